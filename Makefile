@@ -9,13 +9,14 @@ WORKERS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit test-node lint bench lock wire clean
+.PHONY: help demo test unit test-node test-volcano lint bench lock wire clean
 
 help:
 	@echo "make demo       the whole system on this machine, with emulated hardware"
 	@echo "make test       all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make unit       four fifths of the tests in a minute: no server, no network, only gcc"
 	@echo "make test-node  the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
+	@echo "make test-volcano  elastic training with Volcano's real job controller; 2 minutes, once 7 more"
 	@echo "make bench      latency benchmark on a real kube-apiserver"
 
 $(VENV)/installed: pyproject.toml requirements.lock
@@ -54,6 +55,11 @@ unit: $(VENV)/installed-dev
 test-node: $(VENV)/installed-dev
 	tests/setup.sh node
 	$(BIN)/python -m tests.node
+
+# Not part of `make test`: it builds Volcano's job controller, once.
+test-volcano: $(VENV)/installed-dev
+	tests/setup.sh
+	$(BIN)/python -m tests.volcano
 
 bench: $(VENV)/installed-dev
 	tests/setup.sh

@@ -6,38 +6,37 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.cluster_cache import ClusterCache, Documents
-from advisor.cluster_findings import (
+from advisor.checks.cluster import (
     Ghosts,
+    StaleDocuments,
     by_object,
     cluster_findings,
     not_known,
-    stale_nodes,
 )
-from advisor.elastic import elastic_advice
-from advisor.fault_pods import StaleNodes
-from advisor.index import Index
-from advisor.job_findings import job_findings
-from advisor.motor import creation_advice, creation_divergences
-from advisor.motor_checks import service_findings
-from advisor.node_reports import NodeReports
-from advisor.node_view import Nodes, Since
+from advisor.checks.jobs import job_findings
+from advisor.checks.motor import service_findings
+from advisor.checks.node_reports import NodeReports
+from advisor.controllers.elastic_vcjob import elastic_advice
+from advisor.controllers.motor_instances import creation_advice, creation_divergences
 from advisor.options import Profile
-from advisor.placement import Placer, link_down_cards
-from advisor.pool import Pool
-from advisor.replacement import with_replacements
+from advisor.placement.free_room import Pool
+from advisor.placement.placement import Placer, link_down_cards
+from advisor.placement.replacement import with_replacements
+from advisor.placement.waiting_jobs import WaitingJobs
 from advisor.report import Report
-from advisor.rescheduling import Rescheduling, RestingJobs
-from advisor.state import State
-from advisor.waiting import WaitingJobs
+from advisor.rescheduling.session import Rescheduling, RestingJobs
+from advisor.scheduler_view.cluster_cache import ClusterCache, Documents
+from advisor.scheduler_view.nodes import Nodes, Since
+from advisor.scheduler_view.state import State
+from advisor.snapshot_index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from advisor.options import Options
     from advisor.report import Finding
+    from advisor.scheduler_view.state import NodeMemory
     from advisor.snapshot import ConfigMap, Snapshot
-    from advisor.state import NodeMemory
 
 
 def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
@@ -62,9 +61,7 @@ class Advisor:
         course = self._courses.get(options.profile)
         if course is None or not course.goes_on(self._index, snapshot, state, options):
             course = self._courses[options.profile] = _Course(self._index, options)
-        found = course.session(snapshot, state, self._documents)
-        self._documents.keep(snapshot.configmaps)
-        return found
+        return course.session(snapshot, state, self._documents)
 
 
 class _Course:
@@ -86,9 +83,7 @@ class _Course:
         self._after: State | None = None
         self._was_first = False
         """Pods of nodes that are away are judged otherwise after that (consumers#2.4)."""
-        self._stale = StaleNodes()
-        self._named: set[str] = set()
-        """Nodes of which a link was named in the last session."""
+        self._stale = StaleDocuments()
 
     def goes_on(self, index: Index, snapshot: Snapshot, state: State, options: Options) -> bool:
         """Whether a session can be computed from the last one."""
@@ -112,6 +107,7 @@ class _Course:
             state = _started(state, options)
         cache = ClusterCache(state, options, documents)
         cache.read(_in_order(snapshot))
+        documents.keep(snapshot.configmaps)
         since = Since.UNKNOWN
         if self._after is not None:
             since = Since.LAST if given is self._after else Since.ASIDE
@@ -119,12 +115,11 @@ class _Course:
         nodes = self._nodes
         changed = nodes.move(index, snapshot, cache, state, options, since=since, is_new=is_new)
         keys = self._changed_jobs(changed, is_new=is_new)
-        stale = stale_nodes(snapshot, cache, options)
-        suspects = keys | self._stale_jobs(stale)
+        aged = self._stale.move(snapshot, cache, options)
         rescheduling = Rescheduling(
-            snapshot, index, nodes.views, state, options, stale, self._resting
+            snapshot, index, nodes.views, state, options, self._stale.nodes, self._resting
         )
-        rescheduling.look(suspects)
+        rescheduling.look(keys.union(*(_jobs_on(index, name) for one in aged for name in one)))
         if not cache.crashed_by:
             rescheduling.run()
         memories, named = _with_links(nodes, rescheduling.link_down, now, options)
@@ -135,7 +130,7 @@ class _Course:
             nodes.views,
             memories,
             changed,
-            nodes.looked_at | named | self._named,
+            nodes.looked_at | named,
             snapshot.now_ms,
         )
         self._waiting.move(index.jobs, keys, nodes.views, changed, self._placer)
@@ -183,8 +178,8 @@ class _Course:
             judged=rescheduling.judged,
             session_at=now,
         )
-        self._serial, self._now, self._named = index.serial, now, named
-        self._before, self._after, self._stale = given, after, stale
+        self._serial, self._now = index.serial, now
+        self._before, self._after = given, after
         self._was_first = snapshot.first_session
         return report, after
 
@@ -197,15 +192,6 @@ class _Course:
         for name in changed:
             keys.update(_jobs_on(index, name))
         return keys
-
-    def _stale_jobs(self, stale: StaleNodes) -> set[str]:
-        """Return the jobs on nodes of which a document has become too old, or is so no more."""
-        if stale == self._stale:
-            return set()
-        nodes = {
-            name for one, other in zip(stale, self._stale, strict=True) for name in one ^ other
-        }
-        return {key for name in nodes for key in _jobs_on(self._index, name)}
 
 
 def _jobs_on(index: Index, node: str) -> Iterable[str]:

@@ -345,7 +345,7 @@ RULES = (
     _error(
         "ELASTIC_POLICY",
         "{why}: elastic training does not happen.",
-        "Write the policy event: PodEvicted, action: RestartJob",
+        "Write the policy event: PodEvicted, action: TerminateJob",
         "2.9, 5.3",
     ),
     _warning(

@@ -69,7 +69,7 @@ class Deletion(msgspec.Struct, frozen=True, gc=False):
     grace_seconds: int
 
 
-class FaultPod(msgspec.Struct, frozen=True):
+class FaultPod(msgspec.Struct, frozen=True, gc=False):
     """A pod at fault: the type, and of a card fault its cards with codes and levels.
 
     Source: docs/spec/consumers.md#2.4.
@@ -92,7 +92,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     after: int
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What happens to one job, by which row of consumers#2.10, which rules of 7.5, and why.
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
@@ -127,7 +127,7 @@ class Acceptance(StrEnum):
     NONE = "none"
 
 
-class NodeVerdict(msgspec.Struct, frozen=True):
+class NodeVerdict(msgspec.Struct, frozen=True, gc=False):
     """The verdict about one node (consumers#1.8). ``reasons`` are sentences."""
 
     node: str
@@ -145,7 +145,7 @@ class NodeVerdict(msgspec.Struct, frozen=True):
         return self.accept_new is Acceptance.ALL and self.state == "Healthy" and not self.reasons
 
 
-class CreateAdvice(msgspec.Struct, frozen=True):
+class CreateAdvice(msgspec.Struct, frozen=True, gc=False):
     """Whether the operator makes pods for an AscendJob (R50): ``ALLOW``, ``HOLD`` or ``CRASH``."""
 
     namespace: str
@@ -157,7 +157,7 @@ class CreateAdvice(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class ElasticAdvice(msgspec.Struct, frozen=True):
+class ElasticAdvice(msgspec.Struct, frozen=True, gc=False):
     """The size with which an elastic vcjob goes on (R60); ``reason`` where there is none.
 
     ``cards`` are those of each pod.
@@ -173,7 +173,7 @@ class ElasticAdvice(msgspec.Struct, frozen=True):
     flags: tuple[str, ...] = ()
 
 
-class Finding(msgspec.Struct, frozen=True):
+class Finding(msgspec.Struct, frozen=True, gc=False):
     """Something that the reader should know. ``object`` is ``<Kind> [<namespace>/]<name>``.
 
     ``section`` is the number of consumers#8 for ``UPSTREAM_DIVERGES``, else 0.
@@ -186,7 +186,7 @@ class Finding(msgspec.Struct, frozen=True):
     section: int = 0
 
 
-class Placement(msgspec.Struct, frozen=True):
+class Placement(msgspec.Struct, frozen=True, gc=False):
     """Where equal pods of one PodGroup can go now.
 
     ``accepts`` are nodes, ``refuses`` the first reason of every other node: ``<Reason>: <text>``.
@@ -206,7 +206,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     short: str = ""
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, gc=False):
     """All that is reported of one session in one profile.
 
     ``not_known`` says what could not be concluded from what was given.

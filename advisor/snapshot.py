@@ -1,6 +1,7 @@
 """What the advisor reads of a cluster at one moment (``docs/spec/consumers.md#7.3``).
 
-Objects keep what decisions need. ``advisor/objects.py`` makes them from Kubernetes' JSON.
+Objects keep what decisions need. ``advisor/inputs/kubernetes_objects.py`` makes them from
+Kubernetes' JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Toleration(msgspec.Struct, frozen=True, gc=False):
     effect: str = ""
 
 
-class Requirement(msgspec.Struct, frozen=True):
+class Requirement(msgspec.Struct, frozen=True, gc=False):
     """One expression of a required node affinity."""
 
     key: str
@@ -39,7 +40,7 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class SelectorTerm(msgspec.Struct, frozen=True):
+class SelectorTerm(msgspec.Struct, frozen=True, gc=False):
     """One term of a required node affinity: a node matches it by labels and by fields."""
 
     labels: tuple[Requirement, ...] = ()
@@ -54,7 +55,7 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, gc=False):
     """A Node object. ``is_cordoned`` is ``spec.unschedulable``."""
 
     name: str
@@ -77,7 +78,7 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     restarts: int = 0
 
 
-class Pod(msgspec.Struct, frozen=True):
+class Pod(msgspec.Struct, frozen=True, gc=False):
     """A pod in any phase.
 
     ``node`` is empty until it is bound. ``requests`` are those that the scheduler counts.
@@ -117,7 +118,7 @@ class Pod(msgspec.Struct, frozen=True):
         return self.phase not in ("Succeeded", "Failed")
 
 
-class PodGroup(msgspec.Struct, frozen=True):
+class PodGroup(msgspec.Struct, frozen=True, gc=False):
     """A PodGroup of Volcano: one job. ``min_resources`` is the quantity's text by resource."""
 
     namespace: str
@@ -137,7 +138,7 @@ class PodGroup(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.name}"
 
 
-class Policy(msgspec.Struct, frozen=True):
+class Policy(msgspec.Struct, frozen=True, gc=False):
     """A policy of a vcjob: what its controller does after one of the events."""
 
     events: tuple[str, ...]
@@ -146,9 +147,10 @@ class Policy(msgspec.Struct, frozen=True):
     exit_code: int | None = None
 
 
-class VcJob(msgspec.Struct, frozen=True):
+class VcJob(msgspec.Struct, frozen=True, gc=False):
     """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none.
 
+    ``template`` is a pod of the task that asks for most chips, ``version`` the resourceVersion.
     Source: docs/spec/consumers.md#2.9.
     """
 
@@ -164,9 +166,11 @@ class VcJob(msgspec.Struct, frozen=True):
     phase: str = ""
     retry_count: int = 0
     created_at_ms: int = 0
+    template: Pod | None = None
+    version: str = ""
 
 
-class AscendJob(msgspec.Struct, frozen=True):
+class AscendJob(msgspec.Struct, frozen=True, gc=False):
     """A job of the Ascend Operator. ``backoff_limit`` is ``None`` where it is not set.
 
     ``replicas`` is the number of pods of all its replica types, ``is_over`` whether it has
@@ -188,7 +192,7 @@ class AscendJob(msgspec.Struct, frozen=True):
     created_at_ms: int = 0
 
 
-class ReplicaSet(msgspec.Struct, frozen=True):
+class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
     """A ReplicaSet, for its size (consumers#2.1)."""
 
     namespace: str
@@ -200,7 +204,7 @@ class ReplicaSet(msgspec.Struct, frozen=True):
     owner: Owner | None = None
 
 
-class ConfigMap(msgspec.Struct, frozen=True):
+class ConfigMap(msgspec.Struct, frozen=True, gc=False):
     """A ConfigMap as it is stored. ``resource_version`` is empty where it is not known."""
 
     namespace: str
@@ -223,7 +227,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     interval_seconds: int = 0
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class Snapshot(msgspec.Struct, frozen=True, gc=False):
     """A cluster at one session of the scheduler.
 
     ``first_session`` is true for the first session of a life of the scheduler. ``configmaps``

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.policy.state import State
-    from dcmi_shim.types import Inventory
+    from dcmi_shim.values import Inventory
 
 log = logging.getLogger("agent.blindness")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from agent.policy.draft import level_of
 from agent.policy.state import ChangeKind, ChipState
-from contract.codes import is_network
-from contract.levels import takes_out
+from agent.policy.transaction import level_of
+from contract.codes.chip_codes import is_network
+from contract.codes.levels import takes_out
 from service.paced_lines import PacedLines, shortened
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from collectors.host_mounts import OF_PODS
-from collectors.kernel_messages import DRIVER_PATTERNS
+from collectors.file_systems.host_mounts import OF_PODS
+from collectors.kernel_log.messages import DRIVER_PATTERNS
 from contract.configuration import (
     Directory,
     HostName,

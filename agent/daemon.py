@@ -15,32 +15,32 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from agent.collect_status import cards, picture, version
+from agent.collector_setup import collectors_of, left_out
+from agent.exit_deadline import Leaving
+from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
 from agent.journal.file import Kind, body_of
-from agent.leaving import Leaving
 from agent.pages import status
-from agent.pages.http import SOCKET_NAME, application
 from agent.pages.npu_exporter import keep_names
-from agent.parts import Parts
-from agent.picture import cards, picture, version
+from agent.pages.routes import SOCKET_NAME, application
 from agent.policy.state import believed
 from agent.publishing.device_info import PATIENCE_SECONDS
-from agent.sources import collectors_of, left_out
 from agent.state_dir import claimed, remember
-from agent.verdicts import restore
+from agent.wiring import Parts
 from collectors.boot import boot_id, machine_digest
-from collectors.table import ABOUT_CHIPS
-from contract import catalogue
+from collectors.registry import ABOUT_CHIPS
+from contract.codes import catalogue
 from contract.errors import DriverMissing, DriverNotFound, StoreError, VigilError
-from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, IN_ROOT, FoundLibrary, find_library
 from dcmi_shim.driver import Driver
-from dcmi_shim.keeper import DriverSettings
-from dcmi_shim.vendor import DCMI
+from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, IN_ROOT, FoundLibrary, find_library
+from dcmi_shim.library.vendor import DCMI
+from dcmi_shim.worker.supervisor import DriverSettings
 from service.descriptors import raise_soft_limit
 from service.http.limits import Limits
 from service.log import flush_log, set_up_logging
-from service.notify import keep_told
 from service.pages import serving
+from service.systemd import keep_told
 from service.tasks import leaves, on_stop
 from stores.address import open_store
 from stores.base import Beat

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from aggregator.namespaces import ALL
+from aggregator.accepted_namespaces import ALL
 from contract.configuration import (
     Directory,
     HostName,

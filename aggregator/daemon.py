@@ -9,62 +9,62 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from aggregator.absence import Absence
-from aggregator.beats import Listener
-from aggregator.doubts import Doubts
-from aggregator.feeding import read_documents
-from aggregator.following import follow
-from aggregator.forgetting import Forgetting
-from aggregator.jobs.board import Board
-from aggregator.kinds import kind_of
-from aggregator.known_places import ClusterPlaces
-from aggregator.labelling import Labelling
-from aggregator.last_known import Known, KnownBeat, LastKnown
-from aggregator.last_seen import Memory
-from aggregator.lasting import LastingFeed
-from aggregator.leading import Always, Leadership
-from aggregator.marks import Marks
-from aggregator.missed_writes import MissedWrites, documents_of
-from aggregator.moment import Clock, system_clock
-from aggregator.namespaces import ALL
-from aggregator.old_listener import OldListener
-from aggregator.parts import Parts
-from aggregator.picture import Picture
-from aggregator.pipeline import Pipeline, lost_of
-from aggregator.promise import kept_answer
-from aggregator.public_faults.part import MESSAGES, PublicFaults
-from aggregator.public_faults.table_file import follow_table
-from aggregator.publisher import Publisher
-from aggregator.rank_tables.part import CONTROLLER, RankTables
-from aggregator.readiness import Readiness
-from aggregator.shards import text_limit
-from aggregator.stale_documents import StaleDocuments
-from aggregator.stream import PLACES, Stream
-from aggregator.succession import Succession
-from aggregator.telling import Telling
-from aggregator.world import World
-from contract.cluster_info import VALUE_LIMIT
+from aggregator.absence.directory_mark import Marks
+from aggregator.absence.forget_requests import Forgetting
+from aggregator.absence.last_known import Known, KnownBeat, LastKnown
+from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.rules import Absence
+from aggregator.accepted_namespaces import ALL
+from aggregator.api.collect_status import Picture
+from aggregator.api.readiness import Readiness
+from aggregator.cluster_documents.kinds import kind_of
+from aggregator.cluster_documents.shards import text_limit
+from aggregator.durable_ack import kept_answer
+from aggregator.failover.read_repair import Doubts
+from aggregator.failover.takeover import Succession
+from aggregator.inputs.cluster_state import World
+from aggregator.inputs.cluster_watch import follow
+from aggregator.inputs.node_document_reader import read_documents
+from aggregator.jobs.job_view import Board
+from aggregator.liveness.legacy_watch import OldListener
+from aggregator.liveness.monitor import Listener
+from aggregator.liveness.persisted import Memory
+from aggregator.merge.known_nodes import ClusterPlaces
+from aggregator.merge.pipeline import Pipeline, lost_of
+from aggregator.merge.stale_documents import StaleDocuments
+from aggregator.missed_writes.reader import MissedWrites, documents_of
+from aggregator.notify.notifier import Telling
+from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.sse import PLACES, Stream
+from aggregator.plugin_host import Parts
+from aggregator.public_faults.fault_table_file import follow_table
+from aggregator.public_faults.plugin import MESSAGES, PublicFaults
+from aggregator.publish.publisher import Publisher
+from aggregator.rank_tables.plugin import CONTROLLER, RankTables
+from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
-from service.notify import keep_told
+from service.clock import Clock, system_clock
+from service.election.leadership import Always, Leadership
 from service.stalls import Stalls
+from service.systemd import keep_told
 from stores.base import Document, Listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from aggregator.advising.advising import Advising
+    from aggregator.advising.advice import Advising
     from aggregator.grpc.interfaces import Faults, Send, Tables
     from aggregator.grpc.server import GrpcServer
     from aggregator.grpc.subscriptions import Client
-    from aggregator.history import History
-    from aggregator.intake import Feed
-    from aggregator.liveness import Pulse
-    from aggregator.moment import Moment
-    from aggregator.part import Part
-    from aggregator.public_faults.judging import Answer
-    from contract.node_info import NodeRecord
-    from contract.public_fault import PublicFault
+    from aggregator.inputs.node_documents import Feed
+    from aggregator.liveness.rules import Pulse
+    from aggregator.notify.history import History
+    from aggregator.plugin import Part
+    from aggregator.public_faults.validation import Answer
+    from contract.documents.node_info import NodeRecord
+    from contract.documents.public_fault import PublicFault
+    from service.clock import Moment
     from stores.base import Beat, Store, WatchEvent
     from stores.cluster import Cluster
 
@@ -82,7 +82,7 @@ _FIT_SECONDS = 1.0
 
 def _advising(clusters: Sequence[Cluster], clock: Clock, stream: Stream) -> Advising | None:
     """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
-    from aggregator.advising.advising import Advising
+    from aggregator.advising.advice import Advising
 
     return Advising(clusters[0], clock, stream.send_advice) if clusters else None
 

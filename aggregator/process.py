@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aggregator.api.routes import SOCKET_NAME, application
 from aggregator.daemon import Aggregator
 from aggregator.grpc.endpoint import endpoint_of
-from aggregator.history import History
-from aggregator.http import SOCKET_NAME, application
-from aggregator.identity import Identity
-from aggregator.leading import leadership
-from aggregator.moment import system_clock
-from aggregator.stream import PLACES
+from aggregator.notify.history import History
+from aggregator.notify.sse import PLACES
 from contract.errors import VigilError
+from service.clock import system_clock
 from service.descriptors import raise_soft_limit
+from service.election.identity import Identity
+from service.election.leadership import leadership
 from service.http.limits import Limits
 from service.log import flush_log, set_up_logging
 from service.pages import serving
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from aggregator.config import AggregatorConfiguration
     from aggregator.daemon import Serve
-    from aggregator.part import Part
+    from aggregator.plugin import Part
 
 _log = logging.getLogger(__name__)
 

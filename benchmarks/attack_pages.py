@@ -51,7 +51,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from contract.cluster_info import cluster_device_name
+from contract.documents.cluster_info import cluster_device_name
 from contract.names import CLUSTER_NAMESPACE, DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install

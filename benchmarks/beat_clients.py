@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.topics import beat_topic
-from stores.mqtt_beats import Pulse
+from stores.mqtt.beats import Pulse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from aggregator.pipeline import LOST_ANNOTATION
+from aggregator.merge.pipeline import LOST_ANNOTATION
 from benchmarks.beat_clients import connect, keep_beating
 from benchmarks.scale_documents import device_document
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME

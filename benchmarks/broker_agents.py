@@ -14,10 +14,10 @@ import sys
 import time
 
 from benchmarks.scale_documents import device_document, node_names
+from contract.documents.write_numbers import encode_writes
 from contract.errors import StoreError
-from contract.write_numbers import encode_writes
+from pacing.backoff import Backoff
 from stores.address import open_store
-from stores.backoff import Backoff
 from stores.base import Beat, Changed, Deleted, Listed, Selection
 
 INTERVAL_SECONDS = 5.0

@@ -17,8 +17,8 @@ import msgspec
 
 from advisor.advise import advise
 from advisor.options import Options, Profile
+from advisor.scheduler_view.state import State
 from advisor.snapshot import ConfigMap, Node, Owner, Pod, PodGroup, Snapshot
-from advisor.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -39,9 +39,9 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from contract.catalogue import shipped_levels
-from contract.fault_codes import FAULT_CODE_KEY
-from contract.fault_configuration import FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE
+from contract.codes.catalogue import shipped_levels
+from contract.operator_rules.fault_codes import FAULT_CODE_KEY
+from contract.operator_rules.fault_configuration import FAULT_CONFIG_NAME, FAULT_CONFIG_NAMESPACE
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, install
 from service.pages import LISTEN_NAME

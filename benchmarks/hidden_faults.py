@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.scale_documents import node_names
 from benchmarks.scale_load import Load, Pipe
-from contract.cluster_info import cluster_device_index
+from contract.documents.cluster_info import cluster_device_index
 from stores.address import open_store
 from tests.aggregator.daemon import OUTPUTS, Daemon
 from tests.aggregator.nodes import published, unhealthy

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.facts import Job, NodeState, Pod
-from aggregator.jobs.board import Board
-from aggregator.moment import Moment
-from contract.cluster_device import CodeFault, DeviceRecord
+from aggregator.inputs.node_context import Job, NodeState, Pod
+from aggregator.jobs.job_view import Board
+from contract.documents.cluster_device import CodeFault, DeviceRecord
+from service.clock import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -49,8 +49,8 @@ from benchmarks.report import (
     print_table,
 )
 from benchmarks.visibility import Bare, Change, Kind, Visibility
-from contract.codes import LINK_DOWN
-from contract.switch_codes import parse_switch_code
+from contract.codes.chip_codes import LINK_DOWN
+from contract.codes.switch_codes import parse_switch_code
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.switch_faults import PORTS, SwitchFault
 

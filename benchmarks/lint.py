@@ -25,7 +25,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-_CASES = Path(__file__).parents[1] / "tests" / "lint" / "cases"
+_CASES = Path(__file__).parents[1] / "tests" / "vigil" / "lint" / "cases"
 _KINDS = (
     "RETRY_VS_BACKOFF",
     "HOST_ARCH",

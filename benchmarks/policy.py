@@ -30,16 +30,16 @@ from rich.console import Console
 from rich.table import Table
 
 from agent.policy.state import CHIP_SOURCE, Acknowledged, ChipState, State
-from agent.policy.stepping import next_deadline_ms, step
-from contract.catalogue import shipped
-from contract.levels import Severity
+from agent.policy.step import next_deadline_ms, step
+from contract.codes.catalogue import shipped
+from contract.codes.levels import Severity
 from contract.names import device_info_name
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from contract.catalogue import Catalogue
+    from contract.codes.catalogue import Catalogue
 
 BUDGET_PER_SECOND = 100_000
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract import device_info, go_json
-from contract.device_info import DeviceFault, DeviceInfo, TimeAndLevel
-from contract.families import FAMILIES
+from contract.codes.families import FAMILIES
+from contract.documents import device_info
+from contract.documents.device_info import DeviceFault, DeviceInfo, TimeAndLevel
+from contract.go import encode as go_json
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document
 

@@ -24,15 +24,15 @@ from benchmarks.scale_documents import (
     node_object,
     pod_object,
 )
+from contract.documents.write_numbers import encode_writes
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     HEARTBEAT_NAMESPACE,
     device_info_name,
     heartbeat_name,
 )
-from contract.write_numbers import encode_writes
-from stores import kubernetes_leases as leases
 from stores.base import Beat
+from stores.kubernetes_api import leases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,8 +17,8 @@ from contract.names import (
     STATE_NAMESPACE,
     device_info_name,
 )
-from stores import kubernetes_wire as wire
 from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.kubernetes_api import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -21,7 +21,8 @@ from contract.names import (
     REPORT_LABEL,
     SWITCH_INFO_PREFIX,
 )
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.interruption import Interrupted
 from vigil.demo.reader import ChipsView, read_cluster_info, read_device_info
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from aggregator.following import follow
-from aggregator.world import World
+from aggregator.inputs.cluster_state import World
+from aggregator.inputs.cluster_watch import follow
 from service.stalls import Stalls
-from stores import kubernetes_wire as wire
 from stores.address import open_store
-from stores.kubernetes_connection import Connection
+from stores.kubernetes_api import wire
+from stores.kubernetes_api.client.connection import Connection
 from tests.parts.controlplane import ControlPlane
 
 if TYPE_CHECKING:

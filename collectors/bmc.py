@@ -22,15 +22,15 @@ from contract.observation import (
     Subject,
     host_subject,
 )
-from dcmi_shim.ipmi import Ipmi
+from dcmi_shim.ipmi.bmc import Ipmi
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from collectors.base import Need, Surroundings
-    from contract.levels import Severity
+    from contract.codes.levels import Severity
     from contract.observation import Report
-    from dcmi_shim.ipmi_alarms import Alarm
+    from dcmi_shim.ipmi.alarms import Alarm
 
 _log = logging.getLogger(__name__)
 _OLDEST_MS = 1_577_836_800_000

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NoReturn
 from collectors.base import Need
 from contract.errors import DriverCallError, DriverError
 from contract.observation import chip_subject
-from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 if TYPE_CHECKING:
     from collectors.base import Surroundings
-    from dcmi_shim.types import Chip
+    from dcmi_shim.values import Chip
 
 NETWORK = "network_reached"
 """The reading: 1 when the chip reaches its network, else 0."""

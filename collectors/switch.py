@@ -1,7 +1,7 @@
 """On-board switches of an A3 (``device-plugin#5.1``): events at once, the list as audit.
 
-The rules are those of ``listed``. The library is this collector's own; elsewhere than on an A3 the
-collector says nothing.
+The rules are those of ``list_tracker``. The library is this collector's own; elsewhere than on an
+A3 the collector says nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from collectors.base import Need
-from collectors.listed import LAG_SECONDS, Entry, ListBeliefs
+from collectors.list_tracker import LAG_SECONDS, Entry, ListBeliefs
+from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
+from contract.documents.switch_info import SwitchPort, port_subject
 from contract.errors import DriverCallError, DriverError
 from contract.observation import (
     NODE,
@@ -21,23 +23,21 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
 )
-from contract.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
-from contract.switch_info import SwitchPort, port_subject
-from dcmi_shim.discovery import find_library
-from dcmi_shim.return_codes import SYMBOL_MISSING, UNSUPPORTED
-from dcmi_shim.switch_calls import LIST_LENGTH
-from dcmi_shim.switch_driver import SwitchDriver
-from dcmi_shim.types import DriverGap
-from dcmi_shim.vendor import LINGQU
+from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.library.switch_calls import LIST_LENGTH
+from dcmi_shim.library.vendor import LINGQU
+from dcmi_shim.switch.driver import SwitchDriver
+from dcmi_shim.values import DriverGap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from collectors.base import Surroundings
-    from collectors.listed import Key
+    from collectors.list_tracker import Key
     from contract.observation import Report
-    from dcmi_shim.discovery import FoundLibrary
-    from dcmi_shim.switch_types import SwitchEvent
+    from dcmi_shim.library.discovery import FoundLibrary
+    from dcmi_shim.switch.event import SwitchEvent
 
 _log = logging.getLogger(__name__)
 WITH_SWITCHES = "Ascend910A3"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from contract.levels import Severity
+from contract.codes.levels import Severity
 
 
 class Assertion(StrEnum):

@@ -1,7 +1,7 @@
 """The driver as collectors see it: calls with deadlines, events, inventory.
 
 ``Driver`` is the real ``interface.ChipDriver``. The vendor library lives in child processes
-(``keeper``); calls go to it one at a time, without those that hang (``calls``).
+(``supervisor``); calls go to it one at a time, without those that hang (``calls``).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
-from dcmi_shim.calls import Calls
-from dcmi_shim.event_queue import EventQueue, driver_event
-from dcmi_shim.installed import Installed
-from dcmi_shim.keeper import DriverSettings, Keeper
-from dcmi_shim.survey import chip_names, node_facts, survey, virtual_chips
+from dcmi_shim.library.installed import Installed
+from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
+from dcmi_shim.worker.calls import Calls
+from dcmi_shim.worker.event_queue import EventQueue, driver_event
+from dcmi_shim.worker.supervisor import DriverSettings, Keeper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from dcmi_shim.discovery import FoundLibrary
-    from dcmi_shim.enums import Utilization
-    from dcmi_shim.types import (
+    from dcmi_shim.library.discovery import FoundLibrary
+    from dcmi_shim.library.enums import Utilization
+    from dcmi_shim.values import (
         Chip,
         ChipNames,
         DriverEvent,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from dcmi_shim.enums import Utilization
-    from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
+    from dcmi_shim.library.enums import Utilization
+    from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall
 
 
 class ChipDriver(Protocol):

@@ -3,7 +3,7 @@
 A tool gets ``PATH``, ``LD_LIBRARY_PATH`` and nothing else of the environment, and the plain locale.
 It leads a process group of its own, which is killed when it misses its deadline and when it ends;
 nobody ever waits for one that cannot be killed. ``Popen`` starts it by vfork, which does not copy
-the daemon's page tables. It ends with the daemon (``tether``).
+the daemon's page tables. It ends with the daemon (``parent_death``).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import ToolFailed, ToolMissing, ToolNonsense, ToolSilent
-from dcmi_shim.discovery import ownership_problems
-from dcmi_shim.tether import not_executed, tethered
+from dcmi_shim.library.discovery import ownership_problems
+from dcmi_shim.parent_death import not_executed, tethered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

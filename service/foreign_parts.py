@@ -1,7 +1,8 @@
 """What of a document is ours, and what others added to it (``docs/decisions/013``).
 
 Labels, annotations and data keys that others add are theirs: no foreign change, and our writes keep
-those that stand. What readers act on is ours whether we write it or not (``contract/acted_on.py``).
+those that stand. What readers act on is ours whether we write it or not
+(``contract/documents/reader_keys.py``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.acted_on import is_annotation_ours, is_key_acted_on, is_label_acted_on
+from contract.documents.reader_keys import is_annotation_ours, is_key_acted_on, is_label_acted_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, Problem
-from stores.mqtt_password import read_password
+from stores.mqtt.password import read_password
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def open_store(
 
 def _open_kubernetes(url: str, kubeconfig: str | Path | None) -> Store:
     # The client costs 20 MB and 0.4 s, which those who use another store do not pay.
-    from stores.kubernetes import KubernetesStore
+    from stores.kubernetes_api.store import KubernetesStore
 
     return KubernetesStore(url, kubeconfig_files(kubeconfig))
 
@@ -76,8 +76,8 @@ def kubeconfig_files(kubeconfig: str | Path | None) -> str | None:
 
 
 def _open_directory(url: str, others_may_write: bool) -> Store:
-    from stores.directory import DirectoryStore
-    from stores.directory_owner import shared_problem
+    from stores.directory.owner import shared_problem
+    from stores.directory.store import DirectoryStore
 
     path = url.removeprefix(_DIRECTORY)
     if not path or path.startswith("//"):
@@ -96,7 +96,7 @@ def _open_directory(url: str, others_may_write: bool) -> Store:
 
 def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None) -> Store:
     from contract.configuration import Mqtt
-    from stores.mqtt_address import parse_address
+    from stores.mqtt.address import parse_address
 
     settings = mqtt or Mqtt()
     problems = list(_unreadable(settings))
@@ -108,7 +108,7 @@ def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None
     if problems or address is None:
         raise ConfigurationError("store", problems)
     # aiomqtt costs 5 MB, which those who use another store do not pay.
-    from stores.mqtt import MqttStore
+    from stores.mqtt.store import MqttStore
 
     return MqttStore(url, address, settings, node, to_be)
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 
-from contract.episodes import EpisodeEvent
+from contract.documents.episodes import EpisodeEvent
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -99,12 +100,6 @@ class Deleted(msgspec.Struct, frozen=True):
     by_list: bool = False
 
 
-class Interrupted(msgspec.Struct, frozen=True):
-    """The watch shows nothing until the next ``Listed``, because of ``reason``."""
-
-    reason: str
-
-
 WatchEvent: TypeAlias = Listed | Changed | Deleted | Interrupted
 
 
@@ -116,7 +111,8 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
     observes beats may only compare it with the one before (``noded#7.10``), never with a
     clock of its own. ``blind``: whether no chip of the node gives its agent an answer; ``None`` in
     a beat of an agent that does not report it (an earlier release). ``writes`` is the text of
-    ``contract/write_numbers.py`` as it was found, empty for none; whoever reads it judges it.
+    ``contract/documents/write_numbers.py`` as it was found, empty for none; whoever reads it judges
+    it.
 
     Three things only a store that is told of beats as they come (MQTT) knows when it is asked:
     ``age_ms``, how long ago this process heard it by its own steady clock; ``is_broken``: the
@@ -175,12 +171,13 @@ UsageEvent: TypeAlias = UsageListed | PodUsage | UsageEnded | Interrupted
 
 
 class Involved(msgspec.Struct, frozen=True):
-    """The object that an event is about."""
+    """The object that an event is about; ``uid`` where it is known."""
 
     kind: str
     name: str
     namespace: str = ""
     api_version: str = "v1"
+    uid: str = ""
 
 
 class Event(msgspec.Struct, frozen=True):

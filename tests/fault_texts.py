@@ -6,9 +6,9 @@ import json
 
 import msgspec
 
-from contract.catalogue import read_table, shipped_levels
-from contract.fault_configuration import DOCUMENTS
-from contract.policies import PolicyTables
+from contract.codes.catalogue import read_table, shipped_levels
+from contract.codes.policies import PolicyTables
+from contract.operator_rules.fault_configuration import DOCUMENTS
 from tests.vectors import VECTORS
 
 

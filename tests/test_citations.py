@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_NOT_PROSE = ("docs/spec/", "tests/vectors/", "tests/lint/cases/", "contract/wire/")
+_NOT_PROSE = ("docs/spec/", "tests/vectors/", "tests/vigil/lint/cases/", "contract/wire/")
 _GENERATED = {ROOT / "docs/findings.md", ROOT / "docs/codes.md"}
 """Made from tables: the sources of ``RULES``, and names of codes that look like ids."""
 _TEXTS = {".c", ".json", ".h", ".md", ".proto", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml", ""}

@@ -11,10 +11,12 @@ import typer
 from pydantic import BaseModel
 
 from agent.config import AgentConfiguration
+from aggregator.api.openapi import OPERATIONS
 from aggregator.config import AggregatorConfiguration
-from aggregator.openapi import OPERATIONS
+from elastic.config import ElasticConfiguration
 from vigil.agent import agent
 from vigil.aggregator import aggregator
+from vigil.elastic.verb import elastic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,8 +68,9 @@ def written(default: object) -> str:
     [
         ("vigil agent", AgentConfiguration, agent),
         ("vigil aggregator", AggregatorConfiguration, aggregator),
+        ("vigil elastic", ElasticConfiguration, elastic),
     ],
-    ids=["agent", "aggregator"],
+    ids=["agent", "aggregator", "elastic"],
 )
 def test_every_option_has_its_row(
     heading: str, model: type[BaseModel], verb: Callable[..., None]

@@ -30,9 +30,13 @@ NODED = frozenset(
 NODED_NOT_DONE = frozenset({"M1", "M2", "M3", "M4", "P5", "N2", "H7"})
 """Pingmesh, container snapshots: `docs/compatibility.md`. noded#H7 is a reader's own notes."""
 NODED_MODULES = (
-    *("collectors/test_storage.py", "contract/test_node_generations.py"),
-    *("contract/test_node_levels.py", "contract/test_public_fault.py"),
-    *("policy/test_node_info.py", "replay/test_noded_examples.py", "agent/test_heartbeat_times.py"),
+    *("collectors/storage/test_collector.py", "contract/documents/test_node_generations.py"),
+    *("contract/operator_rules/test_node_levels.py", "contract/documents/test_public_fault.py"),
+    *(
+        "agent/publishing/test_node_info.py",
+        "replay/test_noded_examples.py",
+        "agent/heartbeat/test_heartbeat_times.py",
+    ),
 )
 _ID = re.compile(r"EX(?:AMPLE)?[-_](\d\d)")
 _NODED_ID = re.compile(r"(?<![A-Z0-9])([KEHPNMC]\d{1,2})(?![A-Z0-9])")

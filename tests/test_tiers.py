@@ -23,7 +23,7 @@ def test_no_unit_test_has_a_fixture_that_starts_a_server(request: pytest.Fixture
         if isinstance(one, pytest.Function)
         if {"running_control_plane", "broker", "built", "vigil"} & set(one.fixturenames)
         # The small drivers of the shim have a fixture of this name.
-        if not one.nodeid.startswith(("tests/shim/", "tests/collectors/"))
+        if not one.nodeid.startswith(("tests/dcmi_shim/", "tests/collectors/"))
     ]
 
 

@@ -32,7 +32,9 @@ _NOT_UNIT = ("server", "daemon", "slow", "alone")
 _COMPILER = {"gcc", "cc", "nm", "readelf"}
 # Of the C library and of util-linux, without which Debian does not start.
 _SYSTEM = {"sh", "bash", "ldconfig", "kill", "mount", "umount", "unshare", "setpriv", "sleep"}
-_PROGRAMS = _COMPILER | _SYSTEM
+# Tests read it to know the files of the repository; a clone was made with it.
+_GIT = {"git"}
+_PROGRAMS = _COMPILER | _SYSTEM | _GIT
 _REPOSITORY = Path(__file__).parents[1]
 _FOLDERS = tuple(
     path.resolve() for path in (_REPOSITORY, Path(sys.prefix), Path(tempfile.gettempdir()))

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from contract.levels import Severity
+    from contract.codes.levels import Severity
     from dcmi_shim.emulator.control import Emulator
 
 app = typer.Typer(help="Emulated driver: build, start, status.", no_args_is_help=True)
@@ -40,8 +40,8 @@ def open_emulator(emulator_dir: Path | None) -> Emulator:
 
 def severity_named(word: str) -> Severity:
     """The severity that the command line means. Raises ``ConfigurationError`` for no such word."""
+    from contract.codes.levels import Severity
     from contract.errors import ConfigurationError, Problem
-    from contract.levels import Severity
 
     words = {severity.word: severity for severity in Severity}
     if word.lower() not in words:
@@ -160,7 +160,7 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
 
 
 def _bmc_lines(bmc: dict[str, Any]) -> Generator[str]:
-    from contract.bmc import device_type
+    from contract.codes.bmc import device_type
 
     words = ["present" if bmc["present"] else "absent", f"{len(bmc['alarms'])} alarms"]
     words += [f"hangs ({bmc['hang']})"] if bmc["hang"] else []
@@ -178,7 +178,7 @@ def _reader(reader: dict[str, Any]) -> str:
 
 
 def _switch_lines(switch: dict[str, Any]) -> Generator[str]:
-    from contract.switch_codes import (
+    from contract.codes.switch_codes import (
         NOT_APPLICABLE,
         SwitchCode,
         format_switch_code,

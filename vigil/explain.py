@@ -11,7 +11,7 @@ from vigil.status.options import Json, Lang, Server, StateDir, Utc, Watch, clien
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from contract.code_reference import CodeReference
+    from contract.codes.reference import CodeReference
 
 _UNKNOWN = 2
 _WIDTH = 100
@@ -46,7 +46,7 @@ def explain(
 
     import msgspec
 
-    from contract.code_reference import describe_code
+    from contract.codes.reference import describe_code
     from contract.codes import is_code
     from contract.errors import StoreUnavailable
     from vigil.status.show import print_lines

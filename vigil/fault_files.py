@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from contract.errors import ConfigurationError, Problem
-from contract.fault_configuration import (
+from contract.operator_rules.fault_configuration import (
     DOCUMENTS,
     FaultTexts,
     InForce,
     catalogue_of,
     judge_texts,
 )
-from vigil.validating import DOCUMENT_OF_KIND, kind_of, read_config_map, read_text
+from vigil.validate.checks import DOCUMENT_OF_KIND, kind_of, read_config_map, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from contract.fault_configuration import FaultProblem
+    from contract.operator_rules.fault_configuration import FaultProblem
 
 
 def read_fault_files(paths: Iterable[Path]) -> tuple[FaultTexts, tuple[FaultProblem, ...]]:

@@ -14,22 +14,24 @@ import typer
 from contract.errors import ConfigurationError, DriverError, ListenError, StoreError, VigilError
 from service.log import last_words
 from service.standard_streams import open_missing
-from vigil import emulator, simulate
-from vigil.advise import advise
+from vigil import emulator
+from vigil.advise.verb import advise
 from vigil.agent import agent
 from vigil.aggregator import aggregator
 from vigil.demo.verb import demo
+from vigil.elastic import verb as elastic
 from vigil.explain import explain
 from vigil.faults import faults
-from vigil.forget import forget
+from vigil.forget.verb import forget
 from vigil.jobs import jobs
 from vigil.lint.verb import lint
-from vigil.replay import replay
+from vigil.replay.verb import replay
 from vigil.scan.verb import scan
+from vigil.simulate import verb as simulate
 from vigil.status.verb import status
 from vigil.timeline import timeline
-from vigil.uninstall import uninstall
-from vigil.validate import validate
+from vigil.uninstall.verb import uninstall
+from vigil.validate.verb import validate
 
 app = typer.Typer(
     name="vigil",
@@ -55,6 +57,7 @@ app.command("status")(status)
 app.command("timeline")(timeline)
 app.command("uninstall")(uninstall)
 app.command("validate")(validate)
+app.add_typer(elastic.app, name="elastic")
 app.add_typer(emulator.app, name="emulator")
 app.add_typer(simulate.app, name="simulate")
 

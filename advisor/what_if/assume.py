@@ -22,24 +22,24 @@ from advisor.what_if.assumptions import (
 )
 from advisor.what_if.documents import Documents
 from contract import scheduling
-from contract.catalogue import shipped
-from contract.chip_health import is_healthy, is_network_healthy
-from contract.cluster_device import CodeFault, healed, pre_separate_device
-from contract.cluster_node import HEALTHY, lost_node
-from contract.cluster_switch import healed_switch
-from contract.codes import is_network
-from contract.device_info import CARD_NETWORK_UNHEALTHY, CARD_UNHEALTHY
+from contract.codes.catalogue import shipped
+from contract.codes.chip_codes import is_network
+from contract.codes.chip_health import is_healthy, is_network_healthy
+from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel, most_serious
+from contract.documents.cluster_device import CodeFault, healed, pre_separate_device
+from contract.documents.cluster_node import HEALTHY, lost_node
+from contract.documents.cluster_switch import healed_switch
+from contract.documents.device_info import CARD_NETWORK_UNHEALTHY, CARD_UNHEALTHY
+from contract.documents.node_info import FaultDevice, NodeRecord, pre_separate_node
+from contract.documents.switch_info import SwitchRecord, pre_separate_switch
 from contract.errors import ConfigurationError, DocumentError, Problem
-from contract.levels import ChipLevel, NodeLevel, SwitchLevel, most_serious
-from contract.node_info import FaultDevice, NodeRecord, pre_separate_node
-from contract.switch_info import SwitchRecord, pre_separate_switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from advisor.options import Options
     from advisor.snapshot import Node, Pod, Snapshot
-    from contract.cluster_device import DeviceRecord
+    from contract.documents.cluster_device import DeviceRecord
 
 _SWITCH_LEVELS = {
     "UnHealthy": SwitchLevel.SEPARATE,

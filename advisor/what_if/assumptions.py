@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from contract.codes import parse_code
+from contract.codes.chip_codes import parse_code
+from contract.codes.levels import ChipLevel
 from contract.errors import ConfigurationError, Problem
-from contract.levels import ChipLevel
 from contract.names import node_name_problem
 
 if TYPE_CHECKING:

@@ -11,17 +11,30 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.cluster_cache import TOUCHED
+from advisor.scheduler_view.cluster_cache import TOUCHED
 from advisor.snapshot import ConfigMap
-from contract import device_info, switch_info
-from contract.cluster_device import DeviceRecord, device_record, render_device_entry
-from contract.cluster_info import DeviceEntry, entry_texts, member, record_as_shown, value_of
-from contract.cluster_node import NodeEntry
-from contract.cluster_switch import SwitchEntry
-from contract.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY, DeviceFault
+from contract.codes.families import FAMILIES, Family, resource_of
+from contract.documents import device_info, switch_info
+from contract.documents.cluster_device import DeviceRecord, device_record, render_device_entry
+from contract.documents.cluster_info import (
+    DeviceEntry,
+    entry_texts,
+    member,
+    record_as_shown,
+    value_of,
+)
+from contract.documents.cluster_node import NodeEntry
+from contract.documents.cluster_switch import SwitchEntry
+from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY, DeviceFault
+from contract.documents.node_info import (
+    NodeRecord,
+    decode_node_info,
+    encode_node_info,
+    render_node_entry,
+)
+from contract.documents.switch_info import SwitchRecord, decode_switch_info, render_switch_entry
 from contract.errors import DocumentError
-from contract.families import FAMILIES, Family, resource_of
-from contract.go_decode import decode
+from contract.go.decode import decode
 from contract.names import (
     CLUSTER_DEVICE_PREFIX,
     CLUSTER_LABEL,
@@ -35,9 +48,7 @@ from contract.names import (
     node_info_name,
     switch_info_name,
 )
-from contract.node_info import NodeRecord, decode_node_info, encode_node_info, render_node_entry
 from contract.scheduling import go_integer
-from contract.switch_info import SwitchRecord, decode_switch_info, render_switch_entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from agent.publishing.beating_node_info import whole_seconds
+from agent.publishing.node_info_heartbeat import whole_seconds
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
 from stores.base import WRITE_SECONDS

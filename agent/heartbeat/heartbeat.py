@@ -25,8 +25,8 @@ from agent.heartbeat.claim import (
     not_seen,
 )
 from contract.errors import StoreConflict, StoreError, StoreRefused
+from pacing.backoff import Backoff
 from service.stalls import going_on
-from stores.backoff import Backoff
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
 
 if TYPE_CHECKING:

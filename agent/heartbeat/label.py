@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import StoreRefused
 from contract.names import HEARTBEAT_LABEL
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from stores.base import ClusterObjects, NodeObject

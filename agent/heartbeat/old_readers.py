@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from agent.heartbeat.annotations import NodeAnnotations
 from agent.heartbeat.label import RequiredLabel
-from agent.publishing.beating_node_info import Beating
-from contract.node_info import Generation
+from agent.publishing.node_info_heartbeat import Beating
+from contract.documents.node_info import Generation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

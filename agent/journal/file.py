@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal.unheard import SCHEMA as UNHEARD_SCHEMA
-from agent.journal.unheard import delete_unheard, identify, keep_heard, rename
+from agent.journal.unacknowledged import SCHEMA as UNHEARD_SCHEMA
+from agent.journal.unacknowledged import delete_unheard, identify, keep_heard, rename
 from contract.errors import JournalError
 from service.private import private_database
 

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from agent.policy.state import Acknowledged, Change, ClockSetBack, Configured, Listed, State
-from agent.policy.stepping import Input
+from agent.policy.step import Input
+from contract.codes.levels import ChipLevel
+from contract.codes.policies import UPGRADE_TYPES
+from contract.documents.separation import chip_of
+from contract.documents.switch_info import port_of
 from contract.errors import ConfigurationError, JournalError
-from contract.fault_configuration import FaultTexts, catalogue_of
-from contract.isolation import chip_of
-from contract.levels import ChipLevel
 from contract.observation import Gap
-from contract.policies import UPGRADE_TYPES
-from contract.switch_info import port_of
+from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agent.policy.state import Fault
-    from contract.catalogue import Catalogue
+    from contract.codes.catalogue import Catalogue
     from contract.observation import Observation, Subject
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from agent.node.keys import ANNOTATION, LABEL
 from agent.node.labels import SERVER_TYPE, addresses_in, left_behind, wanted
+from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
-from contract.families import FAMILIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.node.keys import Key
     from agent.node.labels import Wanted
     from dcmi_shim.driver import Driver
-    from dcmi_shim.types import Inventory, NodeFacts
+    from dcmi_shim.values import Inventory, NodeFacts
     from stores.base import NodeObject
 
 log = logging.getLogger("agent.node_object")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.publishing.render import family_of, super_pod_ids
-from contract import go_json
+from contract.go import encode as go_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dcmi_shim.types import Inventory, NodeFacts
+    from dcmi_shim.values import Inventory, NodeFacts
     from stores.base import NodeObject
 
 SERVER_TYPE = "servertype"

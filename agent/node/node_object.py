@@ -20,9 +20,10 @@ import msgspec
 from agent.node.keys import ANNOTATION, LABEL
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
+from pacing.backoff import Backoff
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
-from stores.backoff import Backoff
-from stores.base import WRITE_SECONDS, Interrupted
+from stores.base import WRITE_SECONDS
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import BmcError, ToolError
-from dcmi_shim.ipmi import Ipmi
+from dcmi_shim.ipmi.bmc import Ipmi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from agent.episodes.teller import TellerStatus
-    from agent.events.events import EventsStatus
+    from agent.history_forwarding.forwarder import TellerStatus
+    from agent.kubernetes_events.sender import EventsStatus
     from agent.node.node_object import NodeObjectStatus
     from agent.pages.npu_exporter import Cards
     from agent.pages.status import Status
     from agent.publishing.fault_service import FaultServiceStatus
     from agent.publishing.publication import Histogram, Publication
-    from agent.shadow.ledger import ShadowStatus
+    from agent.shadow.difference_log import ShadowStatus
 
 
 class _Picture(Collector):

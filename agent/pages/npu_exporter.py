@@ -21,11 +21,11 @@ from prometheus_client.core import GaugeMetricFamily
 
 from agent.pages.npu_exporter_names import SHOWN
 from agent.publishing.render import family_of
-from collectors.chip_faults import HEALTH, ChipFaults
-from contract.codes import CARD_DROP
+from collectors.chip_faults.collector import HEALTH, ChipFaults
+from contract.codes.chip_codes import CARD_DROP
 from contract.errors import DriverGone
 from contract.observation import chip_subject
-from dcmi_shim.types import ChipNames
+from dcmi_shim.values import ChipNames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, MutableMapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agent.pages.status import FaultStatus
     from contract.observation import Subject
     from dcmi_shim.driver import Driver
-    from dcmi_shim.types import Chip, Inventory
+    from dcmi_shim.values import Chip, Inventory
     from stores.base import PodUsage
 
 log = logging.getLogger("agent.npu_exporter")

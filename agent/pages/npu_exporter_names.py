@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.links import LINK_UP
+from collectors.links.collector import LINK_UP
 from collectors.network_health import NETWORK
 
 _TEXTS = {

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.episodes.teller import TellerStatus
-from agent.events.events import EventsStatus
-from agent.forgetting import answers
+from agent.chip_allocation import Blind, UsageStatus
+from agent.chip_removal import answers
+from agent.history_forwarding.forwarder import TellerStatus
 from agent.journal.journal import JournalStatus
+from agent.kubernetes_events.sender import EventsStatus
 from agent.node.node_object import NodeObjectStatus
 from agent.node.serial_number import SerialNumberStatus
 from agent.policy.state import Upgrade
 from agent.publishing.fault_service import FaultServiceStatus
-from agent.shadow.ledger import ShadowStatus
-from collectors.chip_faults import HEALTH
-from collectors.links import LINK_UP
-from contract.fault_configuration import DOCUMENTS
+from agent.shadow.difference_log import ShadowStatus
+from collectors.chip_faults.collector import HEALTH
+from collectors.links.collector import LINK_UP
+from contract.codes.storage_faults import RESOURCES
 from contract.observation import chip_subject, storage_subject
-from contract.storage_faults import RESOURCES
+from contract.operator_rules.fault_configuration import DOCUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping
@@ -33,20 +34,12 @@ if TYPE_CHECKING:
     from agent.policy.state import Blindness, State, SubjectState
     from agent.publishing.ownership import OtherProgram
     from agent.publishing.publication import Publication
-    from contract.fault_configuration import Judged
     from contract.observation import Subject
-    from dcmi_shim.types import Inventory, StuckCall
+    from contract.operator_rules.fault_configuration import Judged
+    from dcmi_shim.values import Inventory, StuckCall
 
 _PROBLEMS_SHOWN = 100
 _WATCH_FAILS_MS = 30_000
-
-
-class Blind(msgspec.Struct, frozen=True):
-    """A source that gives no answer about a chip or about the node as a whole."""
-
-    source: str
-    since_ms: int
-    reason: str
 
 
 class ChipStatus(msgspec.Struct, frozen=True):
@@ -208,14 +201,6 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
     trouble: str | None
     withheld: str | None
     old: OldHeartbeatStatus | None = None
-
-
-class UsageStatus(msgspec.Struct, frozen=True):
-    """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
-
-    pods: int
-    used: tuple[str, ...]
-    assigned: tuple[str, ...]
 
 
 class Status(msgspec.Struct, frozen=True):

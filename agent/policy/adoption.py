@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from agent.policy import frequencies, upgrades
 from agent.policy.state import Adopted, ChipState, Released, SubjectState, Upgrade
-from contract.levels import ChipLevel
-from contract.policies import AUTOFILL_CODE, FAULT_DURATION, FAULT_FREQUENCY, UPGRADE_TYPES
+from contract.codes.levels import ChipLevel
+from contract.codes.policies import AUTOFILL_CODE, FAULT_DURATION, FAULT_FREQUENCY, UPGRADE_TYPES
 
 if TYPE_CHECKING:
-    from agent.policy.draft import Draft
-    from contract.catalogue import Catalogue
-    from contract.policies import DurationPolicy, FrequencyPolicy
+    from agent.policy.transaction import Draft
+    from contract.codes.catalogue import Catalogue
+    from contract.codes.policies import DurationPolicy, FrequencyPolicy
 
 _LEVELS = frozenset(ChipLevel)
 

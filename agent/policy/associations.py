@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.policy.draft import without
-from contract.codes import AIC_BUS, AIV_BUS, HBM_MULTI_BIT
+from agent.policy.transaction import without
+from contract.codes.chip_codes import AIC_BUS, AIV_BUS, HBM_MULTI_BIT
 from contract.observation import Assertion
 
 if TYPE_CHECKING:
     from agent.policy.state import ChipState
-    from contract.catalogue import Catalogue
+    from contract.codes.catalogue import Catalogue
     from contract.observation import Observation
 
 WINDOW_MS = 5_000

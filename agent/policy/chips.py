@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent.policy import upgrades
-from agent.policy.draft import without
 from agent.policy.ending import end
 from agent.policy.state import CHIP_SOURCE, ChipState, Server
-from contract.levels import ChipLevel
+from agent.policy.transaction import without
+from contract.codes.levels import ChipLevel
 from contract.listed_chips import compare
 from contract.observation import chip_subject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent.policy.draft import Draft
     from agent.policy.state import Forgotten, Listed, SubjectState
+    from agent.policy.transaction import Draft
     from contract.listed_chips import Comparison
     from contract.observation import Subject
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent.policy import durations, frequencies, upgrades
-from agent.policy.draft import Draft, without
-from agent.policy.dues import ENDS, FORGOTTEN, LET_GO, Due, next_due
+from agent.policy.due_times import ENDS, FORGOTTEN, LET_GO, Due, next_due
 from agent.policy.ending import end
 from agent.policy.episodes import let_go
 from agent.policy.state import ChipState, Ended, Fault, SubjectState
-from contract.policies import FAULT_DURATION, FAULT_FREQUENCY
+from agent.policy.transaction import Draft, without
+from contract.codes.policies import FAULT_DURATION, FAULT_FREQUENCY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

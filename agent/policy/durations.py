@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from agent.policy import frequencies, upgrades
 from agent.policy.state import ChipState, Fault, Upgrade
-from contract.policies import FAULT_DURATION
+from contract.codes.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
-    from agent.policy.draft import Draft
+    from agent.policy.transaction import Draft
+    from contract.codes.policies import DurationPolicy
     from contract.observation import Subject
-    from contract.policies import DurationPolicy
 
 
 def upgrade_ms(fault: Fault, policy: DurationPolicy) -> int:

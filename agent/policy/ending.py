@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent.policy import durations, frequencies
-from agent.policy.draft import level_of, without
 from agent.policy.state import ChangeKind, ChipState
+from agent.policy.transaction import level_of, without
 
 if TYPE_CHECKING:
-    from agent.policy.draft import Draft
     from agent.policy.state import Fault, SubjectState
+    from agent.policy.transaction import Draft
     from contract.observation import Subject
 
 

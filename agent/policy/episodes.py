@@ -9,7 +9,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from agent.policy import associations, durations, frequencies
-from agent.policy.draft import Draft, judge, level_of, without
 from agent.policy.ending import end
 from agent.policy.event_order import is_another, is_before, is_over, is_recent
 from agent.policy.state import (
@@ -21,7 +20,8 @@ from agent.policy.state import (
     Fault,
     SubjectState,
 )
-from contract.codes import HBM_MULTI_BIT, RESET_FINISHED, UB_PORT_DOWN, is_network
+from agent.policy.transaction import Draft, judge, level_of, without
+from contract.codes.chip_codes import HBM_MULTI_BIT, RESET_FINISHED, UB_PORT_DOWN, is_network
 from contract.observation import NODE, Assertion, Observation
 
 

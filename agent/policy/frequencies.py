@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from agent.policy import upgrades
-from agent.policy.draft import without
 from agent.policy.state import ChipState, Counter, Fault, Upgrade
-from contract.policies import FAULT_FREQUENCY
+from agent.policy.transaction import without
+from contract.codes.policies import FAULT_FREQUENCY
 
 if TYPE_CHECKING:
-    from agent.policy.draft import Draft
-    from contract.levels import Severity
+    from agent.policy.transaction import Draft
+    from contract.codes.levels import Severity
+    from contract.codes.policies import FrequencyPolicy
     from contract.observation import Subject
-    from contract.policies import FrequencyPolicy
 
 _NEVER = Counter()
 

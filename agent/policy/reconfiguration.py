@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from agent.policy import frequencies, upgrades
 from agent.policy.adoption import rule_of
-from agent.policy.draft import all_judged_again
 from agent.policy.state import ChipState
-from contract.policies import FAULT_AUTOFILL, FAULT_DURATION
+from agent.policy.transaction import all_judged_again
+from contract.codes.policies import FAULT_AUTOFILL, FAULT_DURATION
 
 if TYPE_CHECKING:
-    from agent.policy.draft import Draft
     from agent.policy.state import SubjectState, Upgrade
+    from agent.policy.transaction import Draft
     from contract.observation import Subject
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.levels import ChipLevel, Severity, is_device_fault, most_serious
+from contract.codes.levels import ChipLevel, Severity, is_device_fault, most_serious
 from contract.listed_chips import ListedChip
 from contract.observation import Observation, Subject, chip_subject
 

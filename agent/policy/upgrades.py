@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.policy.draft import judged_again, level_of
 from agent.policy.state import ChangeKind
+from agent.policy.transaction import judged_again, level_of
 
 if TYPE_CHECKING:
-    from agent.policy.draft import Draft
     from agent.policy.state import ChipState, Upgrade
+    from agent.policy.transaction import Draft
     from contract.observation import Subject
 
 

@@ -10,39 +10,39 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from agent.chip_allocation import ChipsInUse
 from agent.policy.state import CHIP_SOURCE, Adopted, Forgotten, Released, Remembered, Server
 from agent.publishing.publisher import Wanted
 from agent.publishing.render import family_of, missing_chips, render
 from agent.publishing.switch_info import is_told, remembered_ports, switch_info_text
 from agent.publishing.vigil_key import key_with_answers
-from agent.usage import ChipsInUse
-from contract.codes import is_code
-from contract.device_info import (
+from contract.codes.chip_codes import is_code
+from contract.codes.families import FAMILIES, SwitchInfo
+from contract.codes.levels import ChipLevel, Severity
+from contract.codes.policies import AUTOFILL_CODE, FAULT_AUTOFILL, UPGRADE_TYPES
+from contract.documents.device_info import (
     REFRESH_SECONDS,
     UPGRADE_REASON_KEY,
     decode,
     encode,
     verify_published,
 )
+from contract.documents.separation import chip_of, read_names, read_reasons
+from contract.documents.switch_info import decode_switch_info
+from contract.documents.vigil_key import VIGIL_KEY
 from contract.errors import DocumentError
-from contract.families import FAMILIES, SwitchInfo
-from contract.isolation import chip_of, read_names, read_reasons
-from contract.levels import ChipLevel, Severity
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from contract.observation import Assertion, Observation, chip_subject
-from contract.policies import AUTOFILL_CODE, FAULT_AUTOFILL, UPGRADE_TYPES
-from contract.switch_info import decode_switch_info
-from contract.vigil_key import VIGIL_KEY
 from stores.base import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agent.policy.state import State
-    from agent.policy.stepping import Input
+    from agent.policy.step import Input
     from agent.publishing.vigil_key import Named
-    from contract.device_info import DeviceInfo
-    from dcmi_shim.types import Inventory
+    from contract.documents.device_info import DeviceInfo
+    from dcmi_shim.values import Inventory
 
 log = logging.getLogger("agent.device_info")
 

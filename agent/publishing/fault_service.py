@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.publishing.public_faults import HOLD_SECONDS, message_of
-from contract.storage_faults import resource_of
-from stores.backoff import Backoff
+from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
+from contract.codes.storage_faults import resource_of
+from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from agent.publishing.public_faults import PublicFaults, Said
-    from contract.public_fault import PublicFault
+    from agent.publishing.fault_service_address import Address
+    from agent.publishing.unacknowledged_faults import PublicFaults, Said
+    from contract.documents.public_fault import PublicFault
 
 log = logging.getLogger("agent.fault_service")
 
@@ -37,17 +37,6 @@ _PERMISSION_SECONDS = 0.5
 _TICK_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; what is left is not spun away."""
 _TAKEN, _INVALID = 0, 409
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where ClusterD is: ``HOST:PORT``; with ``ca_file`` over TLS, with a certificate of ours where
-    there is one. Files are PEM."""
-
-    target: str
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
 
 
 class FaultServiceStatus(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ import grpc.aio
 from contract.wire import pubfault_pb2 as wire
 
 if TYPE_CHECKING:
-    from agent.publishing.fault_service import Address
-    from contract.public_fault import PublicFault
+    from agent.publishing.fault_service_address import Address
+    from contract.documents.public_fault import PublicFault
 
 _METHOD = "/PubFault/SendPublicFault"
 _OPTIONS = [

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from agent.publishing.publisher import Wanted, absent
-from contract.codes import is_code
-from contract.errors import DocumentError
-from contract.host_codes import FILE_SYSTEM, HOST_CODES
-from contract.levels import NodeLevel
-from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
-from contract.node_info import (
+from contract.codes.chip_codes import is_code
+from contract.codes.host_codes import FILE_SYSTEM, HOST_CODES
+from contract.codes.levels import NodeLevel
+from contract.documents.node_info import (
     REFRESH_SECONDS,
     FaultDevice,
     Generation,
     decode_node_info,
     encode_node_info,
 )
+from contract.documents.vigil_key import VIGIL_KEY
+from contract.errors import DocumentError
+from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
 from contract.observation import NODE, Assertion, Observation, Report, host_subject
-from contract.vigil_key import VIGIL_KEY
 from stores.base import Document
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from agent.policy.state import Fault, State, SubjectState
-    from contract.node_info import NodeRecord
+    from contract.documents.node_info import NodeRecord
 
 log = logging.getLogger("agent.node_info")
 

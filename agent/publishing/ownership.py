@@ -23,7 +23,7 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
-from stores.backoff import Backoff
+from pacing.backoff import Backoff
 from stores.base import READ_SECONDS
 
 if TYPE_CHECKING:

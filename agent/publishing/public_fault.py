@@ -15,27 +15,27 @@ import random
 import uuid
 from typing import TYPE_CHECKING
 
-from agent.publishing.public_faults import HOLD_SECONDS, Said, message_of
 from agent.publishing.publisher import Wanted
-from contract.catalogue import shipped
-from contract.errors import DocumentError
-from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
-from contract.observation import Assertion, Observation, storage_subject
-from contract.public_fault import (
+from agent.publishing.unacknowledged_faults import HOLD_SECONDS, Said, message_of
+from contract.codes.catalogue import shipped
+from contract.codes.storage_faults import CODES, RESOURCES, fault_id
+from contract.documents.public_fault import (
     accepted,
     decode_public_fault,
     encode_public_fault,
 )
-from contract.storage_faults import CODES, RESOURCES, fault_id
+from contract.errors import DocumentError
+from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
+from contract.observation import Assertion, Observation, storage_subject
 from stores.base import Document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.policy.state import State
-    from agent.publishing.public_faults import PublicFaults
+    from agent.publishing.unacknowledged_faults import PublicFaults
+    from contract.documents.public_fault import PublicFault
     from contract.observation import Report
-    from contract.public_fault import PublicFault
 
 log = logging.getLogger("agent.public_fault")
 

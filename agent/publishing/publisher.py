@@ -17,22 +17,14 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent.publishing.publication import Lag, Publication
-from agent.publishing.stamps import Stamps
+from agent.publishing.update_time import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
+from pacing.backoff import Backoff
 from service.foreign_parts import added_by_others, differences
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWrites, Writer
 from service.stalls import going_on
-from stores.backoff import Backoff
-from stores.base import (
-    READ_SECONDS,
-    WRITE_SECONDS,
-    Changed,
-    Deleted,
-    Document,
-    Interrupted,
-    Listed,
-    Selection,
-)
+from stores.base import READ_SECONDS, WRITE_SECONDS, Changed, Deleted, Document, Listed, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 from agent.policy.state import CHIP_SOURCE, ChipState, State
 from agent.publishing.switch_info import switch_info_text
-from contract.chip_health import is_healthy, is_network_healthy
-from contract.codes import is_network
-from contract.device_info import (
+from contract.codes.chip_codes import is_network
+from contract.codes.chip_health import is_healthy, is_network_healthy
+from contract.codes.families import FAMILIES
+from contract.codes.levels import ChipLevel, most_serious
+from contract.codes.policies import AUTOFILL_CODE
+from contract.documents.device_info import (
     CARD_NETWORK_UNHEALTHY,
     CARD_UNHEALTHY,
     UNKNOWN_ID,
@@ -19,17 +22,14 @@ from contract.device_info import (
     DeviceInfo,
     TimeAndLevel,
 )
+from contract.documents.separation import UpgradeReason, write_reasons, written_code
 from contract.errors import DriverError
-from contract.families import FAMILIES
-from contract.isolation import UpgradeReason, write_reasons, written_code
-from contract.levels import ChipLevel, most_serious
-from contract.policies import AUTOFILL_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from contract.families import Family
-    from dcmi_shim.types import Inventory, SuperPod
+    from contract.codes.families import Family
+    from dcmi_shim.values import Inventory, SuperPod
 
 DUO_FAMILY = "Ascend310P"
 """The one family with cards of two dies that are reset as one."""

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contract.device_info import clean_switch_info, unread_switch_info
-from contract.families import SwitchInfo
-from contract.levels import Severity, SwitchLevel
-from contract.observation import NODE, Assertion, Observation
-from contract.switch_codes import L2, format_switch_code, parse_switch_code
-from contract.switch_info import (
+from contract.codes.families import SwitchInfo
+from contract.codes.levels import Severity, SwitchLevel
+from contract.codes.switch_codes import L2, format_switch_code, parse_switch_code
+from contract.documents.device_info import clean_switch_info, unread_switch_info
+from contract.documents.switch_info import (
     SwitchEvent,
     SwitchPort,
     SwitchRecord,
@@ -20,12 +19,13 @@ from contract.switch_info import (
     port_of,
     port_subject,
 )
+from contract.observation import NODE, Assertion, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agent.policy.state import Fault, State
-    from contract.families import Family
+    from contract.codes.families import Family
     from contract.observation import Report
 
 SWITCH_SOURCE = "switch"

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.catalogue import shipped
-from contract.codes import is_code
-from contract.levels import is_device_fault
+from contract.codes.catalogue import shipped
+from contract.codes.chip_codes import is_code
+from contract.codes.levels import is_device_fault
+from contract.codes.storage_faults import RESOURCES
+from contract.documents.vigil_key import BlindSource, FaultAnswer, encode_vigil_key
 from contract.observation import storage_subject
-from contract.storage_faults import RESOURCES
-from contract.vigil_key import BlindSource, FaultAnswer, encode_vigil_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agent.policy.state import ChipState, State, SubjectState
-    from contract.levels import Severity
+    from contract.codes.levels import Severity
 
 PACE_SECONDS = 10.0
 SETTLE_MS = 2_000

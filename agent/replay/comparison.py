@@ -10,13 +10,13 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from agent.replay.findings import Day, Difference, day_sums
-from agent.replay.ledger import DAY_MS, Ledger, Span
+from agent.replay.level_history import DAY_MS, Ledger, Span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from agent.policy.state import Change, State
-    from agent.replay.ledger import Standing
+    from agent.replay.level_history import Standing
     from contract.observation import Subject
 
 

@@ -13,7 +13,7 @@ import msgspec
 from agent.policy.state import Change
 
 if TYPE_CHECKING:
-    from agent.replay.ledger import Sums
+    from agent.replay.level_history import Sums
 
 
 class Break(msgspec.Struct, frozen=True):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import msgspec
 
 from agent.shadow.shape import shape_of
-from contract.device_info import (
+from contract.codes.levels import ChipLevel, most_serious
+from contract.documents.device_info import (
     CARD_NETWORK_UNHEALTHY,
     DESCRIPTION,
     DESCRIPTION_KEY,
@@ -24,11 +25,10 @@ from contract.device_info import (
     DeviceInfo,
     decode,
 )
+from contract.documents.separation import UpgradeReason
+from contract.documents.switch_info import SwitchEvent, decode_switch_info
 from contract.errors import CheckCodeMismatch, DocumentError
-from contract.go_decode import decode as decode_json
-from contract.isolation import UpgradeReason
-from contract.levels import ChipLevel, most_serious
-from contract.switch_info import SwitchEvent, decode_switch_info
+from contract.go.decode import decode as decode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

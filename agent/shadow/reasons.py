@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.shadow.difference import Difference, Facts, Field
-from contract.codes import LINK_DOWN
-from contract.levels import ChipLevel, most_serious
-from contract.policies import AUTOFILL_CODE
+from contract.codes.chip_codes import LINK_DOWN
+from contract.codes.levels import ChipLevel, most_serious
+from contract.codes.policies import AUTOFILL_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

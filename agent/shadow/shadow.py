@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.shadow.judge import Judge
-from agent.shadow.ledger import Ledger, ShadowStatus
+from agent.shadow.comparison import Judge
+from agent.shadow.difference_log import Ledger, ShadowStatus
 from agent.shadow.reasons import defect_of
-from contract.device_info import DEVICE_INFO_KEY
+from contract.documents.device_info import DEVICE_INFO_KEY
 from contract.errors import StoreError
-from stores.base import Changed, Deleted, Interrupted, Selection
+from stores.base import Changed, Deleted, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent.publishing.publisher import Wanted
-    from agent.shadow.ledger import Told
+    from agent.shadow.difference_log import Told
     from agent.shadow.reasons import Background
     from stores.base import Document, Store, WatchEvent
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from contract import go_json
-from contract.device_info import (
+from contract.documents.device_info import (
     DEVICE_INFO_KEY,
     SWITCH_INFO_KEY,
     UPGRADE_REASON_KEY,
     DeviceFault,
     TimeAndLevel,
 )
-from contract.isolation import UpgradeReason
-from contract.switch_info import SwitchEvent
+from contract.documents.separation import UpgradeReason
+from contract.documents.switch_info import SwitchEvent
+from contract.go import encode as go_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

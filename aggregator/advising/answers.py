@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.narrow import has_node, of_job, of_node, scope_of
+from advisor.report_filter import has_node, of_job, of_node, scope_of
 from aggregator.advising.status import AdviceAbout, AdviceOfJob, AdviceStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.narrow import JobScope
     from advisor.report import Report
+    from advisor.report_filter import JobScope
     from advisor.snapshot import Snapshot
     from aggregator.advising.cluster_objects import ClusterObjects
 

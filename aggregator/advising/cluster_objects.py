@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from advisor import objects
+from advisor.inputs import kubernetes_objects
 from advisor.snapshot import ConfigMap, Pod, Snapshot
 from aggregator.advising.outcomes import Watched
 from contract import scheduling
 from contract.errors import DocumentError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from stores.base import Interrupted
 from stores.cluster import NotThere, ObjectKind, Update
 from stores.cluster import Snapshot as Listed
+from stores.interruption import Interrupted
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _readable(read: Callable[[msgspec.Raw], Any]) -> Callable[[msgspec.Raw], Any
 
 
 def _pod(raw: msgspec.Raw) -> Pod:
-    pod = objects.pod(raw)
+    pod = kubernetes_objects.pod(raw)
     for key in [key for key, text in pod.annotations.items() if len(text) > _LONGEST_ANNOTATION]:
         del pod.annotations[key]
     return pod
@@ -56,7 +56,7 @@ def _pod(raw: msgspec.Raw) -> Pod:
 
 def _rule(raw: msgspec.Raw) -> ConfigMap | None:
     """A scaling rule; any other ConfigMap of a job's namespace means nothing."""
-    found = objects.configmap(raw)
+    found = kubernetes_objects.configmap(raw)
     return found if scheduling.SCALING_KEY in found.data else None
 
 
@@ -64,7 +64,7 @@ def _named(namespace: str, name: str) -> ObjectKind[ConfigMap]:
     return ObjectKind(
         f"ConfigMap {namespace}/{name}",
         f"/api/v1/namespaces/{namespace}/configmaps",
-        _readable(objects.configmap),
+        _readable(kubernetes_objects.configmap),
         {"fieldSelector": f"metadata.name={name}"},
     )
 
@@ -75,25 +75,29 @@ _REASONS = _named(scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGM
 _DOCUMENTS: ObjectKind[ConfigMap] = ObjectKind(
     "cluster documents",
     f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps",
-    _readable(objects.configmap),
+    _readable(kubernetes_objects.configmap),
     {"labelSelector": "=".join(CLUSTER_LABEL)},
 )
 KINDS: dict[str, ObjectKind[Any]] = {
-    "nodes": ObjectKind("Nodes", "/api/v1/nodes", _readable(objects.node)),
+    "nodes": ObjectKind("Nodes", "/api/v1/nodes", _readable(kubernetes_objects.node)),
     "pods": ObjectKind("pods", "/api/v1/pods", _readable(_pod)),
     "podgroups": ObjectKind(
         "PodGroups",
         "/apis/scheduling.volcano.sh/v1beta1/podgroups",
-        _readable(objects.pod_group),
+        _readable(kubernetes_objects.pod_group),
     ),
     "vcjobs": ObjectKind(
-        "Jobs of Volcano", "/apis/batch.volcano.sh/v1alpha1/jobs", _readable(objects.vcjob)
+        "Jobs of Volcano",
+        "/apis/batch.volcano.sh/v1alpha1/jobs",
+        _readable(kubernetes_objects.vcjob),
     ),
     "ascendjobs": ObjectKind(
-        "AscendJobs", "/apis/mindxdl.gitee.com/v1/ascendjobs", _readable(objects.ascend_job)
+        "AscendJobs",
+        "/apis/mindxdl.gitee.com/v1/ascendjobs",
+        _readable(kubernetes_objects.ascend_job),
     ),
     "replicasets": ObjectKind(
-        "ReplicaSets", "/apis/apps/v1/replicasets", _readable(objects.replica_set)
+        "ReplicaSets", "/apis/apps/v1/replicasets", _readable(kubernetes_objects.replica_set)
     ),
     "documents": _DOCUMENTS,
     "scheduler": _SCHEDULER,

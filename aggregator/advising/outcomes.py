@@ -15,6 +15,7 @@ import msgspec
 
 from advisor.report import Workload
 from advisor.snapshot import Snapshot
+from advisor.snapshot_index import changed
 from advisor.workloads.vcjob import action_after_eviction
 from contract import scheduling
 
@@ -89,7 +90,7 @@ class Outcomes:
     def __init__(self) -> None:
         self.counts: Counter[Outcome] = Counter(dict.fromkeys(Outcome, 0))
         self.missed: deque[Missed] = deque(maxlen=_KEPT)
-        self._pods: dict[str, Pod] | None = None
+        self._pods: dict[str, Pod] = {}
         self._records: Mapping[str, tuple[int, int]] | None = None
         self._acted: dict[str, int] = {}
         self._foretold: dict[str, _Foretold] = {}
@@ -119,7 +120,7 @@ class Outcomes:
             if decision.pods and _controller_ends_rest(decision, self._snapshot):
                 self._rest[decision.job] = now_ms
             for pod in decision.pods:
-                before = (self._pods or {}).get(pod.uid)
+                before = self._pods.get(pod.uid)
                 if before is not None and before.is_terminating and pod.grace_seconds:
                     continue  # It ends already, and nothing will show that it was evicted again.
                 foretold.add(pod.uid)
@@ -139,12 +140,14 @@ class Outcomes:
         now_ms = snapshot.now_ms
         records = _read_records(snapshot.configmaps) if watched.records_known else None
         self._note_records(records, now_ms)
-        pods = {pod.uid: pod for pod in snapshot.pods if pod.group}
-        for uid, before in (self._pods or {}).items():
-            self._compare(before, pods.get(uid), watched.graces, now_ms)
-        self._pods, self._snapshot = pods, snapshot
+        removed, added = changed(self._snapshot.pods, snapshot.pods)
+        gone = [self._pods.pop(pod.uid) for pod in removed if pod.uid in self._pods]
+        self._pods.update({pod.uid: pod for pod in added if pod.group})
+        for before in gone:
+            self._compare(before, self._pods.get(before.uid), watched.graces, now_ms)
+        self._snapshot = snapshot
         self._settle(now_ms)
-        self._evicted &= pods.keys()
+        self._evicted &= self._pods.keys()
 
     def _compare(
         self, before: Pod, now: Pod | None, graces: Mapping[str, int | None], now_ms: int
@@ -240,10 +243,11 @@ def _controller_ends_rest(decision: Decision, snapshot: Snapshot) -> bool:
         return True
     if decision.workload is not Workload.VCJOB:
         return False
+    name = decision.job.partition("/")[2]
     owners = {
         group.owner.name
         for group in snapshot.podgroups
-        if group.key == decision.job and group.owner
+        if group.name == name and group.namespace == decision.namespace and group.owner
     }
     return any(
         job.namespace == decision.namespace

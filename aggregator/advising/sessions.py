@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.advise import advise
+from advisor.advise import Advisor
+from advisor.checks.ended_vcjobs import ended_jobs
+from advisor.checks.written_retries import written_retries
+from advisor.inputs.scheduler_options import scheduler_options
 from advisor.options import Options, Profile
-from advisor.scheduler_options import scheduler_options
-from advisor.state import State
-from advisor.written_retries import written_retries
+from advisor.scheduler_view.state import State
 from aggregator.advising.outcomes import Outcomes, Watched
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from advisor.checks.ended_vcjobs import EndedJobs
     from advisor.report import Report
     from advisor.snapshot import Snapshot
     from aggregator.advising.outcomes import Missed
@@ -39,6 +43,7 @@ class Sessions:
         self.outcomes: dict[str, int] = {}
         self.missed: tuple[Missed, ...] = ()
         self.states: dict[Profile, State] = {}
+        self._advisor = Advisor()
         self._outcomes = Outcomes()
         self._at_ms: int | None = None
         self._has_previewed = False
@@ -52,6 +57,16 @@ class Sessions:
             return self._at_ms + PERIOD_MS
         return self._outcomes.next_ms
 
+    def ended(
+        self,
+        snapshot: Snapshot,
+        sized: Collection[tuple[str, str]],
+        judged: Collection[tuple[str, str]],
+    ) -> EndedJobs:
+        """Return what is known of ended vcjobs, see ``ended_jobs``, as the scheduler has it."""
+        state = self.states.get(Profile.UPSTREAM) or State()
+        return ended_jobs(snapshot, state, _options(snapshot), sized=sized, judged=judged)
+
     def look(self, snapshot: Snapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.
 
@@ -59,8 +74,7 @@ class Sessions:
         """
         now_ms = snapshot.now_ms
         self._outcomes.look(snapshot, watched)
-        read = scheduler_options(snapshot.configmaps)
-        options = Options() if read is None else read[0]
+        options = _options(snapshot)
         is_session = self._at_ms is None or not 0 <= snapshot.now_ms - self._at_ms < PERIOD_MS
         if not is_session and self._at_ms is not None:
             snapshot = msgspec.structs.replace(snapshot, now_ms=self._at_ms + PERIOD_MS)
@@ -70,7 +84,7 @@ class Sessions:
                 retries=written_retries(snapshot.configmaps) or {}
             )
             chosen = msgspec.structs.replace(options, profile=profile)
-            report, after = advise(snapshot, before, chosen)
+            report, after = self._advisor.advise(snapshot, before, chosen)
             reports.append(report)
             states[profile] = after
         self._has_previewed = not is_session
@@ -83,3 +97,8 @@ class Sessions:
         self.outcomes = {one.value: count for one, count in self._outcomes.counts.items()}
         self.missed = tuple(self._outcomes.missed)
         self.reports = tuple(reports)
+
+
+def _options(snapshot: Snapshot) -> Options:
+    read = scheduler_options(snapshot.configmaps)
+    return Options() if read is None else read[0]

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.advise import advise
-from advisor.narrow import has_node, scope_of
+from advisor.checks.written_retries import written_retries
+from advisor.inputs.scheduler_options import scheduler_options
 from advisor.options import Options, Profile
-from advisor.scheduler_options import scheduler_options
-from advisor.state import State
+from advisor.report_filter import has_node, scope_of
+from advisor.scheduler_view.state import State
 from advisor.what_if.assume import assume
 from advisor.what_if.assumptions import FORMS, parse_all
-from advisor.written_retries import written_retries
 from aggregator.advising.answers import narrowed
 from aggregator.advising.sessions import PERIOD_MS
 from aggregator.advising.status import AssumedAdvice
@@ -27,8 +27,8 @@ from contract.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from advisor.narrow import JobScope
     from advisor.report import Report
+    from advisor.report_filter import JobScope
     from advisor.snapshot import Snapshot
     from advisor.what_if.assumptions import Assumption
     from aggregator.advising.cluster_objects import ClusterObjects

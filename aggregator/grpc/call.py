@@ -13,11 +13,11 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from aggregator.grpc.mailbox import Closed
+from aggregator.grpc.workqueue import Closed
 
 if TYPE_CHECKING:
     from aggregator.grpc.limits import Bucket
-    from aggregator.moment import Clock
+    from service.clock import Clock
 
 _LONGEST_REFUSAL = 500
 

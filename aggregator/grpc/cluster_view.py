@@ -15,7 +15,7 @@ from contract.wire import fault_pb2 as wire
 
 if TYPE_CHECKING:
     from aggregator.grpc.interfaces import FaultMessage, Faults
-    from aggregator.moment import Clock
+    from service.clock import Clock
 
 FOUND = 200
 MANY = 500

@@ -11,9 +11,9 @@ from aggregator.grpc.call import Context, leave, refuse, streaming, unary
 from aggregator.grpc.cluster_view import FOUND, ClusterView
 from aggregator.grpc.interfaces import CLUSTER, NORMAL
 from aggregator.grpc.limits import Bucket
-from aggregator.grpc.listening_log import ListeningLog
-from aggregator.grpc.recoveries import Recoveries
+from aggregator.grpc.subscriber_log import ListeningLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
+from aggregator.grpc.takeover_recoveries import Recoveries
 from aggregator.grpc.wire_messages import fault_signal
 from contract.wire import fault_pb2 as wire
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aggregator.grpc.interfaces import FaultMessage, Faults
-    from aggregator.grpc.mailbox import Mailbox
-    from aggregator.moment import Clock
+    from aggregator.grpc.workqueue import Mailbox
+    from service.clock import Clock
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from contract.public_fault import PublicFault
+from contract.documents.public_fault import PublicFault
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -14,7 +14,7 @@ from contract.wire import pubfault_pb2 as wire
 if TYPE_CHECKING:
     from aggregator.grpc.interfaces import Send
     from aggregator.grpc.limits import Bucket
-    from aggregator.moment import Clock
+    from service.clock import Clock
 
 NAME = "PubFault"
 

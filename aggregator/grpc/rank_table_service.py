@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
-from aggregator.grpc.listening_log import ListeningLog
+from aggregator.grpc.subscriber_log import ListeningLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
 from contract.wire import config_pb2 as wire
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from aggregator.grpc.interfaces import Tables
     from aggregator.grpc.limits import Bucket
-    from aggregator.moment import Clock
+    from service.clock import Clock
 
 _log = logging.getLogger(__name__)
 

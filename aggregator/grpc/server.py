@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aggregator.grpc.endpoint import Endpoint
     from aggregator.grpc.interfaces import Faults, Send, Tables
     from aggregator.grpc.subscriptions import Client
-    from aggregator.moment import Clock
+    from service.clock import Clock
 
 _log = logging.getLogger(__name__)
 

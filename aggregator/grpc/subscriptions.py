@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.grpc.mailbox import Closed, Mailbox
+from aggregator.grpc.workqueue import Closed, Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ import uuid
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from contract.public_fault import (
+from contract.documents.public_fault import (
     DEVICES_MOST,
     FAULTS_MOST,
     INFLUENCE_MOST,

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.facts import NodeState
+from aggregator.inputs.node_context import NodeState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from aggregator.facts import Job, Pod
+    from aggregator.inputs.node_context import Job, Pod
 
 _NOWHERE: dict[str, Place] = {}
 _NOBODY: frozenset[str] = frozenset()

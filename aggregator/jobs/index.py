@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from aggregator.facts import Pod
+    from aggregator.inputs.node_context import Pod
 
 _NOBODY: tuple[Pod, ...] = ()
 _NOWHERE: frozenset[str] = frozenset()

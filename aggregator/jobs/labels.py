@@ -15,7 +15,7 @@ from aggregator.jobs.relations import worst
 
 if TYPE_CHECKING:
     from aggregator.jobs.index import Index
-    from aggregator.jobs.relation_book import RelationBook
+    from aggregator.jobs.relation_state import RelationBook
 
 LABEL = "fault-type"
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.found import NPU, SWITCH
-from aggregator.jobs.signals import (
+from aggregator.jobs.message_types import (
     FAULT,
     NORMAL,
     DeviceFaultInfo,
@@ -18,12 +17,13 @@ from aggregator.jobs.signals import (
     SwitchFaultInfo,
     health_of_level,
 )
-from contract.levels import ChipLevel
+from aggregator.jobs.rank_faults import NPU, SWITCH
+from contract.codes.levels import ChipLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aggregator.jobs.found import FaultDevice
+    from aggregator.jobs.rank_faults import FaultDevice
 
 _BY_SERIOUSNESS = {level.value: -rank for rank, level in enumerate(ChipLevel)}
 _LEAST = -len(_BY_SERIOUSNESS)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from aggregator.jobs.found import device_id_of, rank_faults
+from aggregator.jobs.rank_faults import device_id_of, rank_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.facts import Pod
+    from aggregator.inputs.node_context import Pod
+    from aggregator.jobs.interfaces import Published
     from aggregator.jobs.relations import Place, Track
-    from aggregator.jobs.sources import Published
 
 RANK_ANNOTATION = "hccl/rankIndex"
 _LEVELS = {"SubHealth": "SubHealthFault", "Separate": "SeparateFault"}

@@ -16,8 +16,8 @@ from msgspec import field
 
 from contract.errors import ConfigurationError, DocumentError, Problem, quoted
 from contract.found_problems import FoundProblems
-from contract.go_decode import GoStruct, Int64, decode
-from contract.go_dropped import dropped
+from contract.go.decode import GoStruct, Int64, decode
+from contract.go.dropped import dropped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.advising.status import AdviceOfJob
-from aggregator.jobs.found import FaultDevice
+from aggregator.jobs.message_types import Health
+from aggregator.jobs.rank_faults import FaultDevice
 from aggregator.jobs.ranks import RankRecord
-from aggregator.jobs.signals import Health
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.facts import Job
-    from aggregator.jobs.parts import Part
+    from aggregator.inputs.node_context import Job
+    from aggregator.jobs.node_impact import Part
     from aggregator.jobs.relations import Place, Track
 
 

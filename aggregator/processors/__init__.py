@@ -2,19 +2,20 @@
 
 ::
 
-    chains.py          the order: process_device, process_switch, process_node
-      custom_filter.py   faults that a job wants to ride out (clusterd#3.3)
-      uce_accompany.py   faults that only come along with a UCE fault (clusterd#3.4)
-      increment.py       which faults are new, for counting (clusterd#3.9)
-      manual.py          chips that occurred too often (clusterd#3.9)
-      fixing.py          adding and taking away faults, and the lists that follow (clusterd#2.3)
-    states.py          what a chain remembers of a node
-    windows.py         which new faults count: the 30 s windows of the jobs (clusterd#3.9)
-    separation.py      counters and the list of separated chips (clusterd#3.9)
-    policy.py          clusterd-config-cm; manual_info.py clusterd-manual-info-cm (clusterd#2.7)
-    documents.py       both of them, watched and shown
-    processing.py      what lives around the chains: due times, what is hidden
-      memory.py          what must not be forgotten; keeping.py its texts
+    chains.py                 the order: process_device, process_switch, process_node
+      custom_filter.py        faults that a job wants to ride out (clusterd#3.3)
+      uce_accompany.py        faults that only come along with a UCE fault (clusterd#3.4)
+      new_fault_detector.py   which faults are new, for counting (clusterd#3.9)
+      apply_separation.py     chips that occurred too often (clusterd#3.9)
+      record_edits.py         adding and taking away faults, and the lists that follow
+      (clusterd#2.3)
+    state_types.py            what a chain remembers of a node
+    software_fault_window.py  which new faults count: the 30 s windows of the jobs (clusterd#3.9)
+    manual_separation.py      counters and the list of separated chips (clusterd#3.9)
+    separation_policy.py      clusterd-config-cm; manual_info.py clusterd-manual-info-cm
+    (clusterd#2.7) separation_documents.py   both of them, watched and shown
+    engine.py                 what lives around the chains: due times, what is hidden
+      state.py                what must not be forgotten; state_codec.py its texts
 
 Pre-separation (clusterd#3.8) is decided in ``contract``. Retry, recover-in-place and stress test
 (clusterd#3.5 to 3.7) are services to the processes of a training job, and not done here.

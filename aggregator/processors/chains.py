@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from aggregator.facts import Facts
+from aggregator.inputs.node_context import Facts
+from aggregator.processors.apply_separation import separate
 from aggregator.processors.custom_filter import (
     event_key,
     filter_device,
@@ -15,10 +16,9 @@ from aggregator.processors.custom_filter import (
     filters,
     next_change_ms,
 )
-from aggregator.processors.fixing import list_recovering, unlisted
-from aggregator.processors.increment import new_faults
-from aggregator.processors.manual import separate
-from aggregator.processors.states import (
+from aggregator.processors.new_fault_detector import new_faults
+from aggregator.processors.record_edits import list_recovering, unlisted
+from aggregator.processors.state_types import (
     NO_SWITCH_STATE,
     DeviceState,
     HiddenEvent,
@@ -29,10 +29,10 @@ from aggregator.processors.states import (
     receive,
 )
 from aggregator.processors.uce_accompany import accompany
-from contract.cluster_device import DeviceRecord, pre_separate_device
-from contract.cluster_node import lost_node
-from contract.node_info import NodeRecord, pre_separate_node
-from contract.switch_info import SwitchRecord, pre_separate_switch
+from contract.documents.cluster_device import DeviceRecord, pre_separate_device
+from contract.documents.cluster_node import lost_node
+from contract.documents.node_info import NodeRecord, pre_separate_node
+from contract.documents.switch_info import SwitchRecord, pre_separate_switch
 
 
 class Around(msgspec.Struct, frozen=True):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors.fixing import PUBLIC_FAULT, remove_faults
-from aggregator.processors.states import FILTER, HiddenEvent, HiddenFault, earliest
+from aggregator.processors.record_edits import PUBLIC_FAULT, remove_faults
+from aggregator.processors.state_types import FILTER, HiddenEvent, HiddenFault, earliest
 
 if TYPE_CHECKING:
-    from aggregator.facts import Facts, Job
-    from aggregator.processors.states import SwitchState, Times
-    from contract.cluster_device import DeviceRecord
-    from contract.switch_info import SwitchEvent, SwitchRecord
+    from aggregator.inputs.node_context import Facts, Job
+    from aggregator.processors.state_types import SwitchState, Times
+    from contract.documents.cluster_device import DeviceRecord
+    from contract.documents.switch_info import SwitchEvent, SwitchRecord
 
 CODES = "huawei.com/schedule.filter.faultCode"
 LEVELS = "huawei.com/schedule.filter.faultLevel"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from contract import go_json
-from contract.go_decode import GoStruct, Int64, decode
-from contract.levels import ChipLevel
+from contract.codes.levels import ChipLevel
+from contract.go import encode as go_json
+from contract.go.decode import GoStruct, Int64, decode
 
 NAME = "clusterd-manual-info-cm"
 NAMESPACE = "cluster-system"

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors import policy as policies
-from aggregator.processors.policy import Policy
+from aggregator.processors import separation_policy as policies
+from aggregator.processors.separation_policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aggregator.processors.processing import Processing
+    from aggregator.processors.engine import Processing
 
 
 class SeparatingCode(msgspec.Struct, frozen=True):

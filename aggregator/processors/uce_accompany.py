@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors.fixing import remove_faults
-from aggregator.processors.states import ACCOMPANIES, UNDECIDED, HiddenFault, earliest
-from contract.cluster_device import DeviceRecord
+from aggregator.processors.record_edits import remove_faults
+from aggregator.processors.state_types import ACCOMPANIES, UNDECIDED, HiddenFault, earliest
+from contract.documents.cluster_device import DeviceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.processors.states import DeviceState
-    from contract.cluster_device import CodeFault
+    from aggregator.processors.state_types import DeviceState
+    from contract.documents.cluster_device import CodeFault
 
 WINDOW_MS = 5000
 _UCE = "80E01801"

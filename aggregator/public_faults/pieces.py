@@ -10,7 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from contract.pieces import Work
+    from pacing.cooperative import Work
 
 T = TypeVar("T")
 

@@ -13,11 +13,11 @@ from stores.refusals import Refused, Spacing
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.moment import Moment
-    from aggregator.public_faults.documents import Origin
-    from aggregator.public_faults.owning import Foreign
+    from aggregator.public_faults.message_documents import Origin
+    from aggregator.public_faults.node_ownership import Foreign
     from contract.errors import Problem
     from contract.refusal import Reason
+    from service.clock import Moment
 
 _log = logging.getLogger(__name__)
 

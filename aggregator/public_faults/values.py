@@ -10,8 +10,8 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from contract.go_decode import Int64
-from contract.public_fault import LAST_DEVICE
+from contract.documents.public_fault import LAST_DEVICE
+from contract.go.decode import Int64
 
 Key: TypeAlias = tuple[str, str, str]
 """Node, resource and fault id."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aggregator.rank_tables.job_table import COMPLETED
-from contract import go_json
+from contract.go import encode as go_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

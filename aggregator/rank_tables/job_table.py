@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import DocumentError
-from contract.go_decode import GoStruct, decode
+from contract.go.decode import GoStruct, decode
 
 if TYPE_CHECKING:
     from stores.base import Document

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.advise import advise
+from advisor.controllers.motor_scaling_rule import read_rule, target_index
+from advisor.inputs.scheduler_options import scheduler_options
 from advisor.options import Options, Profile
 from advisor.report import flat
-from advisor.scaling_rule import read_rule, target_index
-from advisor.scheduler_options import scheduler_options
+from advisor.scheduler_view.state import State
 from advisor.snapshot import ConfigMap
-from advisor.state import State
 from advisor.what_if.assume import assume
 from advisor.what_if.assumptions import parse_all
 from contract import scheduling
 from contract.errors import VigilError
-from tests.advising.cluster import as_list, configmap, two_pods_on_two_of_three_nodes
-from tests.advisor.test_scaling_rule import S, rule_text
-from vigil.advising.dump import sessions_of
+from tests.advisor.controllers.test_motor_scaling_rule import S, rule_text
+from tests.vigil.advise.cluster import as_list, configmap, two_pods_on_two_of_three_nodes
+from vigil.advise.dump import sessions_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

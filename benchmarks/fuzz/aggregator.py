@@ -19,12 +19,12 @@ from zlib import crc32
 import looptime
 import msgspec
 
-from contract import go_json
 from contract.errors import VigilError
+from contract.go import encode as go_json
 from contract.names import CLUSTER_NODE_NAME, REPORT_LABEL
 from tests.cluster.playing import Cluster, broken
-from tests.contract.test_cluster_device import EXAMPLES, config, fault
-from tests.contract.test_cluster_node import node_data
+from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
+from tests.contract.documents.test_cluster_node import node_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from stores.base import Interrupted
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from stores.kubernetes_connection import Connection
+    from stores.kubernetes_api.client.connection import Connection
 
 Event = TypeVar("Event")
 

@@ -9,15 +9,15 @@ import logging
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from aggregator.world import World
+from aggregator.inputs.cluster_state import World
 from benchmarks.fuzz.api_server import Answers, events_of
 from contract.errors import VigilError
-from stores.kubernetes_cluster import KubernetesCluster
+from stores.kubernetes_api.cluster import KubernetesCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-logging.getLogger("stores.kubernetes_feed").setLevel(logging.CRITICAL)
+logging.getLogger("stores.kubernetes_api.feed").setLevel(logging.CRITICAL)
 
 _OWNERS = [{"kind": "AscendJob", "name": "train", "uid": "job-1", "controller": True}]
 _CONFIGURATION = '{"pod_name":"train-0","server_id":"10.0.0.1","devices":[{"device_id":"0"}]}'

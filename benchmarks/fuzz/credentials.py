@@ -7,16 +7,16 @@ import math
 from typing import TYPE_CHECKING, cast
 
 from contract.errors import StoreMisconfigured, VigilError
-from stores.client_configuration import Reading
-from stores.credential_plugin import PluginUnusable, credential_in
-from stores.proxies import proxy_for
+from stores.kubernetes_api.client.configuration import Reading
+from stores.kubernetes_api.client.credential_plugin import PluginUnusable, credential_in
+from stores.kubernetes_api.client.proxies import proxy_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from stores.credential_files import CredentialFiles
-    from stores.credential_plugin import Plugins
+    from stores.kubernetes_api.client.credential_files import CredentialFiles
+    from stores.kubernetes_api.client.credential_plugin import Plugins
 
 _VERSION = "client.authentication.k8s.io/v1"
 _PRINTED = (

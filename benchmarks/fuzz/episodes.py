@@ -9,12 +9,12 @@ from tempfile import mkdtemp
 
 import msgspec
 
-from aggregator.history_file import HistoryFile
-from contract.episodes import EpisodeEvent
-from contract.levels import Severity
+from aggregator.notify.history_file import HistoryFile
+from contract.codes.levels import Severity
+from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject, host_subject
 from stores.base import Heard, Telling
-from stores.tellings import decode_heard, decode_telling, encode_heard, encode_telling
+from stores.mqtt.channel_codec import decode_heard, decode_telling, encode_heard, encode_telling
 
 _NODE = "node-1"
 _NOW_MS = 1_800_000_000_000

@@ -6,10 +6,10 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.relation_book import RelationBook
+from aggregator.jobs.relation_state import RelationBook
 from aggregator.jobs.relation_tables import SHIPPED, read_rows, read_windows
-from aggregator.moment import Moment
 from contract.errors import VigilError
+from service.clock import Moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.fault_state import restore
 from agent.journal.file import Kind, Remembered, Row
-from agent.journal.reading import StoredRow
+from agent.journal.reader import StoredRow
 from agent.policy.state import CHIP_SOURCE, Acknowledged, State
-from agent.policy.stepping import step
-from agent.replay.ledger import Span
-from agent.replay.replaying import replay
-from agent.verdicts import restore
-from contract.catalogue import shipped
+from agent.policy.step import step
+from agent.replay.level_history import Span
+from agent.replay.replay import replay
+from contract.codes.catalogue import shipped
 from contract.errors import JournalError
-from contract.fault_configuration import FaultTexts
 from contract.names import device_info_name
 from contract.observation import (
     Assertion,
@@ -27,11 +26,12 @@ from contract.observation import (
     chip_subject,
     host_subject,
 )
+from contract.operator_rules.fault_configuration import FaultTexts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.policy.stepping import Input
+    from agent.policy.step import Input
 
 _NODE = "node-1"
 _NOW_MS = 1_800_000_000_000

@@ -17,7 +17,7 @@ from vigil.lint.run import lint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_CASES = Path(__file__).parents[2] / "tests" / "lint" / "cases"
+_CASES = Path(__file__).parents[2] / "tests" / "vigil" / "lint" / "cases"
 _TEXTS = tuple(
     path.read_text()
     for path in sorted(_CASES.glob("*.yaml"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from contract.errors import VigilError
 from contract.topics import document_filters, filters_of
-from stores.mqtt_beats import Hearing
-from stores.mqtt_connection import Received
-from stores.mqtt_documents import Malformed, decode, encode
+from stores.mqtt.beats import Hearing
+from stores.mqtt.connection import Received
+from stores.mqtt.documents import Malformed, decode, encode
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from aggregator.facts import Facts, Job, Pod
-from aggregator.moment import Moment
-from aggregator.processors import policy
-from aggregator.processors.keeping import decode_bucket
+from aggregator.inputs.node_context import Facts, Job, Pod
+from aggregator.processors import separation_policy
+from aggregator.processors.engine import Processing
 from aggregator.processors.manual_info import NAME as CHIPS
 from aggregator.processors.manual_info import NAMESPACE
-from aggregator.processors.policy import KEY, Policy
-from aggregator.processors.processing import Processing
+from aggregator.processors.separation_policy import KEY, Policy
+from aggregator.processors.state_codec import decode_bucket
 from contract.errors import VigilError
+from service.clock import Moment
 from stores.base import Changed, Document, Listed
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ def _policy(text: str) -> None:
     processing = _processing()
     rules, _ = processing.inputs
     before = processing.separation.policy
-    processing.observe(0, rules, Changed(Document(NAMESPACE, policy.NAME, {KEY: text})), NOW)
+    processing.observe(
+        0, rules, Changed(Document(NAMESPACE, separation_policy.NAME, {KEY: text})), NOW
+    )
     _refused(processing)
     read = processing.separation.policy
     assert read == before or 1 <= read.threshold <= 50

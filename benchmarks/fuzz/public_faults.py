@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from aggregator.moment import Moment
-from aggregator.part import LAST
-from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
-from contract.cluster_device import DeviceRecord, render_device_entry
-from contract.cluster_info import member, value_of, verify_device_value
+from aggregator.plugin import LAST
+from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaults
+from contract.documents.cluster_device import DeviceRecord, render_device_entry
+from contract.documents.cluster_info import member, value_of, verify_device_value
+from contract.documents.public_fault import DATA_KEY
 from contract.errors import VigilError
 from contract.names import PUBLIC_FAULT_LABEL, device_info_name
-from contract.public_fault import DATA_KEY
+from service.clock import Moment
 from stores.base import Changed, Document, Listed
 from tests.aggregator.public_faults.known import KnownPlaces
 

@@ -6,20 +6,20 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from contract.device_info import decode
-from contract.errors import DocumentError
-from contract.fault_configuration import (
-    FAULT_CONFIG_NAME,
-    POLL_INTERVAL_KEY,
-    InForce,
-    judge_texts,
-)
-from contract.node_info import (
+from contract.documents.device_info import decode
+from contract.documents.node_info import (
     FaultDevice,
     NodeBeat,
     encode_beating_node_info,
     encode_node_beat,
     encode_node_info,
+)
+from contract.errors import DocumentError
+from contract.operator_rules.fault_configuration import (
+    FAULT_CONFIG_NAME,
+    POLL_INTERVAL_KEY,
+    InForce,
+    judge_texts,
 )
 from tests.fault_texts import recorded_texts, shipped_texts
 from tests.vectors import VECTORS

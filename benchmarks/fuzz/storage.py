@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.storage_beliefs import StorageBeliefs
-from collectors.storage_status import DPC, DTFS, Client, parse
-from contract.catalogue import shipped, shipped_levels
-from contract.errors import VigilError
-from contract.observation import Assertion, Observation
-from contract.public_fault import (
+from collectors.storage.status_parser import DPC, DTFS, Client, parse
+from collectors.storage.tracker import StorageBeliefs
+from contract.codes.catalogue import shipped, shipped_levels
+from contract.documents.public_fault import (
     DATA_KEY,
     Fault,
     PublicFault,
@@ -17,6 +15,8 @@ from contract.public_fault import (
     decode_public_fault,
     encode_public_fault,
 )
+from contract.errors import VigilError
+from contract.observation import Assertion, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,12 +15,12 @@ from zlib import crc32
 import msgspec
 
 from agent.policy.state import CHIP_SOURCE, State
-from agent.policy.stepping import step
+from agent.policy.step import step
 from agent.publishing.device_info import DeviceInfoDocument, adopted
 from agent.publishing.render import render
+from agent.shadow.comparison import Judge, Result
 from agent.shadow.difference import Fact, differences, facts_of
-from agent.shadow.judge import Judge, Result
-from aggregator import last_seen
+from aggregator.liveness import persisted
 from benchmarks.fuzz import advise, lint, processors, seeds
 from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
@@ -33,26 +33,14 @@ from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
 from benchmarks.fuzz.public_faults import HeardPublicFaults, LeftPublicFaults, PublicFaultTables
 from benchmarks.fuzz.rank_tables import RankTables
 from benchmarks.fuzz.storage import PublicFaults, dpc_files, dtfs_files
-from collectors.host_mounts import OF_PODS
-from collectors.kernel_messages import DRIVER_PATTERNS, Messages
-from collectors.kernel_records import Records
-from collectors.mounts import local_file_systems
-from contract import go_json
-from contract.catalogue import shipped
-from contract.customization import CUSTOMIZATION_KEY
-from contract.device_info import DEVICE_INFO_KEY, decode, encode, verify_published
-from contract.errors import DocumentError, VigilError
-from contract.families import FAMILIES
-from contract.fault_codes import FAULT_CODE_KEY
-from contract.fault_configuration import (
-    DOCUMENTS,
-    InForce,
-    Place,
-    catalogue_of,
-    judge_texts,
-)
-from contract.isolation import read_names, read_reasons
-from contract.node_info import (
+from collectors.file_systems.host_mounts import OF_PODS
+from collectors.file_systems.mounts import local_file_systems
+from collectors.kernel_log.messages import DRIVER_PATTERNS, Messages
+from collectors.kernel_log.records import Records
+from contract.codes.catalogue import shipped
+from contract.codes.families import FAMILIES
+from contract.documents.device_info import DEVICE_INFO_KEY, decode, encode, verify_published
+from contract.documents.node_info import (
     DATA_KEY,
     Generation,
     decode_node_info,
@@ -61,26 +49,38 @@ from contract.node_info import (
     encode_node_info,
     render_node_entry,
 )
-from contract.node_levels import NODE_CONFIGURATION_KEY
+from contract.documents.separation import read_names, read_reasons
+from contract.documents.switch_info import decode_switch_info
+from contract.errors import DocumentError, VigilError
+from contract.go import encode as go_json
 from contract.observation import SourceAnswered, chip_subject
-from contract.switch_info import decode_switch_info
-from contract.switch_levels import SWITCH_FAULT_CODE_KEY
-from dcmi_shim.hccn_answers import parse_counters, parse_link, parse_link_history
-from dcmi_shim.hccn_tables import parse_port_enabled, parse_ports
-from dcmi_shim.ipmi_alarms import reading
-from dcmi_shim.ipmi_serial import asking_for_serial_number
-from dcmi_shim.ipmi_tool import parse_raw
-from dcmi_shim.types import Chip, Inventory
+from contract.operator_rules.customization import CUSTOMIZATION_KEY
+from contract.operator_rules.fault_codes import FAULT_CODE_KEY
+from contract.operator_rules.fault_configuration import (
+    DOCUMENTS,
+    InForce,
+    Place,
+    catalogue_of,
+    judge_texts,
+)
+from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
+from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY
+from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_history
+from dcmi_shim.hccn.tables import parse_port_enabled, parse_ports
+from dcmi_shim.ipmi.alarms import reading
+from dcmi_shim.ipmi.serial_number import asking_for_serial_number
+from dcmi_shim.ipmi.tool import parse_raw
+from dcmi_shim.values import Chip, Inventory
 from stores.base import Document
-from stores.kubernetes_objects import KubernetesObjects
-from stores.kubernetes_pods import follow_pods
+from stores.kubernetes_api.objects import KubernetesObjects
+from stores.kubernetes_api.pods import follow_pods
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from benchmarks.fuzz.running import Target
-    from dcmi_shim.ipmi_request import Exchange
-    from stores.kubernetes_connection import Connection
+    from dcmi_shim.ipmi.request import Exchange
+    from stores.kubernetes_api.client.connection import Connection
 
 NODE = "node-1"
 NOW_MS = 1_800_000_000_000
@@ -345,10 +345,10 @@ def _node_info(text: str) -> None:
 
 def _last_seen(text: str) -> None:
     try:
-        seen = last_seen.decode(text)
+        seen = persisted.decode(text)
     except ValueError as error:
         raise VigilError(str(error)) from None
-    assert set(last_seen.decode(last_seen.encode(seen))) == set(seen)
+    assert set(persisted.decode(persisted.encode(seen))) == set(seen)
 
 
 TARGETS: dict[str, Callable[[], Target]] = {

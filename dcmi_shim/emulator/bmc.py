@@ -9,9 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from contract.bmc import parse_device_type
+from contract.codes.bmc import parse_device_type
+from contract.codes.levels import Severity
 from contract.errors import ConfigurationError, EmulatorError, Problem
-from contract.levels import Severity
 from dcmi_shim.emulator.codes import parse_code
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _ReplyStruct(ctypes.Structure):
 
 @dataclass(frozen=True)
 class BmcAlarm:
-    """An active alarm. ``device`` is a device type by name or byte (``contract.bmc``).
+    """An active alarm. ``device`` is a device type by name or byte (``contract.codes.bmc``).
 
     ``raised_at_seconds`` is the BMC's own time (Unix epoch), now unless given.
     """

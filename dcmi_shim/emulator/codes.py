@@ -6,7 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from contract.codes import (
+from contract.codes.chip_codes import (
     HANG,
     UB_PORT_DOWN,
     UB_SEPARATE,
@@ -14,7 +14,7 @@ from contract.codes import (
     UBOE_PRE_SEPARATE,
     UBOE_SUB_HEALTH,
 )
-from contract.levels import Severity
+from contract.codes.levels import Severity
 
 _CODE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{8})")
 _SEVERITIES = Path(__file__).parent / "profiles" / "severities-910b.lst"

@@ -9,10 +9,10 @@ import os
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
-from contract.codes import format_code
+from contract.codes.chip_codes import format_code
+from contract.codes.levels import Severity
+from contract.codes.switch_codes import format_switch_code
 from contract.errors import ConfigurationError, EmulatorError, Problem
-from contract.levels import Severity
-from contract.switch_codes import format_switch_code
 from dcmi_shim.emulator.bmc import EmulatedBmc
 from dcmi_shim.emulator.bmc import signatures as bmc_signatures
 from dcmi_shim.emulator.codes import parse_code, severity_of

@@ -25,8 +25,8 @@ from pydantic import (
     model_validator,
 )
 
+from contract.codes.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
 from contract.errors import ConfigurationError, Problem
-from contract.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
 from dcmi_shim.emulator.bmc_steps import BmcStep, apply_to_bmc
 from dcmi_shim.emulator.functions import find_function
 from dcmi_shim.emulator.step import Code, SeverityWord, Step, severity_of_word
@@ -37,7 +37,7 @@ from dcmi_shim.emulator.tools import Trouble
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.levels import Severity
+    from contract.codes.levels import Severity
     from dcmi_shim.emulator.control import Emulator
 
 CHIPS = {"a2": 8, "a3": 16, "910a": 8, "310p": 4, "310": 4, "duo": 8, "a5": 8}

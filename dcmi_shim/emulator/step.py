@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from contract.codes import format_code
-from contract.levels import Severity
+from contract.codes.chip_codes import format_code
+from contract.codes.levels import Severity
 from dcmi_shim.emulator.codes import parse_code
 
 LAST_MS = 86_400_000

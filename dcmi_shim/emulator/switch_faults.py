@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from contract.switch_codes import NOT_APPLICABLE, SwitchCode, parse_switch_code
+from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, parse_switch_code
 
 CHIPS = 7
 PORTS = 48

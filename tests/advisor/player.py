@@ -14,7 +14,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from advisor import objects
+from advisor.inputs import kubernetes_objects as objects
 from advisor.options import Options, with_init_params
 from advisor.snapshot import Snapshot
 from tests.vectors import VECTORS

@@ -13,6 +13,7 @@ import msgspec
 
 from advisor.advise import advise
 from advisor.options import Options, Profile
+from advisor.scheduler_view.state import State
 from advisor.snapshot import (
     ConfigMap,
     Container,
@@ -25,7 +26,6 @@ from advisor.snapshot import (
     Snapshot,
     VcJob,
 )
-from advisor.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -11,8 +11,8 @@ import pytest
 
 from advisor.advise import advise
 from advisor.options import Options, with_init_params
+from advisor.scheduler_view.state import State
 from advisor.snapshot import ConfigMap, Snapshot
-from advisor.state import State
 from tests.advisor.scene import (
     FORCE,
     RESOURCE,

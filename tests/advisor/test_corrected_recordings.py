@@ -14,7 +14,7 @@ import pytest
 
 from advisor.advise import advise
 from advisor.options import Profile
-from advisor.state import State
+from advisor.scheduler_view.state import State
 from tests.advisor.player import RECORDINGS, options_of, recorded
 from tests.advisor.test_recordings import played
 from tests.compatibility import DOCUMENT

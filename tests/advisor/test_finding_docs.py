@@ -6,14 +6,20 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-_SOURCES = ("cluster_cache", "cluster_findings", "device_lists", "job_findings", "motor_checks")
+_SOURCES = (
+    "scheduler_view/cluster_cache",
+    "checks/cluster",
+    "scheduler_view/device_lists",
+    "checks/jobs",
+    "checks/motor",
+)
 _CODE = re.compile(r'"([A-Z]+(?:_[A-Z]+)+)"')
 
 
 def test_codes_are_in_the_table() -> None:
     found = {
         code
-        for name in (*_SOURCES, "node_view")
+        for name in (*_SOURCES, "scheduler_view/nodes")
         for code in _CODE.findall((ROOT / f"advisor/{name}.py").read_text())
     }
     section = (

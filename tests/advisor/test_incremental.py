@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 
 from advisor.advise import Advisor, advise
 from advisor.options import Options, Profile
-from advisor.snapshot import Snapshot, Taint, VcJob
-from advisor.state import State
+from advisor.scheduler_view.state import State
+from advisor.snapshot import ConfigMap, Snapshot, Taint, VcJob
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
-from tests.advisor.scene import Chips, Scene, fault
+from tests.advisor.scene import T0, Chips, Scene, fault
 
 _LEVELS = ("NotHandleFault", "SubHealthFault", "PreSeparateNPU", "SeparateNPU", "RestartNPU")
+_FOLLOWING = ("chips", "host", "switch", "touch")
 _NODES = st.sampled_from(["n1", "n2", "n3", "n4"])
 _CARDS = st.lists(st.integers(0, 7), max_size=3, unique=True)
 
@@ -41,6 +43,22 @@ def test_recordings_are_decided_the_same(name: str) -> None:
         for profile in Profile:
             options = msgspec.structs.replace(options_of(recording), profile=profile)
             states[profile] = same(advisor, snapshot, states[profile], options)
+
+
+class Quiet(Scene):
+    """A cluster whose documents are written when something in them changes."""
+
+    written = T0
+    touched = T0
+
+    def configmaps(self) -> list[ConfigMap]:
+        now, self.now = self.now, self.written
+        found = super().configmaps()
+        self.now = now
+        at = datetime.fromtimestamp(self.touched, UTC).isoformat()
+        return [
+            msgspec.structs.replace(one, annotations={"npu-vigil/touched": at}) for one in found
+        ]
 
 
 _chips = st.builds(
@@ -72,7 +90,7 @@ _labels = st.fixed_dictionaries(
         "fault-type": st.sampled_from(["Separate", "SubHealth", "software"]),
     },
 )
-_OWN = {
+_OWN: dict[str, dict[str, Any]] = {
     "cordoned": {"is_cordoned": True},
     "tainted": {"taints": (Taint("t", "v", "NoSchedule"),)},
     "no label": {"labels": {}},
@@ -84,6 +102,7 @@ _actions = st.one_of(
     st.tuples(st.just("chips"), _NODES, _chips),
     st.tuples(st.just("host"), _NODES, st.sampled_from(["Healthy", "UnHealthy", "PreSeparate"])),
     st.tuples(st.just("switch"), _NODES, st.sampled_from(["Healthy", "UnHealthy", "SubHealthy"])),
+    st.tuples(st.just("touch"), st.none(), st.none()),
     st.tuples(st.just("ready"), _NODES, st.booleans()),
     st.tuples(st.just("gone"), _NODES, st.booleans()),
     st.tuples(st.just("node"), _NODES, st.sampled_from(sorted(_OWN))),
@@ -103,6 +122,9 @@ _actions = st.one_of(
 def act(scene: Scene, action: tuple[str, Any, Any]) -> None:
     """Change the cluster."""
     what, which, value = action
+    if what in _FOLLOWING and isinstance(scene, Quiet):
+        scene.written = scene.written if what == "touch" else scene.now
+        scene.touched = scene.now
     pods, groups = sorted(scene.pods), sorted(scene.groups)
     match what:
         case "chips":
@@ -155,7 +177,7 @@ def test_random_changes_are_decided_the_same(
     steps: list[tuple[tuple[str, Any, Any], bool]], limit: int | None, self_maintain: bool
 ) -> None:
     """Some sessions come to nothing, as the aggregator's do that it only shows."""
-    scene, advisor = Scene(is_first=False), Advisor()
+    scene, advisor = Quiet(is_first=False), Advisor()
     scene.add("a", ["n1", "n2"], {"fault-scheduling": "grace", "pod-rescheduling": "on"})
     scene.add("b", ["n3", ""], {"fault-scheduling": "force"}, npus=4)
     states = dict.fromkeys(Profile, State())
@@ -169,6 +191,45 @@ def test_random_changes_are_decided_the_same(
                 if comes:
                     states[profile] = after
             scene.now += comes
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+@pytest.mark.parametrize("comes", [(True,) * 6, (False, False, True, False, False, True)])
+def test_links_that_relation_faults_name_are_decided_the_same(
+    profile: Profile, comes: tuple[bool, ...]
+) -> None:
+    scene, advisor = Quiet(is_first=False), Advisor()
+    scene.add("a", ["n1"], {"fault-scheduling": "force", "fault-type": "Separate"}, npus=1)
+    scene.add("b", ["", ""], {"fault-scheduling": "force"}, npus=4)
+    scene.add("c", ["", ""], {"fault-scheduling": "force"}, npus=7)
+    link = fault(5, "NotHandleFault", "81078603")
+    scene.chips["n1"] = Chips(faults=[link])
+    state, refusing = State(), []
+    for counts in comes:
+        snapshot = scene.snapshot()
+        after = same(advisor, snapshot, state, Options(profile))
+        refusing.append(
+            [
+                len(one.refuses)
+                for one in advisor.advise(snapshot, state, Options(profile))[0].placement
+            ]
+        )
+        state = after if counts else state
+        scene.now += 8
+    assert [0, 1] in refusing
+    assert [0, 0] in refusing or not all(comes)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2])
+def test_limits_of_deletions_are_kept_the_same(limit: int) -> None:
+    scene, advisor, state = Quiet(is_first=False), Advisor(), State()
+    options = Options(max_delete_per_tick=limit)
+    for number in range(1, 4):
+        scene.add(f"j{number}", [f"n{number}"], {"fault-scheduling": "force"})
+        scene.chips[f"n{number}"] = Chips(unhealthy=[0])
+    for _ in range(5):
+        state = same(advisor, scene.snapshot(), state, options)
+        scene.now += 1
 
 
 def test_a_job_that_waits_is_forced_and_expires_in_time() -> None:

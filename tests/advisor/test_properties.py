@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.advise import advise
 from advisor.options import Options, Profile
 from advisor.report import flat
-from advisor.state import State
+from advisor.scheduler_view.state import State
 from contract.scheduling import go_integer
 from tests.advisor.scene import Chips, Scene, fault
 
@@ -107,11 +107,14 @@ _limits = settings(max_examples=40, deadline=None, suppress_health_check=[Health
 
 
 @_limits
-@given(scenes(), _steps, _profiles)
+@given(scenes(), st.lists(_actions, max_size=9), _profiles)
 def test_what_is_deleted_is_there_and_budgets_hold(
     scene: Scene, steps: list[tuple[str, Any, Any]], profile: Profile
 ) -> None:
-    """consumers#P1, P2, P3, P7 and P9, session by session; the state survives its encoding."""
+    """consumers#P1, P2, P3, P7 and P9, session by session; the state survives its encoding.
+
+    A session that is repeated deletes nothing, as long as no job has waited for 12 sessions.
+    """
     scene.options = _options(profile)
     used: dict[str, int] = {}
     times = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.advise import advise
-from advisor.state import State
+from advisor.scheduler_view.state import State
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
 
 if TYPE_CHECKING:

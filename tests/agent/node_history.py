@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.fault_state import SHIPPED, Verdicts, configured_by, restore
 from agent.journal.file import FILE_NAME, Kind, read_remembered
 from agent.journal.journal import Journal
 from agent.policy.state import CHIP_SOURCE, Acknowledged
-from agent.verdicts import SHIPPED, Verdicts, configured_by, restore
-from contract import catalogue
-from contract.fault_configuration import catalogue_of
+from contract.codes import catalogue
 from contract.names import device_info_name
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject
+from contract.operator_rules.fault_configuration import catalogue_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.policy.stepping import Input
-    from contract.fault_configuration import FaultTexts
+    from agent.policy.step import Input
+    from contract.operator_rules.fault_configuration import FaultTexts
 
 NODE = "node-1"
 BEGIN_MS = 1_799_971_200_000

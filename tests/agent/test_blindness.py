@@ -8,7 +8,7 @@ import pytest
 
 from agent.blindness import AgentBlindness, blind_chips
 from agent.policy.state import Blindness, ChipState, State
-from dcmi_shim.types import Chip, Inventory
+from dcmi_shim.values import Chip, Inventory
 
 GONE = Blindness(5_000, "the driver process was ended by SIGKILL")
 LATER = Blindness(7_000, "no usable libdcmi.so")

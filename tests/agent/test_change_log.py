@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.levels import NodeLevel, SwitchLevel, takes_out
+from contract.codes.levels import NodeLevel, SwitchLevel, takes_out
 from contract.observation import Assertion, Observation, SourceAnswered, chip_subject, host_subject
-from tests.agent.test_verdicts import Clock, Life, seen
+from tests.agent.test_fault_state import Clock, Life, seen
 from tests.parts.log_lines import lines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.policy.stepping import Input
+    from agent.policy.step import Input
 
 LOGGER = "agent.faults"
 MILD = "80E21007"

@@ -9,13 +9,13 @@ import json
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aggregator.part import View
+from aggregator.plugin import View
 from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.moment import Moment
+    from service.clock import Moment
 
 SYSTEM = "cluster-system"
 INPUT = Selection(namespace=SYSTEM, label=("count", "me"))

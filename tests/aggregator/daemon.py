@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
-from contract.cluster_info import cluster_device_index
+from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.base import Selection
 from tests.aggregator.nodes import published

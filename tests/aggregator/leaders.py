@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contract.cluster_info import cluster_device_index
+from contract.documents.cluster_info import cluster_device_index
 from stores.base import Changed, Listed
 from tests.aggregator.daemon import entries
 from tests.aggregator.nodes import T0, published, report
-from tests.contract.test_cluster_device import config
+from tests.contract.documents.test_cluster_device import config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

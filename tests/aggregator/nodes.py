@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aggregator.moment import Moment
-from contract import device_info
-from contract.cluster_device import DeviceRecord, device_record
-from contract.forget_record import (
+from contract.documents import device_info
+from contract.documents.cluster_device import DeviceRecord, device_record
+from contract.documents.forget_record import (
     FORGET_LABEL,
     FORGET_NAMESPACE,
     ForgetRecord,
     encode_forget_record,
     forget_record_name,
 )
+from contract.documents.node_info import FaultDevice, encode_node_info
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     NODE_INFO_NAMESPACE,
@@ -22,9 +22,9 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
-from contract.node_info import FaultDevice, encode_node_info
+from service.clock import Moment
 from stores.base import Document
-from tests.contract.test_cluster_device import config, fault
+from tests.contract.documents.test_cluster_device import config, fault
 
 T0 = 1_760_000_000
 

@@ -5,14 +5,15 @@ For tests that are not about those times: ``python -m tests.aggregator.quick agg
 
 from __future__ import annotations
 
-from aggregator import marks, unread_beats
-from stores import directory_listing
+from aggregator.absence import directory_mark
+from aggregator.liveness import unread_heartbeats
+from stores.directory import listing
 from vigil.main import main
 
 QUICK_SECONDS = 0.5
 
 if __name__ == "__main__":
-    marks.PERIOD_SECONDS = QUICK_SECONDS
-    directory_listing.IDENTITY_SECONDS = QUICK_SECONDS
-    unread_beats.SHORTEST_MS = 3000
+    directory_mark.PERIOD_SECONDS = QUICK_SECONDS
+    listing.IDENTITY_SECONDS = QUICK_SECONDS
+    unread_heartbeats.SHORTEST_MS = 3000
     main()

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aggregator.processors import manual_info, policy
+from aggregator.processors import manual_info, separation_policy
+from aggregator.processors.engine import Processing
 from aggregator.processors.manual_info import NAMESPACE
-from aggregator.processors.processing import Processing
 from stores.base import Changed, Document, Listed
+from tests.aggregator.processors.cases import facts
+from tests.aggregator.processors.test_separation_documents import SHIPPED
 from tests.aggregator.public_faults.telling import at
 from tests.cluster.playing import KEY, cluster
-from tests.contract.test_cluster_device import EXAMPLES, config
-from tests.processors.cases import facts
-from tests.processors.test_documents import SHIPPED
+from tests.contract.documents.test_cluster_device import EXAMPLES, config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ FAULT = {
 @pytest.mark.parametrize("elect", [True, False], ids=["elected", "alone"])
 async def test_what_it_left_counts_and_stays(elect: bool, tmp_path: Path) -> None:
     documents: dict[str, dict[str, Any]] = {
-        "clusterd-config-cm": {policy.KEY: SHIPPED},
+        "clusterd-config-cm": {separation_policy.KEY: SHIPPED},
         manual_info.NAME: CHIPS,
         "statistic-fault-info": {
             "PublicFaults": json.dumps({"node1": [FAULT]}, separators=(",", ":")),
@@ -62,7 +62,10 @@ async def test_what_it_left_counts_and_stays(elect: bool, tmp_path: Path) -> Non
 
 def test_what_is_read_counts_on_top_of_what_was_kept_until_somebody_keeps_more() -> None:
     ours = Processing(1, lambda _: facts())
-    for name, data in ((policy.NAME, {policy.KEY: SHIPPED}), (manual_info.NAME, CHIPS)):
+    for name, data in (
+        (separation_policy.NAME, {separation_policy.KEY: SHIPPED}),
+        (manual_info.NAME, CHIPS),
+    ):
         selection = next(one for one in ours.inputs if one.name == name)
         ours.restore({}, at(0))
         ours.observe(0, selection, Listed((Document(NAMESPACE, name, data),)), at(0))

@@ -11,7 +11,7 @@ from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from stores.base import Beat, Changed, Document
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
-from tests.contract.test_cluster_device import config
+from tests.contract.documents.test_cluster_device import config
 from tests.parts.processes import free_ports
 from tests.parts.watching import Watching, watching
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.shards import FILL
+from aggregator.cluster_documents.shards import FILL
 from tests.aggregator.daemon import OUTPUTS, entries, values
 from tests.aggregator.nodes import T0, faulty, healthy, published, report, unhealthy
 from tests.parts.watching import Watching, watching

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
-from contract.node_info import FaultDevice
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, node_report, report, unhealthy

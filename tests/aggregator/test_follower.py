@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.base import Changed, Document
+from tests.aggregator.merge.test_pipeline import NAME, World, gone, listed
 from tests.aggregator.nodes import T0, faulty, healthy, moment, published, report, unhealthy
-from tests.aggregator.test_pipeline import NAME, World, gone, listed
 
 
 class Both:

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.configuration import Mqtt
-from contract.episodes import EpisodeEvent
+from contract.documents.episodes import EpisodeEvent
+from contract.documents.node_info import FaultDevice
+from contract.documents.public_fault import (
+    DATA_KEY,
+    Fault,
+    Influence,
+    PublicFault,
+    encode_public_fault,
+)
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     NODE_INFO_NAMESPACE,
@@ -32,15 +40,13 @@ from contract.names import (
     node_info_name,
     public_fault_name,
 )
-from contract.node_info import FaultDevice
 from contract.observation import chip_subject
-from contract.public_fault import DATA_KEY, Fault, Influence, PublicFault, encode_public_fault
 from stores.address import open_store
 from stores.base import Beat, Document, Selection, Telling
-from stores.tellings import encode_telling
+from stores.mqtt.channel_codec import encode_telling
+from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import OUTPUTS
 from tests.aggregator.nodes import node_report
-from tests.aggregator.test_kinds import with_switch
 from tests.parts.processes import program
 
 if TYPE_CHECKING:

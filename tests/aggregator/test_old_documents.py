@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contract.documents.node_info import (
+    FaultDevice,
+    NodeBeat,
+    encode_beating_node_info,
+    encode_node_beat,
+)
 from contract.names import CLUSTER_NODE_NAME
-from contract.node_info import FaultDevice, NodeBeat, encode_beating_node_info, encode_node_beat
 from stores.base import Deleted, Document
+from tests.aggregator.cluster_documents.test_kinds import World
 from tests.aggregator.nodes import moment, node_report
-from tests.aggregator.test_kinds import World
 
 CPU = FaultDevice("CPU", 1, ["00000011"], "SeparateFault")
 

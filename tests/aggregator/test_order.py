@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from contract.documents.node_info import FaultDevice
+from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from contract.names import CLUSTER_NODE_NAME
-from contract.node_info import FaultDevice
-from contract.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
+from tests.aggregator.cluster_documents.test_kinds import DEVICES, SWITCHES, World
 from tests.aggregator.nodes import T0, healthy, node_report, report
-from tests.aggregator.test_kinds import DEVICES, SWITCHES, World
-from tests.contract.test_cluster_device import config, fault
+from tests.contract.documents.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.names import STATE_PREFIX
+from tests.aggregator.failover.test_takeover import two
 from tests.aggregator.nodes import T0
-from tests.aggregator.test_takeover import two
 from tests.aggregator.test_where_clusterd_is_wrong import public
 from tests.cluster.replicas import LEASE_SECONDS, replicas
-from tests.contract.test_cluster_device import config
+from tests.contract.documents.test_cluster_device import config
 
 if TYPE_CHECKING:
     from pathlib import Path

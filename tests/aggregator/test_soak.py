@@ -11,16 +11,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from aggregator.daemon import Aggregator
-from aggregator.facts import Job, NodeState, Pod
-from aggregator.moment import Moment
-from aggregator.processors import manual_info, policy
-from aggregator.public_faults.part import MESSAGES, STATISTIC
+from aggregator.inputs.node_context import Job, NodeState, Pod
+from aggregator.processors import manual_info, separation_policy
+from aggregator.public_faults.plugin import MESSAGES, STATISTIC
+from service.clock import Moment
 from stores.base import Changed, Deleted, Listed
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, node_report, report
+from tests.aggregator.processors.test_separation_documents import text
 from tests.aggregator.public_faults.telling import document, one, told
-from tests.contract.test_cluster_device import EXAMPLES, config, fault
-from tests.processors.test_documents import text
+from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,10 @@ class Soak:
         self.devices, self.servers = pipeline.sources[0].feeds
         pipeline.observe(self.devices, Listed(()), self.now())
         pipeline.observe(self.servers, Listed(()), self.now())
-        for name, data in ((policy.NAME, {policy.KEY: text(threshold=2)}), (manual_info.NAME, {})):
+        for name, data in (
+            (separation_policy.NAME, {separation_policy.KEY: text(threshold=2)}),
+            (manual_info.NAME, {}),
+        ):
             found = document(name, told(), "cluster-system")
             selection = next(one for one in pipeline.processing.inputs if one.name == name)
             listed = Listed((found.__class__(found.namespace, name, data),) if data else ())

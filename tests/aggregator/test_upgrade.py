@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from aggregator.shards import FILL
-from contract.cluster_device import render_device_entry
-from contract.cluster_info import cluster_device_name, member, value_of
-from contract.forget_record import ForgetRecord
+from aggregator.cluster_documents.shards import FILL
+from contract.documents.cluster_device import render_device_entry
+from contract.documents.cluster_info import cluster_device_name, member, value_of
+from contract.documents.forget_record import ForgetRecord
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
 from stores.address import open_store
 from stores.base import Document

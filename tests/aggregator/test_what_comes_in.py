@@ -8,7 +8,7 @@ import pytest
 
 from tests.aggregator.test_where_clusterd_is_wrong import SOON, public
 from tests.cluster.playing import broken, cluster
-from tests.contract.test_cluster_device import config
+from tests.contract.documents.test_cluster_device import config
 
 if TYPE_CHECKING:
     from pathlib import Path

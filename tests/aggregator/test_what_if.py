@@ -12,8 +12,8 @@ from aggregator.advising import what_if
 from aggregator.advising.cluster_objects import ClusterObjects
 from aggregator.advising.sessions import PERIOD_MS, Sessions
 from aggregator.advising.what_if import Busy, NotThere, WhatIf, WrongQuestion
-from tests.advising import cluster
-from tests.aggregator.test_advising import NOW_MS, decided, filled, ill
+from tests.aggregator.advising.test_advice import NOW_MS, decided, filled, ill
+from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:
     from aggregator.advising.status import AssumedAdvice

@@ -15,7 +15,8 @@ from benchmarks.scale_documents import (
 )
 from benchmarks.scale_table import LINES, missed
 from benchmarks.scale_watch import Counted
-from contract import device_info, go_json
+from contract.documents import device_info
+from contract.go import encode as go_json
 
 
 @pytest.mark.parametrize("chips", [8, 16])

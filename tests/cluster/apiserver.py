@@ -1,8 +1,9 @@
 """An API server in memory, for virtual time: a real one would make virtual time stand still.
 
-It stands in for ``stores.kubernetes_connection.Connection``, so everything above the network is the
-real store: paths, selectors, bodies, watches. It knows no kinds: whatever is under a path is an
-object. ``ask`` is how a test acts on it, as on ``tests.parts.controlplane.ControlPlane``.
+It stands in for ``stores.kubernetes_api.client.connection.Connection``, so everything above the
+network is the real store: paths, selectors, bodies, watches. It knows no kinds: whatever is under a
+path is an object. ``ask`` is how a test acts on it, as on
+``tests.parts.controlplane.ControlPlane``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from contract.errors import StoreUnavailable
-from stores.kubernetes_attempts import Answer, Response
+from stores.kubernetes_api.client.attempts import Answer, Response
 from tests.cluster.config_map import config_map_of
 from tests.cluster.selectors import selects
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from contract.errors import StoreError
 from stores.base import Beat
-from stores.kubernetes_beats import Heartbeats
+from stores.kubernetes_api.beats import Heartbeats
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contract.cluster_info import cluster_device_index
+from contract.documents.cluster_info import cluster_device_index
 from tests.cluster import recorded
 from tests.cluster.player import AT_LAST_SECONDS, Shown
 from tests.cluster.recorded import SUMMARY

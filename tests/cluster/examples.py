@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from contract import go_json
+from contract.go import encode as go_json
 from tests.cluster.examples_judged import MAKERS
 from tests.cluster.script import Script
-from tests.contract.test_cluster_device import CASES, EXAMPLES, KEY, config, fault, names
+from tests.contract.documents.test_cluster_device import CASES, EXAMPLES, KEY, config, fault, names
 
 _EXEMPT = "81078603"
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.cluster.script import JOB, Script
-from tests.contract.test_cluster_device import EXAMPLES, config, fault
+from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
 
 _DEVICES = "cluster-info-device-0"
 _STATISTIC = "statistic-fault-info"

@@ -154,14 +154,14 @@ class Player:
             patch.setenv("POD_NAME", "aggregator-0")
             patch.setenv("KUBECONFIG", "in-memory")
             patch.setattr("stores.address.kubeconfig_files", lambda _: None)
-            patch.setattr("stores.kubernetes.Connection", lambda _: self._connect())
-            patch.setattr("aggregator.moment.time", now)
+            patch.setattr("stores.kubernetes_api.store.Connection", lambda _: self._connect())
+            patch.setattr("service.clock.time", now)
             patch.setattr("aggregator.process.on_stop", self._take_stop)
             patch.setattr("aggregator.process.set_up_logging", lambda: None)
             patch.setattr("aggregator.process.serving", _no_pages)
             patch.setattr("asyncio.to_thread", _at_once)
-            patch.setattr("stores.backoff.random", chance)
-            patch.setattr("stores.kubernetes_watch.random", chance)
+            patch.setattr("pacing.backoff.random", chance)
+            patch.setattr("stores.kubernetes_api.watch.random", chance)
             patch.setattr("grpc.aio.server", self._serve)
             yield patch
 

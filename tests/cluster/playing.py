@@ -6,10 +6,10 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from contract.cluster_info import cluster_device_index
+from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NODE_NAME, REPORT_LABEL
 from tests.cluster.player import Player
-from tests.contract.test_cluster_device import config
+from tests.contract.documents.test_cluster_device import config
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -6,17 +6,17 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from contract.codes import format_code
+from contract.codes.chip_codes import format_code
+from contract.codes.levels import Severity
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
-from contract.levels import Severity
 from contract.observation import HealthRead, Observation, SourceAnswered, SourceBlind, chip_subject
-from dcmi_shim.types import Chip, DriverEvent, DriverGap, Inventory, StuckCall
+from dcmi_shim.values import Chip, DriverEvent, DriverGap, Inventory, StuckCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from contract.observation import Report
-    from dcmi_shim.enums import Utilization
+    from dcmi_shim.library.enums import Utilization
 
 STUCK = DriverCallStuck("dcmi_get_device_health", None, 0)
 GONE = DriverGone("the driver process was ended by SIGSEGV")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from collectors.bmc import Bmc, BmcBeliefs, plausible_ms
-from collectors.table import COLLECTORS
-from contract.levels import Severity
+from collectors.registry import COLLECTORS
+from contract.codes.levels import Severity
 from contract.observation import (
     NODE,
     Assertion,
@@ -27,7 +27,7 @@ from contract.observation import (
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, install
-from dcmi_shim.ipmi_alarms import Alarm
+from dcmi_shim.ipmi.alarms import Alarm
 from tests.collectors.scripted import Said, ScriptedDriver, word
 from tests.parts.surroundings import surroundings
 

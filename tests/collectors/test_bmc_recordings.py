@@ -14,8 +14,8 @@ import pytest
 from collectors.bmc import BmcBeliefs
 from contract.errors import BmcError
 from contract.observation import Assertion, Observation
-from dcmi_shim.ipmi_alarms import Alarm, reading
-from tests.shim.bmc_model import hold
+from dcmi_shim.ipmi.alarms import Alarm, reading
+from tests.dcmi_shim.bmc_model import hold
 from tests.vectors import VECTORS
 
 RECORDINGS = [

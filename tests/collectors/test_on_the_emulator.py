@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.chip_faults import ChipFaults
-from contract.codes import CARD_DROP
+from collectors.chip_faults.collector import ChipFaults
+from contract.codes.chip_codes import CARD_DROP
 from contract.observation import chip_subject
-from dcmi_shim.discovery import find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
-from dcmi_shim.keeper import DriverSettings
+from dcmi_shim.library.discovery import find_library
+from dcmi_shim.worker.supervisor import DriverSettings
 from tests.collectors.scripted import Said
 from tests.parts.surroundings import surroundings
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.observation import Subject
-    from dcmi_shim.discovery import FoundLibrary
+    from dcmi_shim.library.discovery import FoundLibrary
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collectors.switch import Switches
-from contract.levels import Severity
+from contract.codes.levels import Severity
+from contract.documents.switch_info import SwitchPort, port_of, port_subject
 from contract.observation import NODE, Observation
-from contract.switch_info import SwitchPort, port_of, port_subject
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
@@ -31,7 +31,7 @@ CODE = "[0x00f1fef5,155912,cpu,na]"
 PORT = SwitchFault(code_of(CODE), chip=2, port=3, peer_port=4)
 PLACE = f"{port_subject(SwitchPort(2, 3, 0, 4))}"
 WHOLE_CHIP = SwitchFault(code_of("[0x00f103b6,155909,L2,na]"), chip=5)
-SMALL_DRIVERS = Path(__file__).parents[1] / "shim" / "drivers"
+SMALL_DRIVERS = Path(__file__).parents[1] / "dcmi_shim" / "drivers"
 LIST = "lq_dcmi_get_fault_info"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from contract.code_reference import CodeKind, CodeReference, all_codes, level_texts
+from contract.codes.reference import CodeKind, CodeReference, all_codes, level_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

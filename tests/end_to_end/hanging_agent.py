@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors import table
+from collectors import registry
 from vigil.main import main
 
 if TYPE_CHECKING:
@@ -34,5 +34,5 @@ class Hangs:
 
 
 if __name__ == "__main__":
-    table.COLLECTORS = {**table.COLLECTORS, Hangs.name: Hangs}
+    registry.COLLECTORS = {**registry.COLLECTORS, Hangs.name: Hangs}
     main()

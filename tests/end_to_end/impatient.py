@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, NoReturn
 
 import service.stalls
-from collectors import table
+from collectors import registry
 from vigil.main import main
 
 if TYPE_CHECKING:
@@ -31,5 +31,5 @@ class StandsStill:
 
 if __name__ == "__main__":
     service.stalls.BUSY_SECONDS = 0.5
-    table.COLLECTORS = {**table.COLLECTORS, StandsStill.name: StandsStill}
+    registry.COLLECTORS = {**registry.COLLECTORS, StandsStill.name: StandsStill}
     main()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stores.kubernetes_client import incluster_config
+from stores.kubernetes_api.client.official_client import incluster_config
 from vigil.main import main
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
 
-SOURCE = Path(__file__).parents[1] / "shim" / "drivers" / "second_generation.c"
+SOURCE = Path(__file__).parents[1] / "dcmi_shim" / "drivers" / "second_generation.c"
 TOOL = """\
 #!/bin/sh
 case "$2" in

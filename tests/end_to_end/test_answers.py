@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.levels import Severity
+from contract.codes.levels import Severity
 from tests.aggregator.daemon import Daemon
 
 if TYPE_CHECKING:

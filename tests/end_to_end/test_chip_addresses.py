@@ -17,16 +17,16 @@ import pytest
 from agent.node.chip_keys import ChipKeys
 from agent.node.node_object import NodeObjectKeeper
 from contract.errors import DriverCallError
-from dcmi_shim.discovery import find_library
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+from dcmi_shim.library.discovery import find_library
 from stores.address import open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
-    from dcmi_shim.types import Inventory
+    from dcmi_shim.values import Inventory
     from stores.base import ClusterObjects
     from tests.parts.controlplane import ControlPlane
 

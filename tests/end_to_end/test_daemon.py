@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from agent import daemon, sources
+from agent import collector_setup, daemon
 from agent.config import AgentConfiguration
 from collectors.base import Need
 from service.tasks import STOP_SIGNALS
@@ -50,7 +50,7 @@ def test_the_first_root_task_that_ends_ends_the_daemon(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sources, "COLLECTORS", {"broken": Broken})
+    monkeypatch.setattr(collector_setup, "COLLECTORS", {"broken": Broken})
     configuration = AgentConfiguration(
         node_name="node-1",
         store=f"directory:{tmp_path / 'store'}",

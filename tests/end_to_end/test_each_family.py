@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.node.labels import wanted
-from contract.codes import LINK_DOWN, UBOE_PORT_DOWN, UBOE_SUB_HEALTH
-from dcmi_shim.discovery import find_library
+from contract.codes.chip_codes import LINK_DOWN, UBOE_PORT_DOWN, UBOE_SUB_HEALTH
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
+from dcmi_shim.library.discovery import find_library
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.codes import LINK_DOWN
-from contract.levels import Severity
+from contract.codes.chip_codes import LINK_DOWN
+from contract.codes.levels import Severity
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contract.codes import LINK_DOWN
+from contract.codes.chip_codes import LINK_DOWN
 from contract.names import CLUSTER_NAMESPACE
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.places import Folder

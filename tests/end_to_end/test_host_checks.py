@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.catalogue import shipped_levels
-from contract.host_codes import DRIVER_ERROR, HUNG_TASK, OOM_KILL, SOFT_LOCKUP
-from contract.node_levels import NODE_CONFIGURATION_KEY
+from contract.codes.catalogue import shipped_levels
+from contract.codes.host_codes import DRIVER_ERROR, HUNG_TASK, OOM_KILL, SOFT_LOCKUP
+from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
 from tests.end_to_end.node import HOST_CHECKS
 from tests.parts.kernel_log import (
     DRIVER,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.codes import LINK_DOWN
+from contract.codes.chip_codes import LINK_DOWN
 from tests.parts.fault_config import link_rule
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contract.codes import LINK_DOWN
+from contract.codes.chip_codes import LINK_DOWN
 from dcmi_shim.emulator.install import HCCN_TOOL
 from tests.parts.process_table import processes_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contract.levels import Severity
+from contract.codes.levels import Severity
 
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE
-from contract.node_info import FaultDevice
 from stores.address import open_store
 from stores.base import Beat
-from stores.directory_beats import Heartbeats
-from stores.directory_owner import Owner
+from stores.directory.beats import Heartbeats
+from stores.directory.owner import Owner
+from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import node_report
 from tests.aggregator.public_faults.telling import document, one, told
-from tests.aggregator.test_kinds import with_switch
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.exposition import AGENT, AGGREGATOR, EXPORTER, EXPORTER_TOOL, Kind, listed, scraped

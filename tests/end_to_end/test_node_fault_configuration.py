@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.errors import ConfigurationError
-from contract.node_levels import NODE_CONFIGURATION_KEY as KEY
-from contract.node_levels import read_node_levels
+from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY as KEY
+from contract.operator_rules.node_levels import read_node_levels
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.fault_texts import recorded_texts
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.levels import Severity
+from contract.codes.levels import Severity
 from tests.acceptance.hardware import Chip, Hardware, compile_library
 from tests.acceptance.reading import signed
 from tests.end_to_end.node import Node

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.codes import RESET_FINISHED
+from contract.codes.chip_codes import RESET_FINISHED
 from dcmi_shim.emulator.functions import functions
 
 if TYPE_CHECKING:

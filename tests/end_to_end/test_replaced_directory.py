@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stores.directory_mark import MARK_NAME
+from stores.directory.mark import MARK_NAME
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.fuse import mounts

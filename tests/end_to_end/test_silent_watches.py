@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.write_numbers import decode_writes
+from contract.documents.write_numbers import decode_writes
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import published, unhealthy
 from tests.end_to_end.node import Node, shown

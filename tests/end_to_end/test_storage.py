@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.storage_faults import fault_id
+from contract.codes.storage_faults import fault_id
 from tests.end_to_end.places import Cluster, Folder
 from tests.parts.certificates import make_authority, make_client, make_server
 from tests.parts.clusterd import FaultServer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.switch_codes import parse_switch_code
+from contract.codes.switch_codes import parse_switch_code
 from dcmi_shim.emulator.install import install
 from dcmi_shim.emulator.switch_faults import SwitchFault
 from tests.end_to_end.node import Node

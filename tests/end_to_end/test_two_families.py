@@ -11,7 +11,7 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 if TYPE_CHECKING:
     from tests.end_to_end.node import Node
 
-SOURCE = Path(__file__).parents[1] / "shim" / "drivers" / "plain.c"
+SOURCE = Path(__file__).parents[1] / "dcmi_shim" / "drivers" / "plain.c"
 
 
 def test_it_is_refused_with_both_names(folder_node: Node, tmp_path: Path) -> None:

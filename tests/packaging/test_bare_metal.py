@@ -18,10 +18,10 @@ from contract.errors import StoreForbidden, StoreUnavailable
 from contract.wire import pubfault_pb2
 from stores.address import open_store
 from stores.base import Document
-from stores.mqtt_address import parse_address
-from stores.mqtt_connection import Connection
+from stores.mqtt.address import parse_address
+from stores.mqtt.connection import Connection
 from tests.parts.processes import Running, free_ports, program
-from tests.scan.conftest import Server
+from tests.vigil.scan.conftest import Server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,14 +20,14 @@ from msgspec.structs import replace
 
 from agent.node.labels import SERVER_TYPE, left_behind, wanted
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
+from contract.codes.families import FAMILIES
+from contract.documents.write_numbers import encode_writes
 from contract.errors import StoreRefused
-from contract.families import FAMILIES
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
-from contract.write_numbers import encode_writes
-from dcmi_shim.types import NodeFacts
+from dcmi_shim.values import NodeFacts
 from stores.address import open_store
 from stores.base import Beat, Document, Event, Involved, NodeObject
-from tests.agent.test_node_labels import POD, inventory
+from tests.agent.node.test_labels import POD, inventory
 from tests.parts.controlplane import ControlPlane, path_of
 from tests.parts.kustomize import MANIFESTS, apply, build, build_with
 

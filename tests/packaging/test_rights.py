@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from contract.fault_configuration import CONFIG_MAPS
+from contract.operator_rules.fault_configuration import CONFIG_MAPS
 from dcmi_shim.emulator.bmc import BmcAlarm
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster

@@ -21,6 +21,7 @@ IN_SHADOW = "Agent in shadow"
 AGENT_ON_MQTT = "Agent on MQTT"
 KUBERNETES, GRPC = "Aggregator on Kubernetes", "Aggregator that serves gRPC"
 ADVISING = "Aggregator that advises"
+ELASTIC = "Elastic training"
 EXPORTER = "NPU exporter's names"
 EXPORTER_TOOL = "NPU exporter's names, from `hccn_tool`"
 

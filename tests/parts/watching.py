@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection, WatchEvent
+from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -11,15 +11,15 @@ import struct
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import BmcError
-from dcmi_shim.ipmi_device import NoDevice, checked
-from dcmi_shim.ipmi_tool import NoTool
+from dcmi_shim.ipmi.device import NoDevice, checked
+from dcmi_shim.ipmi.tool import NoTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from dcmi_shim.ipmi_alarms import Reading
-    from dcmi_shim.ipmi_request import Request
+    from dcmi_shim.ipmi.alarms import Reading
+    from dcmi_shim.ipmi.request import Request
 
 _MANUFACTURER = bytes.fromhex("db0700")
 _ALARMS, _LABELS = 0x94, 0x90

@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
-from stores.base import (
-    Changed,
-    Deleted,
-    Interrupted,
-    Listed,
-    PodUsage,
-    UsageEnded,
-    UsageListed,
-    Writer,
-)
+from stores.base import Changed, Deleted, Listed, PodUsage, UsageEnded, UsageListed, Writer
+from stores.interruption import Interrupted
 from tests.replay.objects import RecordedObjects
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from contract.codes import CARD_DROP
-from contract.device_info import decode
-from contract.vigil_key import VIGIL_KEY, decode_vigil_key
+from contract.codes.chip_codes import CARD_DROP
+from contract.documents.device_info import decode
+from contract.documents.vigil_key import VIGIL_KEY, decode_vigil_key
 from tests.compatibility import ABSENT, PRESENT, Difference, different
 from tests.replay.player import OPERATOR, Shown
 

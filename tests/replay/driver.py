@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from contract.codes import LINK_DOWN, RESET_FINISHED
+from contract.codes.chip_codes import LINK_DOWN, RESET_FINISHED
+from contract.codes.levels import Severity
 from contract.errors import DriverCallError, DriverCallStuck
-from contract.levels import Severity
-from dcmi_shim.keeper import DriverSettings
-from dcmi_shim.return_codes import NOT_READY, meaning
-from dcmi_shim.types import (
+from dcmi_shim.library.return_codes import NOT_READY, meaning
+from dcmi_shim.values import (
     Chip,
     DriverEvent,
     DriverGap,
@@ -20,11 +19,12 @@ from dcmi_shim.types import (
     StuckCall,
     SuperPod,
 )
+from dcmi_shim.worker.supervisor import DriverSettings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from dcmi_shim.enums import Utilization
+    from dcmi_shim.library.enums import Utilization
 
 LISTED_AFTER_SECONDS = 0.05
 UNLISTED_AFTER_SECONDS = 0.3

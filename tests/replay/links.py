@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from contract.errors import ToolFailed
-from dcmi_shim.hccn import HccnTool
+from dcmi_shim.hccn.tool import HccnTool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

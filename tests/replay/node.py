@@ -20,7 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.config import AgentConfiguration, BmcAlarms, Storage
-from collectors.table import COLLECTORS
+from collectors.registry import COLLECTORS
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from stores.base import Document, NodeObject
 from tests.replay.bmc import NoRecordedTool, RecordedBmc, RecordedDevice
@@ -86,9 +86,9 @@ class NodePlayer(Player):
     def replaced(self) -> Iterator[None]:
         """Within the block agents have the recording's edges."""
         with super().replaced(), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("dcmi_shim.ipmi.IpmiDevice", partial(RecordedDevice, self.bmc))
-            patch.setattr("dcmi_shim.ipmi.IpmiTool", NoRecordedTool)
-            patch.setattr("agent.sources.COLLECTORS", _of_recordings())
+            patch.setattr("dcmi_shim.ipmi.bmc.IpmiDevice", partial(RecordedDevice, self.bmc))
+            patch.setattr("dcmi_shim.ipmi.bmc.IpmiTool", NoRecordedTool)
+            patch.setattr("agent.collector_setup.COLLECTORS", _of_recordings())
             yield
 
     async def until(self, at_ms: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from contract.node_info import decode_node_info
+from contract.documents.node_info import decode_node_info
 from tests.compatibility import ABSENT
 from tests.vectors import VECTORS
 

@@ -6,7 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from contract.errors import StoreConflict, StoreRefused
-from stores.base import Interrupted, NodeObject
+from stores.base import NodeObject
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

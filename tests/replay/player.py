@@ -41,7 +41,7 @@ from tests.vectors import VECTORS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from agent.leaving import Leaving
+    from agent.exit_deadline import Leaving
     from dcmi_shim.driver import Driver
     from stores.base import Event, NodeObject, Store
 
@@ -126,15 +126,15 @@ class Player:
         steady = SimpleNamespace(monotonic=self._loop.time)
         chance = _Chance(_SEED)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("agent.parts.Journal", RecordedJournal)
+            patch.setattr("agent.wiring.Journal", RecordedJournal)
             patch.setattr("agent.daemon.on_stop", self._take_stop)
             patch.setattr("agent.daemon.serving", _no_pages)
             patch.setattr("asyncio.to_thread", _at_once)
             patch.setattr("agent.publishing.device_info.time", steady)
             patch.setattr("agent.heartbeat.heartbeat.random", chance)
             patch.setattr("agent.publishing.public_fault.random", chance)
-            patch.setattr("stores.backoff.random", chance)
-            patch.setattr("collectors.links.HccnTool", self._tool.here)
+            patch.setattr("pacing.backoff.random", chance)
+            patch.setattr("collectors.links.collector.HccnTool", self._tool.here)
             patch.setattr("collectors.switch.SwitchDriver", self._switches.here)
             yield
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from msgspec.structs import replace
 
-from contract.levels import Severity
-from dcmi_shim.switch_types import SwitchEvent
+from contract.codes.levels import Severity
+from dcmi_shim.switch.event import SwitchEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from dcmi_shim.types import DriverGap
+    from dcmi_shim.values import DriverGap
 
 _RECOVER, _OCCUR = 0, 1
 _INVALID_SUB_TYPE = -1

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.levels import Severity
+from contract.codes.levels import Severity
+from contract.documents.vigil_key import VIGIL_KEY, decode_vigil_key
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     NODE_INFO_NAMESPACE,
@@ -22,7 +23,6 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
-from contract.vigil_key import VIGIL_KEY, decode_vigil_key
 from stores.base import Document, Writer
 from tests.acceptance.reading import signed
 from tests.replay.player import NODE, Player

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.device_info import decode
+from contract.documents.device_info import decode
 from tests.compatibility import Difference, check
 from tests.replay.beside import missing_events, node_differences
 from tests.replay.comparison import compared

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.levels import Severity
+from contract.codes.levels import Severity
 from dcmi_shim.emulator.install import install
 from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
 from stores.address import open_store

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.journal.file import FILE_NAME
-from agent.journal.reading import read_rows
-from agent.replay.ledger import Span
-from agent.replay.replaying import replay
-from contract.fault_configuration import FaultTexts, catalogue_of
+from agent.journal.reader import read_rows
+from agent.replay.level_history import Span
+from agent.replay.replay import replay
+from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
 from tests.replay.player import Player, recorded
 from tests.vectors import VECTORS
 

@@ -1,6 +1,6 @@
 """Worked examples of NodeD's specification that are about a life of the agent (``noded#9``).
 
-Those about documents alone are in ``tests/policy/test_node_info.py``.
+Those about documents alone are in ``tests/agent/publishing/test_node_info.py``.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract import go_json
+from contract.documents.node_info import decode_node_info, render_node_entry
 from contract.errors import DocumentError
-from contract.node_info import decode_node_info, render_node_entry
+from contract.go import encode as go_json
 from tests.compatibility import check, different
 from tests.replay.node import NodePlayer, time_zone
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agent.config import AgentConfiguration
-from contract.storage_faults import CODES
+from contract.codes.storage_faults import CODES
 from tests.compatibility import check, different
 from tests.replay.node import NodePlayer
 from tests.replay.noded import RECORDINGS, recorded_node
@@ -18,7 +18,7 @@ from tests.replay.noded import RECORDINGS, recorded_node
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from contract.public_fault import PublicFault
+    from contract.documents.public_fault import PublicFault
 
 LATE_MS = 7_000
 """Upstream asks every 5 s, at first after 5 s, and a second later tells."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.node_info import decode_node_info
+from contract.documents.node_info import decode_node_info
 from tests.replay.node import NodePlayer
 from tests.replay.noded import recorded_node
 

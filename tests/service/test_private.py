@@ -15,9 +15,9 @@ import pytest
 from agent.journal.file import JournalFile, Kind, Row
 from agent.state_dir import claimed
 from aggregator.config import AggregatorConfiguration
-from aggregator.history_file import HistoryFile
-from aggregator.identity import Identity
+from aggregator.notify.history_file import HistoryFile
 from aggregator.process import _has_documents
+from service.election.identity import Identity
 from service.private import private_database, private_directory
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from contract.errors import ConfigurationError
 from stores.address import open_store
-from stores.directory import DirectoryStore
+from stores.directory.store import DirectoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from contract.errors import StoreRefused
-from stores.base import Beat, Changed, Document, Interrupted, Selection
+from stores.base import Beat, Changed, Document, Selection
+from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
 if TYPE_CHECKING:

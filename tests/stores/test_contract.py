@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreConflict, StoreRefused
-from stores.base import Changed, Deleted, Document, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.interruption import Interrupted
 from tests.parts.processes import program
 from tests.parts.watching import watching
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stores.base import Beat, Document, Listed, Selection, Store
-from stores.directory import DirectoryStore
+from stores.directory.store import DirectoryStore
 from stores.read_only import ReadOnly
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from rich.live import Live
 
 from stores.address import open_store
 from vigil.demo import show
+from vigil.demo.cluster_operator import Operator
 from vigil.demo.fleet import Fleet
-from vigil.demo.operator import Operator
 from vigil.demo.reader import Reader
 from vigil.demo.run import check_store_is_ours, remove_documents, run
 from vigil.demo.story import STORY, story_of

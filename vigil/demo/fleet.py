@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from contract.customization import CUSTOMIZATION_KEY
+from contract.operator_rules.customization import CUSTOMIZATION_KEY
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, Server, install_servers

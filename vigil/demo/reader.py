@@ -13,7 +13,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stores.base import Changed, Deleted, Interrupted, Listed, Selection
+from stores.base import Changed, Deleted, Listed, Selection
+from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

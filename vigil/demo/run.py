@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from contract.errors import ConfigurationError, Problem
-from contract.fault_configuration import (
+from contract.names import STATE_NAMESPACE, STATE_PREFIX, device_info_name
+from contract.operator_rules.fault_configuration import (
     FAULT_CONFIG_NAME,
     FAULT_CONFIG_NAMESPACE,
     NODE_FAULT_CONFIG_NAME,
     NODE_FAULT_CONFIG_NAMESPACE,
 )
-from contract.names import STATE_NAMESPACE, STATE_PREFIX, device_info_name
 from stores.base import Selection
+from vigil.demo.cluster_operator import PUBLIC_FAULT_NAME
 from vigil.demo.expected import Expected
-from vigil.demo.operator import PUBLIC_FAULT_NAME
 from vigil.demo.steps import Isolate, Judge, Release, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stores.base import Store
+    from vigil.demo.cluster_operator import Operator
     from vigil.demo.fleet import Fleet, Node
-    from vigil.demo.operator import Operator
     from vigil.demo.reader import NodeView, Reader
     from vigil.demo.steps import Action, Deed, Step
 

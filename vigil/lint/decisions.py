@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from advisor.advise import advise
 from advisor.findings import LIVE_CODES
+from advisor.inputs.scheduler_options import scheduler_options
 from advisor.lint.finding import Place, finding
 from advisor.options import Options
-from advisor.scheduler_options import scheduler_options
-from advisor.state import State
+from advisor.scheduler_view.state import State
 from contract.errors import ConfigurationError
-from vigil.advising.dump import sessions_of
+from vigil.advise.dump import sessions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from contract.scheduling import (
     SCHEDULER_NAMESPACE,
 )
 from stores.address import kubeconfig_files
-from stores.kubernetes_pages import Objects
+from stores.kubernetes_api.pages import Objects
 from vigil.lint.decisions import judge_decisions
 from vigil.lint.reading import File
 from vigil.lint.run import lint

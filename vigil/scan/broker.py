@@ -17,11 +17,11 @@ from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import document_topic, heard_topic
 from stores.address import shown
-from stores.mqtt_address import parse_address
-from stores.mqtt_client import MqttClient, tls_of
-from stores.mqtt_connection import Connection, Sink
-from stores.mqtt_documents import Documents
-from stores.mqtt_limits import Sizes, unusable
+from stores.mqtt.address import parse_address
+from stores.mqtt.client import MqttClient, tls_of
+from stores.mqtt.connection import Connection, Sink
+from stores.mqtt.documents import Documents
+from stores.mqtt.limits import Sizes, unusable
 from vigil.scan.certificates import end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, look_at_fault_configuration
 from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
@@ -30,7 +30,7 @@ from vigil.scan.waiting import in_thread
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from stores.base import Document
-    from stores.mqtt_address import Address
+    from stores.mqtt.address import Address
     from vigil.scan.findings import Check
 
 BROKER, TLS, OWN_CERTIFICATE, LOGIN, TOPICS = (

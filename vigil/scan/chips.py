@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collectors.chip_faults import real_list_period
+from collectors.chip_faults.collector import real_list_period
+from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverNotFound
-from contract.families import FAMILIES
-from dcmi_shim.discovery import DEFAULT_DRIVER_ROOT, find_library
 from dcmi_shim.driver import Driver
-from dcmi_shim.keeper import DriverSettings
-from dcmi_shim.return_codes import NOT_READY
+from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
+from dcmi_shim.library.return_codes import NOT_READY
+from dcmi_shim.worker.supervisor import DriverSettings
 from vigil.scan.findings import ExitStatus, not_applicable, ok, problem, warning
 from vigil.scan.waiting import in_thread
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable
 
     from agent.config import AgentConfiguration
-    from dcmi_shim.discovery import FoundLibrary
-    from dcmi_shim.types import Chip, Inventory
+    from dcmi_shim.library.discovery import FoundLibrary
+    from dcmi_shim.values import Chip, Inventory
     from vigil.scan.findings import Check
 
 LIBRARY, DRIVER, CALLS, EVENTS = "driver-library", "driver", "driver-calls", "driver-events"

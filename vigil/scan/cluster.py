@@ -12,7 +12,7 @@ from vigil.scan.findings import ExitStatus, State, not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
-    from stores.kubernetes_access import Access
+    from stores.kubernetes_api.access import Access
     from vigil.scan.findings import Check
 
 SERVER, NAMESPACES, RIGHTS, OWN_NODE_ONLY = (
@@ -30,7 +30,7 @@ async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...
     """What of the API server the agent could use."""
     # The client costs 0.4 s, which who uses another store does not pay.
     from stores.address import kubeconfig_files
-    from stores.kubernetes_access import Access
+    from stores.kubernetes_api.access import Access
 
     try:
         access = Access(kubeconfig_files(configuration.kubeconfig))

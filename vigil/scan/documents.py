@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, TypeAlias
 
-from agent.fault_config_files import read_files
+from agent.fault_configuration.files import read_files
 from agent.publishing.ownership import other_program, owned_by
 from contract.errors import StoreError, StoreRefused
-from contract.fault_configuration import (
+from contract.operator_rules.fault_configuration import (
     CONFIG_MAPS,
     DOCUMENTS,
     InForce,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from agent.config import AgentConfiguration
-    from contract.fault_configuration import ConfigMap
+    from contract.operator_rules.fault_configuration import ConfigMap
     from stores.base import Document, Store
     from vigil.scan.findings import Check
 

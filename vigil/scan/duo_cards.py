@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.duo_cards import ADVICE, is_duo, plugins_that_do
+from agent.node.duo_cards import ADVICE, is_duo, plugins_that_do
 from contract.errors import VigilError
 from stores.address import open_store
 from vigil.scan.findings import ok, problem
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
-    from dcmi_shim.types import Inventory
+    from dcmi_shim.values import Inventory
     from vigil.scan.findings import Check
 
 DUO = "duo-cards"

@@ -14,8 +14,8 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
-from stores.directory_files import BEATS, document_path
-from stores.directory_owner import shared_problem
+from stores.directory.files import BEATS, document_path
+from stores.directory.owner import shared_problem
 from vigil.scan.findings import ExitStatus, ok, problem
 from vigil.scan.waiting import in_thread
 

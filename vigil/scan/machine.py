@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collectors.clock import is_synchronised
+from collectors.host_clock import is_synchronised
 from vigil.scan.findings import not_applicable, ok, problem, warning
 from vigil.scan.waiting import in_thread
 

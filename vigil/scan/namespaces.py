@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aggregator.accepted_namespaces import ALL
 from aggregator.config import load_aggregator
-from aggregator.namespaces import ALL
 from contract.errors import ConfigurationError
 from vigil.scan.findings import not_applicable, ok, problem
 from vigil.scan.waiting import in_thread

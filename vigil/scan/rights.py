@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from contract.fault_configuration import CONFIG_MAPS
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     HEARTBEAT_NAMESPACE,
@@ -13,7 +12,8 @@ from contract.names import (
     heartbeat_name,
     node_info_name,
 )
-from stores.kubernetes_access import Right
+from contract.operator_rules.fault_configuration import CONFIG_MAPS
+from stores.kubernetes_api.access import Right
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,14 +7,14 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collectors.storage_file import read_checked
-from collectors.storage_status import DPC, DTFS, parse
+from collectors.storage.status_file import read_checked
+from collectors.storage.status_parser import DPC, DTFS, parse
 from vigil.scan.findings import not_applicable, ok, problem
 from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
-    from collectors.storage_status import Client, Instances
+    from collectors.storage.status_parser import Client, Instances
     from vigil.scan.findings import Check
 
 CLUSTERD = "clusterd"

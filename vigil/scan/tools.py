@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from collectors.switch import WITH_SWITCHES
+from contract.codes.families import FAMILIES
 from contract.errors import (
     BmcError,
     DriverError,
@@ -17,20 +18,19 @@ from contract.errors import (
     ToolMissing,
     ToolSilent,
 )
-from contract.families import FAMILIES
-from dcmi_shim.discovery import find_library
-from dcmi_shim.hccn import A5_PORTS, LINK, HccnTool
-from dcmi_shim.ipmi import Ipmi
-from dcmi_shim.ipmi_tool import NAME as IPMITOOL
-from dcmi_shim.switch_driver import SwitchDriver
+from dcmi_shim.hccn.tool import A5_PORTS, LINK, HccnTool
+from dcmi_shim.ipmi.bmc import Ipmi
+from dcmi_shim.ipmi.tool import NAME as IPMITOOL
+from dcmi_shim.library.discovery import find_library
+from dcmi_shim.library.vendor import LINGQU
+from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.tool import check_tool, tool_environment
-from dcmi_shim.vendor import LINGQU
 from vigil.scan.findings import not_applicable, ok, problem, warning
 from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
-    from dcmi_shim.types import Chip, Inventory
+    from dcmi_shim.values import Chip, Inventory
     from vigil.scan.findings import Check
 
 SWITCHES, LINKS, BMC, BMC_TOOL = "switch-library", "hccn_tool", "bmc", "ipmitool"

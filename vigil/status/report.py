@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from contract.code_reference import CodeKind, describe_code, text_of_level
-from contract.codes import parse_code
+from contract.codes.chip_codes import parse_code
+from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
+from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.errors import ConfigurationError, Problem
-from contract.levels import ChipLevel, NodeLevel, SwitchLevel
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,

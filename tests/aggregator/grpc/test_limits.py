@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from aggregator.grpc.cluster_view import HOLDS_MS, MANY
 from aggregator.grpc.limits import Bucket
-from aggregator.grpc.mailbox import Closed, Mailbox
 from aggregator.grpc.server import CALLS_PER_SECOND, MOST_BYTES_RECEIVED, MOST_CONNECTIONS
 from aggregator.grpc.subscriptions import (
     LEASE_MS,
@@ -27,8 +26,9 @@ from aggregator.grpc.subscriptions import (
 )
 from aggregator.grpc.subscriptions import Client as Who
 from aggregator.grpc.wire_messages import large_fault_signal
-from aggregator.moment import Moment
+from aggregator.grpc.workqueue import Closed, Mailbox
 from contract.errors import ListenError
+from service.clock import Moment
 from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.aggregator.grpc.world import Message, NodeFaults, World, until
@@ -340,7 +340,7 @@ async def test_ipv6() -> None:
 
 @pytest.mark.slow
 def test_who_does_not_serve_does_not_pay() -> None:
-    code = "import aggregator.process, aggregator.grpc.endpoint, aggregator.rank_tables.part, sys"
+    code = "import aggregator.process, aggregator.grpc.endpoint, aggregator.rank_tables.plugin, sys"
     code += "; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

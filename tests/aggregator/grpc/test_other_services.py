@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from contract.public_fault import Fault, Influence, PublicFault
+from contract.documents.public_fault import Fault, Influence, PublicFault
 from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.grpc.world import Answer, World, until
 

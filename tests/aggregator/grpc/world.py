@@ -11,15 +11,15 @@ import msgspec
 from aggregator.grpc.endpoint import Endpoint, TlsFiles
 from aggregator.grpc.interfaces import CLUSTER
 from aggregator.grpc.server import GrpcServer
-from aggregator.moment import system_clock
+from service.clock import system_clock
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
     from pathlib import Path
 
     from aggregator.grpc.subscriptions import Client
-    from aggregator.moment import Clock
-    from contract.public_fault import PublicFault
+    from contract.documents.public_fault import PublicFault
+    from service.clock import Clock
 
 
 class SwitchFault(msgspec.Struct, frozen=True):

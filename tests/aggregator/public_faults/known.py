@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.facts import NodeState
-    from contract.cluster_device import DeviceRecord
+    from aggregator.inputs.node_context import NodeState
+    from contract.documents.cluster_device import DeviceRecord
 
 
 class KnownPlaces:

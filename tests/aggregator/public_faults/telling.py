@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.facts import NodeState
-from aggregator.moment import Moment
-from aggregator.public_faults.part import MESSAGES, STATISTIC, PublicFaults
+from aggregator.inputs.node_context import NodeState
+from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaults
+from contract.documents.public_fault import Fault, Influence, PublicFault, encode_public_fault
 from contract.names import PUBLIC_FAULT_LABEL
-from contract.public_fault import Fault, Influence, PublicFault, encode_public_fault
+from service.clock import Moment
 from stores.base import Changed, Document, Listed
 from tests.aggregator.nodes import healthy, record
 from tests.aggregator.public_faults.known import KnownPlaces
@@ -16,7 +16,7 @@ from tests.aggregator.public_faults.known import KnownPlaces
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from contract.cluster_device import DeviceRecord
+    from contract.documents.cluster_device import DeviceRecord
 
 TOLD_MS = 1_760_000_000_000
 OCCURRED_MS = 1_760_000_123_456

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.public_faults.part import MESSAGES, PublicFaults
+from aggregator.public_faults.plugin import MESSAGES, PublicFaults
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
 from stores.address import open_store
 from stores.base import Document

@@ -1,0 +1,210 @@
+"""Where the scheduler's view differs from what is published, and what is wrong in documents.
+
+Sources: ``docs/spec/consumers.md#1.2`` to 1.9 and 7.1, rule R4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.report import Finding, Severity
+from advisor.rescheduling.fault_pods import StaleNodes
+from advisor.scheduler_view.cluster_cache import has, kind_of
+from advisor.scheduler_view.document_entries import NETWORK_UNHEALTHY, RECOVERING, UNHEALTHY, names
+from advisor.scheduler_view.nodes import (
+    HEALTHY_WORD,
+    PRE_SEPARATE_WORD,
+    SUB_HEALTHY_WORD,
+    UNHEALTHY_WORD,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from advisor.options import Options
+    from advisor.scheduler_view.cluster_cache import ClusterCache
+    from advisor.scheduler_view.nodes import NodeView
+    from advisor.snapshot import Snapshot
+
+_WORDS = frozenset({"", HEALTHY_WORD, SUB_HEALTHY_WORD, UNHEALTHY_WORD, PRE_SEPARATE_WORD})
+_ISOLATING = frozenset(
+    {"RestartRequest", "RestartBusiness", "RestartNPU", "SeparateNPU", "ManuallySeparateNPU"}
+)
+"""Levels that put a card into a list of unhealthy ones, in use or not (consumers#1.10)."""
+DIRECT_STALE_SECONDS = 600
+"""The reader's own constant for documents of agents (1.5-3, ``deviceInfoRefreshTime``)."""
+_AHEAD_SECONDS = 5
+"""How far a stamp of a document may be ahead of the clock (M7)."""
+
+
+def cluster_findings(
+    snapshot: Snapshot, cache: ClusterCache, options: Options
+) -> Iterator[Finding]:
+    """Return the findings about documents."""
+    yield from cache.findings
+    if cache.crashed_by:
+        yield Finding(
+            Severity.ERROR,
+            "SCHEDULER_CRASHES",
+            f"ConfigMap {cache.crashed_by}",
+            "DeviceInfoCfg is empty: the scheduler crashes here and at each start",
+        )
+    yield from _stale(snapshot, cache, options)
+
+
+def not_known(snapshot: Snapshot, *, is_known: bool) -> tuple[str, ...]:
+    """Return what cannot be concluded from a snapshot and what is known of earlier sessions."""
+    found = []
+    if not is_known:
+        found.append(
+            "without the state of an earlier session: whether a job was already acted on, its"
+            " pending count, its remaining retries, kept keys of nodes, entries without a document"
+        )
+    found += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
+    return tuple(found)
+
+
+def stale_configmaps(snapshot: Snapshot, cache: ClusterCache, options: Options) -> list[str]:
+    """Return the ConfigMaps whose last event is older than ``stale_after`` (R4).
+
+    Agents write an unchanged document every five minutes, so in direct mode twice that counts.
+    """
+    seconds = options.stale_after
+    if not options.use_cluster_info:
+        seconds = max(seconds, DIRECT_STALE_SECONDS)
+    oldest = snapshot.now_ms - seconds * 1000
+    return [key for key, seen in sorted(cache.seen.items()) if 0 < seen.event_at_ms < oldest]
+
+
+class StaleDocuments:
+    """The nodes whose documents are too old to delete pods for them (R4)."""
+
+    def __init__(self) -> None:
+        self.nodes = StaleNodes()
+        self._of: list[tuple[str, tuple[str, ...]]] = []
+
+    def move(self, snapshot: Snapshot, cache: ClusterCache, options: Options) -> StaleNodes:
+        """Go to a session; returns the nodes of which this has become another."""
+        before = self.nodes
+        keys = stale_configmaps(snapshot, cache, options)
+        documents = [(key, cache.seen[key].nodes) for key in keys]
+        if documents == self._of:
+            return StaleNodes()
+        self._of = documents
+        found: dict[str, set[str]] = {"device": set(), "switch": set(), "host": set()}
+        for key, nodes in documents:
+            found[kind_of(key)].update(nodes)
+        self.nodes = StaleNodes(**{kind: frozenset(nodes) for kind, nodes in found.items()})
+        return StaleNodes(*(one ^ other for one, other in zip(before, self.nodes, strict=True)))
+
+
+def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterator[Finding]:
+    for key in stale_configmaps(snapshot, cache, options):
+        age = (snapshot.now_ms - cache.seen[key].event_at_ms) // 1000
+        yield Finding(
+            Severity.WARNING,
+            "STALE_INPUT",
+            f"ConfigMap {key}",
+            f"Its last event was {age} s ago; the scheduler goes on with it",
+        )
+
+
+class Ghosts:
+    """Entries that the scheduler has and no document has, looked for when documents change
+    their nodes.
+
+    Source: docs/spec/consumers.md#1.4.
+    """
+
+    def __init__(self) -> None:
+        self.findings: tuple[Finding, ...] = ()
+        self._seen: object = None
+
+    def move(self, cache: ClusterCache) -> None:
+        """Go to a session."""
+        seen = [(key, one.nodes) for key, one in cache.seen.items()]
+        listed = (seen, len(cache.devices), len(cache.switches))
+        if listed != self._seen:
+            self._seen = listed
+            self.findings = tuple(_ghosts(cache))
+
+
+def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
+    for kind, entries in (("device", cache.devices), ("switch", cache.switches)):
+        listed = {node for key, seen in cache.seen.items() if has(key, kind) for node in seen.nodes}
+        for node in sorted(entries.keys() - listed):
+            yield Finding(
+                Severity.WARNING,
+                "GHOST_ENTRY",
+                f"Node {node}",
+                f"No document has its {kind} entry any more, and the scheduler goes on with the"
+                " last one",
+            )
+
+
+def is_ahead(name: str, cache: ClusterCache, now: int) -> bool:
+    """Whether the stamp of the entry of a node is ahead of the clock."""
+    entry = cache.devices.get(name)
+    return entry is not None and entry.UpdateTime > now + _AHEAD_SECONDS
+
+
+def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
+    """Return the findings about a node."""
+    called = f"Node {view.name}"
+    for code, text in view.problems:
+        yield Finding(Severity.WARNING, code, called, text)
+    for source, word in (("switch", view.switch_status), ("host", view.host_status)):
+        if word not in _WORDS:
+            text = f"NodeStatus of its {source} is {word!r:.60}: the scheduler knows no such word"
+            yield Finding(Severity.WARNING, "STATUS_WORD_UNKNOWN", called, text)
+    if not view.is_npu:
+        return
+    if not view.is_in_table:
+        text = "It has chips and no label accelerator that names them: it takes no pod"
+        yield Finding(Severity.WARNING, "ACCELERATOR_MISSING", called, text)
+        return
+    entry = cache.devices.get(view.name)
+    if entry is not None and is_ahead(view.name, cache, now):
+        text = f"UpdateTime of its entry is {entry.UpdateTime - now} s ahead of the clock"
+        yield Finding(Severity.WARNING, "STAMP_AHEAD", called, text)
+    if not view.is_in_map:
+        return
+    if view.free is None:
+        text = "The scheduler has no list of free cards for it: it takes no pod with chips"
+        yield Finding(Severity.WARNING, "NO_DEVICE_ENTRY", called, text)
+    elif len(view.free) > view.idle.get(view.resource, 0):
+        text = (
+            f"{len(view.free)} cards are listed as free, Kubernetes has"
+            f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
+        )
+        yield Finding(Severity.WARNING, "FREE_LIST_TOO_LONG", called, text)
+    if view.unhealthy or view.faults:
+        yield from _names(view, called, entry.DeviceList if entry else None)
+
+
+def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Iterator[Finding]:
+    """Return names that match no card, and cards at fault that no list names (M6, M12)."""
+    prefix = f"{view.resource.partition('/')[2]}-"
+    bad = [name for name in view.unhealthy if not _is_card(name, prefix)]
+    if bad:
+        text = f"-Unhealthy has {bad[0]!r:.60}, which is no name of a card: it matches none"
+        yield Finding(Severity.WARNING, "CARD_NAME_UNUSABLE", called, text)
+    known = {*view.unhealthy, *(view.network_unhealthy or ())}
+    known.update(names((listed or {}).get(view.resource + RECOVERING)))
+    for one in view.faults:
+        if one.fault_level in _ISOLATING and one.npu_name not in known:
+            text = (
+                f"{one.npu_name} has the level {one.fault_level} in -Fault and is in neither"
+                f" {UNHEALTHY} nor {NETWORK_UNHEALTHY}: nothing follows"
+            )
+            yield Finding(Severity.WARNING, "FAULT_NOT_LISTED", called, text)
+
+
+def _is_card(name: str, prefix: str) -> bool:
+    number = name.removeprefix(prefix)
+    return name.startswith(prefix) and number.isascii() and number.isdigit()
+
+
+def by_object(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings in the order of their objects."""
+    return tuple(sorted(findings, key=lambda one: (one.object, one.code, one.section, one.text)))

@@ -1,0 +1,225 @@
+"""With which size an elastic vcjob that has ended can start again, and what stood under it (R60).
+
+Its pods and its PodGroup are gone, so it is known by its own object. Source:
+``docs/spec/consumers.md#2.9``, 5.3 and 7.5.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.checks.cluster import stale_configmaps
+from advisor.controllers.elastic_vcjob import take_fit
+from advisor.jobs import Job, npu_request, npu_resource, used_cards
+from advisor.placement.free_room import Pool
+from advisor.placement.placement import Placer
+from advisor.report import ElasticAdvice
+from advisor.scheduler_view.cluster_cache import ClusterCache, Documents
+from advisor.scheduler_view.nodes import Nodes, NodeState, Since
+from advisor.snapshot import Owner, Pod, PodGroup
+from advisor.snapshot_index import Index
+from contract import scheduling
+from contract.documents.elastic_job import FINISHED, read_kept
+from contract.scheduling import go_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from advisor.options import Options
+    from advisor.scheduler_view.nodes import NodeView
+    from advisor.scheduler_view.state import State
+    from advisor.snapshot import Snapshot, VcJob
+    from contract.documents.elastic_job import Kept
+
+
+class FaultUnder(msgspec.Struct, frozen=True):
+    """A fault on a chip or node that an ended pod used: ``HEARTBEAT``, ``DEVICE`` or ``NETWORK``.
+
+    ``since_ms`` is when it began (wall), 0 where the documents do not say it.
+    """
+
+    kind: str
+    node: str
+    since_ms: int = 0
+
+
+class EndedJob(msgspec.Struct, frozen=True):
+    """What is known about an ended vcjob. ``advice`` is ``None`` where no size was asked for."""
+
+    namespace: str
+    name: str
+    advice: ElasticAdvice | None = None
+    faults: tuple[FaultUnder, ...] = ()
+
+
+class EndedJobs(msgspec.Struct, frozen=True):
+    """What is known about ended vcjobs.
+
+    ``version`` is the newest resourceVersion of a vcjob that it was computed from. ``not_known``
+    says why no size should be relied on.
+    """
+
+    version: int = 0
+    not_known: tuple[str, ...] = ()
+    jobs: tuple[EndedJob, ...] = ()
+
+
+class _Since(msgspec.Struct):
+    fault_time: int = 0
+
+
+class _Fault(msgspec.Struct):
+    npu_name: str = ""
+    times: dict[str, _Since] | None = msgspec.field(default=None, name="fault_time_and_level_map")
+
+
+_faults = msgspec.json.Decoder(list[_Fault], strict=False)
+
+
+def ended_jobs(
+    snapshot: Snapshot,
+    state: State,
+    options: Options,
+    *,
+    sized: Collection[tuple[str, str]],
+    judged: Collection[tuple[str, str]],
+) -> EndedJobs:
+    """Return sizes of ``sized`` vcjobs, and faults under pods of these and of ``judged`` ones.
+
+    Both are namespaces with names. A job with pods that have not ended gets no size. Jobs are
+    served in the order of their creation, after those that were started again and whose pods are
+    not all bound.
+    """
+    index, nodes, placer = Index(), Nodes(), Placer(options)
+    index.move(snapshot)
+    cache = ClusterCache(state, options, Documents())
+    cache.read(snapshot.configmaps)
+    changed = nodes.move(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
+    seen = nodes.looked_at | changed
+    placer.move(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
+    pool = Pool(nodes.views, placer)
+    jobs = sorted(snapshot.vcjobs, key=lambda one: (one.created_at_ms, one.namespace, one.name))
+    for job in jobs:
+        _take_started(job, snapshot, pool)
+    found = []
+    for job in jobs:
+        key = (job.namespace, job.name)
+        advice = None
+        if key in sized:
+            left = sum(1 for pod in _pods(job, snapshot) if pod.is_live)
+            advice = _still_there(job, left) if left else _advice(job, pool, options)
+        if key in sized or key in judged:
+            faults = tuple(_under(job, snapshot, nodes.views, cache))
+            found.append(EndedJob(*key, advice, faults))
+    stale = stale_configmaps(snapshot, cache, options)
+    not_known = [
+        f"ConfigMap {key} was not touched for more than {options.stale_after} s" for key in stale
+    ]
+    if not cache.seen:
+        not_known.append("there is no cluster-info")
+    not_known += [f"{kind}: they cannot be read" for kind in sorted(snapshot.unread & {"vcjobs"})]
+    versions = (go_integer(job.version) or 0 for job in jobs)
+    return EndedJobs(max(versions, default=0), tuple(not_known), tuple(found))
+
+
+def _kept(job: VcJob) -> Kept | None:
+    try:
+        return read_kept(job.annotations)
+    except ValueError:
+        return None
+
+
+def _take_started(job: VcJob, snapshot: Snapshot, pool: Pool) -> None:
+    """Take the room of pods that a job started again has not bound yet."""
+    if _kept(job) is None or job.phase in FINISHED or job.template is None or not job.replicas:
+        return
+    bound = sum(1 for pod in _pods(job, snapshot) if pod.node and pod.is_live)
+    if bound >= job.replicas:
+        return
+    group = _as_job(job, job.template, job.replicas)
+    missing = min(job.replicas - bound, pool.room(group, job.template))
+    pool.take(group, job.template, missing)
+
+
+def _pods(job: VcJob, snapshot: Snapshot) -> Iterator[Pod]:
+    return (pod for pod in snapshot.pods if pod.owner is not None and pod.owner.uid == job.uid)
+
+
+def _as_job(job: VcJob, pod: Pod, replicas: int) -> Job:
+    """Return the job that the scheduler will see: its PodGroup and as many pods like ``pod``."""
+    group = PodGroup(
+        job.namespace,
+        job.name,
+        labels=job.labels,
+        annotations=job.annotations,
+        min_member=replicas,
+        min_resources={npu_resource(pod): str(npu_request(pod) * replicas)},
+        owner=Owner("Job", job.name, job.uid),
+        created_at_ms=job.created_at_ms,
+    )
+    return Job(group, (pod,) * replicas, None)
+
+
+def _advice(job: VcJob, pool: Pool, options: Options) -> ElasticAdvice:
+    """Return the size of R60 from the original one, and take its room."""
+    kept, pod = _kept(job), job.template
+    if pod is None:
+        why = "its pods ask for no chips"
+        return ElasticAdvice(job.namespace, job.name, reason="NOT_ENABLED", why=why)
+    replicas, cards = job.replicas, npu_request(pod)
+    if kept is not None and (replicas, cards) == (kept.size.replicas, kept.size.cards):
+        replicas, cards = kept.original.replicas, kept.original.cards
+    pod = msgspec.structs.replace(pod, requests={**pod.requests, npu_resource(pod): cards})
+    least = go_integer(job.annotations.get(scheduling.MIN_REPLICAS, "")) or 1
+    fit = take_fit(_as_job(job, pod, replicas), pod, replicas, least, pool, options)
+    reason = "" if fit.replicas is not None else "BELOW_MIN_REPLICAS"
+    return ElasticAdvice(
+        job.namespace,
+        job.name,
+        replicas=fit.replicas,
+        cards=fit.cards,
+        reason=reason,
+        why=fit.why,
+    )
+
+
+def _still_there(job: VcJob, pods: int) -> ElasticAdvice:
+    """Return no size: what the pods of the job hold is not free yet."""
+    why = f"{pods} of its pods have not ended"
+    return ElasticAdvice(job.namespace, job.name, reason="PODS_LEFT", why=why)
+
+
+def _under(
+    job: VcJob, snapshot: Snapshot, views: Mapping[str, NodeView], cache: ClusterCache
+) -> Iterator[FaultUnder]:
+    """Return the faults that stand now on what ended pods of the job used."""
+    for pod in _pods(job, snapshot):
+        view = views.get(pod.node) if pod.node and not pod.is_live else None
+        if view is None:
+            continue
+        cards = set(used_cards(pod))
+        if view.state == NodeState.NODE:
+            yield FaultUnder("HEARTBEAT", pod.node)
+        elif bad := cards.intersection(view.unhealthy):
+            yield FaultUnder("DEVICE", pod.node, _since_ms(cache, pod.node, bad))
+        elif bad := cards.intersection(view.network_unhealthy or ()):
+            yield FaultUnder("NETWORK", pod.node, _since_ms(cache, pod.node, bad))
+
+
+def _since_ms(cache: ClusterCache, node: str, cards: Collection[str]) -> int:
+    """Return when the first fault of these cards began; 0 where the document does not say it."""
+    entry = cache.devices.get(node)
+    lists = (entry.DeviceList if entry is not None else None) or {}
+    times: list[int] = []
+    for key, text in lists.items():
+        if key.endswith("-Fault"):
+            try:
+                faults = _faults.decode(text or "[]")
+            except (msgspec.MsgspecError, UnicodeError, RecursionError):
+                continue
+            for fault in faults:
+                if fault.npu_name in cards:
+                    times += [one.fault_time for one in (fault.times or {}).values()]
+    return min((at_ms for at_ms in times if at_ms > 0), default=0)

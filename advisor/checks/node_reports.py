@@ -1,0 +1,74 @@
+"""What is reported of each node, moved from session to session of one profile."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.checks.cluster import is_ahead, node_findings
+from advisor.placement.node_verdicts import verdict
+from advisor.report import Finding, Severity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from advisor.report import NodeVerdict
+    from advisor.scheduler_view.cluster_cache import ClusterCache
+    from advisor.scheduler_view.nodes import NodeView
+
+
+class NodeReports:
+    """Verdicts of all nodes, and findings about some."""
+
+    def __init__(self) -> None:
+        self.verdicts: tuple[NodeVerdict, ...] = ()
+        """By name."""
+        self.findings: dict[str, tuple[Finding, ...]] = {}
+        self.divergences: dict[str, tuple[tuple[int, str], ...]] = {}
+        """Numbers of consumers#8, and what is done otherwise than by the real programs."""
+        self._names: tuple[str, ...] = ()
+        self._places: dict[str, int] = {}
+        self._ahead: set[str] = set()
+
+    def move(
+        self,
+        names: tuple[str, ...],
+        views: Mapping[str, NodeView],
+        looked_at: Iterable[str],
+        cache: ClusterCache,
+        now: int,
+    ) -> None:
+        """Go to a session: nodes by their ``names`` in order, of which some were looked at."""
+        again = {*looked_at, *self._ahead}
+        if names is not self._names:
+            self._names = names
+            self._places = {name: place for place, name in enumerate(names)}
+            known = {one.node: one for one in self.verdicts}
+            found = [known.get(name) or verdict(views[name]) for name in names]
+        else:
+            found = list(self.verdicts) if again else []
+        for name in again:
+            self.findings.pop(name, None)
+            self.divergences.pop(name, None)
+            self._ahead.discard(name)
+            view = views.get(name)
+            if view is None:
+                continue
+            one = verdict(view)
+            if one != found[self._places[name]]:
+                found[self._places[name]] = one
+            if view.divergences:
+                self.divergences[name] = view.divergences
+            if findings := tuple(node_findings(view, cache, now)):
+                self.findings[name] = findings
+            if is_ahead(name, cache, now):
+                self._ahead.add(name)
+        if found or not names:
+            self.verdicts = tuple(found)
+
+    def diverging(self, further: Iterable[tuple[int, str, str]]) -> Iterable[Finding]:
+        """Return what is done otherwise than the real programs do, about nodes (consumers#8)."""
+        found = set(further)
+        for name, divergences in self.divergences.items():
+            found.update((section, name, text) for section, text in divergences)
+        for section, node, text in sorted(found):
+            yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section)

@@ -1,0 +1,209 @@
+"""With how many replicas an elastic vcjob goes on after a fault (R60).
+
+The Resilience-Controller decides that once the scheduler has deleted the pods. Sources:
+``docs/spec/consumers.md#5.3`` and 7.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from advisor.jobs import npu_request, npu_resource, used_cards
+from advisor.placement.free_room import Pool
+from advisor.report import ElasticAdvice
+from advisor.scheduler_view.nodes import NodeState
+from contract import scheduling
+from contract.scheduling import go_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from advisor.jobs import Job
+    from advisor.options import Options
+    from advisor.placement.placement import Placer
+    from advisor.scheduler_view.nodes import NodeView
+    from advisor.scheduler_view.state import State
+    from advisor.snapshot import Pod, VcJob
+    from advisor.snapshot_index import Index
+
+_SMALLER_CARDS = (8, 4, 2, 1)
+_ON = "on"
+
+
+@dataclass(frozen=True)
+class _Affected:
+    """An elastic vcjob with a fault."""
+
+    vcjob: VcJob
+    job: Job
+    trigger: str
+    flags: tuple[str, ...]
+
+
+def elastic_advice(
+    index: Index,
+    views: Mapping[str, NodeView],
+    placer: Placer,
+    state: State,
+    options: Options,
+) -> tuple[ElasticAdvice, ...]:
+    """Return the size of each elastic vcjob that has a fault, by namespace and name."""
+    advice: list[ElasticAdvice] = []
+    candidates: list[_Affected] = []
+    for one in _affected(index, views):
+        refused = _refused(one, state)
+        if refused is None:
+            candidates.append(one)
+        else:
+            advice.append(refused)
+    if not candidates:
+        return tuple(advice)
+    pool = Pool(views, placer)
+    for one in candidates:
+        pool.release(one.job.pods)
+    candidates.sort(key=lambda one: (one.vcjob.created_at_ms, one.vcjob.namespace, one.vcjob.name))
+    advice += [_sized(one, pool, options) for one in candidates]
+    return tuple(sorted(advice, key=lambda one: (one.namespace, one.name)))
+
+
+def _affected(index: Index, views: Mapping[str, NodeView]) -> Iterable[_Affected]:
+    elastic = index.elastic
+    if not elastic:
+        return
+    for job in index.jobs.values():
+        owner = job.group.owner
+        vcjob = elastic.get((job.group.namespace, owner.name)) if owner is not None else None
+        trigger = "" if vcjob is None else _trigger(job, views)
+        if vcjob is not None and trigger:
+            yield _Affected(vcjob, job, trigger, _flags(vcjob, job))
+
+
+def _trigger(job: Job, views: Mapping[str, NodeView]) -> str:
+    """Return the most serious kind of fault under the pods of ``job``; empty for none."""
+    found = set()
+    for pod in job.pods:
+        if not pod.node:
+            continue
+        view = views.get(pod.node)
+        if view is None or not view.is_in_map or view.state == NodeState.NODE:
+            return "HEARTBEAT"
+        cards = set(used_cards(pod))
+        if cards.intersection(view.unhealthy):
+            found.add("DEVICE")
+        elif cards.intersection(view.network_unhealthy or ()):
+            found.add("NETWORK")
+    return min(found, default="")
+
+
+def _flags(vcjob: VcJob, job: Job) -> tuple[str, ...]:
+    """Return what is against the conditions of elastic training (consumers#5.3)."""
+    flags = []
+    if vcjob.labels.get(scheduling.FAULT_SCHEDULING) == scheduling.FAULT_SCHEDULING_FORCE:
+        flags.append("FORCE")
+    if vcjob.max_retry != 0:
+        flags.append("MAX_RETRY_NOT_0")
+    if vcjob.replicas <= 1:
+        flags.append("UNDISTRIBUTED")
+    if any("-" in npu_resource(pod) for pod in job.pods):
+        flags.append("VNPU")
+    return tuple(flags)
+
+
+def _refused(one: _Affected, state: State) -> ElasticAdvice | None:
+    """Return why ``one`` gets no new size at all, ``None`` where it may."""
+    labels = one.vcjob.labels
+    least = _min_replicas(one.vcjob)
+    why = ""
+    if labels.get(scheduling.ELASTIC_SCHEDULING) != _ON:
+        why = f"label {scheduling.ELASTIC_SCHEDULING} is not on"
+    elif labels.get(scheduling.FAULT_SCHEDULING) != scheduling.FAULT_SCHEDULING_GRACE:
+        why = f"label {scheduling.FAULT_SCHEDULING} is not {scheduling.FAULT_SCHEDULING_GRACE}"
+    elif least is None:
+        why = f"annotation {scheduling.MIN_REPLICAS} is no whole number of 1 or more"
+    elif "VNPU" in one.flags:
+        why = "virtual chips are not scaled"
+    if why:
+        return _advice(one, "NOT_ENABLED", why)
+    cached = state.jobs.get(one.job.key)
+    if cached is not None and cached.uid == one.job.uid and cached.is_executed:
+        return _advice(one, "ALREADY_RESCHEDULING", "faults that follow change nothing until then")
+    return None
+
+
+def _min_replicas(vcjob: VcJob) -> int | None:
+    number = go_integer(vcjob.annotations.get(scheduling.MIN_REPLICAS, ""))
+    return number if number is not None and number >= 1 else None
+
+
+def _advice(one: _Affected, reason: str, why: str) -> ElasticAdvice:
+    return ElasticAdvice(
+        one.vcjob.namespace,
+        one.vcjob.name,
+        trigger=one.trigger,
+        reason=reason,
+        why=why,
+        flags=one.flags,
+    )
+
+
+def _sized(one: _Affected, pool: Pool, options: Options) -> ElasticAdvice:
+    """Return the largest size for which there is room, and take that room."""
+    pod = max(one.job.pods, key=npu_request)
+    least = _min_replicas(one.vcjob) or 1
+    fit = take_fit(one.job, pod, one.vcjob.replicas, least, pool, options)
+    reason = "" if fit.replicas is not None else "BELOW_MIN_REPLICAS"
+    return msgspec.structs.replace(
+        _advice(one, reason, fit.why), replicas=fit.replicas, cards=fit.cards
+    )
+
+
+class Fit(NamedTuple):
+    """A size for which there is room, and why it is that one; ``None`` where there is none."""
+
+    replicas: int | None
+    cards: int | None
+    why: str
+
+
+def take_fit(job: Job, pod: Pod, replicas: int, least: int, pool: Pool, options: Options) -> Fit:
+    """Return the largest size of R60 that ``pool`` has room for, and take that room.
+
+    The original size is ``replicas`` pods like ``pod``, the smallest one has ``least`` of them.
+    """
+    cards = npu_request(pod)
+    if replicas > 1:
+        steps = [(cards, [replicas, *_smaller(replicas, least, options)])]
+    else:
+        smaller = [count for count in _SMALLER_CARDS if count < cards]
+        steps = [(each, [replicas]) for each in (cards, *smaller)]
+    for each, counts in steps:
+        like = _with_cards(pod, each)
+        room = pool.room(job, like)
+        count = next((count for count in counts if count <= room), None)
+        if count is not None:
+            pool.take(job, like, count)
+            same = (count, each) == (replicas, cards)
+            why = "the size stays" if same else f"there is no room for {replicas} × {cards} cards"
+            return Fit(count, each, why)
+    return Fit(None, None, f"pending, not enough nodes: there is room for {room} × {each} cards")
+
+
+def _smaller(replicas: int, least: int, options: Options) -> list[int]:
+    """Return the legal sizes of a job of several hosts below its own, largest first."""
+    if not options.halving_only:
+        return list(range(replicas - 1, least - 1, -1))
+    sizes, size = [], replicas
+    while size % 2 == 0 and size // 2 >= least:
+        size //= 2
+        sizes.append(size)
+    return sizes
+
+
+def _with_cards(pod: Pod, cards: int) -> Pod:
+    resource = npu_resource(pod)
+    if not resource:
+        return pod
+    return msgspec.structs.replace(pod, requests={**pod.requests, resource: cards})

@@ -1,0 +1,213 @@
+"""Whether the Ascend Operator makes the missing pods of a MindIE Motor instance.
+
+Rules R50 to R52. Sources: ``docs/spec/consumers.md#3.2`` to 3.6, 7.5, 8-25 to 8-28, 8-30.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.controllers.motor_jobs import MotorJob, motor_jobs
+from advisor.controllers.motor_scaling_rule import ScalingRule, read_rule, target_index
+from advisor.options import Profile
+from advisor.report import CreateAdvice, Finding, Severity
+from contract import scheduling
+from contract.errors import DocumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from advisor.options import Options
+    from advisor.snapshot import ConfigMap, PodGroup, Snapshot
+
+ALLOW, HOLD, CRASH = "ALLOW", "HOLD", "CRASH"
+
+
+@dataclass(frozen=True)
+class _Service:
+    """Instances by group that belong to one rule and one ``jobID`` (consumers#3.3).
+
+    ``starting`` are PodGroups that hold pods and do not run yet. ``nameless`` is a PodGroup
+    without a group name, which makes the operator give up.
+    """
+
+    running: Counter[str]
+    starting: Counter[str]
+    nameless: str | None
+
+
+def creation_advice(
+    snapshot: Snapshot, options: Options, leaving: Collection[str] = ()
+) -> tuple[CreateAdvice, ...]:
+    """Return the answer for each AscendJob with a scaling rule that misses pods (R50).
+
+    ``leaving``: UIDs of pods that are deleted in this session. They count as gone.
+    """
+    if not snapshot.ascend_jobs:
+        return ()
+    strict = options.profile is Profile.CORRECTED
+    jobs = motor_jobs(snapshot, frozenset(leaving))
+    maps = {(one.namespace, one.name): one for one in snapshot.configmaps}
+    services = _services(snapshot.podgroups, jobs, strict=strict)
+    allowed: Counter[tuple[str, str, str, str]] = Counter()
+    advice = []
+    for job in sorted((job for job in jobs if job.missing), key=lambda job: job.turn):
+        service = services.get(job.service) or _Service(Counter(), Counter(), None)
+        answer = _answer(job, service, maps, allowed, strict=strict)
+        if answer.verdict == ALLOW and not job.holds_slot:
+            allowed[(*job.service, job.group)] += 1
+        advice.append(answer)
+    return tuple(sorted(advice, key=lambda one: (one.namespace, one.name)))
+
+
+_PARTIAL_LOSS = 28
+_SECTIONS = {"RULE_INVALID": 26, "GROUP_SATISFIED": 27}
+"""By the corrected reason: which defect of consumers#8 makes the operator answer otherwise."""
+
+
+def creation_divergences(
+    snapshot: Snapshot, options: Options, leaving: Collection[str] = ()
+) -> tuple[Finding, ...]:
+    """Return for ``corrected`` where the operator answers otherwise."""
+    if options.profile is not Profile.CORRECTED or not snapshot.ascend_jobs:
+        return ()
+    real = msgspec.structs.replace(options, profile=Profile.UPSTREAM)
+    return tuple(
+        Finding(
+            Severity.WARNING,
+            "UPSTREAM_DIVERGES",
+            f"AscendJob {one.namespace}/{one.name}",
+            f"the operator answers {other.verdict} {other.reason}".rstrip()
+            + f", and should answer {one.verdict} {one.reason}".rstrip(),
+            25 if other.verdict == CRASH else _SECTIONS.get(one.reason, _PARTIAL_LOSS),
+        )
+        for one, other in zip(
+            creation_advice(snapshot, options, leaving),
+            creation_advice(snapshot, real, leaving),
+            strict=True,
+        )
+        if one.verdict != other.verdict
+    )
+
+
+def _services(
+    groups: Collection[PodGroup], jobs: Collection[MotorJob], *, strict: bool
+) -> Mapping[tuple[str, str, str], _Service]:
+    """Count the PodGroups of each service.
+
+    ``strict``: an instance that misses pods does not run, and one that starts has its place
+    (R51, consumers#8-28).
+    """
+    by_group = {job.podgroup.key: job for job in jobs if job.podgroup is not None}
+    found: dict[tuple[str, str, str], _Service] = defaultdict(
+        lambda: _Service(Counter(), Counter(), None)
+    )
+    for group in sorted(groups, key=lambda one: one.key):
+        rule = group.labels.get(scheduling.SCALING_RULE)
+        if rule is None:
+            continue
+        key = (group.namespace, rule, group.labels.get(scheduling.JOB_ID, ""))
+        service, job = found[key], by_group.get(group.key)
+        name = group.labels.get(scheduling.SCALING_GROUP, "")
+        if not name:
+            found[key] = _Service(service.running, service.starting, group.name)
+        elif strict and job is not None and job.missing:
+            service.starting[name] += job.holds_slot
+        elif group.phase == "Running" and not (job is not None and job.is_leaving):
+            service.running[name] += 1
+        elif strict and job is not None and job.holds_slot:
+            service.starting[name] += 1
+    return found
+
+
+def _answer(
+    job: MotorJob,
+    service: _Service,
+    maps: Mapping[tuple[str, str], ConfigMap],
+    allowed: Counter[tuple[str, str, str, str]],
+    *,
+    strict: bool,
+) -> CreateAdvice:
+    def answer(
+        verdict: str,
+        reason: str,
+        why: str,
+        index: int | None = None,
+        rule: ScalingRule | None = None,
+    ) -> CreateAdvice:
+        groups = sorted({*service.running, *(rule.groups if rule else ())})
+        current = {group: service.running[group] for group in groups}
+        return CreateAdvice(job.namespace, job.name, verdict, reason, index, current, why)
+
+    if not job.group or not job.service[2]:
+        lacks = scheduling.JOB_ID if job.group else scheduling.SCALING_GROUP
+        return answer(
+            HOLD, "INVALID_SCALING_CONFIG", f"the operator fails a job without label {lacks}"
+        )
+    if job.budget_problem:
+        return answer(HOLD, "RETRY_TIMES_INVALID", job.budget_problem)
+    if job.is_exhausted:
+        return answer(
+            HOLD,
+            "BACKOFF_EXHAUSTED",
+            f"wave {job.counted} was the last of {job.budget} that the operator allows: "
+            "the job fails",
+        )
+    try:
+        rule = _rule(job, maps, strict=strict)
+    except DocumentError as error:
+        return answer(HOLD, "RULE_INVALID", str(error))
+    if rule is None:
+        return answer(
+            HOLD,
+            "RULE_MISSING",
+            f"namespace {job.namespace} has no ConfigMap {job.service[1]} "
+            f"with key {scheduling.SCALING_KEY}",
+        )
+    index = target_index(rule, service.running)
+    if job.podgroup is None or job.podgroup.phase in ("", "Pending"):
+        phase = "absent" if job.podgroup is None else job.podgroup.phase or "without a phase"
+        return answer(HOLD, "PG_PENDING", f"its PodGroup is {phase}", index, rule)
+    if service.nameless is not None:
+        return answer(
+            HOLD,
+            "PG_WITHOUT_GROUP",
+            f"PodGroup {service.nameless} has no label {scheduling.SCALING_GROUP}",
+            index,
+            rule,
+        )
+    if index is None:
+        return answer(HOLD, "AT_TARGET", "every entry of the rule is reached", index, rule)
+    size = rule.entries[index].get(job.group)
+    if size is None:
+        return answer(
+            HOLD if strict else CRASH,
+            "GROUP_NOT_IN_TARGET",
+            f"entry {index} has no group {job.group}"
+            + ("" if strict else ": the operator dereferences nil"),
+            index,
+            rule,
+        )
+    taken = service.running[job.group]
+    if strict:
+        taken += service.starting[job.group] - job.holds_slot
+        taken += allowed[(*job.service, job.group)]
+    if size.instances > taken:
+        why = f"entry {index} wants {size.instances} of {job.group}, {taken} are there"
+        return answer(ALLOW, "", why, index, rule)
+    why = f"entry {index} wants {size.instances} of {job.group}, and {taken} are there"
+    return answer(HOLD, "GROUP_SATISFIED", why, index, rule)
+
+
+def _rule(
+    job: MotorJob, maps: Mapping[tuple[str, str], ConfigMap], *, strict: bool
+) -> ScalingRule | None:
+    found = maps.get((job.namespace, job.service[1]))
+    text = None if found is None else found.data.get(scheduling.SCALING_KEY)
+    if text is None:
+        return None
+    return read_rule(text, f"ConfigMap {job.namespace}/{job.service[1]}", strict=strict)

@@ -1,0 +1,1 @@
+"""Kubernetes' JSON as the values that the advisor reads."""

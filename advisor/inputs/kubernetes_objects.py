@@ -1,0 +1,584 @@
+"""Makes the values of ``advisor/snapshot.py`` from Kubernetes' JSON.
+
+Every function takes an object as a mapping, or its bytes as ``msgspec.Raw``, and raises
+``DocumentError`` with the object and the JSON path of what cannot be read. Members that decisions
+do not need are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from advisor import snapshot
+from advisor.inputs.quantities import amount
+from contract import scheduling
+from contract.errors import DocumentError
+
+Raw: TypeAlias = Mapping[str, Any] | msgspec.Raw
+_Texts = dict[str, str] | None
+
+
+class _OwnerReference(msgspec.Struct):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: _Texts = None
+    annotations: _Texts = None
+    creation: str | None = msgspec.field(default=None, name="creationTimestamp")
+    deletion: str | None = msgspec.field(default=None, name="deletionTimestamp")
+    deletion_grace: int | None = msgspec.field(default=None, name="deletionGracePeriodSeconds")
+    version: str = msgspec.field(default="", name="resourceVersion")
+    owners: list[_OwnerReference] | None = msgspec.field(default=None, name="ownerReferences")
+
+
+class _Taint(msgspec.Struct):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class _NodeSpec(msgspec.Struct):
+    unschedulable: bool | None = None
+    taints: list[_Taint] | None = None
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str
+
+
+class _NodeStatus(msgspec.Struct):
+    capacity: dict[str, str | int] | None = None
+    allocatable: dict[str, str | int] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+class _Env(msgspec.Struct):
+    name: str
+    value: str | None = None
+
+
+class _Resources(msgspec.Struct):
+    requests: dict[str, str | int] | None = None
+    limits: dict[str, str | int] | None = None
+
+
+class _Container(msgspec.Struct):
+    name: str = ""
+    env: list[_Env] | None = None
+    resources: _Resources | None = None
+
+
+class _Toleration(msgspec.Struct):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class _Requirement(msgspec.Struct):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class _Term(msgspec.Struct):
+    labels: list[_Requirement] | None = msgspec.field(default=None, name="matchExpressions")
+    fields: list[_Requirement] | None = msgspec.field(default=None, name="matchFields")
+
+
+class _Terms(msgspec.Struct):
+    terms: list[_Term] | None = msgspec.field(default=None, name="nodeSelectorTerms")
+
+
+class _NodeAffinity(msgspec.Struct):
+    required: _Terms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class _Affinity(msgspec.Struct):
+    node: _NodeAffinity | None = msgspec.field(default=None, name="nodeAffinity")
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str | None = None
+    restart_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
+    scheduler_name: str | None = None
+    node_selector: _Texts = None
+    affinity: _Affinity | None = None
+    tolerations: list[_Toleration] | None = None
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    overhead: dict[str, str | int] | None = None
+
+
+class _Ended(msgspec.Struct):
+    exit_code: int = msgspec.field(default=0, name="exitCode")
+
+
+class _ContainerState(msgspec.Struct):
+    terminated: _Ended | None = None
+
+
+class _ContainerStatus(msgspec.Struct):
+    name: str = ""
+    restarts: int = msgspec.field(default=0, name="restartCount")
+    state: _ContainerState | None = None
+    last: _ContainerState | None = msgspec.field(default=None, name="lastState")
+
+
+class _PodStatus(msgspec.Struct):
+    phase: str | None = None
+    containers: list[_ContainerStatus] | None = msgspec.field(
+        default=None, name="containerStatuses"
+    )
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Metadata
+    spec: _PodSpec | None = None
+    status: _PodStatus | None = None
+
+
+class _PodGroupSpec(msgspec.Struct):
+    min_member: int | None = msgspec.field(default=None, name="minMember")
+    min_resources: dict[str, str | int] | None = msgspec.field(default=None, name="minResources")
+
+
+class _Phase(msgspec.Struct):
+    phase: str | None = None
+
+
+class _PodGroup(msgspec.Struct):
+    metadata: _Metadata
+    spec: _PodGroupSpec | None = None
+    status: _Phase | None = None
+
+
+class _Policy(msgspec.Struct):
+    action: str = ""
+    event: str = ""
+    events: list[str] | None = None
+    exit_code: int | None = msgspec.field(default=None, name="exitCode")
+
+
+class _TemplateMetadata(msgspec.Struct):
+    labels: _Texts = None
+    annotations: _Texts = None
+
+
+class _Template(msgspec.Struct):
+    metadata: _TemplateMetadata | None = None
+    spec: _PodSpec | None = None
+
+
+class _Task(msgspec.Struct):
+    name: str = ""
+    replicas: int | None = None
+    policies: list[_Policy] | None = None
+    template: _Template | None = None
+
+
+class _VcJobSpec(msgspec.Struct, rename="camel"):
+    min_available: int | None = None
+    max_retry: int | None = None
+    tasks: list[_Task] | None = None
+    policies: list[_Policy] | None = None
+
+
+class _State(msgspec.Struct):
+    phase: str | None = None
+
+
+class _VcJobStatus(msgspec.Struct):
+    state: _State | None = None
+    retry_count: int | None = msgspec.field(default=None, name="retryCount")
+
+
+class _VcJob(msgspec.Struct):
+    metadata: _Metadata
+    spec: _VcJobSpec | None = None
+    status: _VcJobStatus | None = None
+
+
+class _Replicas(msgspec.Struct):
+    replicas: int | None = None
+
+
+class _RunPolicy(msgspec.Struct):
+    backoff_limit: int | None = msgspec.field(default=None, name="backoffLimit")
+
+
+class _AscendJobSpec(msgspec.Struct, rename="camel"):
+    run_policy: _RunPolicy | None = None
+    replica_specs: dict[str, _Replicas] | None = None
+
+
+class _AscendJobStatus(msgspec.Struct):
+    conditions: list[_Condition] | None = None
+
+
+class _AscendJob(msgspec.Struct):
+    metadata: _Metadata
+    spec: _AscendJobSpec | None = None
+    status: _AscendJobStatus | None = None
+
+
+class _ReplicaSet(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Replicas | None = None
+
+
+class _ConfigMap(msgspec.Struct):
+    metadata: _Metadata
+    data: _Texts = None
+
+
+T = TypeVar("T")
+
+
+def _read(raw: Raw, model: type[T], kind: str) -> T:
+    try:
+        if isinstance(raw, msgspec.Raw):
+            return msgspec.json.decode(raw, type=model)
+        return msgspec.convert(raw, model)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        what, _, where = str(error).partition(" - at `")
+        raise DocumentError(_called(raw, kind), where.rstrip("`") or "$", what) from None
+
+
+def _called(raw: Raw, kind: str) -> str:
+    """Return what an object that cannot be read is called, as far as that can be seen."""
+    try:
+        tree = msgspec.json.decode(raw) if isinstance(raw, msgspec.Raw) else raw
+        metadata = tree["metadata"]
+        names = [metadata.get("namespace", ""), metadata["name"]]
+        return f"{kind} {'/'.join(str(name) for name in names if name)}"
+    except (
+        msgspec.MsgspecError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
+        return f"{kind} without a name"
+
+
+def node(raw: Raw) -> snapshot.Node:
+    """Return a Node."""
+    read = _read(raw, _Node, "Node")
+    status = read.status or _NodeStatus()
+    spec = read.spec or _NodeSpec()
+    return snapshot.Node(
+        name=read.metadata.name,
+        uid=read.metadata.uid,
+        is_ready=any(
+            condition.type == "Ready" and condition.status == "True"
+            for condition in status.conditions or ()
+        ),
+        labels=read.metadata.labels or {},
+        annotations=read.metadata.annotations or {},
+        capacity=_shared(
+            _amounts(status.capacity, f"Node {read.metadata.name}", "$.status.capacity")
+        ),
+        allocatable=_shared(
+            _amounts(status.allocatable, f"Node {read.metadata.name}", "$.status.allocatable")
+        ),
+        taints=tuple(snapshot.Taint(one.key, one.value, one.effect) for one in spec.taints or ()),
+        is_cordoned=bool(spec.unschedulable),
+    )
+
+
+def pod(raw: Raw) -> snapshot.Pod:
+    """Return a Pod."""
+    read = _read(raw, _Pod, "Pod")
+    metadata, spec, status = read.metadata, read.spec or _PodSpec(), read.status or _PodStatus()
+    called = f"Pod {metadata.namespace}/{metadata.name}"
+    grace = spec.termination_grace_period_seconds
+    return snapshot.Pod(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        node=spec.node_name or "",
+        phase=status.phase or "Pending",
+        labels=_shared(metadata.labels or {}),
+        annotations=metadata.annotations or {},
+        owner=_owner(metadata),
+        created_at_ms=_created_at_ms(metadata, called),
+        is_terminating=metadata.deletion is not None,
+        deletion_grace_seconds=metadata.deletion_grace,
+        restart_policy=spec.restart_policy or "Always",
+        termination_grace_seconds=30 if grace is None else grace,
+        requests=_shared(_requests(spec, called)),
+        node_selector=_shared(spec.node_selector or {}),
+        node_affinity=_affinity(spec),
+        tolerations=_one_of(_tolerations(spec)),
+        scheduler_name=spec.scheduler_name or "",
+        task_index=_task_index(spec),
+        containers=tuple(_container(one) for one in status.containers or ()),
+    )
+
+
+def _tolerations(spec: _PodSpec) -> tuple[snapshot.Toleration, ...]:
+    return tuple(
+        snapshot.Toleration(one.key or "", one.operator or "", one.value or "", one.effect or "")
+        for one in spec.tolerations or ()
+    )
+
+
+def pod_group(raw: Raw) -> snapshot.PodGroup:
+    """Return a PodGroup."""
+    read = _read(raw, _PodGroup, "PodGroup")
+    metadata, spec = read.metadata, read.spec or _PodGroupSpec()
+    return snapshot.PodGroup(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        phase=(read.status and read.status.phase) or "",
+        min_member=spec.min_member or 0,
+        min_resources={key: str(value) for key, value in (spec.min_resources or {}).items()},
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        owner=_owner(metadata),
+        created_at_ms=_created_at_ms(metadata, f"PodGroup {metadata.namespace}/{metadata.name}"),
+    )
+
+
+def vcjob(raw: Raw) -> snapshot.VcJob:
+    """Return a Volcano Job."""
+    read = _read(raw, _VcJob, "Job")
+    metadata, spec = read.metadata, read.spec or _VcJobSpec()
+    status = read.status or _VcJobStatus()
+    tasks = spec.tasks or ()
+    policies = [_policy(one, "") for one in spec.policies or ()]
+    policies += [_policy(one, task.name) for task in tasks for one in task.policies or ()]
+    return snapshot.VcJob(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        replicas=sum(1 if task.replicas is None else task.replicas for task in tasks),
+        min_available=spec.min_available or 0,
+        max_retry=spec.max_retry,
+        policies=tuple(policies),
+        phase=(status.state and status.state.phase) or "",
+        retry_count=status.retry_count or 0,
+        created_at_ms=_created_at_ms(metadata, f"Job {metadata.namespace}/{metadata.name}"),
+        template=_template(metadata, tasks),
+        version=metadata.version,
+    )
+
+
+def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Pod | None:
+    """Return a pod of the task that asks for most chips; ``None`` where none asks for any."""
+    found: snapshot.Pod | None = None
+    most = 0
+    for task in tasks:
+        template = task.template or _Template()
+        spec, own = template.spec or _PodSpec(), template.metadata or _TemplateMetadata()
+        requests = _requests(spec, f"Job {metadata.namespace}/{metadata.name}")
+        chips = [n for name, n in requests.items() if name.startswith(scheduling.RESOURCE_DOMAIN)]
+        if sum(chips) > most:
+            most = sum(chips)
+            found = snapshot.Pod(
+                metadata.namespace,
+                f"{metadata.name}-{task.name}-0",
+                "",
+                labels=own.labels or {},
+                annotations=own.annotations or {},
+                requests=requests,
+                node_selector=spec.node_selector or {},
+                node_affinity=_affinity(spec),
+                tolerations=_tolerations(spec),
+            )
+    return found
+
+
+def ascend_job(raw: Raw) -> snapshot.AscendJob:
+    """Return an AscendJob."""
+    read = _read(raw, _AscendJob, "AscendJob")
+    metadata, spec = read.metadata, read.spec or _AscendJobSpec()
+    conditions = (read.status and read.status.conditions) or ()
+    return snapshot.AscendJob(
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        labels=metadata.labels or {},
+        annotations=metadata.annotations or {},
+        replicas=sum(
+            1 if one.replicas is None else one.replicas
+            for one in (spec.replica_specs or {}).values()
+        ),
+        backoff_limit=spec.run_policy.backoff_limit if spec.run_policy else None,
+        is_over=any(
+            one.type in ("Succeeded", "Failed") and one.status == "True" for one in conditions
+        ),
+        created_at_ms=_created_at_ms(metadata, f"AscendJob {metadata.namespace}/{metadata.name}"),
+    )
+
+
+def replica_set(raw: Raw) -> snapshot.ReplicaSet:
+    """Return a ReplicaSet."""
+    read = _read(raw, _ReplicaSet, "ReplicaSet")
+    count = read.spec.replicas if read.spec else None
+    return snapshot.ReplicaSet(
+        namespace=read.metadata.namespace,
+        name=read.metadata.name,
+        uid=read.metadata.uid,
+        replicas=1 if count is None else count,
+        labels=read.metadata.labels or {},
+        annotations=read.metadata.annotations or {},
+        owner=_owner(read.metadata),
+    )
+
+
+def configmap(raw: Raw) -> snapshot.ConfigMap:
+    """Return a ConfigMap."""
+    read = _read(raw, _ConfigMap, "ConfigMap")
+    return snapshot.ConfigMap(
+        namespace=read.metadata.namespace,
+        name=read.metadata.name,
+        data=read.data or {},
+        labels=read.metadata.labels or {},
+        annotations=read.metadata.annotations or {},
+        uid=read.metadata.uid,
+        resource_version=read.metadata.version,
+    )
+
+
+def _shared(values: dict[str, T]) -> dict[str, T]:
+    """Return one value for all objects that have the same; nobody changes it."""
+    found: dict[str, T] = _one_dict(tuple(values.items()))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _one_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
+    return dict(items)
+
+
+@lru_cache(maxsize=1024)
+def _one_of(value: tuple[snapshot.Toleration, ...]) -> tuple[snapshot.Toleration, ...]:
+    return value
+
+
+def _owner(metadata: _Metadata) -> snapshot.Owner | None:
+    for one in metadata.owners or ():
+        if one.controller:
+            return snapshot.Owner(one.kind, one.name, one.uid)
+    return None
+
+
+def _created_at_ms(metadata: _Metadata, called: str) -> int:
+    if metadata.creation is None:
+        return 0
+    found = _milliseconds(metadata.creation)
+    if found is None:
+        raise DocumentError(
+            called, "$.metadata.creationTimestamp", f"{metadata.creation[:40]!r} is no time"
+        )
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _milliseconds(text: str) -> int | None:
+    try:
+        parsed = datetime.fromisoformat(text)
+        return None if parsed.tzinfo is None else int(parsed.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _amounts(quantities: dict[str, str | int] | None, called: str, where: str) -> snapshot.Amounts:
+    found = {}
+    for resource, text in (quantities or {}).items():
+        value = amount(str(text), resource)
+        if value is None:
+            raise DocumentError(called, f"{where}[{resource!r}]", f"{text!r:.60} is no quantity")
+        found[resource] = value
+    return found
+
+
+def _requests(spec: _PodSpec, called: str) -> snapshot.Amounts:
+    """Return what the scheduler counts: all containers, or one init container where that is more.
+
+    A limit without a request counts as the request, as the API server stores it.
+    """
+    total: dict[str, int] = {}
+    for container in spec.containers or ():
+        for resource, value in _asked(container, called, "$.spec.containers").items():
+            total[resource] = total.get(resource, 0) + value
+    for container in spec.init_containers or ():
+        for resource, value in _asked(container, called, "$.spec.initContainers").items():
+            total[resource] = max(total.get(resource, 0), value)
+    for resource, value in _amounts(spec.overhead, called, "$.spec.overhead").items():
+        total[resource] = total.get(resource, 0) + value
+    return total
+
+
+def _asked(container: _Container, called: str, where: str) -> snapshot.Amounts:
+    if container.resources is None:
+        return {}
+    quantities = {**(container.resources.limits or {}), **(container.resources.requests or {})}
+    return _amounts(quantities, called, f"{where}[{container.name!r}].resources")
+
+
+def _affinity(spec: _PodSpec) -> tuple[snapshot.SelectorTerm, ...] | None:
+    required = spec.affinity and spec.affinity.node and spec.affinity.node.required
+    if not required:
+        return None
+    return tuple(
+        snapshot.SelectorTerm(_requirements(term.labels), _requirements(term.fields))
+        for term in required.terms or ()
+    )
+
+
+def _requirements(listed: list[_Requirement] | None) -> tuple[snapshot.Requirement, ...]:
+    return tuple(
+        snapshot.Requirement(one.key, one.operator, tuple(one.values or ())) for one in listed or ()
+    )
+
+
+def _task_index(spec: _PodSpec) -> str:
+    for container in spec.containers or ():
+        for one in container.env or ():
+            if one.name == scheduling.TASK_INDEX_ENV:
+                return one.value or ""
+    return ""
+
+
+def _container(status: _ContainerStatus) -> snapshot.Container:
+    state, last = status.state, status.last
+    return snapshot.Container(
+        name=status.name,
+        exit_code=state.terminated.exit_code if state and state.terminated else None,
+        last_exit_code=last.terminated.exit_code if last and last.terminated else None,
+        restarts=status.restarts,
+    )
+
+
+def _policy(read: _Policy, task: str) -> snapshot.Policy:
+    events = tuple(read.events or ()) or ((read.event,) if read.event else ())
+    return snapshot.Policy(events, read.action, task, read.exit_code)

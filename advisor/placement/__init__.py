@@ -1,0 +1,1 @@
+"""Whether pods find room: on which nodes, and why not on others."""

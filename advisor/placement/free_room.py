@@ -1,0 +1,115 @@
+"""Room for pods on the nodes after others have gone, and less for each pod that is given some."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.jobs import npu_request, used_cards
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from advisor.jobs import Job
+    from advisor.placement.placement import Placer, Result
+    from advisor.scheduler_view.nodes import NodeView
+    from advisor.snapshot import Pod
+
+
+class Pool:
+    """Nodes that change. ``placer`` knows them as they are; what differs is computed for itself."""
+
+    def __init__(self, views: Mapping[str, NodeView], placer: Placer) -> None:
+        self._given = views
+        self._changed: dict[str, NodeView] = {}
+        self._placer = placer
+        self._found: dict[int, _Room] = {}
+        """By the result of ``placer``, which is one for equal demands and lives as long as it."""
+
+    def release(self, pods: Iterable[Pod]) -> None:
+        """Give back what ``pods`` hold; unhealthy cards stay away."""
+        for pod in pods:
+            view = self._view(pod.node)
+            if view is None or not pod.is_live:
+                continue
+            back = set(used_cards(pod)).difference(view.unhealthy)
+            free = None if view.free is None else tuple(sorted({*view.free, *back}))
+            self._change(pod, 1, view, free)
+
+    def _view(self, name: str) -> NodeView | None:
+        return self._changed.get(name) or self._given.get(name)
+
+    def room(self, job: Job, pod: Pod) -> int:
+        """Return how many pods like ``pod`` the nodes take together."""
+        return self._room(job, pod).total
+
+    def demand(self, job: Job, pod: Pod) -> int:
+        """Return a number that pods have in common that ask for the same."""
+        return id(self._placer.result(job, pod))
+
+    def _room(self, job: Job, pod: Pod) -> _Room:
+        result = self._placer.result(job, pod)
+        known = self._found.get(id(result))
+        if known is None:
+            known = self._found[id(result)] = _Room(job, pod, result)
+            for name in sorted(self._changed):
+                self._look(name, known)
+        return known
+
+    def take(self, job: Job, pod: Pod, count: int) -> None:
+        """Take room for ``count`` pods like ``pod``, which must be there."""
+        chosen: list[tuple[str, int]] = []
+        for name, room in self._room(job, pod).items():
+            times = min(room, count)
+            if times > 0:
+                chosen.append((name, times))
+                count -= times
+            if not count:
+                break
+        for name, times in chosen:
+            view = self._view(name)
+            assert view is not None
+            free = view.free
+            if free is not None:
+                bad = set(view.network_unhealthy or ()) if job.is_distributed else set()
+                usable = [card for card in free if card not in bad]
+                taken = set(usable[: npu_request(pod) * times])
+                free = tuple(card for card in free if card not in taken)
+            self._change(pod, -times, view, free)
+
+    def _change(self, pod: Pod, times: int, view: NodeView, free: tuple[str, ...] | None) -> None:
+        idle = dict(view.idle)
+        for resource, amount in {**pod.requests, "pods": 1}.items():
+            idle[resource] = idle.get(resource, 0) + amount * times
+        self._changed[view.name] = msgspec.structs.replace(view, idle=idle, free=free)
+        for known in self._found.values():
+            self._look(view.name, known)
+
+    def _look(self, name: str, room: _Room) -> None:
+        """Correct what a node takes of a demand."""
+        room.correct(name, self._placer.room(room.job, room.pod, self._changed[name]))
+
+
+class _Room:
+    """How many pods of a demand each node takes, and all together."""
+
+    def __init__(self, job: Job, pod: Pod, result: Result) -> None:
+        self.job = job
+        self.pod = pod
+        self.total = result.room
+        self._given = result.accepts
+        self._corrected: dict[str, int] = {}
+
+    def items(self) -> Iterator[tuple[str, int]]:
+        """Return the nodes, and how many each takes."""
+        for name, count in self._given.items():
+            yield name, self._corrected.get(name, count)
+        for name, count in self._corrected.items():
+            if name not in self._given:
+                yield name, count
+
+    def correct(self, name: str, count: int) -> None:
+        """Note how many a node takes now."""
+        self.total += count - self._corrected.get(name, self._given.get(name, 0))
+        self._corrected[name] = count

@@ -1,0 +1,72 @@
+"""Whether the waiting pods of a PodGroup fit together (``docs/spec/consumers.md#2.1``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from advisor.jobs import npu_request
+from advisor.report import Gang
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from advisor.jobs import Job
+    from advisor.placement.placement import Result
+    from advisor.scheduler_view.nodes import NodeView
+    from advisor.snapshot import Pod
+
+Demands: TypeAlias = "Sequence[tuple[Result, tuple[Pod, ...], tuple[str, ...]]]"
+"""Answers, the waiting pods that get them, and what nodes lack that refuse these."""
+
+
+def gang_of(job: Job, demands: Demands, views: Mapping[str, NodeView]) -> Gang:
+    """Return whether enough of the waiting pods of a job fit at once."""
+    short = _short(job, demands, views)
+    return Gang(job.group.namespace, job.group.name, not short, short)
+
+
+def _short(job: Job, demands: Demands, views: Mapping[str, NodeView]) -> str:
+    """Return what a gang lacks; empty where it fits."""
+    if job.has_bad_min_available:
+        return "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
+    live = [pod for pod in job.pods if pod.is_live and not pod.is_terminating]
+    if len(live) < job.min_available:
+        return f"{len(live)} of {job.min_available} pods exist"
+    placed = sum(1 for pod in live if pod.node)
+    needed = max(job.min_available - placed, 1)
+    if len(demands) == 1:
+        ((result, pods, lacking),) = demands
+        return "" if result.room >= needed else _text(needed, pods[0], result, lacking)
+    taken = _greedy(demands, views)
+    if taken >= needed:
+        return ""
+    result, pods, lacking = min(demands, key=lambda one: one[0].room)
+    return f"{taken} of {needed} pods fit; " + _text(len(pods), pods[0], result, lacking)
+
+
+def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
+    """Return how many pods fit when those with most cards are placed first."""
+    left: dict[str, dict[str, int]] = {}
+    taken = 0
+    for result, pods, _ in sorted(demands, key=lambda one: -npu_request(one[1][0])):
+        requests = {key: value for key, value in pods[0].requests.items() if value > 0}
+        waiting = len(pods)
+        for name in result.accepts:
+            idle = left.setdefault(name, dict(views[name].idle))
+            rooms = (idle.get(key, 0) // value for key, value in requests.items())
+            times = min(waiting, min(rooms, default=waiting))
+            for key, value in requests.items():
+                idle[key] -= value * times
+            waiting -= times
+            if not waiting:
+                break
+        taken += len(pods) - waiting
+    return taken
+
+
+def _text(needed: int, pod: Pod, result: Result, lacking: Iterable[str]) -> str:
+    cards = npu_request(pod)
+    what = f"{needed} × {cards} cards" if cards else f"{needed} × a pod without chips"
+    nodes = len(result.accepts)
+    takes = f"{nodes} node{'s' if nodes != 1 else ''} take{'s' if nodes == 1 else ''} {result.room}"
+    return "; ".join([f"needs {what}, {takes}", *lacking])

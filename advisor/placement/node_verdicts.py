@@ -1,0 +1,47 @@
+"""The verdict about each node that is reported (``consumers#1.8`` and 1.9, R1 to R3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.placement.placement import closed
+from advisor.report import Acceptance, NodeVerdict
+from advisor.scheduler_view.nodes import NodeState
+
+if TYPE_CHECKING:
+    from advisor.scheduler_view.nodes import NodeView
+
+
+def acceptance(view: NodeView) -> Acceptance:
+    """Return which new pods a node accepts (R3)."""
+    if closed(view) or not view.node.is_ready or not view.is_in_table:
+        return Acceptance.NONE
+    if view.card_sub_health or view.switch_sub_health:
+        return Acceptance.ONLY_IGNORE_STRATEGY
+    return Acceptance.ALL
+
+
+def verdict(view: NodeView) -> NodeVerdict:
+    """Return the verdict about a node."""
+    reasons = []
+    if why := closed(view):
+        reasons.append(why)
+    if not view.is_in_map:
+        why = "NotReady" if not view.node.is_ready else "Dropped"
+        reasons.append(f"{why}: the plugin does not have the node, and its pods are at fault")
+    if not view.is_in_table:
+        reasons.append("NotInFaultTable: it has chips and no label accelerator that names them")
+    if view.card_sub_health:
+        reasons.append("SubHealth: a card has fault_handling SubHealthFault")
+    if view.switch_sub_health:
+        reasons.append("SubHealth: its switch is SubHealthy")
+    return NodeVerdict(
+        node=view.name,
+        state=view.state if view.is_in_map else NodeState.NODE,
+        accept_new=acceptance(view),
+        switch_sub_health=view.switch_sub_health,
+        card_sub_health=view.card_sub_health,
+        unhealthy=view.unhealthy,
+        network_unhealthy=view.network_unhealthy or (),
+        reasons=tuple(reasons),
+    )

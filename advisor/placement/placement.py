@@ -1,0 +1,366 @@
+"""Which nodes take a pod, and why the others do not (``docs/spec/consumers.md#1.6`` and 1.9).
+
+Not predicted: which chips of a node are chosen, topology, ToR affinity and scores.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from advisor.jobs import npu_request, npu_resource
+from advisor.options import Profile
+from advisor.placement.matching import selector_refusal, taint_refusal
+from advisor.rescheduling.fault_pods import NOT_HANDLE
+from advisor.scheduler_view.nodes import PRE_SEPARATE_WORD, NodeState
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from advisor.jobs import Job
+    from advisor.options import Options
+    from advisor.scheduler_view.nodes import NodeView
+    from advisor.scheduler_view.state import NodeMemory
+    from advisor.snapshot import Pod
+
+T = TypeVar("T")
+LINK_DOWN_SECONDS = 20
+LINK_DOWN_CODE = "81078603"
+_DEFAULT_COUNTS = frozenset({1, 2, 4, 8})
+"""What a pod without ``accelerator-type`` may ask for: the first generation's rule.
+
+Source: docs/spec/consumers.md#1.7.
+"""
+_A3_PREFIX = "module-a3-"
+_A3_CARDS = 16
+
+
+_KEPT_DEMANDS = 8
+"""So many that a session did not ask for are kept for the next one."""
+_FEW = 10
+"""Where more than one in so many nodes is another, all are computed again."""
+
+
+class Demand(NamedTuple):
+    """What decides where a pod goes; equal demands go to equal nodes."""
+
+    requests: tuple[tuple[str, int], ...]
+    resource: str
+    cards: int
+    selector: tuple[tuple[str, str], ...]
+    affinity: object
+    tolerations: object
+    ignores_sub_health: bool
+    is_distributed: bool
+
+
+class Result:
+    """Where a demand goes: nodes with how many such pods each takes, and why others do not.
+
+    Both are by name, in that order. ``divergences`` are those of ``Placer``.
+    """
+
+    def __init__(
+        self,
+        accepts: dict[str, int],
+        refuses: dict[str, str],
+        divergences: frozenset[tuple[int, str, str]],
+    ) -> None:
+        self.accepts = accepts
+        self.refuses = refuses
+        self.divergences = divergences
+        self.room = sum(accepts.values())
+
+    @cached_property
+    def accepting(self) -> tuple[str, ...]:
+        """The names of the nodes that take it."""
+        return tuple(self.accepts)
+
+
+def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
+    """Return the cards of which a link is down; upstream compares the codes whole (8, 17)."""
+    return {
+        one.npu_name
+        for one in view.faults
+        if one.fault_handling == NOT_HANDLE
+        and (
+            one.fault_code == LINK_DOWN_CODE
+            or (corrected and LINK_DOWN_CODE in one.fault_code.split(","))
+        )
+    }
+
+
+class _Known:
+    """A result of sessions before, and the nodes that may answer otherwise since."""
+
+    def __init__(self, result: Result) -> None:
+        self.result = result
+        self.changed: set[str] = set()
+
+
+class Placer:
+    """Answers where pods can go, moved from session to session of one profile.
+
+    Each demand is computed once for all nodes, and later for those that are others.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._corrected = options.profile is Profile.CORRECTED
+        self._link_down: frozenset[str] = frozenset()
+        self._linked: set[str] = set()
+        """Nodes of which a link was ever named."""
+        self._names: tuple[str, ...] = ()
+        self._views: Mapping[str, NodeView] = {}
+        self._known: dict[Demand, _Known] = {}
+        """Those that were asked for last stand at the end."""
+        self._asked: set[Demand] = set()
+        self._divergences: set[tuple[int, str, str]] = set()
+
+    def move(
+        self,
+        names: tuple[str, ...],
+        views: Mapping[str, NodeView],
+        memories: Mapping[str, NodeMemory],
+        changed: AbstractSet[str],
+        looked_at: AbstractSet[str],
+        now_ms: int,
+    ) -> None:
+        """Go to a session: nodes by their ``names`` in order, of which ``changed`` are others.
+
+        ``looked_at``: those of which ``memories`` has something else.
+        """
+        for name in looked_at:
+            if name in memories and memories[name].link_down_at:
+                self._linked.add(name)
+            else:
+                self._linked.discard(name)
+        after = now_ms // 1000 - LINK_DOWN_SECONDS
+        down = frozenset(
+            name
+            for name in self._linked
+            if name in memories and memories[name].link_down_at > after
+        )
+        changed = changed | (down ^ self._link_down)
+        self._names, self._views, self._link_down = names, views, down
+        idle = [demand for demand in self._known if demand not in self._asked]
+        for demand in idle[: max(0, len(idle) - _KEPT_DEMANDS)]:
+            del self._known[demand]
+        self._asked = set()
+        if changed:
+            for known in self._known.values():
+                known.changed |= changed
+
+    def result(self, job: Job, pod: Pod) -> Result:
+        """Return where ``pod`` of ``job`` can go now."""
+        return self.answer(demand_of(job, pod), pod)
+
+    def answer(self, demand: Demand, pod: Pod) -> Result:
+        """Return where ``pod`` can go now, which asks for ``demand``."""
+        known = self._known.get(demand)
+        if known is None or demand not in self._asked:
+            self._asked.add(demand)
+            if known is None or len(known.changed) * _FEW > len(self._names):
+                result = self._compute(demand, pod, self._names)
+            else:
+                result = self._moved(demand, pod, known)
+            self._known.pop(demand, None)
+            self._known[demand] = known = _Known(result)
+        return known.result
+
+    def room(self, job: Job, pod: Pod, view: NodeView) -> int:
+        """Return how many pods like ``pod`` a node takes that is as ``view`` has it."""
+        demand = demand_of(job, pod)
+        why = self._refusal(demand, pod, view, _bad_count(demand, pod))
+        return 0 if why else self._times(demand, view)
+
+    def _compute(self, demand: Demand, pod: Pod, names: Iterable[str]) -> Result:
+        accepts: dict[str, int] = {}
+        refuses: dict[str, str] = {}
+        self._divergences = set()
+        bad_count = _bad_count(demand, pod)
+        for name in names:
+            view = self._views.get(name)
+            if view is None:
+                continue
+            why = self._refusal(demand, pod, view, bad_count)
+            if why:
+                refuses[name] = why
+            else:
+                accepts[name] = self._times(demand, view)
+        return Result(accepts, refuses, frozenset(self._divergences))
+
+    def _moved(self, demand: Demand, pod: Pod, known: _Known) -> Result:
+        """Return a result with what changed nodes answer now, the same one where nothing is new."""
+        before = known.result
+        if not known.changed:
+            return before
+        new = self._compute(demand, pod, sorted(known.changed))
+        accepts = _with(before.accepts, new.accepts, known.changed)
+        refuses = _with(before.refuses, new.refuses, known.changed)
+        kept = {one for one in before.divergences if one[1] not in known.changed}
+        divergences = new.divergences | kept
+        if (
+            accepts is before.accepts
+            and refuses is before.refuses
+            and divergences == before.divergences
+        ):
+            return before
+        return Result(accepts, refuses, divergences)
+
+    def _refusal(self, demand: Demand, pod: Pod, view: NodeView, bad_count: str) -> str:
+        """Return the first reason of a node against a demand; empty where it takes it."""
+        idle = view.idle
+        for resource, amount in demand.requests:
+            if idle.get(resource, 0) < amount:
+                return _insufficient(resource, amount, max(idle.get(resource, 0), 0))
+        if view.is_in_map and (why := self._isolation(demand, view)):
+            return why
+        if not view.node.is_ready:
+            return "NotReady: its condition Ready is not True"
+        if why := selector_refusal(pod, view.node):
+            return f"Selector: {why}"
+        if why := taint_refusal(pod, view.node):
+            return f"Taint: {why}"
+        if view.node.is_cordoned:
+            return "Cordoned: it is marked unschedulable"
+        if not demand.cards:
+            return ""
+        return bad_count or self._cards(demand, view)
+
+    def _isolation(self, demand: Demand, view: NodeView) -> str:
+        """Return what the fault table has against a node (consumers#1.9).
+
+        ``corrected`` lets pods without chips onto nodes of which only chips are concerned
+        (consumers#8-14).
+        """
+        if why := closed(view):
+            return why
+        if not demand.ignores_sub_health and (view.card_sub_health or view.switch_sub_health):
+            which = "a card" if view.card_sub_health else "its switch"
+            why = f"SubHealth: {which} is sub-healthy and the job's strategy is not ignore"
+        elif not view.is_in_table:
+            why = "NotInFaultTable: it has chips and no label accelerator that names them"
+        if why and self._corrected and not demand.cards:
+            self._divergences.add((14, view.name, "it takes pods without chips all the same"))
+            return ""
+        return why
+
+    def _cards(self, demand: Demand, view: NodeView) -> str:
+        """Return what is wrong with the cards of a node for a demand (consumers#1.6, 1.9)."""
+        if not view.is_in_map:  # upstream accepts it (consumers#8-12)
+            if not self._corrected:
+                return ""
+            self._divergences.add(
+                (12, view.name, "a node that the plugin does not have is refused")
+            )
+            return "FreeCards: the plugin does not have the node"
+        resource, cards = demand.resource, demand.cards
+        if view.free is None or resource != view.resource:
+            return f"FreeCards: the scheduler has no list of free cards ({resource})"
+        free, idle = len(view.free), view.idle.get(resource, 0)
+        capacity = view.node.capacity.get(resource, 0)
+        if free > idle or free > capacity or idle > capacity:
+            return _unstable(free, idle, capacity)
+        if free < cards:
+            return _short(cards, free, ",".join(view.unhealthy))
+        if demand.is_distributed:
+            if view.network_unhealthy is None:
+                return f"NetworkCards: {resource}-NetworkUnhealthy was never in its entry"
+            usable = self._usable(view)
+            if usable < cards:
+                return f"NetworkCards: {cards} asked, {usable} free with a sound network"
+        return ""
+
+    def _usable(self, view: NodeView) -> int:
+        """Return how many free cards a distributed job may use (consumers#1.9)."""
+        bad = set(view.network_unhealthy or ())
+        if view.name in self._link_down:
+            bad |= link_down_cards(view, corrected=self._corrected)
+        return sum(1 for name in view.free or () if name not in bad)
+
+    def _times(self, demand: Demand, view: NodeView) -> int:
+        """Return how many pods of a demand a node takes at once."""
+        times = [view.idle[resource] // amount for resource, amount in demand.requests if amount]
+        if demand.cards and view.is_in_map and view.free is not None:
+            free = self._usable(view) if demand.is_distributed else len(view.free)
+            times.append(free // demand.cards)
+        return min(times, default=1)
+
+
+def demand_of(job: Job, pod: Pod) -> Demand:
+    requests = {resource: amount for resource, amount in pod.requests.items() if amount > 0}
+    requests["pods"] = 1
+    return Demand(
+        requests=tuple(sorted(requests.items())),
+        resource=npu_resource(pod),
+        cards=npu_request(pod),
+        selector=tuple(sorted(pod.node_selector.items())),
+        affinity=pod.node_affinity,
+        tolerations=pod.tolerations,
+        ignores_sub_health=job.strategy == scheduling.SUB_HEALTH_IGNORE,
+        is_distributed=job.is_distributed,
+    )
+
+
+def closed(view: NodeView) -> str:
+    """Return why a node takes no pod at all; empty where it takes some (consumers#1.9)."""
+    if view.state == NodeState.NODE:
+        return f"NodeUnhealthy: its {view.source} is {view.state}"
+    if view.host_status == PRE_SEPARATE_WORD:
+        return "PreSeparate: its NodeStatus is PreSeparate"
+    return ""
+
+
+def _bad_count(demand: Demand, pod: Pod) -> str:
+    """Return why no node can give so many cards to one pod; empty where one can (consumers#1.7)."""
+    kind = pod.node_selector.get(scheduling.ACCELERATOR_TYPE, "")
+    cards = demand.cards
+    if not kind:
+        if cards not in _DEFAULT_COUNTS:
+            return f"CardCount: {cards} cards; 1, 2, 4 or 8 without accelerator-type"
+    elif kind.startswith(_A3_PREFIX) and (cards > _A3_CARDS or (cards > 1 and cards % 2)):
+        return f"CardCount: {cards} cards; 1 or an even count up to {_A3_CARDS} on {kind}"
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _insufficient(resource: str, asked: int, idle: int) -> str:
+    return f"Insufficient: {asked} of {resource} asked, {idle} idle"
+
+
+@lru_cache(maxsize=4096)
+def _unstable(free: int, idle: int, capacity: int) -> str:
+    return f"FreeCards: {free} listed as free, Kubernetes has {idle} idle of {capacity}"
+
+
+@lru_cache(maxsize=4096)
+def _short(asked: int, free: int, unhealthy: str) -> str:
+    lacks = f"; {unhealthy} unhealthy" if unhealthy else ""
+    return f"FreeCards: {asked} asked, {free} free{lacks}"
+
+
+def _with(before: dict[str, T], new: Mapping[str, T], changed: AbstractSet[str]) -> dict[str, T]:
+    """Return ``before`` with the values of ``changed`` as in ``new``; itself where none is other.
+
+    What is not in ``new`` has none.
+    """
+    dropped = [name for name in changed if name in before and name not in new]
+    others = {name: value for name, value in new.items() if before.get(name) != value}
+    if not dropped and not others:
+        return before
+    found = dict(before)
+    for name in dropped:
+        del found[name]
+    added = [name for name in others if name not in found]
+    found.update(others)
+    if added:
+        # Insertion sort would take as long as this does, which knows what is sorted already.
+        return {name: found[name] for name in sorted(found)}
+    return found
+
+
+def is_waiting(pod: Pod) -> bool:
+    """Whether a pod waits to be placed."""
+    return not pod.node and pod.phase == "Pending" and not pod.is_terminating

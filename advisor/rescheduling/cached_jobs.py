@@ -1,0 +1,157 @@
+"""Fault jobs that the scheduler has cached: completion, widening, release (``2.3`` and 2.8)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.rescheduling.fault_pods import FaultType, JudgedPod
+from advisor.rescheduling.selection import JOB_STAGE, RACK_STAGE, SUPER_POD_STAGE
+from advisor.scheduler_view.state import CachedJob, CachedPod
+from advisor.snapshot import Pod
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.jobs import Job
+
+MAX_WAIT_SECONDS = 300
+"""A job leaves the cache this long after ``grace-over-time`` (consumers#2.3, item 2)."""
+
+
+def remembered(job: Job, value: str, judged: Sequence[JudgedPod], first_seen: int) -> CachedJob:
+    """Return what is cached of a job that has just been found faulty.
+
+    ``value`` is the ``fault-scheduling`` that counts for it.
+    """
+    return CachedJob(job.uid, first_seen, value, job.strategy, job.retry_times, pods=_pods(judged))
+
+
+def _pods(judged: Sequence[JudgedPod]) -> tuple[CachedPod, ...]:
+    return tuple(
+        CachedPod(
+            one.pod.name, one.pod.uid, one.pod.node, one.type.value if one.type else "", one.rank
+        )
+        for one in judged
+    )
+
+
+def judged_again(cached: CachedJob, job: Job) -> tuple[JudgedPod, ...]:
+    """Return the verdicts of ``cached`` about the pods that the job has now.
+
+    A pod made anew takes the place of the one of its rank or name. A pod at fault that is not
+    there yet is included, so that its rank counts.
+    """
+    by_uid = {pod.uid: pod for pod in cached.pods}
+    faulty = [pod for pod in cached.pods if pod.type]
+    found = []
+    matched = set()
+    for pod in job.pods:
+        rank = job.ranks[pod.uid]
+        known = by_uid.get(pod.uid)
+        if known is None:
+            known = next((one for one in faulty if pod.name == one.name), None) or next(
+                (one for one in faulty if one.rank == rank), None
+            )
+        if known is not None:
+            matched.add(known.uid)
+        kind = FaultType(known.type) if known is not None and known.type else None
+        found.append(JudgedPod(pod, kind, rank))
+    found += [
+        JudgedPod(
+            Pod(namespace=job.group.namespace, name=one.name, uid="", node=one.node),
+            FaultType(one.type),
+            one.rank,
+        )
+        for one in faulty
+        if one.uid not in matched
+    ]
+    return tuple(found)
+
+
+def is_expired(cached: CachedJob, now: int, grace_over_time: int) -> bool:
+    """Whether a job has been cached for longer than the scheduler keeps one.
+
+    Source: docs/spec/consumers.md#2.3, item 2.
+    """
+    return now - cached.first_seen > MAX_WAIT_SECONDS + grace_over_time
+
+
+def deadlines(cached: CachedJob, grace_over_time: int) -> tuple[int, int]:
+    """Return the last seconds before what is left goes by force, and before it expires."""
+    graceful = cached.first_seen + grace_over_time
+    return graceful, graceful + MAX_WAIT_SECONDS
+
+
+def is_completed(cached: CachedJob, job: Job, *, corrected: bool) -> bool:
+    """Whether the pods that had to go are gone or made anew (consumers#2.8).
+
+    ``corrected`` needs the pods at fault only where the scope is limited to them (R41).
+    """
+    there = {pod.uid for pod in job.pods}
+    if any(pod.type and pod.uid in there for pod in cached.pods):
+        return False
+    if any(uid in there for uid in cached.deleted):
+        return False
+    partial = job.is_pod_rescheduling or job.is_process_recovering
+    if partial and (cached.pending != JOB_STAGE or job.policy == scheduling.RACK_POLICY):
+        return True
+    if corrected and job.is_pod_limited:
+        return True
+    return not any(pod.uid in there for pod in cached.pods)
+
+
+def is_allocated(job: Job) -> bool:
+    """Whether enough pods are placed for the job to leave the cache (consumers#2.8)."""
+    placed = sum(
+        1 for pod in job.pods if pod.node and not pod.is_terminating and pod.phase != "Failed"
+    )
+    return placed >= job.min_available
+
+
+def widened(cached: CachedJob, job: Job) -> CachedJob:
+    """Return ``cached`` one pending session later; at a stage the job is acted on again.
+
+    Source: docs/spec/consumers.md#2.8.
+    """
+    if not job.is_pod_rescheduling or job.is_pod_limited or job.is_process_recovering:
+        return cached
+    pending = cached.pending + 1
+    stages = [JOB_STAGE]
+    if job.is_super_pod:
+        stages.append(SUPER_POD_STAGE)
+    if job.policy == scheduling.RACK_POLICY:
+        stages.append(RACK_STAGE)
+    again = pending in stages
+    return msgspec.structs.replace(
+        cached, pending=pending, is_executed=cached.is_executed and not again
+    )
+
+
+def with_failed_pods(cached: CachedJob, job: Job, failed: Sequence[Pod]) -> CachedJob:
+    """Return ``cached`` with pods that failed by themselves since it was cached (consumers#2.8).
+
+    Healthy pods that are labelled as software faults become faults then.
+    """
+    known = {pod.uid for pod in cached.pods if pod.type} | set(cached.deleted)
+    new = {pod.uid for pod in failed if pod.uid not in known}
+    if not new:
+        return cached
+    pods = []
+    for one in judged_again(cached, job):
+        kind = one.type
+        if one.pod.uid in new:
+            kind = FaultType.POD_FAILED
+        elif kind is None and (
+            one.pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SOFTWARE
+        ):
+            kind = FaultType.PROCESS
+        pods.append(JudgedPod(one.pod, kind, one.rank))
+    return msgspec.structs.replace(cached, pods=_pods(pods), is_executed=False)
+
+
+def refreshed(cached: CachedJob, judged: Sequence[JudgedPod]) -> CachedJob:
+    """Return ``cached`` with the pods that the job has now."""
+    return msgspec.structs.replace(cached, pods=_pods(judged))

@@ -1,0 +1,240 @@
+"""Which pods of a job are at fault, and why (``docs/spec/consumers.md#1.11``, 1.12 and 2.4)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from advisor.jobs import used_cards
+from advisor.report import FaultPod, Workload
+from advisor.scheduler_view.document_entries import CardFault
+from advisor.scheduler_view.nodes import SUB_HEALTH_HANDLING, SUB_HEALTHY_WORD, NodeState
+from advisor.snapshot import Pod
+from advisor.workloads import workload_of
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.jobs import Job
+    from advisor.scheduler_view.nodes import NodeView
+
+NOT_HANDLE = "NotHandleFault"
+PRE_SEPARATE = "PreSeparateNPU"
+
+
+class FaultType(StrEnum):
+    """Why a pod is at fault, in the order in which a job's reason is chosen (consumers#2.5)."""
+
+    NODE = "NodeUnhealthy"
+    CARD = "CardUnhealthy"
+    SUB_HEALTH = "SubHealthFault"
+    SEPARATE = "RelationFaultSeparate"
+    POD_FAILED = "pod-failed"
+    PROCESS = "process-exception"
+
+
+class StaleNodes(NamedTuple):
+    """Nodes of which a document is too old, by what it is about (R4)."""
+
+    device: frozenset[str] = frozenset()
+    switch: frozenset[str] = frozenset()
+    host: frozenset[str] = frozenset()
+
+
+class JudgedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod with its verdict. ``type`` is ``None`` for a healthy one.
+
+    ``cards`` are the cards that make it faulty, ``reasons`` the elements of ``-Fault`` about the
+    cards that it uses and that are to be handled (consumers#1.12).
+    """
+
+    pod: Pod
+    type: FaultType | None
+    rank: str
+    cards: tuple[str, ...] = ()
+    reasons: tuple[CardFault, ...] = ()
+
+    def report(self) -> FaultPod:
+        """Return what is reported of it."""
+        return FaultPod(
+            self.pod.namespace,
+            self.pod.name,
+            self.pod.uid,
+            self.type.value if self.type else "",
+            self.pod.node,
+            self.cards,
+            tuple(dict.fromkeys(one.fault_code for one in self.reasons if one.fault_code)),
+            tuple(dict.fromkeys(one.fault_level for one in self.reasons if one.fault_level)),
+        )
+
+
+class Judge:
+    """Judges the pods of one session."""
+
+    def __init__(
+        self,
+        views: Mapping[str, NodeView],
+        *,
+        first_session: bool,
+        corrected: bool,
+        judged: Mapping[str, int],
+        stale: StaleNodes | None = None,
+    ) -> None:
+        self._views = views
+        self._first = first_session
+        self._corrected = corrected
+        self._judged = judged
+        self._stale = stale if corrected and stale is not None else StaleNodes()
+        self.divergences: set[tuple[int, str, str]] = set()
+        """Numbers of consumers#8, jobs, and what is done otherwise."""
+
+    def job(self, job: Job) -> tuple[JudgedPod, ...]:
+        """Return the verdicts about all pods of a job."""
+        return tuple(self.pod(job, pod) for pod in job.pods)
+
+    def is_suspect(self, pod: Pod) -> bool:
+        """Whether anything at all may be wrong with a pod, whatever its job asks for."""
+        if pod.phase == "Failed" or scheduling.FAULT_TYPE in pod.labels:
+            return True
+        if any(one.last_exit_code or one.exit_code for one in pod.containers):
+            return True
+        if not pod.node:
+            return False
+        view = self._views.get(pod.node)
+        return (
+            view is None
+            or not view.is_in_map
+            or view.is_fault_node
+            or view.switch_status == SUB_HEALTHY_WORD
+            or bool(view.faults)
+        )
+
+    def pod(self, job: Job, pod: Pod) -> JudgedPod:
+        """Return the verdict about a pod; the first test that matches wins (consumers#2.4)."""
+        rank = job.ranks[pod.uid]
+        view = self._views.get(pod.node)
+        used = used_cards(pod)
+        reasons: tuple[CardFault, ...] = ()
+        if view is not None and view.faults:
+            reasons = tuple(
+                one
+                for one in view.faults
+                if one.npu_name in used and one.fault_handling != NOT_HANDLE
+            )
+        if not pod.node:
+            return JudgedPod(pod, None, rank)
+        cards = tuple(name for name in used if view is not None and name in view.unhealthy)
+        found = self._type(job, pod, view, cards, reasons)
+        if view is not None and view.is_in_map and self._is_stale(found, view):
+            self._diverges(4, job, "a document that is too old isolates, and deletes nothing")
+            found = None
+        return JudgedPod(pod, found, rank, cards, reasons)
+
+    def _is_stale(self, found: FaultType | None, view: NodeView) -> bool:
+        """Whether the document that shows a fault is too old to delete pods for it (R4)."""
+        match found:
+            case FaultType.NODE:
+                by_switch = view.source == "switch"
+                return view.name in (self._stale.switch if by_switch else self._stale.host)
+            case FaultType.CARD:
+                return view.name in self._stale.device
+            case FaultType.SUB_HEALTH:
+                by_switch = view.switch_sub_health
+                return view.name in (self._stale.switch if by_switch else self._stale.device)
+        return False
+
+    def _type(
+        self,
+        job: Job,
+        pod: Pod,
+        view: NodeView | None,
+        cards: tuple[str, ...],
+        reasons: tuple[CardFault, ...],
+    ) -> FaultType | None:
+        is_in_map = view is not None and view.is_in_map
+        if is_in_map and view is not None and view.state == NodeState.NODE:
+            return FaultType.NODE
+        if cards:
+            return FaultType.CARD
+        if not is_in_map and not self._first:
+            return FaultType.NODE
+        if self.has_failed(job, pod):
+            return FaultType.POD_FAILED
+        if pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SEPARATE:
+            return FaultType.SEPARATE
+        if self._is_sub_health_fault(job, pod, view, reasons):
+            return FaultType.SUB_HEALTH
+        return None
+
+    def _diverges(self, section: int, job: Job, text: str) -> None:
+        self.divergences.add((section, job.key, text))
+
+    def has_failed(self, job: Job, pod: Pod) -> bool:
+        """Whether a pod has failed by itself; the last state of a container counts.
+
+        Without ``fault-retry-times`` none has. ``corrected`` judges a restart of a container once,
+        leaves one that the kubelet has made for OME alone, and sees a container that ended in a pod
+        that does not restart it (R22).
+
+        Source: docs/spec/consumers.md#2.4, row 4.
+        """
+        if job.retry_times == 0:
+            return False
+        if pod.phase == "Failed":
+            return True
+        failed = [one for one in pod.containers if one.last_exit_code]
+        if not self._corrected:
+            return bool(failed)
+        if pod.restart_policy == "Never" and any(one.exit_code for one in pod.containers):
+            self._diverges(7, job, "a container has failed, though others of its pod still run")
+            return True
+        if not failed:
+            return False
+        if workload_of(job) in (Workload.OME_DEPLOYMENT, Workload.OME_LWS):
+            self._diverges(7, job, "the container was restarted already: its pod stays")
+            return False
+        fresh = [
+            one
+            for one in failed
+            if self._judged.get(judged_key(pod, one.name), 0) < max(one.restarts, 1)
+        ]
+        if not fresh:
+            self._diverges(7, job, "this restart of the container was judged before")
+        return bool(fresh)
+
+    def _is_sub_health_fault(
+        self, job: Job, pod: Pod, view: NodeView | None, reasons: tuple[CardFault, ...]
+    ) -> bool:
+        strategy = job.strategy
+        if strategy == scheduling.SUB_HEALTH_IGNORE:
+            return False
+        has = (
+            (view is not None and view.switch_sub_health)
+            or pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SUB_HEALTH
+            or any(one.fault_handling == SUB_HEALTH_HANDLING for one in reasons)
+        )
+        if strategy == scheduling.SUB_HEALTH_HOT_SWITCH:
+            wanted = pod.annotations.get(scheduling.NEED_VOLCANO_OPE)
+            return has and wanted == scheduling.NEED_VOLCANO_DELETE
+        return has
+
+
+def judged_key(pod: Pod, container: str) -> str:
+    """Return the key of ``State.judged`` for a container of a pod."""
+    return f"{pod.uid}/{container}"
+
+
+def reason_of(judged: tuple[JudgedPod, ...]) -> FaultType | None:
+    """Return the reason of a job: the first hardware type, else ``pod-failed``.
+
+    Source: docs/spec/consumers.md#2.5, R27.
+    """
+    types = [one.type for one in judged if one.type is not None]
+    hardware = (FaultType.NODE, FaultType.CARD, FaultType.SUB_HEALTH, FaultType.SEPARATE)
+    for found in types:
+        if found in hardware:
+            return found
+    return FaultType.POD_FAILED if types else None

@@ -1,0 +1,84 @@
+"""Whether a job with faults is acted on, and how (``docs/spec/consumers.md#2.5``)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from advisor.rescheduling.fault_pods import PRE_SEPARATE, FaultType, reason_of
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.jobs import Job
+    from advisor.rescheduling.fault_pods import JudgedPod
+
+
+class Step(StrEnum):
+    """What the scheduler does with a job."""
+
+    DELETE = "delete"
+    ANNOTATE = "annotate"
+    PLATFORM = "platform"
+    NOTHING = "nothing"
+
+
+class Gate(NamedTuple):
+    """What is done, by which row where nothing is deleted, by which rules, and why."""
+
+    step: Step
+    row: str
+    rules: tuple[str, ...]
+    why: str
+    reason: FaultType | None = None
+
+
+def has_platform_marker(judged: Sequence[JudgedPod]) -> bool:
+    """Whether a platform has to restart something: software, or a pre-separated card.
+
+    Source: docs/spec/consumers.md#2.5.
+    """
+    return any(
+        one.pod.labels.get(scheduling.FAULT_TYPE) == scheduling.FAULT_TYPE_SOFTWARE
+        or any(reason.fault_handling == PRE_SEPARATE for reason in one.reasons)
+        for one in judged
+    )
+
+
+class Budget(NamedTuple):
+    """``fault-retry-times`` of a job, and how many are left (consumers#2.5)."""
+
+    times: int
+    remaining: int
+
+
+def gate(
+    job: Job, value: str, judged: Sequence[JudgedPod], budget: Budget, *, corrected: bool
+) -> Gate:
+    """Return what is done with a job whose ``fault-scheduling`` is ``value``.
+
+    It has pods at fault, or a marker for the platform.
+    """
+    known = (scheduling.FAULT_SCHEDULING_GRACE, scheduling.FAULT_SCHEDULING_FORCE)
+    has_fault = any(one.type is not None for one in judged)
+    if value in scheduling.FAULT_SCHEDULING_EXTERNAL:
+        if not has_fault:
+            return Gate(Step.NOTHING, "D6", ("R24",), "an external platform acts, not Volcano")
+        why = f"{value}: Volcano annotates the pods at fault and deletes nothing"
+        return Gate(Step.ANNOTATE, "D6", ("R24",), why, reason_of(tuple(judged)))
+    if value not in known:
+        why = f"fault-scheduling {value!r} is no supported value"
+        rest = "counts as off" if corrected else "is an error in each session, nothing is deleted"
+        return Gate(Step.NOTHING, "D5", ("R23",), f"{why}: it {rest}")
+    if not has_fault:
+        why = "no pod is at fault; software or PreSeparateNPU asks the platform to restart"
+        return Gate(Step.PLATFORM, "D4", ("R25",), why)
+    if scheduling.PROCESS_RECOVER_STRATEGY in job.annotations:
+        why = "the annotation ProcessRecoverStrategy keeps Volcano from deleting"
+        return Gate(Step.NOTHING, "D7", ("R26",), why)
+    reason = reason_of(tuple(judged))
+    if reason == FaultType.POD_FAILED and (budget.times == 0 or budget.remaining <= 0):
+        why = f"pods failed by themselves and {max(budget.remaining, 0)} retries are left"
+        return Gate(Step.NOTHING, "D8", ("R27",), why, reason)
+    return Gate(Step.DELETE, "", ("R27",), "", reason)

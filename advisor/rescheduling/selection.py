@@ -1,0 +1,142 @@
+"""Which pods of a faulty job are deleted (``docs/spec/consumers.md#2.6``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from advisor.jobs import npu_request
+from advisor.report import Scope
+from contract import scheduling
+from contract.scheduling import go_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from advisor.jobs import Job
+    from advisor.rescheduling.fault_pods import JudgedPod
+    from advisor.snapshot import Pod
+
+SUPER_POD_STAGE = 6
+JOB_STAGE = 12
+RACK_STAGE = 3
+
+
+class Selection(NamedTuple):
+    """The pods to delete, by which row of consumers#2.10, how much of the job they are, and why."""
+
+    pods: tuple[Pod, ...]
+    row: str
+    scope: Scope
+    why: str
+
+
+def select(
+    job: Job, judged: Sequence[JudgedPod], pending: int, *, master_rule: bool = True
+) -> Selection:
+    """Return the pods that go when some of ``judged`` are at fault.
+
+    ``pending`` counts sessions since the pods at fault have gone. Without ``master_rule`` the
+    fault of rank 0 is one as any other (R31).
+    """
+    faulty = [one for one in judged if one.type is not None]
+    if job.is_pod_limited:
+        return Selection(_pods(faulty), "D9", Scope.POD, "the job limits it to the pods at fault")
+    if job.policy == scheduling.RACK_POLICY:
+        return _select_rack(job, judged, faulty, pending)
+    if master_rule and (why := _master_fault(job, judged, faulty, pending)):
+        return Selection(_pods(judged), "D10", Scope.JOB, why)
+    if job.is_pod_rescheduling and pending < JOB_STAGE:
+        if not job.is_super_pod or pending < SUPER_POD_STAGE:
+            return Selection(
+                _pods(faulty), "D11", Scope.POD, "pod-rescheduling keeps the healthy pods for now"
+            )
+        blocks = {_block(job, one.rank) for one in faulty}
+        chosen = [one for one in judged if one.type or _block(job, one.rank) in blocks]
+        if job.is_process_recovering:
+            chosen = faulty
+        return Selection(
+            _pods(chosen),
+            "D12",
+            Scope.SUPER_POD,
+            f"after {SUPER_POD_STAGE} pending sessions the logical super pods at fault go",
+        )
+    if job.is_process_recovering:
+        return Selection(
+            _pods(faulty), "D14", Scope.POD, "process-recover-enable keeps the healthy pods"
+        )
+    if job.is_pod_rescheduling:
+        return Selection(
+            _pods(judged), "D13", Scope.JOB, f"after {JOB_STAGE} pending sessions all pods go"
+        )
+    return Selection(_pods(judged), "D15", Scope.JOB, "one pod at fault removes the whole PodGroup")
+
+
+def _pods(chosen: Sequence[JudgedPod]) -> tuple[Pod, ...]:
+    return tuple(one.pod for one in chosen)
+
+
+def _master_fault(
+    job: Job, judged: Sequence[JudgedPod], faulty: Sequence[JudgedPod], pending: int
+) -> str:
+    """Return why the master is at fault; empty where it is not (consumers#2.6, rule 2)."""
+    if job.is_npu:
+        for one in faulty:
+            worker = one.pod.labels.get(scheduling.REPLICA_TYPE) == scheduling.REPLICA_TYPE_WORKER
+            if one.rank == "0" and not worker:
+                return f"the pod of rank 0, {one.pod.name}, is at fault"
+    if job.is_super_pod and pending >= SUPER_POD_STAGE:
+        blocks = {_block(job, one.rank) for one in faulty}
+        for one in judged:
+            if one.rank == "0" and _block(job, one.rank) in blocks:
+                return f"the pod of rank 0, {one.pod.name}, is in a logical super pod at fault"
+    return ""
+
+
+def _block(job: Job, rank: str) -> int:
+    """Return the logical super pod of a rank: ``sp-block`` cards make one (consumers#2.2)."""
+    return _index(rank, _pods_of_block(job, scheduling.SUPER_POD_BLOCK))
+
+
+def _pods_of_block(job: Job, key: str) -> int:
+    """Return how many pods make a block; without the annotation the whole job is one."""
+    cards = go_integer(job.annotations.get(key, ""))
+    per_pod = max((npu_request(pod) for pod in job.pods), default=0)
+    if cards is None or cards <= 0 or per_pod == 0:
+        return max(len(job.pods), 1)
+    return max(cards // per_pod, 1)
+
+
+def _index(rank: str, size: int) -> int:
+    number = go_integer(rank)
+    return -1 if number is None else number // size
+
+
+def _select_rack(
+    job: Job, judged: Sequence[JudgedPod], faulty: Sequence[JudgedPod], pending: int
+) -> Selection:
+    """Return the pods that go by the policy of Ascend 950 racks (consumers#2.6, last paragraph)."""
+    rack = _pods_of_block(job, scheduling.RACK_BLOCK)
+    racks = {_index(one.rank, rack) for one in faulty}
+    blocks = {_block(job, one.rank) for one in faulty}
+    for one in judged:
+        if one.rank == "0" and (
+            one.type is not None
+            or (pending >= RACK_STAGE and _index(one.rank, rack) in racks)
+            or (pending >= SUPER_POD_STAGE and _block(job, one.rank) in blocks)
+        ):
+            return Selection(_pods(judged), "D10", Scope.JOB, f"rank 0, {one.pod.name}, is hit")
+    same_rack = [one for one in judged if one.type or _index(one.rank, rack) in racks]
+    if job.is_process_recovering:
+        if pending < RACK_STAGE:
+            return Selection(_pods(faulty), "D14", Scope.POD, "process recovery keeps the others")
+        return Selection(_pods(same_rack), "D14", Scope.RACK_BLOCK, "the rack blocks at fault go")
+    if not job.is_pod_rescheduling:
+        return Selection(_pods(judged), "D15", Scope.JOB, "one pod at fault removes the PodGroup")
+    if pending >= JOB_STAGE:
+        return Selection(_pods(judged), "D13", Scope.JOB, f"{JOB_STAGE} pending sessions are over")
+    if pending < RACK_STAGE or scheduling.SUPER_POD_BLOCK not in job.annotations:
+        return Selection(_pods(faulty), "D11", Scope.POD, "pod-rescheduling keeps the healthy pods")
+    if pending < SUPER_POD_STAGE:
+        return Selection(_pods(same_rack), "D11", Scope.RACK_BLOCK, "the rack blocks at fault go")
+    chosen = [one for one in judged if one.type or _block(job, one.rank) in blocks]
+    return Selection(_pods(chosen), "D12", Scope.SUPER_POD, "the logical super pods at fault go")

@@ -1,0 +1,505 @@
+"""One session of rescheduling, in the scheduler's order (``consumers#2.3`` and 2.7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.options import Profile
+from advisor.report import (
+    Action,
+    Decision,
+    Deletion,
+    Finding,
+    Retry,
+    Scope,
+    Severity,
+    Workload,
+)
+from advisor.rescheduling import cached_jobs
+from advisor.rescheduling.fault_pods import FaultType, Judge, JudgedPod, StaleNodes, judged_key
+from advisor.rescheduling.gate import Budget, Gate, Step, gate, has_platform_marker
+from advisor.rescheduling.selection import Selection, select
+from advisor.workloads import follow_up, workload_of
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from advisor.jobs import Job
+    from advisor.options import Options
+    from advisor.scheduler_view.nodes import NodeView
+    from advisor.scheduler_view.state import CachedJob, State
+    from advisor.snapshot import Pod, Snapshot
+    from advisor.snapshot_index import Index
+
+_RUNNING = ("Running", "Unknown")
+"""Phases of a PodGroup whose job is evaluated (consumers#2.3, item 5)."""
+_NO_MASTER = (
+    Workload.AIBRIX,
+    Workload.OME_DEPLOYMENT,
+    Workload.OME_LWS,
+    Workload.MINDIE_CONTROL,
+)
+"""Workloads without a training master (R31)."""
+
+
+class RestingJobs:
+    """What is known of jobs from the sessions of one profile before.
+
+    A job rests when a session has left its memory as it was: the next one decides the same, as
+    long as the job, the nodes of its pods and what is too old stay, and no deadline passes.
+    """
+
+    def __init__(self) -> None:
+        self.suspects: set[str] = set()
+        """Jobs with a pod that something may be wrong with."""
+        self.eligible: set[str] = set()
+        """Jobs that run and are evaluated."""
+        self.decisions: dict[str, Decision] = {}
+        self.findings: dict[str, tuple[Finding, ...]] = {}
+        self._resting: set[str] = set()
+        self._until: dict[str, int] = {}
+        """By cached job the last second in which nothing is due."""
+
+    def wake(self, keys: Iterable[str], now: int) -> None:
+        """Have jobs decided about again: those of ``keys``, and those of which a time has come."""
+        due = [key for key, until in self._until.items() if now > until]
+        for key in (*keys, *due):
+            self._resting.discard(key)
+            self._until.pop(key, None)
+            self.decisions.pop(key, None)
+            self.findings.pop(key, None)
+
+    def awake(self, cached: AbstractSet[str]) -> set[str]:
+        """Return the jobs to decide about: cached ones, and those that are suspect."""
+        return (self.suspects | cached) - self._resting
+
+    def rest(
+        self, key: str, decision: Decision | None, findings: Iterable[Finding], until: int | None
+    ) -> None:
+        """Note that a job rests, until a time in Unix seconds where something is due then."""
+        self._resting.add(key)
+        if decision is not None:
+            self.decisions[key] = decision
+        if found := tuple(findings):
+            self.findings[key] = found
+        if until is not None:
+            self._until[key] = until
+
+
+class Rescheduling:
+    """Decides about all jobs of one session."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        index: Index,
+        views: Mapping[str, NodeView],
+        state: State,
+        options: Options,
+        stale: StaleNodes,
+        resting: RestingJobs,
+    ) -> None:
+        self._jobs = index.jobs
+        self._views = views
+        self._options = options
+        self._before = state
+        self._resting = resting
+        self._now = snapshot.now_ms // 1000
+        self._corrected = options.profile is Profile.CORRECTED
+        self._vcjobs = index.vcjobs
+        self._judge = Judge(
+            views,
+            first_session=snapshot.first_session,
+            corrected=self._corrected,
+            judged=state.judged,
+            stale=stale,
+        )
+        self.cached: dict[str, CachedJob] = dict(state.jobs)
+        self.retries: dict[str, int] = dict(state.retries)
+        for key in self.retries.keys() - index.jobs.keys():
+            del self.retries[key]
+        self.judged: dict[str, int] = dict(state.judged)
+        self.link_down: set[str] = set()
+        self.decisions: dict[str, Decision] = {}
+        self.findings: list[Finding] = []
+        """Where jobs are decided about otherwise than by the real programs (section 8)."""
+        self._findings: dict[str, list[Finding]] = {}
+        self._deleted = 0
+
+    def look(self, keys: Iterable[str]) -> None:
+        """Note what jobs are now that may have changed."""
+        resting = self._resting
+        resting.wake(keys, self._now)
+        for key in keys:
+            job = self._jobs.get(key)
+            is_suspect = job is not None and any(self._judge.is_suspect(pod) for pod in job.pods)
+            is_eligible = job is not None and job.group.phase in _RUNNING and not self._is_off(job)
+            for book, is_in in ((resting.suspects, is_suspect), (resting.eligible, is_eligible)):
+                if is_in:
+                    book.add(key)
+                else:
+                    book.discard(key)
+
+    def run(self) -> None:
+        """Decide about all jobs: cached ones first, then those that run, then act.
+
+        Source: docs/spec/consumers.md#2.3.
+        """
+        awake = self._resting.awake(self.cached.keys())
+        for key in sorted(self.cached.keys() & awake):
+            self._sync(key)
+        for key in sorted(self.cached.keys() & awake):
+            self._force(key)
+        self._count_retries()
+        verdicts: dict[str, tuple[JudgedPod, ...]] = {}
+        for key in sorted(self._resting.suspects & awake):
+            found = self._evaluate(key, self._jobs[key])
+            if found is not None:
+                verdicts[key] = found
+        for key in sorted(self.cached.keys() & awake):
+            cached = self.cached[key]
+            if not cached.is_executed:
+                judged = verdicts.get(key) or cached_jobs.judged_again(cached, self._jobs[key])
+                self._act(key, judged)
+            elif key not in self.decisions:
+                self._wait(key)
+        for section, name, text in sorted(self._judge.divergences):
+            self._diverges(section, self._jobs[name], text)
+        for key in awake:
+            self._rest(key)
+        self.decisions = self._resting.decisions | self.decisions
+        for findings in (*self._resting.findings.values(), *self._findings.values()):
+            self.findings += findings
+
+    def _count_retries(self) -> None:
+        """Begin to count the retries of jobs that are new (consumers#2.5)."""
+        for key in sorted(self._resting.eligible - self.retries.keys() - self.cached.keys()):
+            self.retries[key] = self._jobs[key].retry_times
+
+    def _rest(self, key: str) -> None:
+        """Let a job rest of which the session has changed nothing."""
+        cached = self.cached.get(key)
+        if cached is not self._before.jobs.get(key):
+            return
+        if self.retries.get(key) != self._before.retries.get(key):
+            return
+        until = None
+        if cached is not None:
+            if self._options.max_delete_per_tick is not None and not cached.is_executed:
+                return  # It depends on how many pods of others are deleted.
+            limits = cached_jobs.deadlines(cached, self._options.grace_over_time)
+            until = min((limit for limit in limits if limit >= self._now), default=None)
+        decision, findings = self.decisions.pop(key, None), self._findings.pop(key, ())
+        self._resting.rest(key, decision, findings, until)
+
+    def _value(self, job: Job) -> str:
+        """Return the ``fault-scheduling`` that counts (R10, R23)."""
+        return job.common_fault_scheduling if self._corrected else job.fault_scheduling
+
+    def _is_off(self, job: Job) -> bool:
+        return self._value(job) in ("", scheduling.FAULT_SCHEDULING_OFF)
+
+    def _sync(self, key: str) -> None:
+        """Bring a cached job up to the session: expired, gone, completed, widened.
+
+        Source: docs/spec/consumers.md#2.8.
+        """
+        cached, job = self.cached[key], self._jobs.get(key)
+        if cached_jobs.is_expired(cached, self._now, self._options.grace_over_time):
+            self._release(key, job, "it has been cached for longer than the scheduler keeps a job")
+            return
+        if job is None or job.uid != cached.uid:
+            del self.cached[key]
+            return
+        if cached_jobs.is_completed(cached, job, corrected=self._corrected):
+            if cached_jobs.is_allocated(job):
+                self._release(key, job, "enough pods of the job are placed again")
+                return
+            cached = cached_jobs.widened(cached, job)
+        if job.is_pod_rescheduling or job.is_process_recovering:
+            failed = [pod for pod in job.pods if pod.node and self._judge.has_failed(job, pod)]
+            cached = cached_jobs.with_failed_pods(cached, job, failed)
+        self.cached[key] = cached
+
+    def _release(self, key: str, job: Job | None, why: str) -> None:
+        del self.cached[key]
+        if job is not None:
+            self._decide(key, job, Action.RELEASED, "D3", ("R40",), why)
+
+    def _force(self, key: str) -> None:
+        """Delete by force what a graceful deletion has left after its time (consumers#2.7, R34)."""
+        cached, job = self.cached[key], self._jobs[key]
+        if not cached.is_executed or not cached.is_evicted or cached.is_forced:
+            return
+        if self._now - cached.first_seen <= self._options.grace_over_time:
+            return
+        if cached_jobs.is_completed(cached, job, corrected=self._corrected):
+            return
+        left = tuple(pod for pod in job.pods if pod.uid in cached.deleted)
+        if not left:
+            return
+        self.cached[key] = msgspec.structs.replace(cached, is_forced=True)
+        deletions = tuple(_deletion(pod, 0) for pod in left)
+        self._decide(
+            key,
+            job,
+            Action.FORCE_DELETE,
+            cached.row,
+            ("R34",),
+            f"pods are left {self._options.grace_over_time} s after the fault was seen",
+            pods=deletions,
+            scope=Scope.JOB if len(left) == len(job.pods) else Scope.POD,
+        )
+
+    def _wait(self, key: str) -> None:
+        """Report a job that was acted on and is cached until its pods are back (D3)."""
+        cached, job = self.cached[key], self._jobs[key]
+        why = "it was acted on and waits until its pods are gone, made anew and placed"
+        if cached.pending:
+            why += f"; {cached.pending} pending sessions"
+        deadline = None
+        if cached.is_evicted and not cached.is_forced:
+            deadline = (cached.first_seen + self._options.grace_over_time + 1) * 1000
+        judged = cached_jobs.judged_again(cached, job)
+        self._decide(
+            key,
+            job,
+            Action.WAIT_COMPLETION,
+            "D3",
+            ("R40",),
+            why,
+            judged=judged,
+            deadline_ms=deadline,
+        )
+
+    def _evaluate(self, key: str, job: Job) -> tuple[JudgedPod, ...] | None:
+        """Judge a suspect job that is not cached; return the verdicts of one that is cached now."""
+        if key in self.cached:
+            return self._evaluate_again(key, job) if self._corrected else None
+        is_running = job.group.phase in _RUNNING
+        judged = self._judge.job(job)
+        has_fault = any(one.type is not None for one in judged)
+        if not has_fault and not has_platform_marker(judged):
+            return None
+        if self._is_off(job):
+            if not job.is_off:
+                self._diverges(10, job, "an unsupported or joined fault-scheduling counts as off")
+            if has_fault:
+                why = "fault-scheduling is absent or off: the job is not evaluated"
+                self._decide(key, job, Action.NONE, "D2", ("R20",), why, judged=judged)
+            return None
+        if not is_running:
+            if has_fault:
+                why = f"its PodGroup is {job.group.phase or 'new'}, not Running or Unknown"
+                self._decide(key, job, Action.NONE, "D1", ("R21",), why, judged=judged)
+            return None
+        if not has_fault:
+            self._gate(key, job, judged)
+            return None
+        self.cached[key] = cached_jobs.remembered(job, self._value(job), judged, self._now)
+        for one in judged:
+            if one.type is FaultType.SEPARATE:
+                self.link_down.add(one.pod.node)
+        return judged
+
+    def _evaluate_again(self, key: str, job: Job) -> tuple[JudgedPod, ...] | None:
+        """Judge a cached job anew: pods that became faulty since join it (R42)."""
+        cached = self.cached[key]
+        known = {pod.uid: pod.type for pod in cached.pods if pod.type}
+        gone = set(cached.deleted)
+        fresh = {
+            one.pod.uid: one
+            for one in self._judge.job(job)
+            if one.type is not None and one.pod.uid not in gone
+        }
+        if all(known.get(uid) == one.type for uid, one in fresh.items()):
+            return None
+        before = {one.pod.uid: one for one in cached_jobs.judged_again(cached, job)}
+        merged = tuple({**before, **fresh}.values())
+        self._diverges(6, job, "a fault that follows is acted on while the job is cached")
+        self.cached[key] = msgspec.structs.replace(
+            cached_jobs.refreshed(cached, merged),
+            value=self._value(job),
+            strategy=job.strategy,
+            retry_times=job.retry_times,
+            is_executed=False,
+        )
+        return merged
+
+    def _act(self, key: str, judged: tuple[JudgedPod, ...]) -> None:
+        """Act on a cached job that was not acted on (consumers#2.3, item 7)."""
+        job, cached = self._jobs[key], self.cached[key]
+        opened = self._gate(key, job, judged)
+        if opened is None or opened.reason is None:
+            return
+        kind = workload_of(job)
+        master_rule = not (self._corrected and kind in _NO_MASTER)
+        selection = select(job, judged, cached.pending, master_rule=master_rule)
+        if not master_rule and select(job, judged, cached.pending).pods != selection.pods:
+            self._diverges(8, job, "an inference job has no master: its rank 0 is a pod as others")
+        if self._value(job) != job.fault_scheduling:
+            text = f"the joined fault-scheduling counts as {self._value(job)}"
+            self._diverges(10, job, text)
+        pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
+        limit = self._options.max_delete_per_tick
+        if limit is not None and self._deleted + len(pods) > limit:
+            why = f"{limit} pods are deleted at most at a time"
+            self._decide(key, job, Action.NONE, selection.row, ("R30",), why, judged=judged)
+            return
+        self._deleted += len(pods)
+        self._execute(key, judged, opened, selection, pods)
+
+    def _execute(
+        self,
+        key: str,
+        judged: tuple[JudgedPod, ...],
+        opened: Gate,
+        selection: Selection,
+        pods: tuple[Pod, ...],
+    ) -> None:
+        job, cached = self._jobs[key], self.cached[key]
+        is_evicted = _is_graceful(cached, judged)
+        deletions = tuple(self._deletion(pod, is_evicted) for pod in pods)
+        before = self.retries.get(key, 0)
+        after = before - 1 if opened.reason is FaultType.POD_FAILED else before
+        self.retries[key] = after
+        self._remember_restarts(judged)
+        action = Action.EVICT if is_evicted else Action.FORCE_DELETE
+        if cached.pending:
+            action = Action.ESCALATE
+        patch = _graceful_exit(job, cached, judged)
+        self.cached[key] = msgspec.structs.replace(
+            cached_jobs.refreshed(cached, judged),
+            deleted=tuple(dict.fromkeys((*cached.deleted, *(pod.uid for pod in pods)))),
+            is_executed=True,
+            is_evicted=is_evicted,
+            is_forced=False,
+            row=selection.row,
+        )
+        rules = (*opened.rules, "R30", "R32", *(("R33",) if patch else ()))
+        rules += ("R43",) if after != before else ()
+        self._decide(
+            key,
+            job,
+            action,
+            selection.row,
+            rules,
+            f"{opened.reason}: {selection.why}",
+            judged=judged,
+            scope=selection.scope,
+            pods=deletions,
+            deadline_ms=(cached.first_seen + self._options.grace_over_time + 1) * 1000
+            if is_evicted
+            else None,
+            retry=Retry(before, after) if job.retry_times else None,
+            patch=patch,
+        )
+
+    def _gate(self, key: str, job: Job, judged: tuple[JudgedPod, ...]) -> Gate | None:
+        """Return the open gate of a job; a closed one is decided here (consumers#2.5)."""
+        cached = self.cached.get(key)
+        value = cached.value if cached else self._value(job)
+        times = cached.retry_times if cached else job.retry_times
+        budget = Budget(times, self.retries.get(key, 0))
+        found = gate(job, value, judged, budget, corrected=self._corrected)
+        if found.step is Step.DELETE:
+            return found
+        action = {Step.ANNOTATE: Action.ANNOTATE, Step.PLATFORM: Action.PLATFORM_RESTART}.get(
+            found.step, Action.NONE
+        )
+        patch = None
+        if found.step is Step.ANNOTATE:
+            patch = (scheduling.POD_STATUS, f"Unhealthy-{found.reason}")
+            if key in self.cached:
+                self.cached[key] = msgspec.structs.replace(self.cached[key], is_executed=True)
+        self._decide(
+            key, job, action, found.row, found.rules, found.why, judged=judged, patch=patch
+        )
+        return None
+
+    def _deletion(self, pod: Pod, is_evicted: bool) -> Deletion:
+        """Return the deletion of a pod; a missing Node object leaves no grace (R32)."""
+        if is_evicted and pod.node in self._views:
+            return _deletion(pod, pod.termination_grace_seconds)
+        return _deletion(pod, 0)
+
+    def _remember_restarts(self, judged: Iterable[JudgedPod]) -> None:
+        """Note the restarts of containers for which retries were used (R22)."""
+        if not self._corrected:
+            return
+        for one in judged:
+            if one.type is FaultType.POD_FAILED:
+                for container in one.pod.containers:
+                    self.judged[judged_key(one.pod, container.name)] = container.restarts
+
+    def _diverges(self, section: int, job: Job, text: str) -> None:
+        self._findings.setdefault(job.key, []).append(
+            Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"PodGroup {job.key}", text, section)
+        )
+
+    def _decide(
+        self,
+        key: str,
+        job: Job,
+        action: Action,
+        row: str,
+        rules: tuple[str, ...],
+        why: str,
+        *,
+        judged: Sequence[JudgedPod] = (),
+        scope: Scope | None = None,
+        pods: tuple[Deletion, ...] = (),
+        deadline_ms: int | None = None,
+        retry: Retry | None = None,
+        patch: tuple[str, str] | None = None,
+    ) -> None:
+        kind = workload_of(job)
+        self.decisions[key] = Decision(
+            namespace=job.group.namespace,
+            job=key,
+            workload=kind,
+            action=action,
+            row=row,
+            rules=rules,
+            why=why,
+            scope=scope,
+            pods=pods,
+            deadline_ms=deadline_ms,
+            fault_pods=tuple(one.report() for one in judged if one.type is not None),
+            retry=retry,
+            follow_up=follow_up(kind, job, pods, self._vcjobs) if pods else "",
+            patch=patch,
+        )
+
+
+def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:
+    """Whether the pods are evicted; sub-health alone goes by its strategy (consumers#1.11, 2.7)."""
+    if _is_sub_health_only(judged):
+        return cached.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
+    return cached.value == scheduling.FAULT_SCHEDULING_GRACE
+
+
+def _graceful_exit(
+    job: Job, cached: CachedJob, judged: Sequence[JudgedPod]
+) -> tuple[str, str] | None:
+    """Return what is written into the reset ConfigMap before the pods go (consumers#1.11, R33)."""
+    if (
+        _is_sub_health_only(judged)
+        and cached.strategy == scheduling.SUB_HEALTH_GRACE_EXIT
+        and not job.is_process_recovering
+    ):
+        return ("GracefulExit", "1")
+    return None
+
+
+def _is_sub_health_only(judged: Iterable[JudgedPod]) -> bool:
+    types = {one.type for one in judged if one.type is not None}
+    return types == {FaultType.SUB_HEALTH}
+
+
+def _deletion(pod: Pod, grace_seconds: int) -> Deletion:
+    return Deletion(pod.namespace, pod.name, pod.uid, grace_seconds)

@@ -1,0 +1,1 @@
+"""What the scheduler knows of the cluster, from the documents that it reads."""

@@ -1,0 +1,208 @@
+"""What the plugin keeps of the lists of a node (``docs/spec/consumers.md#1.5`` and 1.6).
+
+An entry passes a gate, a quick one is merged, keys that it lacks keep their values, and the list of
+free cards is made from Kubernetes' own view where the scheduler maintains it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from advisor.options import Profile
+from advisor.scheduler_view import document_entries
+from advisor.scheduler_view.base_devices import base_devices
+from advisor.scheduler_view.document_entries import (
+    FAULT,
+    NETWORK_UNHEALTHY,
+    RECOVERING,
+    UNHEALTHY,
+    DeviceEntry,
+)
+from advisor.scheduler_view.state import NodeMemory
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from advisor.options import Options
+    from advisor.snapshot import Amounts, Node, Pod
+
+FORCE_UPDATE_SECONDS = 10
+"""At most this old, the list before limits the new one (consumers#1.5, item 2)."""
+MAX_CARDS_OF_POD = 100
+_WITH_NETWORK = ("Ascend910", "npu")
+
+
+class DeviceLists:
+    """The lists of one node in one session.
+
+    ``problems`` are codes and texts of findings, ``divergences`` numbers of consumers#8 with what
+    is done otherwise.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        pods: Sequence[Pod],
+        idle: Amounts,
+        memory: NodeMemory | None,
+        stamp: int,
+        options: Options,
+    ) -> None:
+        """``stamp``: the time of ``memory``, in Unix seconds."""
+        self.node = node
+        self.pods = pods
+        self.idle = idle
+        self.before = memory
+        self.stamp = stamp
+        self.is_steady = True
+        """Whether the lists would be the same in a later session, whenever that is."""
+        self.options = options
+        self.corrected = options.profile is Profile.CORRECTED
+        self.problems: list[tuple[str, str]] = []
+        self.divergences: list[tuple[int, str]] = []
+
+    def _diverges(self, section: int, text: str) -> None:
+        self.divergences.append((section, text))
+
+    def apply(self, entry: DeviceEntry | None, now: int) -> NodeMemory:
+        """Return what the plugin keeps of the node after it has looked at ``entry``."""
+        before = self.before or NodeMemory()
+        uids = tuple(pod.uid for pod in self.pods)
+        kept = before.kept
+        if uids == before.pods:
+            uids = before.pods
+        elif self.before is not None:
+            kept = self._without_new_pods(kept, frozenset(before.pods))
+        if self.corrected and entry is None:
+            kept = {}
+        listed = self._maintained(entry, now)
+        stamp = self.stamp
+        if listed is not None and listed.DeviceList is not None:
+            self._report_omitted(listed.DeviceList, kept)
+            if listed.UpdateTime > stamp:
+                kept = self._merged(listed, listed.DeviceList, kept, stamp)
+                stamp = listed.UpdateTime
+            elif _differs(listed.DeviceList, kept):
+                self.problems.append(
+                    (
+                        "UPDATE_LOST",
+                        f"UpdateTime {listed.UpdateTime} is not above {stamp}, the last one"
+                        " applied: the scheduler does not see this entry",
+                    )
+                )
+            # What is applied already is not limited by the time since then (consumers#1.5, item 2).
+            self.is_steady = all(kept.get(key) == text for key, text in listed.DeviceList.items())
+        if listed is not None and listed is not entry:
+            self.is_steady = self.is_steady and stamp == now
+            found = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
+        else:
+            found = NodeMemory(stamp, kept, uids, before.link_down_at)
+        return before if found == self.before else found
+
+    def _merged(
+        self, listed: DeviceEntry, found: Mapping[str, str], kept: dict[str, str], stamp: int
+    ) -> dict[str, str]:
+        """Return the lists after an entry has passed the gate."""
+        merged = dict(kept)
+        is_quick = listed.UpdateTime - stamp <= FORCE_UPDATE_SECONDS
+        for key, text in found.items():
+            if "-" not in key and is_quick:
+                merged[key] = self._limited(key, kept, text)
+            elif self.corrected and key.endswith(FAULT) and _is_worse(kept.get(key), text):
+                self._diverges(16, "its -Fault text cannot be read: the last readable one counts")
+            else:
+                merged[key] = text
+        return kept if merged == kept else merged
+
+    def _report_omitted(self, listed: Mapping[str, str], kept: Mapping[str, str]) -> None:
+        """Note the keys that an entry lacks (M5); old chips have neither network nor reset."""
+        kind = document_entries.device_type(listed)
+        network = (NETWORK_UNHEALTHY, RECOVERING) if kind in _WITH_NETWORK else ()
+        for suffix in ("", UNHEALTHY, FAULT, *network):
+            key = f"{scheduling.RESOURCE_DOMAIN}{kind}{suffix}"
+            if key not in listed:
+                what = "its last value stays in force" if key in kept else "it was never there"
+                self.problems.append(("KEY_OMITTED", f"{key} is not in the entry: {what}"))
+
+    def _without_new_pods(self, kept: dict[str, str], known: frozenset[str]) -> dict[str, str]:
+        """Return ``kept`` without the cards of pods placed since the session before.
+
+        Source: docs/spec/consumers.md#1.6.
+        """
+        found = dict(kept)
+        for pod in self.pods:
+            if pod.uid in known:
+                continue
+            for key in kept:
+                cards = pod.annotations.get(key) if "-" not in key else None
+                if cards:
+                    taken = set(cards.split(","))
+                    left = [
+                        name for name in document_entries.names(found[key]) if name not in taken
+                    ]
+                    found[key] = ",".join(left)
+        return found
+
+    def _maintained(self, entry: DeviceEntry | None, now: int) -> DeviceEntry | None:
+        """Return ``entry`` with the free list that the scheduler makes itself (consumers#1.6)."""
+        if entry is None or entry.DeviceList is None:
+            return entry
+        base = base_devices(self.node.annotations.get(scheduling.BASE_DEVICE_INFOS))
+        if base is None:
+            self.problems.append(
+                (
+                    "NODE_FROZEN",
+                    "Its annotation baseDeviceInfos is missing or no JSON: nothing new is applied",
+                )
+            )
+            if not self.corrected:
+                return None
+            self._diverges(5, "without baseDeviceInfos the reported list counts")
+            return entry
+        resource = scheduling.RESOURCE_DOMAIN + document_entries.device_type(entry.DeviceList)
+        if (
+            not self.options.self_maintain
+            or resource not in entry.DeviceList
+            or base.has_virtual
+            or self.node.labels.get(scheduling.SOFT_SHARE) == "true"
+        ):
+            return entry
+        taken = set(self._used(resource))
+        taken.update(document_entries.names(entry.DeviceList.get(resource + UNHEALTHY)))
+        taken.update(document_entries.names(entry.DeviceList.get(resource + RECOVERING)))
+        free = ",".join(name for name in base.names if name not in taken)
+        return DeviceEntry(
+            {**entry.DeviceList, resource: free}, now, entry.SuperPodID, entry.RackID
+        )
+
+    def _used(self, resource: str) -> Iterable[str]:
+        for pod in self.pods:
+            cards = pod.annotations.get(scheduling.ASCEND_REAL, "")
+            if not cards or cards.count(",") >= MAX_CARDS_OF_POD:
+                cards = pod.annotations.get(resource, "")
+            if cards:
+                yield from cards.split(",")
+
+    def _limited(self, key: str, kept: Mapping[str, str], text: str) -> str:
+        """Return the free list as the ten-second merge leaves it (consumers#1.5, item 2)."""
+        new = document_entries.names(text)
+        old = document_entries.names(kept.get(key))
+        idle = self.idle.get(key)
+        if idle is None or idle != len(old) or idle == len(new):
+            return text
+        allowed = {*old, *document_entries.names(kept.get(key + UNHEALTHY))}
+        return ",".join(name for name in new if name in allowed)
+
+
+def _is_worse(before: str | None, now: str) -> bool:
+    """Whether a ``-Fault`` text cannot be read where the one before could."""
+    return (
+        before is not None
+        and document_entries.read_faults(now or "[]") is None
+        and document_entries.read_faults(before or "[]") is not None
+    )
+
+
+def _differs(listed: Mapping[str, str], kept: Mapping[str, str]) -> bool:
+    return any(kept.get(key) != text for key, text in listed.items() if "-" in key)

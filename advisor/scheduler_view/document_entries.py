@@ -1,0 +1,224 @@
+"""The entries of documents as the scheduler reads them (``docs/spec/consumers.md#1.2`` and 1.3).
+
+One wrong type rejects the whole ConfigMap. Members that the scheduler does not have may be of any
+type.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from contract.errors import DocumentError
+from contract.go.decode import GoStruct, Int32, Int64, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+UNHEALTHY = "-Unhealthy"
+NETWORK_UNHEALTHY = "-NetworkUnhealthy"
+RECOVERING = "-Recovering"
+FAULT = "-Fault"
+"""What follows the resource in the keys of a ``DeviceList`` (consumers#1.3)."""
+
+
+class DeviceEntry(GoStruct, frozen=True, gc=False):
+    """What a document says of the chips of a node. ``UpdateTime`` is in Unix seconds."""
+
+    DeviceList: dict[str, str] | None = None
+    UpdateTime: Int64 = 0
+    SuperPodID: Int32 = 0
+    RackID: Int32 = 0
+
+
+class SwitchEntry(GoStruct, frozen=True, gc=False):
+    """What a document says of the switch of a node."""
+
+    FaultCode: list[str] | None = None
+    FaultLevel: str = ""
+    UpdateTime: Int64 = 0
+    NodeStatus: str = ""
+
+
+class FaultDevice(GoStruct, frozen=True, gc=False):
+    """A part of a host at fault."""
+
+    DeviceType: str = ""
+    DeviceId: Int64 = 0
+    FaultCode: list[str] | None = None
+    FaultLevel: str = ""
+
+
+class NodeEntry(GoStruct, frozen=True, gc=False):
+    """What a document says of a host."""
+
+    FaultDevList: list[FaultDevice] | None = None
+    NodeStatus: str = ""
+
+
+class CardFault(GoStruct, frozen=True, gc=False):
+    """An element of ``<R>-Fault``."""
+
+    fault_type: str = ""
+    npu_name: str = ""
+    large_model_fault_level: str = ""
+    fault_level: str = ""
+    fault_handling: str = ""
+    fault_code: str = ""
+
+
+class _DeviceInfo(GoStruct, frozen=True, gc=False):
+    DeviceList: dict[str, str] | None = None
+    UpdateTime: Int64 = 0
+
+
+class _DeviceInfoCfg(GoStruct, frozen=True, gc=False):
+    DeviceInfo: _DeviceInfo = _DeviceInfo()
+    SuperPodID: Int32 = 0
+    ServerIndex: Int32 = 0
+    RackID: Int32 = 0
+    CheckCode: str = ""
+
+
+class _NodeInfo(GoStruct, frozen=True, gc=False):
+    NodeInfo: NodeEntry = NodeEntry()
+    CheckCode: str = ""
+
+
+class _FastDevice(msgspec.Struct, forbid_unknown_fields=True):
+    """The members that ClusterD and this project write, those without a reader as they come."""
+
+    DeviceList: dict[str, str]
+    UpdateTime: Int64
+    CmName: msgspec.Raw = msgspec.Raw()
+    SuperPodID: Int32 = 0
+    RackID: Int32 = 0
+    ServerIndex: msgspec.Raw = msgspec.Raw()
+
+
+class _FastSwitch(msgspec.Struct, forbid_unknown_fields=True):
+    FaultCode: list[str]
+    FaultLevel: str
+    UpdateTime: Int64
+    NodeStatus: str
+    FaultTimeAndLevelMap: msgspec.Raw = msgspec.Raw()
+
+
+_fast_devices = msgspec.json.Decoder(dict[str, _FastDevice])
+_fast_switches = msgspec.json.Decoder(dict[str, _FastSwitch])
+
+E = TypeVar("E")
+
+
+def read_devices(text: str, document: str) -> dict[str, DeviceEntry]:
+    """Return the entries of a device document by their keys; ``""`` has none.
+
+    Raises ``DocumentError`` for what Go refuses.
+    """
+    if not text:
+        return {}
+    try:
+        return {
+            key: DeviceEntry(one.DeviceList, one.UpdateTime, one.SuperPodID, one.RackID)
+            for key, one in _fast_devices.decode(text).items()
+        }
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return decode(text, dict[str, DeviceEntry], document)
+
+
+def read_switches(text: str, document: str) -> dict[str, SwitchEntry]:
+    """Return the entries of a switch document by their keys, as ``read_devices``."""
+    if not text:
+        return {}
+    try:
+        return {
+            key: SwitchEntry(one.FaultCode, one.FaultLevel, one.UpdateTime, one.NodeStatus)
+            for key, one in _fast_switches.decode(text).items()
+        }
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return decode(text, dict[str, SwitchEntry], document)
+
+
+def read_nodes(text: str, document: str) -> dict[str, NodeEntry]:
+    """Return the entries of the node document by their keys, as ``read_devices``."""
+    return decode(text, dict[str, NodeEntry], document) if text else {}
+
+
+def read_device_info(text: str, document: str) -> DeviceEntry:
+    """Return the chips of a device-info document. Its check code is not verified.
+
+    Source: docs/spec/consumers.md#1.13.
+    """
+    outer = decode(text, _DeviceInfoCfg, document)
+    inner = outer.DeviceInfo
+    return DeviceEntry(inner.DeviceList, inner.UpdateTime, outer.SuperPodID, outer.RackID)
+
+
+def read_switch_info(text: str, document: str) -> SwitchEntry:
+    """Return the switch of a device-info document."""
+    return decode(text, SwitchEntry, document)
+
+
+def read_node_info(text: str, document: str) -> NodeEntry:
+    """Return the host of a node-info document."""
+    return decode(text, _NodeInfo, document).NodeInfo
+
+
+@lru_cache(maxsize=4096)
+def read_faults(text: str) -> tuple[CardFault, ...] | None:
+    """Return the elements of a ``-Fault`` text; ``None`` where it cannot be read.
+
+    Source: docs/spec/consumers.md#1.8.
+    """
+    try:
+        elements = decode(text, list[_AnyFault], "-Fault")
+    except DocumentError:
+        return None
+    return tuple(
+        CardFault(
+            one.fault_type,
+            one.npu_name,
+            one.large_model_fault_level,
+            one.fault_level,
+            one.fault_handling,
+            one.fault_code,
+        )
+        for one in elements
+    )
+
+
+class _Time(GoStruct, frozen=True, gc=False):
+    fault_time: Int64 = 0
+    fault_level: str = ""
+
+
+class _AnyFault(CardFault, frozen=True, gc=False):
+    fault_time_and_level_map: dict[str, _Time] | None = None
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """Return the names of a comma list as they are between the commas."""
+    return _names(text) if text else ()
+
+
+@lru_cache(maxsize=4096)
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def device_type(keys: Mapping[str, Any]) -> str:
+    """Return the chip type that the keys of a ``DeviceList`` show (consumers#1.3)."""
+    return _device_type(tuple(keys))
+
+
+@lru_cache(maxsize=1024)
+def _device_type(keys: tuple[str, ...]) -> str:
+    if any(key.startswith("huawei.com/npu") for key in keys):
+        return "npu"
+    for found in ("Ascend910", "Ascend310P", "Ascend310"):
+        if any(found in key for key in keys):
+            return found
+    return "Ascend910"

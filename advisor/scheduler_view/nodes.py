@@ -1,0 +1,322 @@
+"""What the plugin knows of each node in a session (``docs/spec/consumers.md#1.5`` to 1.8)."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.options import Profile
+from advisor.scheduler_view import document_entries
+from advisor.scheduler_view.base_devices import base_devices
+from advisor.scheduler_view.device_lists import DeviceLists
+from advisor.scheduler_view.document_entries import FAULT, NETWORK_UNHEALTHY, UNHEALTHY, CardFault
+from advisor.snapshot import Amounts, Node, Pod
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.options import Options
+    from advisor.scheduler_view.cluster_cache import ClusterCache
+    from advisor.scheduler_view.state import NodeMemory, State
+    from advisor.snapshot import Heartbeat, Snapshot
+    from advisor.snapshot_index import Index
+
+HEALTHY_WORD = "Healthy"
+UNHEALTHY_WORD = "UnHealthy"
+PRE_SEPARATE_WORD = "PreSeparate"
+SUB_HEALTHY_WORD = "SubHealthy"
+SUB_HEALTH_HANDLING = "SubHealthFault"
+HEARTBEAT_INTERVALS = 3
+DEFAULT_HEARTBEAT_SECONDS = 5
+HEARTBEAT_RANGE = (1, 300)
+
+
+class NodeState:
+    """The words of ``NodeHealthState`` (consumers#1.8)."""
+
+    HEALTHY = "Healthy"
+    NODE = "NodeUnhealthy"
+    CARD = "CardUnhealthy"
+    NETWORK = "CardNetworkUnhealthy"
+
+
+class Since(Enum):
+    """How the session before is related to the state with which the next one begins."""
+
+    LAST = "it is the state after it"
+    ASIDE = "it began with the same state, and came to nothing"
+    UNKNOWN = "there is none"
+
+
+class NodeView(msgspec.Struct, frozen=True, gc=False):
+    """A node in a session.
+
+    ``is_in_map`` is whether the plugin has it, ``resource`` the chips' resource, empty where the
+    node has none or no label ``accelerator`` names it. ``free`` and ``network_unhealthy`` are
+    ``None`` without their key. ``idle`` is Kubernetes' own count. ``problems`` are the codes and
+    texts of findings, ``divergences`` numbers of consumers#8 with what is done otherwise.
+    """
+
+    node: Node
+    is_in_map: bool
+    is_npu: bool
+    resource: str
+    idle: Amounts
+    free: tuple[str, ...] | None
+    unhealthy: tuple[str, ...]
+    network_unhealthy: tuple[str, ...] | None
+    faults: tuple[CardFault, ...]
+    state: str
+    is_fault_node: bool
+    switch_sub_health: bool
+    card_sub_health: bool
+    switch_status: str
+    host_status: str
+    source: str = ""
+    problems: tuple[tuple[str, str], ...] = ()
+    divergences: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def is_in_table(self) -> bool:
+        """Whether the fault table has it: nodes with chips need the label (consumers#1.7)."""
+        return bool(self.resource) or not self.is_npu
+
+
+class Nodes:
+    """The views of all nodes, moved from session to session of one profile.
+
+    Of a node of which nothing is another only what time alone may change is looked at again.
+    """
+
+    def __init__(self) -> None:
+        self.views: dict[str, NodeView] = {}
+        self.memories: dict[str, NodeMemory] = {}
+        self._unsteady: frozenset[str] = frozenset()
+        self.looked_at: frozenset[str] = frozenset()
+
+    def move(
+        self,
+        index: Index,
+        snapshot: Snapshot,
+        cache: ClusterCache,
+        state: State,
+        options: Options,
+        *,
+        since: Since,
+        is_new: bool,
+    ) -> frozenset[str]:
+        """Go to a session; returns the nodes of which something is another since the last one.
+
+        ``since`` says which session that was, seen from ``state``; ``is_new`` whether ``index``
+        has moved since.
+        """
+        if since is Since.UNKNOWN:
+            self.views = {}
+            names = frozenset(index.nodes) | state.memories.keys()
+        else:
+            names = self._unsteady | cache.changed
+            if is_new:
+                names |= index.changes.nodes
+            if since is Since.ASIDE:
+                names |= self.looked_at
+        memories = dict(state.memories) if names else state.memories
+        unsteady, changed = set(), set()
+        for name in sorted(names):
+            before, view, memory = state.memories.get(name), None, None
+            node = index.nodes.get(name)
+            if node is not None:
+                pods = [pod for pod in index.pods.get(name, ()) if pod.is_live]
+                stamp = 0 if before is None else before.stamp
+                builder = _Builder(
+                    node, pods, before, state.session_at if stamp is None else stamp, options
+                )
+                view, memory = builder.view(cache, snapshot)
+                if not builder.is_steady(snapshot):
+                    unsteady.add(name)
+            if memory is not None:
+                memories[name] = memory
+            else:
+                memories.pop(name, None)
+            if view != self.views.get(name):
+                changed.add(name)
+            if view is not None:
+                self.views[name] = view
+            else:
+                self.views.pop(name, None)
+        self.memories = memories
+        self._unsteady, self.looked_at = frozenset(unsteady), names
+        return frozenset(changed)
+
+
+class _Builder:
+    def __init__(
+        self,
+        node: Node,
+        pods: Sequence[Pod],
+        memory: NodeMemory | None,
+        stamp: int,
+        options: Options,
+    ) -> None:
+        self.node = node
+        self.options = options
+        self.corrected = options.profile is Profile.CORRECTED
+        self.idle = _idle(node, pods)
+        self.lists = DeviceLists(node, pods, self.idle, memory, stamp, options)
+
+    def is_steady(self, snapshot: Snapshot) -> bool:
+        """Whether the view would be the same in a later session, whenever that is."""
+        beats = self.corrected and self.options.heartbeat_check
+        return self.lists.is_steady and not (beats and self.node.name in snapshot.heartbeats)
+
+    def view(self, cache: ClusterCache, snapshot: Snapshot) -> tuple[NodeView, NodeMemory | None]:
+        node = self.node
+        is_npu = any(key.startswith(scheduling.RESOURCE_DOMAIN) for key in node.capacity)
+        is_in_map = node.is_ready and not (is_npu and self._is_bad_950())
+        kept: dict[str, str] = {}
+        memory = None
+        if is_in_map and is_npu:
+            memory = self.lists.apply(cache.devices.get(node.name), snapshot.now_ms // 1000)
+            kept = memory.kept
+        kind = _accelerator(node) if is_npu else ""
+        resource = f"{scheduling.RESOURCE_DOMAIN}{kind}" if kind else ""
+        listed = resource or f"{scheduling.RESOURCE_DOMAIN}{document_entries.device_type(kept)}"
+        switch = cache.switches.get(node.name)
+        switch_status = switch.NodeStatus if switch else ""
+        host_status = self._host_status(cache)
+        faults = self._faults(kept.get(listed + FAULT))
+        unhealthy = document_entries.names(kept.get(listed + UNHEALTHY))
+        network = _optional(kept, listed + NETWORK_UNHEALTHY)
+        free = _optional(kept, listed)
+        state, is_fault, switch_sub, card_sub, source = NodeState.HEALTHY, False, False, False, ""
+        if is_in_map:
+            card_sub = any(one.fault_handling == SUB_HEALTH_HANDLING for one in faults)
+            source = self._node_fault(host_status, switch_status, snapshot)
+            if source:
+                state, is_fault = NodeState.NODE, True
+            else:
+                switch_sub = switch_status == SUB_HEALTHY_WORD
+                if unhealthy or network:
+                    state, is_fault = _by_cards(free or (), unhealthy, network or ())
+        view = NodeView(
+            node=node,
+            is_in_map=is_in_map,
+            is_npu=is_npu,
+            resource=resource,
+            idle=self.idle,
+            free=free,
+            unhealthy=unhealthy,
+            network_unhealthy=network,
+            faults=faults,
+            state=state,
+            is_fault_node=is_fault,
+            switch_sub_health=switch_sub,
+            card_sub_health=card_sub,
+            switch_status=switch_status,
+            host_status=host_status,
+            source=source,
+            problems=tuple(self.lists.problems),
+            divergences=tuple(self.lists.divergences),
+        )
+        return view, memory
+
+    def _is_bad_950(self) -> bool:
+        """Whether an Ascend 950 node lacks a ``DeviceID``: the plugin drops it then.
+
+        Source: docs/spec/consumers.md#1.6.
+        """
+        if not self.node.labels.get(scheduling.CHIP_NAME, "").startswith(scheduling.CHIP_NAME_950):
+            return False
+        base = base_devices(self.node.annotations.get(scheduling.BASE_DEVICE_INFOS))
+        return base is None or not base.has_ids
+
+    def _host_status(self, cache: ClusterCache) -> str:
+        """Return ``NodeHealthyStatus``: the Node's own ``UnHealthy`` beats the document.
+
+        Source: docs/spec/consumers.md#1.7.
+        """
+        own = self.node.annotations.get(scheduling.NODE_HEALTHY_STATUS, "")
+        if own == UNHEALTHY_WORD:
+            return own
+        host = cache.nodes.get(self.node.name)
+        return (host.NodeStatus if host else "") or HEALTHY_WORD
+
+    def _node_fault(self, host_status: str, switch_status: str, snapshot: Snapshot) -> str:
+        """Return what makes the whole node unhealthy; empty where nothing does.
+
+        Source: docs/spec/consumers.md#1.8, R2.
+        """
+        if host_status == UNHEALTHY_WORD:
+            return "host"
+        if switch_status == UNHEALTHY_WORD:
+            return "switch"
+        if self.corrected and self.options.heartbeat_check:
+            beat = snapshot.heartbeats.get(self.node.name)
+            if beat is not None and is_silent(beat, snapshot.now_ms):
+                self.lists.divergences.append(
+                    (24, "its heartbeat is silent for more than three intervals")
+                )
+                return "heartbeat"
+        return ""
+
+    def _faults(self, text: str | None) -> tuple[CardFault, ...]:
+        if not text or text == "[]":
+            return ()
+        found = document_entries.read_faults(text)
+        if found is None:
+            self.lists.problems.append(
+                ("FAULT_LIST_UNREADABLE", "Its -Fault text cannot be read: levels are not known")
+            )
+            return ()
+        return found
+
+
+def _idle(node: Node, pods: Sequence[Pod]) -> Amounts:
+    """Return what the pods on a node leave of what it has to give."""
+    idle = dict(node.allocatable)
+    for pod in pods:
+        for resource, value in pod.requests.items():
+            idle[resource] = idle.get(resource, 0) - value
+    if "pods" in idle:
+        idle["pods"] -= len(pods)
+    return idle
+
+
+def is_silent(beat: Heartbeat, now_ms: int) -> bool:
+    """Whether a heartbeat is older than three intervals (consumers#5.2)."""
+    low, high = HEARTBEAT_RANGE
+    interval = beat.interval_seconds
+    if not low <= interval <= high:
+        interval = DEFAULT_HEARTBEAT_SECONDS
+    return now_ms - beat.changed_at_ms > interval * HEARTBEAT_INTERVALS * 1000
+
+
+def _by_cards(
+    free: Sequence[str], unhealthy: Sequence[str], network: Sequence[str]
+) -> tuple[str, bool]:
+    """Return the state that the cards give; of several the last card's (consumers#1.8)."""
+    state, is_fault = NodeState.HEALTHY, False
+    for card in (*free, *unhealthy, *network):
+        if card in unhealthy:
+            state, is_fault = NodeState.CARD, True
+        if card in network:
+            state, is_fault = NodeState.NETWORK, True
+    return state, is_fault
+
+
+def _optional(kept: Mapping[str, str], key: str) -> tuple[str, ...] | None:
+    text = kept.get(key)
+    return None if text is None else document_entries.names(text)
+
+
+def _accelerator(node: Node) -> str:
+    """Return the chip type that the label ``accelerator`` names; empty where it names none."""
+    label = node.labels.get(scheduling.ACCELERATOR, "")
+    parts = label.split("-")
+    return parts[1] if len(parts) == 2 else ""

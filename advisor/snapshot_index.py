@@ -1,0 +1,188 @@
+"""The objects of a snapshot by what decisions look them up, moved from snapshot to snapshot.
+
+What did not change keeps its identity, and what changed is named: so a session is computed from the
+changes. Two snapshots share the objects that did not change between them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import compress
+from operator import is_not
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from advisor.jobs import Job, replicas_of
+from contract import scheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from advisor.snapshot import Node, Pod, PodGroup, ReplicaSet, Snapshot, VcJob
+
+T = TypeVar("T")
+_Name = tuple[str, str]
+"""A namespace and a name."""
+
+
+class Changes(NamedTuple):
+    """Names of nodes, of which the object or a pod is another, and keys of jobs."""
+
+    nodes: frozenset[str]
+    jobs: frozenset[str]
+
+
+class Index:
+    """What there is. ``serial`` counts the snapshots, ``changes`` are those of the last one."""
+
+    def __init__(self) -> None:
+        self.serial = 0
+        self.changes = Changes(frozenset(), frozenset())
+        self.nodes: dict[str, Node] = {}
+        self.names: tuple[str, ...] = ()
+        """Of all nodes, in order."""
+        self.pods: dict[str, tuple[Pod, ...]] = {}
+        """By node, in any phase."""
+        self.jobs: dict[str, Job] = {}
+        """By ``<namespace>/<PodGroup>``, in the order of both."""
+        self.vcjobs: dict[_Name, VcJob] = {}
+        self.elastic: dict[_Name, VcJob] = {}
+        """Those that go on with another size after a fault."""
+        self._snapshot: Snapshot | None = None
+        self._given_nodes: Sequence[Node] = ()
+        self._given_pods: Sequence[Pod] = ()
+        """The objects themselves that are in the tables."""
+        self._members: dict[_Name, tuple[Pod, ...]] = {}
+        self._groups: dict[_Name, PodGroup] = {}
+        self._sizes: dict[_Name, ReplicaSet] = {}
+
+    def move(self, snapshot: Snapshot) -> None:
+        """Go to ``snapshot``; to go to the same one again changes nothing."""
+        before = self._snapshot
+        if before is snapshot:
+            return
+        self._snapshot = snapshot
+        self.serial += 1
+        nodes = self._move_nodes(snapshot.nodes)
+        members: set[_Name] = set()
+        self._move_pods(snapshot.pods, nodes, members)
+        if before is None or before.podgroups != snapshot.podgroups:
+            groups = {(one.namespace, one.name): one for one in snapshot.podgroups}
+            for name in groups.keys() | self._groups.keys():
+                if groups.get(name) != self._groups.get(name):
+                    members.add(name)
+            self._groups = groups
+        if before is None or before.replica_sets != snapshot.replica_sets:
+            self._sizes = {(one.namespace, one.name): one for one in snapshot.replica_sets}
+            members.update(self._groups)
+        if before is None or before.vcjobs != snapshot.vcjobs:
+            self.vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
+            self.elastic = {
+                name: one
+                for name, one in self.vcjobs.items()
+                if scheduling.ELASTIC_SCHEDULING in one.labels
+            }
+        self.changes = Changes(frozenset(nodes), frozenset(self._move_jobs(members)))
+
+    def _move_nodes(self, now: Sequence[Node]) -> set[str]:
+        removed, added = changed(self._given_nodes, now)
+        names = {one.name for one in (*removed, *added)}
+        if not names:
+            return set()
+        self._given_nodes = now
+        # Of several of one name the last one counts.
+        nodes = {one.name: one for one in now}
+        found = {name for name in names if self.nodes.get(name) != nodes.get(name)}
+        if nodes.keys() != self.nodes.keys():
+            self.names = tuple(sorted(nodes))
+        self.nodes = nodes
+        return found
+
+    def _move_pods(self, now: Sequence[Pod], nodes: set[str], members: set[_Name]) -> None:
+        """Move the pods, and add to ``nodes`` and ``members`` where they are others."""
+        removed, added = changed(self._given_pods, now)
+        if not removed and not added:
+            return
+        self._given_pods = now
+        gone = {id(pod) for pod in removed}
+        on_nodes: dict[str, list[Pod]] = defaultdict(list)
+        in_groups: dict[_Name, list[Pod]] = defaultdict(list)
+        for pods, is_there in ((removed, False), (added, True)):
+            for pod in pods:
+                if pod.node:
+                    found = on_nodes[pod.node]
+                    if is_there:
+                        found.append(pod)
+                if name := pod.group:
+                    found = in_groups[pod.namespace, name]
+                    if is_there:
+                        found.append(pod)
+        _replace(self.pods, on_nodes, gone, nodes)
+        _replace(self._members, in_groups, gone, members)
+
+    def _move_jobs(self, members: Iterable[_Name]) -> set[str]:
+        """Make the jobs anew of which the PodGroup, a pod or the size may be another."""
+        found = set()
+        is_reordered = False
+        for name in members:
+            key, group = "/".join(name), self._groups.get(name)
+            if group is None:
+                if self.jobs.pop(key, None) is not None:
+                    found.add(key)
+                continue
+            pods = self._members.get(name, ())
+            replicas = replicas_of(group, pods, self._sizes)
+            before = self.jobs.get(key)
+            if before is None or not before.is_of(group, pods, replicas):
+                is_reordered = is_reordered or before is None
+                self.jobs[key] = Job(group, pods, replicas)
+                found.add(key)
+        if is_reordered:
+            self.jobs = {"/".join(name): self.jobs["/".join(name)] for name in sorted(self._groups)}
+        return found
+
+
+def _order(pod: Pod) -> tuple[str, str, str]:
+    return pod.name, pod.namespace, pod.uid
+
+
+def _replace(
+    book: dict[T, tuple[Pod, ...]], added: dict[T, list[Pod]], gone: set[int], changes: set[T]
+) -> None:
+    """Take pods out of ``book`` and put others in, and note where it is another then."""
+    for place, new in added.items():
+        before = book.get(place, ())
+        now = tuple(sorted([*(pod for pod in before if id(pod) not in gone), *new], key=_order))
+        if now:
+            book[place] = now
+        else:
+            book.pop(place, None)
+        if now != before:
+            changes.add(place)
+
+
+def changed(before: Sequence[T], now: Sequence[T]) -> tuple[list[T], list[T]]:
+    """Return the objects that are not there any more, and those that were not there.
+
+    None where all are equal, though they may be others.
+    """
+    if before == now:
+        return [], []
+    first = _equal(before, now)
+    last = _equal(before[first:][::-1], now[first:][::-1])
+    old, new = before[first : len(before) - last], now[first : len(now) - last]
+    if len(old) == len(new):
+        others = list(map(is_not, old, new))
+        old, new = list(compress(old, others)), list(compress(new, others))
+    removed, added = {id(one): one for one in old}, {id(one): one for one in new}
+    return (
+        [one for key, one in removed.items() if key not in added],
+        [one for key, one in added.items() if key not in removed],
+    )
+
+
+def _equal(before: Sequence[T], now: Sequence[T]) -> int:
+    """Return how many objects at the beginning are the same."""
+    try:
+        return list(map(is_not, before, now)).index(True)
+    except ValueError:
+        return min(len(before), len(now))

@@ -1,0 +1,112 @@
+"""Which chips the driver lists: for the policy, and for people those that it lists no more.
+
+Where the driver lists chips, or none, and says no card family, the one that is remembered counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent.policy.chips import compared
+from agent.policy.state import Listed, Server
+from agent.publishing.render import family_of, super_pod_ids
+from contract.codes.families import FAMILIES
+from contract.listed_chips import ListedChip
+from dcmi_shim.values import Inventory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from agent.fault_state import Verdicts
+    from agent.publishing.device_info import DeviceInfoDocument
+    from dcmi_shim.values import Chip
+
+log = logging.getLogger("agent.listing")
+
+
+class Listing:
+    """Takes what the driver lists. ``on_other_chips``: what is known has other physical ids now."""
+
+    def __init__(
+        self,
+        verdicts: Verdicts,
+        document: DeviceInfoDocument,
+        wall_clock: Callable[[], int],
+        on_other_chips: Callable[[], None],
+        state_dir: Path,
+    ) -> None:
+        self._verdicts = verdicts
+        self._document = document
+        self._wall_clock = wall_clock
+        self._on_other_chips = on_other_chips
+        self._state_dir = state_dir
+        self._named: set[int] = set()
+
+    def take(self, chips: Sequence[Chip], found: Inventory | None, library: str) -> bool:
+        """Take ``chips``; ``found`` is what else is known of them, of the driver's ``library``.
+
+        Returns whether chips are missing. Raises ``DriverError`` for an unknown card family.
+        """
+        inventory = found or self._remembered(tuple(chips), library)
+        if inventory is None:
+            return False
+        family = family_of(inventory)
+        state = self._verdicts.state
+        super_pod = None if state.server is None else state.server.super_pod
+        if inventory.super_pod is not None or super_pod is None:
+            super_pod = super_pod_ids(inventory.super_pod, family)
+        item = Listed(
+            tuple(
+                ListedChip(one.physical_id, one.logic_id, one.device_id, one.die, one.serial)
+                for one in chips
+            ),
+            inventory.family,
+            self._wall_clock(),
+            super_pod,
+            is_first=self._document.inventory is None,
+        )
+        changes = compared(dict(state.subjects()), item)
+        for before, now in sorted(changes.moved.items()):
+            log.warning(
+                "%s is %s now: the driver gave its cards other ids; its faults go with it",
+                family.device_name(before),
+                family.device_name(now),
+            )
+        for chip in sorted(changes.replaced):
+            log.warning("%s was replaced by another chip", family.device_name(chip))
+        self._document.identify(inventory)
+        self._verdicts.take([item])
+        if changes.moved or changes.replaced:
+            self._on_other_chips()
+        return self._name_missing()
+
+    def forget(self, chip: int) -> None:
+        """Name the chip with this physical id again if it is ever missing again."""
+        self._named.discard(chip)
+
+    def _name_missing(self) -> bool:
+        missing = self._document.missing()
+        for chip in missing:
+            if chip not in self._named:
+                self._named.add(chip)
+                known = self._verdicts.state.chips[chip]
+                name = f"{self._document.device_type}-{chip}"
+                serial = "" if known.place is None else known.place.serial
+                log.warning(
+                    "%s%s was in this node before and the driver does not list it: what is known "
+                    "of it stays, and it is not free. If it was taken out on purpose: "
+                    "vigil forget --chip %s --state-dir %s",
+                    name,
+                    f" (serial number {serial})" if serial else "",
+                    name,
+                    self._state_dir,
+                )
+        return bool(missing)
+
+    def _remembered(self, chips: tuple[Chip, ...], library: str) -> Inventory | None:
+        server: Server | None = self._verdicts.state.server or self._document.server_before
+        if server is None or server.family not in FAMILIES:
+            return None
+        return Inventory(chips, server.family, "", None, None, None, library)

@@ -1,0 +1,98 @@
+"""Forgets a chip that was taken out on purpose, because an operator asked for it on this node.
+
+A request is an empty file of the chip's name in ``<state_dir>/forget``: who may write there may
+ask, whatever the store. It is decided when the driver has listed its chips, and then removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from agent.policy.state import CHIP_SOURCE, ChipState, Forgotten
+from contract.codes.chip_codes import CARD_DROP
+from contract.documents.separation import chip_of
+from contract.observation import chip_subject
+from service.private import private_directory, private_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from agent.fault_state import Verdicts
+    from agent.publishing.device_info import DeviceInfoDocument
+
+log = logging.getLogger("agent.forgetting")
+
+LOOK_SECONDS = 2.0
+BECAUSE = "an operator said that it is not in this node any more (vigil forget)"
+_FOLDER = "forget"
+
+
+def answers(known: ChipState) -> bool:
+    """Whether the chip gave an answer since the start, and its last question got one."""
+    return not known.silent and CHIP_SOURCE not in known.blind and CARD_DROP not in known.faults
+
+
+def request(state_dir: Path, name: str) -> Path:
+    """Ask the agent with ``state_dir`` to forget the chip ``name``. Raises ``OSError``.
+
+    Returns the file that is there until it is decided.
+    """
+    folder = state_dir / _FOLDER
+    private_directory(folder)
+    private_file(folder / name)
+    return folder / name
+
+
+class Forgetting:
+    """Looks for requests. ``on_forgotten`` is called with the physical id of each chip."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        verdicts: Verdicts,
+        document: DeviceInfoDocument,
+        wall_clock: Callable[[], int],
+        on_forgotten: Callable[[int], None],
+    ) -> None:
+        self._folder = state_dir / _FOLDER
+        self._verdicts = verdicts
+        self._document = document
+        self._wall_clock = wall_clock
+        self._on_forgotten = on_forgotten
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled."""
+        while True:
+            if self._document.inventory is not None:
+                for name in await asyncio.to_thread(self._requests):
+                    self._decide(name)
+                    await asyncio.to_thread(self._remove, name)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _requests(self) -> list[str]:
+        with contextlib.suppress(OSError):
+            return sorted(path.name for path in self._folder.iterdir())
+        return []
+
+    def _remove(self, name: str) -> None:
+        try:
+            (self._folder / name).unlink(missing_ok=True)
+        except OSError as error:
+            log.error("%s cannot be removed: %s", self._folder / name, error)
+
+    def _decide(self, name: str) -> None:
+        chip = chip_of(name)
+        known = None if chip is None else self._verdicts.state.chips.get(chip)
+        if chip is None or known is None or name != f"{self._document.device_type}-{chip}":
+            log.warning("%s is not forgotten: no such chip is remembered", name)
+        elif answers(known):
+            log.warning("%s is not forgotten: it answers", name)
+        else:
+            log.warning("%s is forgotten: %s", name, BECAUSE)
+            subject = chip_subject(chip)
+            self._verdicts.take([Forgotten(subject, self._wall_clock(), BECAUSE)])
+            self._on_forgotten(chip)

@@ -1,0 +1,152 @@
+"""The collectors of this agent: how each is configured, and what each remembers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import TYPE_CHECKING, NoReturn
+
+from collectors.bmc import Bmc
+from collectors.chip_faults.collector import ChipFaults
+from collectors.file_systems.collector import FileSystems
+from collectors.hang.collector import Hang
+from collectors.host_clock import Clock
+from collectors.kernel_log.collector import KernelLog
+from collectors.links.collector import Links
+from collectors.memory.collector import Memory as HostMemory
+from collectors.network_health import NetworkHealth
+from collectors.registry import COLLECTORS
+from collectors.storage.collector import Storage
+from collectors.switch import Switches
+from contract.codes.host_codes import HOST_CODES
+from contract.observation import NODE, Assertion, Observation, SourceBlind
+from service.files import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from agent.config import AgentConfiguration
+    from collectors.base import Collector, Memory
+    from contract.observation import Report, Subject
+
+log = logging.getLogger("agent.sources")
+
+_FOLDER = "memory"
+_LARGEST_BYTES = 1 << 20
+
+
+def collectors_of(
+    configuration: AgentConfiguration,
+) -> Iterator[tuple[str, Collector | None]]:
+    """Every source by its name, with ``None`` for one that is switched off."""
+    settings = _settings(configuration)
+    for name, make in COLLECTORS.items():
+        arguments = dict(settings.get(name, {}))
+        yield name, make(**arguments) if arguments.pop("enabled", True) else None
+
+
+def _settings(configuration: AgentConfiguration) -> Mapping[str, Mapping[str, object]]:
+    exporter = configuration.metrics.npu_exporter_names
+    return {
+        ChipFaults.name: configuration.chip_faults.model_dump(),
+        Bmc.name: configuration.bmc.model_dump(),
+        NetworkHealth.name: {"enabled": exporter},
+        Switches.name: configuration.switch.model_dump(),
+        Links.name: configuration.links.model_dump()
+        | {"telemetry": exporter, "error": configuration.compatibility.hccn_error},
+        Hang.name: configuration.hang.model_dump(exclude={"enabled"})
+        | {"detect": configuration.hang.enabled},
+        Storage.name: configuration.storage.model_dump(
+            include={"period_seconds", "dpc_file", "dtfs_file"}
+        ),
+        FileSystems.name: configuration.file_systems.model_dump(),
+        HostMemory.name: configuration.memory.model_dump(),
+        KernelLog.name: configuration.kernel_log.model_dump()
+        | {"remounts": configuration.file_systems.enabled},
+        Clock.name: configuration.clock.model_dump(),
+    }
+
+
+def left_out(source: str, believed: Iterable[tuple[Subject, str]], now_ms: int) -> list[Report]:
+    """What is to be reported of a source that is switched off.
+
+    What a host check said is over, since nobody would ever say so; what others said last stays.
+    """
+    faults = sorted(believed)
+    if source in {known.source for known in HOST_CODES.values()}:
+        return [Observation(source, *fault, Assertion.ABSENT, now_ms) for fault in faults]
+    why = "it is not to be asked; what it said last stays"
+    return [SourceBlind(source, NODE, now_ms, why)] if faults else []
+
+
+class Memories:
+    """What collectors remember, one small file each in ``<state_dir>/memory``."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / _FOLDER
+        self._unwritten: dict[str, bytes] = {}
+        self._to_write = asyncio.Event()
+        self._troubled: set[str] = set()
+        self._one_by_one = threading.Lock()
+
+    def of(self, source: str) -> Memory:
+        """The memory of one collector."""
+        return _Memory(self, source)
+
+    async def run(self) -> NoReturn:
+        """Write until cancelled."""
+        while True:
+            await self._to_write.wait()
+            self._to_write.clear()
+            await asyncio.to_thread(self.keep)
+
+    def keep(self) -> None:
+        """Write what is not written yet. Blocking."""
+        with self._one_by_one:
+            while self._unwritten:
+                source, content = self._unwritten.popitem()
+                try:
+                    replace(self._folder / source, content)
+                except OSError as error:
+                    if source not in self._troubled:
+                        log.error("what %s remembers cannot be kept: %s", source, error)
+                    self._troubled.add(source)
+                else:
+                    self._troubled.discard(source)
+
+    def read(self, source: str) -> bytes | None:
+        """See ``Memory``."""
+        waiting = self._unwritten.get(source)
+        if waiting is not None:
+            return waiting
+        try:
+            with (self._folder / source).open("rb") as file:
+                return file.read(_LARGEST_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            log.error("what %s remembered cannot be read: %s", source, error)
+            return None
+
+    def write(self, source: str, content: bytes) -> None:
+        """See ``Memory``."""
+        self._unwritten[source] = content
+        self._to_write.set()
+
+
+class _Memory:
+    """See ``Memory``."""
+
+    def __init__(self, memories: Memories, source: str) -> None:
+        self._memories = memories
+        self._source = source
+
+    def read(self) -> bytes | None:
+        """See ``Memory``."""
+        return self._memories.read(self._source)
+
+    def write(self, content: bytes) -> None:
+        """See ``Memory``."""
+        self._memories.write(self._source, content)

@@ -1,0 +1,1 @@
+"""The operator's fault configuration: files and ConfigMaps, and when they change."""

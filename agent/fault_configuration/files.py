@@ -1,0 +1,178 @@
+"""The fault configuration on this node's disk: the operator's files, and what was in force last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import ConfigurationError
+from contract.operator_rules.fault_configuration import (
+    DOCUMENTS,
+    POLL_INTERVAL_KEY,
+    InForce,
+    catalogue_of,
+)
+from stores.directory.inotify import Inotify
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+log = logging.getLogger("agent.fault_configuration")
+
+KEPT_NAME = "fault-config.json"
+_NAMES = (*DOCUMENTS, POLL_INTERVAL_KEY)
+_LONGEST_BYTES = 10 << 20
+_LINKS = 40
+_AGAIN_SECONDS = 30.0
+
+
+class Files(msgspec.Struct, frozen=True):
+    """Texts by file name, and why a file that is there could not be read.
+
+    ``trouble`` says why changes are not told at once.
+    """
+
+    texts: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
+    trouble: str | None = None
+
+
+def read_files(directory: Path | None) -> Files:
+    """What is in ``directory`` now. Neither it nor any of its files has to be there."""
+    texts, unreadable = {}, {}
+    for name in _NAMES if directory is not None else ():
+        assert directory is not None
+        try:
+            texts[name] = _read(directory / name)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable[name] = error.strerror or str(error)
+    return Files(texts, unreadable)
+
+
+def _read(path: Path) -> str:
+    # Whatever it is: opening it must not block.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "it is no regular file")
+        content = file.read(_LONGEST_BYTES + 1)
+    if len(content) > _LONGEST_BYTES:
+        raise OSError(0, f"it is longer than {_LONGEST_BYTES >> 20} MiB")
+    return content.decode(errors="replace")
+
+
+async def watch_files(directory: Path) -> AsyncIterator[Files]:
+    """Follow ``directory`` for ever: how it is now, then each change.
+
+    Files may be replaced by rename and be links, as in a mounted ConfigMap; the directory may come
+    and go.
+    """
+    before: Files | None = None
+    while True:
+        trouble = None
+        try:
+            with Inotify() as inotify:
+                while True:
+                    awaited = await asyncio.to_thread(_watch_all, inotify, directory)
+                    found = await asyncio.to_thread(read_files, directory)
+                    if found != before:
+                        before = found
+                        yield found
+                    while True:
+                        changed, everything = await inotify.changes()
+                        if everything or any(_matters(*one, awaited) for one in changed):
+                            break
+        except OSError as error:
+            trouble = f"{directory} cannot be watched, it is read twice a minute: {error.strerror}"
+        found = await asyncio.to_thread(read_files, directory)
+        found = msgspec.structs.replace(found, trouble=trouble)
+        if found != before:
+            before = found
+            yield found
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _matters(directory: Path, name: str, awaited: dict[Path, str]) -> bool:
+    """Whether a change is about our files, or makes way for a directory that is not there yet."""
+    return awaited.get(directory, name) == name
+
+
+def _watch_all(inotify: Inotify, directory: Path) -> dict[Path, str]:
+    """Watch everything that leads to the files.
+
+    Returns for what is only watched because something below is missing: what would appear in it.
+    """
+    watched: set[Path] = set()
+    while True:
+        places = dict(_places(directory))
+        for place in places:
+            inotify.add(place)
+        # What came while we began to watch was not told of.
+        if places.keys() <= watched:
+            return {place: name for place, name in places.items() if name is not None}
+        watched |= places.keys()
+
+
+def _places(directory: Path) -> Iterator[tuple[Path, str | None]]:
+    """The directories whose changes may change the files; with a name: only a change of that."""
+    directory = directory.absolute()
+    if not directory.is_dir():
+        for path in (directory, *directory.parents):
+            if path.parent.is_dir():
+                yield path.parent, path.name
+                return
+    for path in _links(directory):
+        yield path.parent, path.name
+    yield directory, None
+    for name in _NAMES:
+        for path in _links(directory / name):
+            target = path.parent / path.readlink()
+            if target.parent.is_dir():
+                yield target.parent, None
+
+
+def _links(path: Path) -> Iterator[Path]:
+    """``path`` while it is a link, and what it leads to while that is one."""
+    for _ in range(_LINKS):
+        if not path.is_symlink():
+            return
+        yield path
+        path = path.parent / path.readlink()
+
+
+def read_kept(state_dir: Path) -> InForce | None:
+    """What was in force when the last agent ended; ``None`` where nothing usable is kept."""
+    path = state_dir / KEPT_NAME
+    try:
+        in_force = msgspec.json.decode(path.read_bytes(), type=InForce)
+        catalogue_of(in_force.texts)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.MsgspecError, UnicodeError, ConfigurationError) as error:
+        log.error("%s cannot be used: %s", path, error)
+        return None
+    return in_force
+
+
+def keep(state_dir: Path, in_force: InForce) -> None:
+    """Keep ``in_force`` for the next start, power cuts included. Raises ``OSError``."""
+    path = state_dir / KEPT_NAME
+    beside = path.with_name(f".{KEPT_NAME}.new")
+    with beside.open("wb") as file:
+        file.write(msgspec.json.encode(in_force))
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    descriptor = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

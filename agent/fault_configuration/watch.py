@@ -1,0 +1,290 @@
+"""The operator's fault configuration: watched, judged, kept, and told of.
+
+It comes from two ConfigMaps of the store and from a local directory; which document of which is in
+force is decided in ``contract.operator_rules.fault_configuration``.
+Source: ``docs/spec/device-plugin.md#3.1``, ``docs/spec/noded.md#3.1``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from agent.fault_configuration.files import keep, read_files, read_kept, watch_files
+from contract.errors import Problem, StoreError
+from contract.operator_rules.fault_configuration import (
+    CONFIG_MAPS,
+    DOCUMENTS,
+    FaultProblem,
+    InForce,
+    Judged,
+    Place,
+    judge,
+)
+from stores.base import Changed, Event, Involved, Listed, Selection
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from contract.codes.catalogue import Catalogue
+    from contract.operator_rules.fault_configuration import ConfigMap, FaultTexts
+    from stores.base import Document, Store, WatchEvent
+
+log = logging.getLogger("agent.fault_configuration")
+
+_PATIENCE_SECONDS = 1.0
+_KEEP_SECONDS = 1.0
+_AGAIN_SECONDS = 30.0
+_LOGGED = 50
+_EVENT_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What this asks of its daemon and tells it; all return at once.
+
+    ``configure`` puts a configuration in force, ``post`` sends a Kubernetes Event some time.
+    """
+
+    configure: Callable[[FaultTexts, Catalogue], None]
+    post: Callable[[Event], None]
+    wall_clock: Callable[[], int]
+
+
+class FaultConfiguration:
+    """Follows the fault configuration of one node.
+
+    ``texts`` are those that the journal says were in force last; what is kept beside it in
+    ``state_dir`` is newer. Nothing is put in force before ``begin``.
+    """
+
+    def __init__(
+        self, store: Store, directory: Path | None, state_dir: Path, texts: FaultTexts, edges: Edges
+    ) -> None:
+        self._store = store
+        self._directory = directory
+        self._state_dir = state_dir
+        self._edges = edges
+        self._data: dict[ConfigMap, Mapping[str, str] | None] = {}
+        self._versions: dict[ConfigMap, str] = {}
+        self._spoilt: dict[ConfigMap, str] = {}
+        self._troubles: dict[ConfigMap, str] = {}
+        self._told: frozenset[str] = frozenset()
+        self._on_disk = read_kept(state_dir)
+        self._one_by_one = asyncio.Lock()
+        self._unanswered = set(CONFIG_MAPS)
+        self._is_known = asyncio.Event()
+        self._kept = asyncio.Event()
+        self._to_keep = asyncio.Event()
+        if self._on_disk is not None:
+            self._is_known.set()
+        self._files = read_files(directory)
+        self._newest = self._judge(self._on_disk or _all_of_config_maps(texts))
+        self._judged = self._newest
+
+    @property
+    def judged(self) -> Judged:
+        """What is in force now, and what is wrong with it."""
+        return self._judged
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a change would not be noticed now."""
+        troubles = {self._troubles[one]: None for one in CONFIG_MAPS if one in self._troubles}
+        return "; ".join(troubles) or self._files.trouble
+
+    def begin(self) -> None:
+        """Put in force what is known without the store."""
+        log.info("fault configuration: %s", _sources(self._newest))
+        self._put_in_force(self._newest)
+
+    async def known(self) -> None:
+        """Wait for the store to say what is in force, where that was never known, but not long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await self._is_known.wait()
+
+    async def run(self) -> NoReturn:
+        """Follow the ConfigMaps and the directory until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_files(), name="fault configuration files")
+            tasks.create_task(self._keep_on_disk(), name="fault configuration on disk")
+            for config_map in CONFIG_MAPS:
+                tasks.create_task(self._follow_store(config_map), name=config_map.name)
+        raise AssertionError("a watch never ends")
+
+    async def _follow_store(self, config_map: ConfigMap) -> NoReturn:
+        selection = Selection(config_map.namespace, config_map.name, spoilt=True)
+        while True:
+            try:
+                async for event in self._store.watch(selection):
+                    await self._watched(config_map, event)
+            except StoreError as error:
+                self._cannot_watch(config_map, str(error))
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _watched(self, config_map: ConfigMap, event: WatchEvent) -> None:
+        if isinstance(event, Interrupted):
+            self._cannot_watch(config_map, event.reason)
+            return
+        document: Document | None = None
+        if isinstance(event, Listed):
+            document = next(iter(event.documents), None)
+        elif isinstance(event, Changed):
+            document = event.document
+        if self._troubles.pop(config_map, None) is not None:
+            log.info("%s is watched again", config_map.name)
+        self._spoilt.pop(config_map, None)
+        if document is not None and document.problem:
+            self._spoilt[config_map] = document.problem
+        else:
+            self._data[config_map] = None if document is None else document.data
+        self._versions[config_map] = "" if document is None else document.version
+        await self._changed()
+        self._answered(config_map)
+
+    def _cannot_watch(self, config_map: ConfigMap, reason: str) -> None:
+        if config_map not in self._troubles:
+            log.warning("%s cannot be watched: %s; it stays", config_map.name, reason)
+        self._troubles[config_map] = reason
+        self._answered(config_map)
+
+    def _answered(self, config_map: ConfigMap) -> None:
+        """What it says is in force; that of another one may still be waiting to be judged."""
+        self._unanswered.discard(config_map)
+        if not self._unanswered:
+            self._is_known.set()
+
+    def _all_answered(self) -> bool:
+        answered = self._data.keys() | self._troubles.keys() | self._spoilt.keys()
+        return answered == set(CONFIG_MAPS)
+
+    async def _follow_files(self) -> None:
+        if self._directory is None:
+            return
+        async for files in watch_files(self._directory):
+            if files.trouble is not None and files.trouble != self._files.trouble:
+                log.error("%s", files.trouble)
+            self._files = files
+            await self._changed()
+
+    async def _changed(self) -> None:
+        async with self._one_by_one:
+            # A megabyte of codes takes a while to read, in which events must not wait.
+            judged = await asyncio.to_thread(self._judge, self._newest.in_force)
+            self._newest = judged
+            if self._must_be_kept():
+                # Before it is in force: a start must not go back to what was replaced.
+                self._kept.clear()
+                self._to_keep.set()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_KEEP_SECONDS):
+                        await self._kept.wait()
+            self._put_in_force(judged)
+
+    def _judge(self, before: InForce) -> Judged:
+        judged = judge(dict(self._data), self._files.texts, before, self._files.unreadable)
+        spoilt = (
+            FaultProblem(
+                config_map.name,
+                Place.CONFIG_MAP,
+                Problem("$", f"is no document and left out, what is in force stays: {problem}"),
+                config_map,
+            )
+            for config_map, problem in sorted(self._spoilt.items(), key=lambda one: one[0].name)
+        )
+        return replace(judged, problems=(*spoilt, *judged.problems))
+
+    def _must_be_kept(self) -> bool:
+        """What nobody but this node's own files has said yet is not kept."""
+        known = bool(self._data) and self._all_answered()
+        return (known or self._on_disk is not None) and self._on_disk != self._newest.in_force
+
+    async def _keep_on_disk(self) -> NoReturn:
+        complained = False
+        while True:
+            await self._to_keep.wait()
+            self._to_keep.clear()
+            while self._must_be_kept():
+                in_force = self._newest.in_force
+                try:
+                    await asyncio.to_thread(keep, self._state_dir, in_force)
+                except OSError as error:
+                    if not complained:
+                        log.error("the fault configuration cannot be kept on disk: %s", error)
+                    complained = True
+                    self._kept.set()
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_AGAIN_SECONDS):
+                            await self._to_keep.wait()
+                    self._to_keep.clear()
+                else:
+                    complained = False
+                    self._on_disk = in_force
+            self._kept.set()
+
+    def _put_in_force(self, judged: Judged) -> None:
+        if (
+            judged.in_force.places != self._judged.in_force.places
+            or judged.kept != self._judged.kept
+        ):
+            log.info("fault configuration: %s", _sources(judged))
+        self._judged = judged
+        self._edges.configure(judged.in_force.texts, judged.catalogue)
+        problems = {str(problem): problem for problem in judged.problems}
+        new = [problem for text, problem in problems.items() if text not in self._told]
+        gone = len(self._told - problems.keys())
+        self._told = frozenset(problems)
+        if not new and not gone:
+            return
+        for problem in new[:_LOGGED]:
+            log.warning("%s", problem)
+        if len(new) > _LOGGED:
+            log.warning("fault configuration: there are more problems; vigil validate shows them")
+        if not problems:
+            log.info("fault configuration: nothing is wrong with it any more")
+        for config_map in CONFIG_MAPS:
+            if any(problem.config_map == config_map for problem in new):
+                of_it = [one for one in problems.values() if one.config_map == config_map]
+                self._post(config_map, of_it)
+
+    def _post(self, config_map: ConfigMap, problems: Sequence[FaultProblem]) -> None:
+        """One Event for all nodes: they find the same, and so give it the same name."""
+        lines = (f"{problem.document}: {problem.problem}" for problem in problems)
+        message = f"{len(problems)} problem(s): {'; '.join(lines)}"
+        version = self._versions.get(config_map, "")
+        name = hashlib.sha256(f"{version} {message}".encode()).hexdigest()[:16]
+        now_ms = self._edges.wall_clock()
+        self._edges.post(
+            Event(
+                namespace=config_map.namespace,
+                name=f"{config_map.name}.{name}",
+                involved=Involved("ConfigMap", config_map.name, config_map.namespace),
+                normal=False,
+                reason="FaultConfigurationProblem",
+                action="ReadFaultConfiguration",
+                message=message.encode()[:_EVENT_BYTES].decode(errors="ignore"),
+                first_ms=now_ms,
+                last_ms=now_ms,
+            )
+        )
+
+
+def _sources(judged: Judged) -> str:
+    """Where each document in force is from, for people."""
+    return ", ".join(
+        f"{key} from {judged.in_force.place_of(key)}{' (kept)' if key in judged.kept else ''}"
+        for key in DOCUMENTS
+    )
+
+
+def _all_of_config_maps(texts: FaultTexts) -> InForce:
+    """``texts`` of which nobody knows any more where they were found."""
+    given = {key for key, member in DOCUMENTS.items() if getattr(texts, member) is not None}
+    return InForce(texts, dict.fromkeys(given, Place.CONFIG_MAP))

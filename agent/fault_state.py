@@ -1,0 +1,219 @@
+"""The state of this node and the only way to change it: inputs go through the policy, in order.
+
+What goes in is journaled in the same turn of the loop, so that a start can go the same way again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import operator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.change_log import ChangeLog
+from agent.journal.file import Kind, body_of
+from agent.journal.values import inputs_of, state_of, tables_of, texts_of
+from agent.policy.clock_set_back import no_later
+from agent.policy.restarts import restarted
+from agent.policy.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, State
+from agent.policy.step import Input, next_deadline_ms, step
+from contract.errors import ConfigurationError, JournalError
+from contract.observation import Observation
+from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import TypeAlias
+
+    from agent.journal.file import Remembered
+    from agent.journal.journal import Journal
+    from agent.policy.state import Change
+    from contract.codes.catalogue import Catalogue
+
+    Heard: TypeAlias = Callable[[Sequence[Input], Sequence[Change], Catalogue, int], None]
+
+log = logging.getLogger("agent.verdicts")
+
+SHIPPED = FaultTexts()
+"""The fault configuration before any was given."""
+
+_INPUTS_PER_SNAPSHOT = 256
+_SET_BACK_MS = 1_000
+"""A clock that goes back by less is only being corrected."""
+
+_sequence = operator.attrgetter("sequence")
+
+
+def configured_by(remembered: Remembered) -> FaultTexts:
+    """The fault configuration that was in force when the journal ends."""
+    for row in reversed(remembered.fault_configurations):
+        with contextlib.suppress(JournalError, ConfigurationError):
+            texts = texts_of(row)
+            catalogue_of(texts)
+            return texts
+    return SHIPPED
+
+
+def restore(
+    remembered: Remembered, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
+) -> State:
+    """The state in which the last process of this node was, as far as the journal knows it.
+
+    Each input is judged by the tables that were in force then; ``shipped`` are those before the
+    first fault configuration. A journal of another node or machine, or one whose snapshot cannot be
+    understood, is history but no state. Any other row that cannot be understood is left out: what
+    it said is for audits to find again, but what isolates a chip is in no audit.
+    """
+    fresh = State(node=node, boot_id=boot_id, machine=machine)
+    state, tables = fresh, shipped
+    if remembered.snapshot is not None:
+        try:
+            state = state_of(remembered.snapshot)
+        except JournalError as error:
+            log.error("the journal cannot be understood (%s); starting from audits alone", error)
+            return fresh
+    if state.node != node:
+        log.warning("the journal is of node %s; starting from audits alone", state.node)
+        return fresh
+    if machine and state.machine and state.machine != machine:
+        log.warning(
+            "the journal is of another machine: its %d chips are set aside, with all else that it "
+            "has of the hardware; what the published document has is remembered",
+            len(state.chips),
+        )
+        return fresh
+    for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
+        try:
+            if row.kind is Kind.FAULT_CONFIGURATION:
+                tables = tables_of(row)
+            else:
+                state, _ = step(state, inputs_of(row), row.at_ms, tables)
+        except JournalError as error:
+            log.error("the journal: %s; it is left out, audits find what it said", error)
+    state = restarted(state, boot_id)
+    return msgspec.structs.replace(state, machine=machine) if machine else state
+
+
+class Verdicts:
+    """Holds the state, and the fault configuration it is judged by.
+
+    ``tables`` are those of ``texts``. ``on_change`` is called with the time of what changed it.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        tables: Catalogue,
+        wall_clock: Callable[[], int],
+        on_change: Callable[[int], None],
+        texts: FaultTexts = SHIPPED,
+    ) -> None:
+        self.state = state
+        self.tables = tables
+        self.texts = texts
+        self._wall_clock = wall_clock
+        self._on_change = on_change
+        self._journal: Journal | None = None
+        self._inputs_since_snapshot = 0
+        self._taken_at_ms = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._hear: Heard | None = None
+        self._log = ChangeLog()
+
+    def listen(self, hear: Heard) -> None:
+        """``hear`` is told of each call of the policy: inputs, changes, tables, sequence."""
+        self._hear = hear
+
+    def begin(self, journal: Journal) -> None:
+        """Journal from here on, beginning with a snapshot, and judge by the tables of today."""
+        self._journal = journal
+        now_ms = self._wall_clock()
+        settled_at_ms = now_ms + SETTLE_MS
+        self.state = msgspec.structs.replace(self.state, settled_at_ms=settled_at_ms)
+        self.snapshot()
+        # The tables may be others than those of the last life, in another release for instance.
+        inputs: list[Input] = [Configured(self.texts.digest, now_ms)]
+        if any(no_later(known, now_ms) is not known for _, known in self.state.subjects()):
+            inputs.append(ClockSetBack(now_ms))
+        self.take(inputs)
+        self._log.begin(self.state)
+
+    def take(self, inputs: Sequence[Input], event_ms: int | None = None) -> None:
+        """Change the state by ``inputs``, journal it, and wake whoever publishes.
+
+        ``event_ms``: when that became known, where it was not when the observations were made.
+        """
+        now_ms = self._wall_clock()
+        if now_ms < self._taken_at_ms - _SET_BACK_MS:
+            log.warning("the host's clock was set back by %d ms", self._taken_at_ms - now_ms)
+            inputs = (ClockSetBack(now_ms), *inputs)
+        self._taken_at_ms = now_ms
+        before = self.state
+        self.state, changes = step(before, inputs, now_ms, self.tables)
+        if inputs or self.state is not before:
+            sequence = self._record(inputs, changes, now_ms)
+            if self._hear is not None:
+                self._hear(inputs, changes, self.tables, sequence)
+        self._set_timer()
+        if self.state is not before:
+            if event_ms is None:
+                seen = [item.seen_at_ms for item in inputs if isinstance(item, Observation)]
+                event_ms = min(seen, default=now_ms)
+            self._on_change(event_ms)
+        self._log.take(changes)
+
+    def configure(self, texts: FaultTexts, tables: Catalogue) -> None:
+        """From now on judge by ``tables``, which are those of ``texts``; all that is known, too."""
+        if texts == self.texts:
+            return
+        self.take(())  # what was due before is judged by the rules of before
+        self.texts, self.tables = texts, tables
+        self._journal_texts()
+        self.take([Configured(texts.digest, self._wall_clock())])
+
+    def recovered(self) -> None:
+        """Make the journal whole after a gap: nothing from before it is needed any more."""
+        self._journal_texts()
+        self.snapshot()
+
+    def _journal_texts(self) -> None:
+        assert self._journal is not None
+        self._journal.append([(Kind.FAULT_CONFIGURATION, body_of(self.texts))], self._wall_clock())
+
+    def snapshot(self) -> None:
+        """Journal the whole state, so that a start needs nothing from before."""
+        assert self._journal is not None
+        self._inputs_since_snapshot = 0
+        self._journal.append([(Kind.SNAPSHOT, body_of(self.state))], self._wall_clock())
+
+    def end(self) -> None:
+        """Journal the last state and stop waiting for deadlines."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._log.flush()
+        self.snapshot()
+
+    def _record(self, inputs: Sequence[Input], changes: tuple[Change, ...], now_ms: int) -> int:
+        """Journal it; the sequence of the inputs."""
+        assert self._journal is not None
+        acknowledged = any(isinstance(item, Acknowledged) for item in inputs)
+        rows = [(Kind.ACKNOWLEDGED if acknowledged else Kind.REPORTS, body_of(inputs))]
+        if changes:
+            rows.append((Kind.CHANGES, body_of(changes)))
+        sequence = self._journal.append(rows, now_ms) - len(rows) + 1
+        self._inputs_since_snapshot += 1
+        if self._inputs_since_snapshot >= _INPUTS_PER_SNAPSHOT:
+            self.snapshot()
+        return sequence
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = next_deadline_ms(self.state, self.tables)
+        if deadline_ms is not None:
+            seconds = max(0.0, (deadline_ms - self._wall_clock()) / 1000)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.take, ())

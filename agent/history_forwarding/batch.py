@@ -1,0 +1,65 @@
+"""Rows of the journal as a telling. Pure."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from agent.journal.values import changes_of
+from contract.documents.episodes import EpisodeEvent
+from contract.errors import JournalError
+from stores.base import Telling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agent.journal.unacknowledged import Unheard, UnheardRow
+    from agent.policy.state import Change
+
+log = logging.getLogger("agent.episodes")
+
+LARGEST_ROW = 2 << 20
+"""A row with more bytes fits into no telling (``stores.mqtt.channel_codec``), and is told as
+lost."""
+
+_BECAUSE_LENGTH = 500
+
+
+def telling_of(node: str, unheard: Unheard, after: int) -> Telling | None:
+    """What is to be told behind ``after``; ``None`` where there is nothing."""
+    lost = unheard.lost
+    events: list[EpisodeEvent] = []
+    for row in unheard.rows:
+        try:
+            events.extend(_events(row))
+        except JournalError as error:
+            log.error("the journal: %s; no aggregator is told of it", error)
+            lost += 1
+    upto = unheard.rows[-1].sequence if unheard.rows else unheard.lost_upto
+    if upto <= after:
+        return None
+    return Telling(node, unheard.journal, after, upto, tuple(events), min(lost, upto - after))
+
+
+def _events(row: UnheardRow) -> Iterator[EpisodeEvent]:
+    if len(row.body) > LARGEST_ROW:
+        raise JournalError(f"row {row.sequence} has {len(row.body)} bytes")
+    for place, change in enumerate(changes_of(row)):
+        yield _event(row.sequence, place, change)
+
+
+def _event(sequence: int, place: int, change: Change) -> EpisodeEvent:
+    return EpisodeEvent(
+        sequence=sequence,
+        place=place,
+        episode=change.episode,
+        kind=change.kind.value,
+        subject=change.subject,
+        code=change.code,
+        at_ms=change.at_ms,
+        old_level=change.old_level,
+        new_level=change.new_level,
+        severity=change.severity,
+        because=change.because[:_BECAUSE_LENGTH],
+        device_fault=change.device_fault,
+    )

@@ -1,0 +1,279 @@
+"""Tells the aggregator what happened to faults, from the journal, until it was heard.
+
+The journal is read in slices by a thread, so nothing here holds up the loop and memory stays
+bounded however much is to be told. What is told is committed to the journal, so what a killed
+process had told is what the next one tells.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from agent.history_forwarding.ack_window import Course, Sent
+from agent.history_forwarding.batch import telling_of
+from agent.journal.file import FILE_NAME
+from agent.journal.unacknowledged import read_behind, read_unheard
+from contract.errors import StoreError
+from stores.base import Heard, Telling
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from agent.journal.journal import Journal
+    from agent.journal.unacknowledged import Unheard
+    from stores.base import EventChannel, Store
+
+log = logging.getLogger("agent.episodes")
+
+_ROWS = 64
+_BYTES = 64 << 10
+_TELL_SECONDS = 10.0
+_AGAIN_SECONDS = 1.0
+_TROUBLE = (sqlite3.Error, OSError)
+
+
+class TellerStatus(msgspec.Struct, frozen=True):
+    """How far the aggregator is behind the journal.
+
+    ``behind``: rows of changes that it has not heard, the oldest of them from ``since_ms``.
+    ``heard``: the sequence up to which it has everything, ``None`` until it said so to this
+    process. ``told`` tellings went out, and ``repeats`` times it was begun again.
+    """
+
+    behind: int
+    since_ms: int | None
+    heard: int | None
+    told: int
+    repeats: int
+    trouble: str | None
+
+
+def teller_of(
+    store: Store, node: str, journal: Journal, directory: Path, wall_clock: Callable[[], int]
+) -> Teller | None:
+    """Who tells over ``store``; ``None`` where it carries no episodes."""
+    if store.channel is None:
+        return None
+    return Teller(store.channel, node, journal, directory, wall_clock)
+
+
+class Teller:
+    """Tells over ``channel`` what ``journal``, which lies in ``directory``, says of ``node``."""
+
+    def __init__(
+        self,
+        channel: EventChannel,
+        node: str,
+        journal: Journal,
+        directory: Path,
+        wall_clock: Callable[[], int],
+    ) -> None:
+        self._channel = channel
+        self._node = node
+        self._journal = journal
+        self._path = directory / FILE_NAME
+        self._wall_clock = wall_clock
+        self._course = Course(0.0)
+        self._name: str | None = None
+        """The journal's own."""
+        self._name_before: str | None = None
+        """The one that it had until it was found to be set back."""
+        self._said: Heard | None = None
+        self._wake = asyncio.Event()
+        self._more = True
+        self._behind = 0
+        self._since_ms: int | None = None
+        self._heard: int | None = None
+        self._told = self._repeats = self._unanswered = 0
+        self._trouble: str | None = None
+        journal.on_changes = self._changed
+
+    def status(self) -> TellerStatus:
+        """How it is now."""
+        return TellerStatus(
+            behind=self._behind,
+            since_ms=self._since_ms,
+            heard=self._heard,
+            told=self._told,
+            repeats=self._repeats,
+            trouble=self._trouble,
+        )
+
+    async def run(self) -> NoReturn:
+        """Tell until cancelled."""
+        self._course = Course(self._now())
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._listen(), name="heard episodes")
+            tasks.create_task(self._tell(), name="told episodes")
+        raise AssertionError("the tasks never end")
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _changed(self, rows: int) -> None:
+        self._behind += rows
+        if self._since_ms is None:
+            self._since_ms = self._wall_clock()
+        self._more = True
+        self._wake.set()
+
+    async def _listen(self) -> NoReturn:
+        async for event in self._channel.heard(self._node):
+            if isinstance(event, Interrupted):
+                self._said = None
+                self._course.forget(self._now())
+                self._begin_trouble(event.reason)
+            else:
+                self._said = event
+                await self._hear()
+            self._wake.set()
+        raise StoreError("the channel of episodes ended")
+
+    async def _hear(self) -> None:
+        """Count what was heard; what is said of another journal is nothing of this one."""
+        if self._said is None or self._name is None:
+            return
+        sequence = self._said.sequence if self._said.journal == self._name else 0
+        if sequence > self._journal.last_sequence:
+            self._set_back()
+            return
+        self._unanswered = 0
+        self._end_trouble()
+        begins = self._course.told is None or sequence < (self._heard or 0)
+        rows = self._course.hear(sequence, self._now())
+        self._heard = self._journal.heard = sequence
+        self._more = True
+        if begins:
+            await self._count(sequence)
+            return
+        self._behind = max(0, self._behind - rows)
+        if self._behind == 0:
+            self._since_ms = None
+        elif self._course.sent:
+            self._since_ms = self._course.sent[0].at_ms
+
+    def _set_back(self) -> None:
+        """An older copy was put back: the journal's next rows are not those that were heard."""
+        log.error(
+            "the journal is older than what was heard of it; all of it is told, as another one"
+        )
+        self._name, self._name_before = None, self._name
+        self._said = None
+        self._heard = None
+        self._journal.rename()
+        self._course.forget(self._now())
+
+    async def _count(self, heard: int) -> None:
+        """Look up how much is behind ``heard``."""
+        with contextlib.suppress(*_TROUBLE):
+            found = await asyncio.to_thread(read_behind, self._path, heard)
+            self._behind, self._since_ms = found.rows, found.since_ms
+
+    async def _tell(self) -> NoReturn:
+        while True:
+            self._wake.clear()
+            pause = await self._step()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _step(self) -> float | None:
+        """Tell what may be told now; how long to wait, ``None`` until something happens."""
+        if self._name is None and not await self._begin():
+            return _AGAIN_SECONDS
+        if self._course.seconds(self._now()) == 0:
+            await self._repeat()
+        while self._more and self._course.may_tell():
+            if not await self._tell_next():
+                return _AGAIN_SECONDS
+        return self._course.seconds(self._now())
+
+    async def _begin(self) -> bool:
+        """Find out the journal's name; what it remembers of what was heard keeps rows in it."""
+        unheard = await self._read(0, rows=0)
+        if unheard is None or unheard.journal == self._name_before:
+            return False
+        self._name = unheard.journal
+        if self._journal.heard is None:
+            self._journal.heard = unheard.heard
+        await self._count(unheard.heard)
+        await self._hear()
+        return True
+
+    async def _repeat(self) -> None:
+        self._unanswered += 1
+        if self._unanswered > 1:
+            self._begin_trouble(
+                "no aggregator answers: none listens, it cannot keep it, or the broker's access "
+                "rules are in the way"
+            )
+        if self._course.repeat(self._now()):
+            assert self._name is not None
+            # To nothing told the answer is what is known.
+            await self._send(Telling(self._node, self._name, 0, 0, ()))
+        else:
+            self._repeats += 1
+            self._more = True
+
+    async def _tell_next(self) -> bool:
+        """Tell the next slice; ``False`` while the journal cannot be read."""
+        after = self._course.told
+        self._more = False
+        unheard = await self._read(after or 0, rows=_ROWS)
+        if unheard is None:
+            self._more = True
+            return False
+        if after is None or self._course.told != after:
+            self._more = True  # somebody spoke meanwhile
+            return True
+        if unheard.journal != self._name:
+            log.warning("the journal was replaced; from here on the new one is told")
+            self._name = unheard.journal
+            self._course.forget(self._now())
+            self._more = True
+            return True
+        telling = telling_of(self._node, unheard, after)
+        if telling is not None:
+            self._more = self._more or unheard.more
+            at_ms = unheard.rows[0].at_ms if unheard.rows else self._wall_clock()
+            sent = Sent(after, telling.upto, len(unheard.rows), at_ms)
+            self._course.tell(sent, self._now())
+            await self._send(telling)
+        return True
+
+    async def _read(self, after: int, rows: int) -> Unheard | None:
+        try:
+            return await asyncio.to_thread(
+                read_unheard, self._path, after, max_rows=rows, max_bytes=_BYTES
+            )
+        except _TROUBLE:
+            return None  # the journal says what is wrong with it
+
+    async def _send(self, telling: Telling) -> None:
+        try:
+            async with asyncio.timeout(_TELL_SECONDS):
+                await self._channel.tell(telling)
+            self._told += 1
+        except TimeoutError:
+            pass  # not answered, so it is told again
+        except StoreError as error:
+            self._begin_trouble(str(error))
+            self._course.forget(self._now())
+
+    def _begin_trouble(self, reason: str) -> None:
+        if self._trouble is None:
+            log.warning("episodes are not told to an aggregator: %s; they are kept", reason)
+        self._trouble = reason
+
+    def _end_trouble(self) -> None:
+        if self._trouble is not None:
+            log.info("an aggregator hears of episodes again")
+        self._trouble = None

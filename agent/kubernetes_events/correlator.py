@@ -1,0 +1,212 @@
+"""What waits to be told, and when it may be: a bucket of Events, and what is over it merged.
+
+Nothing is dropped. A few go out singly and at once; beyond them, what has the same code, reason and
+action becomes one, and beyond a few codes what has the same reason and action does. So memory stays
+bounded however much comes and however long nobody takes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from agent.policy.state import Upgrade
+from stores.base import Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agent.kubernetes_events.event_rules import Telling
+
+BURST = 10
+"""How many Events go out at once."""
+PERIOD_SECONDS = 3.0
+"""One more after this long."""
+_CODES_APART = 10
+_CODES_NAMED = 256
+_OTHERS = 100
+
+
+class Group(msgspec.Struct, frozen=True, tag="group", omit_defaults=True):
+    """One or more tellings as one Event.
+
+    ``name`` is unique. ``codes_unnamed``: how many tellings were about codes that are not in
+    ``codes``.
+    """
+
+    name: str
+    reason: str
+    action: str
+    codes: tuple[str, ...]
+    chips: tuple[int, ...]
+    first_ms: int
+    last_ms: int
+    count: int = 1
+    codes_unnamed: int = 0
+
+
+class Other(msgspec.Struct, frozen=True, tag="event"):
+    """An Event that is ready as it is."""
+
+    event: Event
+
+
+class Release(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
+    """Reasons that were removed, each with its chip. ``name`` is unique.
+
+    ``count`` is how many releases this one stands for, of which it has the last.
+    """
+
+    name: str
+    reasons: tuple[tuple[int, Upgrade], ...]
+    first_ms: int
+    last_ms: int
+    count: int = 1
+
+
+Item: TypeAlias = Group | Release | Other
+
+
+class Bucket:
+    """Gives ``BURST`` at once and then one per ``PERIOD_SECONDS``."""
+
+    def __init__(self, now: float) -> None:
+        self._left = float(BURST)
+        self._at = now
+
+    def take(self, now: float) -> bool:
+        """Take one if there is one."""
+        self._fill(now)
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+    def seconds(self, now: float) -> float:
+        """How long until there is one."""
+        self._fill(now)
+        return max(0.0, (1 - self._left) * PERIOD_SECONDS)
+
+    def _fill(self, now: float) -> None:
+        # A hair more, so that who waited for as long as he was told gets one.
+        gained = max(0.0, now - self._at) / PERIOD_SECONDS + 1e-9
+        self._left = min(float(BURST), self._left + gained)
+        self._at = now
+
+
+class Backlog:
+    """All times are seconds of one steady clock. ``waiting`` is what an earlier process left."""
+
+    def __init__(self, now: float, waiting: Iterable[Item] = ()) -> None:
+        self.merged = 0
+        """How many were not told by an Event of their own."""
+        self._bucket = Bucket(now)
+        self._ready: deque[Item] = deque()
+        self._waiting: dict[tuple[str, ...], Item] = {}
+        for item in waiting:
+            self._add(item)
+
+    def tell(self, telling: Telling, name: str, now: float) -> None:
+        """Add one; ``name`` is unique."""
+        one = Group(
+            name,
+            telling.reason,
+            telling.action,
+            (telling.code,),
+            (telling.chip,),
+            telling.at_ms,
+            telling.at_ms,
+        )
+        if not self._goes_at_once(one, now):
+            self._add(one)
+
+    def post(self, one: Release | Other, now: float) -> None:
+        """Add one that is merged with others only where there are very many."""
+        if not self._goes_at_once(one, now):
+            self._add(one)
+
+    def next(self, now: float) -> Item | None:
+        """The oldest that may go now, which is not here any more."""
+        if self._ready:
+            return self._ready.popleft()
+        if self._waiting and self._bucket.take(now):
+            return self._waiting.pop(next(iter(self._waiting)))
+        return None
+
+    def seconds_until_next(self, now: float) -> float | None:
+        """When ``next`` has one; ``None`` when nothing waits."""
+        if self._ready:
+            return 0.0
+        return self._bucket.seconds(now) if self._waiting else None
+
+    def items(self) -> tuple[Item, ...]:
+        """Everything that is here, oldest first."""
+        return (*self._ready, *self._waiting.values())
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._waiting)
+
+    def _goes_at_once(self, one: Item, now: float) -> bool:
+        if self._waiting or len(self._ready) >= BURST or not self._bucket.take(now):
+            return False
+        self._ready.append(one)
+        return True
+
+    def _add(self, one: Item) -> None:
+        key = self._key(one)
+        before = self._waiting.get(key)
+        if before is None:
+            self._waiting[key] = one
+            return
+        self._waiting[key] = _merged(before, one)
+        self.merged += 1
+
+    def _key(self, one: Item) -> tuple[str, ...]:
+        if not isinstance(one, Group):
+            others = sum(not isinstance(item, Group) for item in self._waiting.values())
+            apart = others < _OTHERS
+            if isinstance(one, Release):
+                return ("release", "", "", "", one.name if apart else "")
+            event = one.event
+            name = event.name if apart else ""
+            return ("event", event.namespace, event.reason, event.action, name)
+        alone = (one.reason, one.action, *one.codes)
+        if alone in self._waiting:
+            return alone
+        if len(one.codes) == 1 and len(self._waiting) < _CODES_APART:
+            return alone
+        return (one.reason, one.action)
+
+
+def _merged(before: Item, one: Item) -> Item:
+    """Both in one; they are of one kind, because they have one key."""
+    if isinstance(before, Group) and isinstance(one, Group):
+        return _merged_groups(before, one)
+    if isinstance(before, Release) and isinstance(one, Release):
+        return replace(one, first_ms=before.first_ms, count=before.count + one.count)
+    assert isinstance(before, Other)
+    assert isinstance(one, Other)
+    first, last = before.event, one.event
+    return Other(replace(last, first_ms=first.first_ms, count=first.count + last.count))
+
+
+def _merged_groups(before: Group, one: Group) -> Group:
+    new_codes = tuple(code for code in one.codes if code not in before.codes)
+    unnamed = before.codes_unnamed + one.codes_unnamed
+    if len(before.codes) + len(new_codes) > _CODES_NAMED:
+        new_codes, unnamed = (), unnamed + one.count
+    chips = before.chips
+    if not set(one.chips) <= set(chips):
+        chips = tuple(sorted({*chips, *one.chips}))
+    return replace(
+        before,
+        codes=before.codes + new_codes if new_codes else before.codes,
+        chips=chips,
+        first_ms=min(before.first_ms, one.first_ms),
+        last_ms=max(before.last_ms, one.last_ms),
+        count=before.count + one.count,
+        codes_unnamed=unnamed,
+    )

@@ -1,0 +1,173 @@
+"""Which reports of a chip's codes are told as Kubernetes Events (``device-plugin#6.1``).
+
+Every event of the driver is, and what audits and time found that no event had said. What was told
+already is not: the same event reported twice, a second witness, a recovery that was in doubt.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from agent.policy.state import Change, ChangeKind, State
+from contract.codes.chip_codes import RESET_FINISHED
+from contract.codes.levels import Severity
+from contract.observation import Assertion, Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from agent.policy.step import Input
+    from contract.codes.catalogue import Catalogue
+    from contract.observation import Subject
+
+OCCUR = "Occur"
+RECOVERY = "Recovery"
+NOTICE = "Notice"
+
+_REASONS = {Assertion.OCCUR: OCCUR, Assertion.RECOVER: RECOVERY, Assertion.ONCE: NOTICE}
+_REMEMBERED = 4096
+_STRANGE_CLOCK_MS = 86_400_000
+
+
+class Telling(msgspec.Struct, frozen=True):
+    """One thing to tell: ``action`` is the level of ``code`` by its own table, without upgrades.
+
+    ``at_ms`` is the event's own time, the driver's where its clock makes sense.
+    """
+
+    chip: int
+    code: str
+    reason: str
+    action: str
+    at_ms: int
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What was told last of a code of a chip."""
+
+    holds: bool
+    once: bool = False
+    serial: int | None = None
+    raised_at_ms: int | None = None
+    severity: Severity | None = None
+
+
+class Teller:
+    """Remembers what was told, for as many codes as a node can have in practice."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[Subject, str], _Told] = {}
+
+    def believe(self, state: State) -> None:
+        """What holds was told before, by an earlier process where not by this one."""
+        for subject, known in state.subjects():
+            if subject.kind != "chip":
+                continue
+            for code, fault in known.faults.items():
+                told = _Told(
+                    not fault.once, fault.once, fault.serial, fault.raised_at_ms, fault.severity
+                )
+                self._told.setdefault((subject, code), told)
+
+    def of(
+        self, inputs: Sequence[Input], changes: Sequence[Change], tables: Catalogue
+    ) -> tuple[Telling, ...]:
+        """What is to be told of one call of the policy: its ``inputs`` and its ``changes``."""
+        found = [
+            item
+            for item in inputs
+            if isinstance(item, Observation)
+            and item.subject.kind == "chip"
+            and item.code != RESET_FINISHED
+        ]
+        began = {
+            (change.subject, change.code)
+            for change in changes
+            if change.kind in (ChangeKind.BEGAN, ChangeKind.RETURNED)
+        }
+        tellings = [
+            telling
+            for item in found
+            if (telling := self._of_report(item, began, tables)) is not None
+        ]
+        tellings.extend(self._of_ends(found, began, changes, tables))
+        return tuple(tellings)
+
+    def _of_ends(
+        self,
+        found: Sequence[Observation],
+        began: AbstractSet[tuple[Subject, str]],
+        changes: Sequence[Change],
+        tables: Catalogue,
+    ) -> Iterator[Telling]:
+        """Recoveries that audits and time found."""
+        said = {(item.subject, item.code): item.assertion for item in found}
+        last = {(change.subject, change.code): change.kind for change in changes}
+        for change in changes:
+            key = (change.subject, change.code)
+            if change.kind is not ChangeKind.ENDED or change.subject.kind != "chip":
+                continue
+            if said.get(key) is Assertion.RECOVER:
+                continue
+            told = self._told.get(key, _Told(holds=True))
+            # Else it is a late occurrence, whose recovery was told before it.
+            if told.holds and (key not in began or said.get(key) is not Assertion.OCCUR):
+                yield _telling(change, RECOVERY, tables, change.severity, change.at_ms)
+            if last[key] is ChangeKind.ENDED:
+                self._remember(key, replace(told, holds=False, once=False))
+
+    def _of_report(
+        self, item: Observation, began: AbstractSet[tuple[Subject, str]], tables: Catalogue
+    ) -> Telling | None:
+        key = (item.subject, item.code)
+        told = self._told.get(key)
+        if item.assertion is Assertion.ABSENT:
+            return None
+        if item.assertion is Assertion.PRESENT:
+            severity = tables.severity_of(item.code)
+            if (told is None or not told.holds) and (key in began or told is not None):
+                self._remember(key, _Told(True, severity=severity))
+                return _telling(item, OCCUR, tables, severity, item.seen_at_ms)
+            return None
+        reason = _REASONS[item.assertion]
+        severity = item.severity
+        if told is not None and told.severity is not None and reason == RECOVERY:
+            severity = told.severity
+        if severity is None:
+            severity = tables.severity_of(item.code)
+        new = _Told(
+            reason == OCCUR, reason == NOTICE, item.serial, item.driver_raised_at_ms, severity
+        )
+        if told == new and item.serial is not None:
+            return None
+        if not (reason == NOTICE and told is not None and told.holds):
+            self._remember(key, new)
+        return _telling(item, reason, tables, severity, _own_time_ms(item))
+
+    def _remember(self, key: tuple[Subject, str], told: _Told) -> None:
+        self._told.pop(key, None)
+        self._told[key] = told
+        if len(self._told) > _REMEMBERED:
+            del self._told[next(iter(self._told))]
+
+
+def _telling(
+    about: Observation | Change,
+    reason: str,
+    tables: Catalogue,
+    severity: Severity | None,
+    at_ms: int,
+) -> Telling:
+    action = tables.judge(about.code, severity).level
+    return Telling(about.subject.id, about.code, reason, action, at_ms)
+
+
+def _own_time_ms(item: Observation) -> int:
+    raised_at_ms = item.driver_raised_at_ms
+    if raised_at_ms is None or abs(raised_at_ms - item.seen_at_ms) > _STRANGE_CLOCK_MS:
+        return item.seen_at_ms
+    return raised_at_ms

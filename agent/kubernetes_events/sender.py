@@ -1,0 +1,246 @@
+"""Kubernetes Events: what happened to chips, told to people (``docs/spec/device-plugin.md#6.1``).
+
+Nothing here is awaited by those who report, and nothing is dropped: what the API server does not
+take now waits, merged where it is much, and the journal remembers it for the next process. Only
+what the API server refuses is not told again; it is in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from agent.journal.file import Kind, body_of
+from agent.journal.values import changes_of, decoded, inputs_of
+from agent.kubernetes_events.correlator import Backlog, Item, Other
+from agent.kubernetes_events.event_rules import Teller
+from agent.kubernetes_events.text import Reporter, event_of, releases
+from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
+from pacing.backoff import Backoff
+from stores.base import WRITE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+    from agent.journal.file import Remembered, Row
+    from agent.journal.journal import Journal
+    from agent.policy.state import Change, State
+    from agent.policy.step import Input
+    from contract.codes.catalogue import Catalogue
+    from dcmi_shim.values import Inventory
+    from stores.base import ClusterObjects, Event
+
+log = logging.getLogger("agent.events")
+
+_REQUEST_SECONDS = WRITE_SECONDS
+_FIRST_PAUSE_SECONDS = 0.1
+_LAST_PAUSE_SECONDS = 5.0
+_INVENTORY_PATIENCE_SECONDS = 10.0
+_RIGHTS_SECONDS = 5.0
+"""For how long a server that has just started may not know our rights."""
+_DOCUMENT_FIRST_SECONDS = 0.05
+"""How long Events wait after what they tell of: the document of it is what schedulers wait for."""
+_INPUTS_PER_MARK = 256
+
+_items_decoder = msgspec.json.Decoder(tuple[Item, ...])
+
+
+class EventsStatus(msgspec.Struct, frozen=True):
+    """How the Events are, for metrics and pages. ``trouble`` is ``None`` when they are taken."""
+
+    sent: int
+    merged: int
+    waiting: int
+    refused: int
+    trouble: str | None
+
+
+def reporter_of(node: str, environment: Mapping[str, str]) -> Reporter:
+    """Who reports: our pod where it is known (``POD_NAME``, ``HOSTNAME``), else the node."""
+    pod = environment.get("POD_NAME") or environment.get("HOSTNAME")
+    return Reporter(node, pod or None)
+
+
+class Events:
+    """Tells ``objects`` what ``take`` and ``post`` are given. ``run`` must be running.
+
+    ``may_write`` says whether this agent is the one that speaks for the node. ``inventory`` waits
+    for what the driver says of the chips.
+    """
+
+    def __init__(
+        self,
+        objects: ClusterObjects,
+        reporter: Reporter,
+        journal: Journal,
+        wall_clock: Callable[[], int],
+        *,
+        may_write: Callable[[], bool],
+        inventory: Callable[[], Awaitable[Inventory]],
+    ) -> None:
+        self._objects = objects
+        self._reporter = reporter
+        self._journal = journal
+        self._wall_clock = wall_clock
+        self._may_write = may_write
+        self._inventory = inventory
+        self._loop = asyncio.get_running_loop()
+        self._started = self._loop.time()
+        self._backlog = Backlog(self._started)
+        self._teller = Teller()
+        self._wake = asyncio.Event()
+        self._under_way: Item | None = None
+        self._inputs_since_mark = 0
+        self._sent = 0
+        self._refused = 0
+        self._trouble: str | None = None
+        self._forbidden_since: float | None = None
+
+    def begin(self, remembered: Remembered, state: State, tables: Catalogue) -> None:
+        """Go on where the process before this one ended. To be called before ``take``."""
+        try:
+            if remembered.events is not None:
+                waiting = decoded(remembered.events, _items_decoder)
+                self._backlog = Backlog(self._loop.time(), waiting)
+            for sequence, inputs, changes in _calls(remembered.untold):
+                self._tell(inputs, changes, tables, sequence)
+        except JournalError as error:
+            log.error("what was still to be told is lost: %s", error)
+        self._teller.believe(state)
+        if self._backlog:
+            log.warning("%d Events of before the start are sent now", len(self._backlog))
+        self._mark()
+        self._wake.set()
+
+    def take(
+        self,
+        inputs: Sequence[Input],
+        changes: Sequence[Change],
+        tables: Catalogue,
+        sequence: int,
+    ) -> None:
+        """Tell of one call of the policy, journaled as ``sequence``."""
+        self._tell(inputs, changes, tables, sequence)
+        self._inputs_since_mark += 1
+        if self._inputs_since_mark >= _INPUTS_PER_MARK:
+            self._mark()
+
+    def post(self, event: Event) -> None:
+        """Send ``event`` when it is its turn. Never blocks and never raises."""
+        self._backlog.post(Other(event), self._loop.time())
+        self._mark()
+        self._wake.set()
+
+    def status(self) -> EventsStatus:
+        """How it is now."""
+        waiting = len(self._backlog) + (self._under_way is not None)
+        return EventsStatus(self._sent, self._backlog.merged, waiting, self._refused, self._trouble)
+
+    async def run(self) -> NoReturn:
+        """Send until cancelled."""
+        while True:
+            self._wake.clear()
+            now = self._loop.time()
+            self._under_way = self._backlog.next(now)
+            if self._under_way is None:
+                await self._woken(self._backlog.seconds_until_next(now))
+                await asyncio.sleep(_DOCUMENT_FIRST_SECONDS)
+                continue
+            event = event_of(self._under_way, self._reporter, await self._chips())
+            await self._send(event)
+            self._under_way = None
+            self._mark()
+
+    async def _send(self, event: Event) -> None:
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
+        while True:
+            if self._may_write():
+                try:
+                    async with asyncio.timeout(_REQUEST_SECONDS):
+                        await self._objects.record(event)
+                except StoreRefused as error:
+                    if not self._may_be_allowed_soon(error):
+                        self._refused += 1
+                        self._failed(f"Events are refused, they are in the journal only: {error}")
+                        return
+                except (StoreError, TimeoutError) as error:
+                    why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
+                    self._failed(f"no Events can be written, they wait: {why}")
+                else:
+                    self._sent += 1
+                    self._works()
+                    return
+            await asyncio.sleep(backoff.next_seconds())
+
+    def _may_be_allowed_soon(self, error: StoreRefused) -> bool:
+        if not isinstance(error, StoreForbidden):
+            return False
+        if self._forbidden_since is None:
+            self._forbidden_since = self._loop.time()
+        return self._loop.time() - self._forbidden_since < _RIGHTS_SECONDS
+
+    async def _chips(self) -> Inventory | None:
+        """What the driver says; it is waited for a moment after a start only."""
+        left = self._started + _INVENTORY_PATIENCE_SECONDS - self._loop.time()
+        try:
+            async with asyncio.timeout(max(0.0, left)):
+                return await self._inventory()
+        except TimeoutError:
+            return None
+
+    async def _woken(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _tell(
+        self,
+        inputs: Sequence[Input],
+        changes: Sequence[Change],
+        tables: Catalogue,
+        sequence: int,
+    ) -> None:
+        now = self._loop.time()
+        for place, telling in enumerate(self._teller.of(inputs, changes, tables)):
+            self._backlog.tell(telling, f"{telling.at_ms}.{sequence}.{place}", now)
+            self._wake.set()
+        for release in releases(changes, sequence):
+            self._backlog.post(release, now)
+            self._wake.set()
+
+    def _mark(self) -> None:
+        """Journal what waits: all that was told before this row is sent, or in it."""
+        self._inputs_since_mark = 0
+        under_way = () if self._under_way is None else (self._under_way,)
+        waiting = (*under_way, *self._backlog.items())
+        self._journal.append([(Kind.EVENTS, body_of(waiting))], self._wall_clock())
+
+    def _failed(self, trouble: str) -> None:
+        if self._trouble is None:
+            log.error("%s", trouble)
+        self._trouble = trouble
+
+    def _works(self) -> None:
+        if self._trouble is not None:
+            log.warning("Events are taken again; %d wait", len(self._backlog))
+        self._trouble = None
+        self._forbidden_since = None
+
+
+def _calls(
+    rows: Sequence[Row],
+) -> Iterator[tuple[int, tuple[Input, ...], tuple[Change, ...]]]:
+    """The calls of the policy that ``rows`` are about: sequence, inputs, changes."""
+    for place, row in enumerate(rows):
+        if row.kind is Kind.CHANGES:
+            continue
+        behind = rows[place + 1] if place + 1 < len(rows) else None
+        changes: tuple[Change, ...] = ()
+        if behind is not None and behind.kind is Kind.CHANGES:
+            changes = changes_of(behind)
+        yield row.sequence, inputs_of(row), changes

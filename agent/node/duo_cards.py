@@ -1,0 +1,91 @@
+"""A Device Plugin that resets the two dies of a Duo card as one (``device-plugin#2.8``).
+
+With ``-hotReset=0`` it tells the kubelet that both are unhealthy when one is. Where device-info
+says otherwise, pods are bound to a die that the kubelet refuses. Its arguments are looked for among
+the processes of the host, as far as they can be seen, and in the pods of the node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from agent.node.device_plugin import PROGRAM
+from agent.publishing.render import DUO_FAMILY
+from contract.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dcmi_shim.driver import Driver
+    from dcmi_shim.values import Inventory
+    from stores.base import ClusterObjects
+
+log = logging.getLogger("agent.duo_cards")
+
+ADVICE = (
+    'set compatibility.duo_cards = "together", or pods are bound to dies that the kubelet refuses'
+)
+_PERIOD_SECONDS = 300.0
+_REQUEST_SECONDS = 10.0
+_PROCESSES = Path("/proc")
+_TOGETHER = re.compile(r"\s--?hotReset[=\s]\s*0(\s|$)")
+
+
+def is_duo(inventory: Inventory) -> bool:
+    """Whether cards of this server have two dies that may be reset as one."""
+    cards = [chip.card_id for chip in inventory.chips]
+    return inventory.family == DUO_FAMILY and len(set(cards)) < len(cards)
+
+
+def resets_together(command: str) -> bool:
+    """Whether ``command``, a command line, is a Device Plugin that resets whole cards."""
+    return PROGRAM.search(command) is not None and _TOGETHER.search(command) is not None
+
+
+def processes_that_do(processes: Path = _PROCESSES) -> Iterator[str]:
+    """Such programs among the processes that can be seen. Blocking."""
+    for place in processes.glob("[0-9]*/cmdline"):
+        try:
+            words = place.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # it has ended, or is nobody's business
+        if resets_together(" ".join(words)) and words[0].endswith("device-plugin"):
+            yield f"process {place.parent.name}"
+
+
+async def plugins_that_do(objects: ClusterObjects | None, node: str) -> list[str]:
+    """Such programs among processes and pods of ``node``; pods that cannot be read are none."""
+    found = await asyncio.to_thread(lambda: list(processes_that_do()))
+    if objects is not None:
+        try:
+            async with asyncio.timeout(_REQUEST_SECONDS):
+                commands = await objects.commands(node)
+        except (StoreError, TimeoutError) as error:
+            log.info("the arguments of a Device Plugin in a pod are not known: %s", error)
+        else:
+            found += [f"pod {pod}" for pod, command, _ in commands if resets_together(command)]
+    return sorted(found)
+
+
+class DuoCards:
+    """Looks for such a program from time to time, and names each one once."""
+
+    def __init__(self, driver: Driver, objects: ClusterObjects | None, node: str) -> None:
+        self._driver = driver
+        self._objects = objects
+        self._node = node
+        self._named: set[str] = set()
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled."""
+        while True:
+            if is_duo(await self._driver.inventory()):
+                for one in await plugins_that_do(self._objects, self._node):
+                    if one not in self._named:
+                        self._named.add(one)
+                        log.warning("%s runs a Device Plugin with -hotReset=0: %s", one, ADVICE)
+            await asyncio.sleep(_PERIOD_SECONDS)

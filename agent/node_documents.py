@@ -1,0 +1,534 @@
+"""The documents of this node: who makes each, and who publishes those that this agent owns.
+
+In shadow nobody publishes anything: device-info is compared with what somebody else writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from agent.journal.file import Kind, body_of
+from agent.pages.status import publication_status
+from agent.policy.state import LINK_SOURCE, Acknowledged, Forgotten, Released, Remembered
+from agent.policy.step import Input, is_one_off_waiting
+from agent.publishing.device_info import DeviceInfoDocument
+from agent.publishing.node_info import NodeInfoDocument
+from agent.publishing.node_info_heartbeat import BeatingNodeInfo
+from agent.publishing.ownership import Ownership, owned_by
+from agent.publishing.public_fault import PublicFaultDocument
+from agent.publishing.publisher import Edges, Publisher
+from agent.publishing.unacknowledged_faults import PublicFaults
+from agent.publishing.vigil_key import VigilKeyText
+from agent.shadow.reasons import Background
+from agent.shadow.shadow import Edges as ShadowEdges
+from agent.shadow.shadow import Shadow, is_edit
+from contract.codes.storage_faults import RESOURCES
+from contract.documents.separation import chip_of
+from contract.documents.write_numbers import encode_writes
+from contract.errors import StoreError
+from contract.observation import Observation, SourceAnswered, chip_subject
+from pacing.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Sequence
+    from typing import NoReturn
+
+    from agent.fault_state import Verdicts
+    from agent.journal.file import Row
+    from agent.journal.journal import Journal
+    from agent.pages.status import PublicationStatus
+    from agent.policy.state import State
+    from agent.publishing.node_info_heartbeat import Beating
+    from agent.publishing.publisher import Wanted
+    from agent.shadow.difference_log import Told
+    from collectors.base import WallClock
+    from service.stalls import Stalls
+    from stores.base import Document, Store
+
+_COMMIT_SECONDS = 0.020
+_MEMORY_SECONDS = 1.0
+_LOOK_SECONDS = 2**-7
+_PATIENCE_SECONDS = 30.0
+
+
+class Made(Protocol):
+    """One document, made from the state."""
+
+    namespace: str
+    name: str
+
+    def wanted(self) -> Wanted | None:
+        """What is to be published now; ``None``: what is there must stay as it is."""
+
+    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
+        """What the document that is there remembers, for an agent without a journal."""
+
+    def released(self, foreign: Document, now_ms: int) -> tuple[Input, ...]:
+        """What an operator had the right to change in a foreign write."""
+
+    def named(self, document: Document | None) -> tuple[int, ...] | None:
+        """The chips that ``document`` isolates; ``None`` for one that never does."""
+
+    def stamp_of(self, document: Document) -> int | None:
+        """The time of a stored document in seconds; ``None`` when it cannot be trusted."""
+
+    def verify(self, document: Document) -> None:
+        """Raises ``DocumentError`` if readers would refuse ``document``."""
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What the documents need of their daemon.
+
+    While ``may_publish`` says no, what is there stays as it is; ``look_around`` asks anew.
+    ``has_rival``: another agent with this node name is alive. ``reconnected`` is called when the
+    store is watched again after an interruption.
+    """
+
+    store: Store
+    verdicts: Verdicts
+    journal: Journal
+    progress: Stalls
+    wall_clock: WallClock
+    may_publish: Callable[[], bool]
+    look_around: Callable[[], Awaitable[None]]
+    has_rival: Callable[[], bool]
+    on_remembered: Callable[[], None]
+    """A document told of chips; what looks at chips is to look again."""
+    reconnected: Callable[[], None] = lambda: None
+    deleted: Callable[[], None] = lambda: None
+    """A document of ours was deleted in a store where only the heartbeat says that we did it."""
+
+
+class Documents:
+    """All documents of ``node``; those of the kinds in ``owned`` have a publisher.
+
+    With ``shadowed`` none has one, and ``shadow`` compares device-info. Whoever owns node-info also
+    tells of storage faults, ``storage_faults``: with documents of their own, which get a publisher
+    with the first fault, or, ``over_grpc``, through somebody else. ``told`` is what the journal has
+    of it. ``beating`` says how node-info has the heartbeat in it, where it has. ``ownership`` has
+    each owned document by its kind: while another program writes it, ours is not published.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        owned: Collection[str],
+        desk: Desk,
+        *,
+        shadowed: bool = False,
+        over_grpc: bool = False,
+        cards_together: bool = False,
+        told: Row | None = None,
+        beating: Beating | None = None,
+    ) -> None:
+        self._desk = desk
+        named = VigilKeyText(self._state, desk.wall_clock, self._wake_now).named
+        self._named_blind = (lambda: None) if shadowed else named
+        self.device_info = DeviceInfoDocument(
+            node, self._state, self._named_blind, cards_together=cards_together
+        )
+        self._node_info = (
+            NodeInfoDocument(node, self._state, self._key_in_node_info)
+            if beating is None
+            else BeatingNodeInfo(node, self._state, beating, self._key_in_node_info)
+        )
+        documents: dict[str, Made] = {
+            "device-info": self.device_info,
+            "node-info": self._node_info,
+        }
+        self.ownership = {
+            one.kind: Ownership(
+                desk.store,
+                one,
+                desk.wall_clock,
+                desk.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
+                partial(self._ownership_changed, one.kind),
+                partial(self._not_decided, one.kind),
+            )
+            for one in owned_by(node, () if shadowed else owned)
+        }
+        self.publishers = {
+            kind: self._publisher(kind, document)
+            for kind, document in documents.items()
+            if kind in owned and not shadowed
+        }
+        self.records = {kind: publisher.record for kind, publisher in self.publishers.items()}
+        """How the publishing of each owned document goes, by its kind."""
+        self.storage_faults = PublicFaults(
+            node, self._chips, desk.journal, desk.wall_clock, queues=over_grpc
+        )
+        self.storage_faults.remember(told)
+        self.tells_of_storage = "node-info" in owned and not shadowed
+        self.storage = {
+            f"{client.lower()}-fault": PublicFaultDocument(
+                client, self.storage_faults, self._state, self._wake_now
+            )
+            for client in RESOURCES
+            if self.tells_of_storage and not over_grpc
+        }
+        self.shadow = self._shadow() if shadowed else None
+        self._documents = documents
+        self._left_alone = [made for kind, made in documents.items() if kind not in self.publishers]
+        self._unread = {"device-info"} if shadowed else set(self.publishers)
+        self._all_read = asyncio.Event()
+        known = self._state()
+        self._has_journal = bool(known.chips or known.others or known.server)
+        self._sources_began = False
+        if not self._has_journal:
+            self._unread |= self.storage.keys()
+        self._told_revision: int | None = None
+        self._left: Document | None = None
+        """What the other program wrote last to which device-info is left."""
+
+    def _state(self) -> State:
+        return self._desk.verdicts.state
+
+    def _chips(self) -> tuple[int, ...] | None:
+        inventory = self.device_info.inventory
+        return None if inventory is None else tuple(chip.physical_id for chip in inventory.chips)
+
+    def _key_in_node_info(self) -> str | None:
+        """Our own data key for node-info; ``None`` where device-info has it all the time.
+
+        A Device Plugin wipes data keys that are not its own. So once device-info was another
+        program's, which may write it again at any time, both documents have the key
+        (``docs/decisions/014``). A node-info that is found with it shows that this was so.
+        """
+        device_info = self.ownership.get("device-info")
+        is_there = (
+            device_info is None or device_info.was_others or self._node_info.was_found_with_own_key
+        )
+        named = self._named_blind() if is_there else None
+        return None if named is None else named.text
+
+    def _wanted(self, kind: str, document: Made) -> Wanted | None:
+        may_publish = self._desk.may_publish() and not self._is_left(kind)
+        return document.wanted() if may_publish else None
+
+    def _is_left(self, kind: str) -> bool:
+        """Whether another program writes the document of ``kind``."""
+        ownership = self.ownership.get(kind)
+        return ownership is not None and not ownership.is_ours
+
+    def _ownership_changed(self, kind: str) -> None:
+        if kind == "device-info" and not self._is_left(kind) and self._left is not None:
+            left, self._left = self._left, None
+            now_ms = self._desk.wall_clock()
+            inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
+            if inputs:
+                self._desk.verdicts.take(inputs, now_ms)
+                self._desk.on_remembered()
+        self._wake_now()
+
+    def _not_decided(self, kind: str, error: StoreError | TimeoutError) -> None:
+        self.publishers[kind].waits_for_store(error)
+
+    async def _before_repair(self, kind: str) -> None:
+        ownership = self.ownership.get(kind)
+        if ownership is not None:
+            await ownership.ask_after_change()
+        if not self._is_left(kind):
+            await self._desk.look_around()
+
+    def _publisher(self, kind: str, document: Made) -> Publisher:
+        return Publisher(
+            self._desk.store,
+            document.namespace,
+            document.name,
+            Edges(
+                wanted=partial(self._wanted, kind, document),
+                stamp_of=document.stamp_of,
+                verify=document.verify,
+                before_write=self._until_committed,
+                before_repair=partial(self._before_repair, kind),
+                on_others_write=partial(self._others_wrote, kind, document),
+                on_first_read=partial(self._first_read, kind, document),
+                on_foreign=partial(self._foreign, document),
+                on_acknowledged=partial(self._acknowledged, kind, document),
+                on_shown=partial(self._is_shown, document),
+                wall_clock=self._desk.wall_clock,
+                progress=self._desk.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
+                is_in_the_way=partial(self._is_in_the_way, document),
+                has_rival=self._desk.has_rival,
+                on_reconnected=self._desk.reconnected,
+            ),
+        )
+
+    def _is_in_the_way(self, document: Made, shown: Document) -> bool:
+        return document is self._node_info and self._node_info.is_in_the_way(shown)
+
+    def _shadow(self) -> Shadow:
+        made = self.device_info
+        return Shadow(
+            self._desk.store,
+            made.namespace,
+            made.name,
+            ShadowEdges(
+                wanted=made.wanted,
+                lingers=self._lingers,
+                on_first_read=partial(self._first_read, "device-info", made),
+                on_written=self._written,
+                on_told=self._told,
+                background=Background(
+                    is_known=lambda code: code in self._desk.verdicts.tables.chip_levels,
+                    is_link_blind=self._is_link_blind,
+                ),
+                wall_clock=self._desk.wall_clock,
+                progress=self._desk.progress.of("shadow", _PATIENCE_SECONDS),
+            ),
+        )
+
+    def statuses(self) -> tuple[PublicationStatus, ...]:
+        """How the publishing of each owned document goes, for people."""
+        return tuple(
+            publication_status(
+                kind,
+                publisher.name,
+                self._desk.store.url,
+                publisher.record,
+                None if (owned := self.ownership.get(kind)) is None else owned.other,
+            )
+            for kind, publisher in self.publishers.items()
+        )
+
+    def writes(self) -> str:
+        """Return the text about our last writes that goes with the heartbeat.
+
+        All documents of the configuration are named, from the start on. One without a write, in a
+        conflict or left to another program has the number 0.
+        """
+        if self.shadow is not None:
+            return ""
+        numbers = dict.fromkeys((*self.ownership, *self.storage), 0)
+        for kind, publisher in self.publishers.items():
+            if publisher.number is not None and not self._is_left(kind):
+                numbers[kind] = publisher.number
+        return encode_writes(numbers, whole=True)
+
+    def wake(self, event_ms: int) -> None:
+        """Something that was seen at ``event_ms`` may want a write."""
+        if self.tells_of_storage:
+            self.storage_faults.look(self._state())
+        for publisher in self.publishers.values():
+            publisher.wake(event_ms)
+        if self.shadow is not None:
+            self.shadow.wake()
+        left = [made for kind, made in self._documents.items() if self._is_left(kind)]
+        for document in (*self._left_alone, *left):
+            if is_one_off_waiting(self._state(), document.name):
+                # Nobody will ever acknowledge it: it is over as if it had been published now.
+                # Not within the change that is being told of.
+                asyncio.get_running_loop().call_soon(self._take_acknowledged, document)
+
+    async def settled(self, within_seconds: float) -> None:
+        """Wait until what is known is published, but not for longer."""
+        for _ in range(round(within_seconds / _LOOK_SECONDS)):
+            if all(one.is_settled for one in self.publishers.values()):
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _wake_now(self) -> None:
+        self.wake(self._desk.wall_clock())
+
+    async def publish(self, kind: str) -> NoReturn:
+        """Publish the document of ``kind`` while no other program writes it."""
+        async with asyncio.TaskGroup() as tasks:
+            ownership = self.ownership[kind]
+            tasks.create_task(ownership.run(), name=f"ownership of {kind}")
+            # Whose document it is decides what it means that a name is missing in it, and which
+            # document has our own data key.
+            for one in self.ownership.values():
+                await one.decided.wait()
+            await self.publishers[kind].run()
+        raise AssertionError("both go on until they are cancelled")
+
+    async def publish_storage(self, kind: str) -> NoReturn:
+        """Publish the storage faults of ``kind``, from the first one on that there ever was."""
+        document = self.storage[kind]
+        if not self._has_journal:
+            existing = await self._there(document)
+            document.adopt(existing)
+            self._first_read(kind, document, existing)
+            self._wake_now()
+        while not document.is_needed:
+            self.storage_faults.changed.clear()
+            await self.storage_faults.changed.wait()
+        self.publishers[kind] = self._publisher(kind, document)
+        self.records[kind] = self.publishers[kind].record
+        await self.publishers[kind].run()
+
+    async def _there(self, document: Made) -> Document | None:
+        backoff = Backoff()
+        while True:
+            with contextlib.suppress(StoreError):
+                return await self._desk.store.get(document.namespace, document.name)
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def remembered(self) -> None:
+        """Wait until the stored documents have told what they remember, but not for long.
+
+        Without a journal they are the memory of this agent. What is told after its sources have
+        begun would be in nobody's beliefs, so it does not count, except for why our own policy
+        upgraded a code: that is no source's belief, and its end is the policy's.
+        """
+        if not self._has_journal and not self._sources_began:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_MEMORY_SECONDS):
+                    await self._all_read.wait()
+            self._sources_began = True
+
+    async def _until_committed(self) -> None:
+        journal = self._desk.journal
+        await journal.committed(journal.last_sequence, _COMMIT_SECONDS)
+
+    def _first_read(self, kind: str, document: Made, existing: Document | None) -> None:
+        now_ms = self._desk.wall_clock()
+        reports: tuple[Input, ...] = ()
+        if document is self._node_info:
+            self._node_info.found(existing)
+        if document is self.device_info:
+            self.device_info.found(existing)
+            if self.device_info.inventory is None and self._state().server is None:
+                self._desk.on_remembered()
+        if not self._has_journal:
+            reports = tuple(_by_now(report, now_ms) for report in document.take_over(existing))
+            if self._sources_began:
+                reports = self._of_silent_chips(reports)
+        if document is self.device_info:
+            isolation = self.device_info.take_over_isolation(
+                existing, now_ms, has_journal=self._has_journal
+            )
+            if self._is_left(kind):
+                isolation = tuple(one for one in isolation if not isinstance(one, Released))
+            # Before the faults, whose times may be those of their upgrades.
+            reports = (*isolation, *reports)
+        if reports:
+            self._desk.verdicts.take(reports, now_ms)
+            if any(isinstance(report, Remembered) for report in reports):
+                self._desk.on_remembered()
+        if document is self.device_info and existing is not None and self._is_left(kind):
+            self._written(existing, may_be_edited=False)
+        self._unread.discard(kind)
+        if not self._unread:
+            self._all_read.set()
+
+    def _of_silent_chips(self, reports: Sequence[Input]) -> tuple[Input, ...]:
+        """What is about chips that gave no answer yet: nobody believes anything of them.
+
+        A chip that is remembered already is not remembered again.
+        """
+        chips = self._state().chips
+        known = {chip for chip, one in chips.items() if one.was_read}
+        heard = {chip for chip in known if not chips[chip].silent}
+        return tuple(
+            report
+            for report in reports
+            if isinstance(report, Remembered | Observation | Forgotten)
+            and report.subject.kind == "chip"
+            and report.subject.id not in (known if isinstance(report, Remembered) else heard)
+        )
+
+    def _others_wrote(
+        self, kind: str, made: Made, before: Document | None, shown: Document | None
+    ) -> None:
+        """Another program, or an operator, changed a document that is left to that program."""
+        if not self._is_left(kind):
+            return
+        self.ownership[kind].wake()
+        if made is self.device_info and shown is not None:
+            now_ms = self._desk.wall_clock()
+            found = self.device_info.take_over_isolation(shown, now_ms, has_journal=True)
+            added = [one for one in found if not isinstance(one, Released)]
+            if added:
+                self._desk.verdicts.take(added, now_ms)
+            self._written(shown, is_edit(before, shown))
+
+    def _written(self, foreign: Document, may_be_edited: bool) -> None:
+        """Somebody else wrote what we only compare: an operator's release shows in it, too.
+
+        What it names can be released from now on, as if we had written it. A name that the Device
+        Plugin itself leaves out was released by nobody (defects K01 to K03).
+        """
+        made = self.device_info
+        if made.stamp_of(foreign) is None:
+            return
+        if self._is_left("device-info"):
+            self._left = foreign
+        if may_be_edited:
+            self._foreign(made, foreign)
+        now_ms, revision = self._desk.wall_clock(), self._state().revision
+        self._desk.verdicts.take([Acknowledged(made.name, revision, now_ms, made.named(foreign))])
+
+    def _lingers(self) -> bool:
+        return any(
+            fault.once or fault.doubted_at_ms is not None
+            for _, known in self._state().subjects()
+            for fault in known.faults.values()
+        )
+
+    def _is_link_blind(self, device: str) -> bool:
+        chip = chip_of(device)
+        return chip is not None and LINK_SOURCE in self._state().of(chip_subject(chip)).blind
+
+    def _told(self, told: Told) -> None:
+        self._desk.journal.append([(Kind.SHADOW, body_of(told))], self._desk.wall_clock())
+
+    def _foreign(self, document: Made, foreign: Document) -> bool:
+        now_ms = self._desk.wall_clock()
+        inputs = document.released(foreign, now_ms)
+        if inputs:
+            self._desk.verdicts.take(inputs, now_ms)
+        return bool(inputs)
+
+    def _acknowledged(
+        self, kind: str, made: Made, document: Document | None, revision: int
+    ) -> None:
+        if document is None and not self._desk.store.absence_is_deletion:
+            self._desk.deleted()
+        if self._is_only_a_beat(made, document, revision):
+            return
+        now_ms = self._desk.wall_clock()
+        row = {
+            "document": made.name,
+            "store": self._desk.store.url,
+            "revision": revision,
+            "update_time": self.publishers[kind].record.acknowledged_stamp,
+            "absent": document is None,
+        }
+        self._desk.journal.append([(Kind.PUBLICATION, body_of(row))], now_ms)
+        acknowledged = Acknowledged(made.name, revision, now_ms, made.named(document))
+        self._desk.verdicts.take([acknowledged])
+
+    def _is_only_a_beat(self, made: Made, document: Document | None, revision: int) -> bool:
+        """Whether a write said nothing new but a heartbeat, which nobody needs in the history."""
+        if made is not self._node_info or not isinstance(made, BeatingNodeInfo):
+            return False
+        told, self._told_revision = self._told_revision, revision
+        return document is not None and told == revision
+
+    def _is_shown(self, document: Made) -> None:
+        """A one-off event of a code that is shown already changes nothing that could be written."""
+        if is_one_off_waiting(self._state(), document.name):
+            self._take_acknowledged(document)
+
+    def _take_acknowledged(self, document: Made) -> None:
+        now_ms = self._desk.wall_clock()
+        revision = self._state().revision
+        self._desk.verdicts.take([Acknowledged(document.name, revision, now_ms)])
+
+
+def _by_now(remembered: Input, now_ms: int) -> Input:
+    """``remembered`` with no time after now: stamps run ahead, and clocks are set back."""
+    match remembered:
+        case Observation():
+            return replace(remembered, seen_at_ms=min(remembered.seen_at_ms, now_ms))
+        case SourceAnswered() | Remembered():
+            return replace(remembered, at_ms=min(remembered.at_ms, now_ms))
+    return remembered

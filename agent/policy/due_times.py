@@ -1,0 +1,164 @@
+"""When time alone changes what is known of a subject.
+
+Asked with every event, for every code of every chip: plain loops, and nothing is built on the way.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent.policy import associations, durations, frequencies
+from agent.policy.event_order import RETURN_WINDOW_MS
+from agent.policy.state import ChipState, Fault, SubjectState, Upgrade
+from contract.codes.policies import FAULT_DURATION, FAULT_FREQUENCY
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from contract.codes.catalogue import Catalogue
+
+ONCE_VISIBLE_MS = 5_500
+"""How long a one-off fault stays after a store acknowledged it, so that no reader can miss it.
+
+It is to be seen for 5 s in cluster-info, too, where it may come later than it goes.
+"""
+
+DOUBT_MS = 6_000
+"""How long an audit has to confirm a fault whose recovery looked older than its occurrence, and the
+tool one that the driver does not list. Both are asked 2 s after the last event and answer within
+2 s."""
+
+ENDS = ""
+FORGOTTEN = "forgotten"
+LET_GO = "let go"
+
+
+class Due(NamedTuple):
+    """``code`` changes at ``at_ms``: a fault ``ENDS`` or is ``FORGOTTEN``, an occurrence that was
+    held back is ``LET_GO``, or a rule of this kind acts.
+
+    What is due at the same time happens in the order of these tuples.
+    """
+
+    at_ms: int
+    code: str
+    what: str
+
+
+def next_due(known: SubjectState, tables: Catalogue, settled_ms: int) -> Due | None:
+    """What time alone changes next; rules wait until ``settled_ms``."""
+    if isinstance(known, ChipState):
+        due = _of_chip(known, known.faults.values(), known.upgrades, tables, settled_ms)
+        return due if not known.held_back else _with_held_back(known, due)
+    return _of_other(known)
+
+
+def due_ms_of(known: SubjectState, code: str, tables: Catalogue, settled_ms: int) -> int | None:
+    """When time alone changes what is known of ``code``, or of another code before."""
+    if isinstance(known, ChipState):
+        fault = known.faults.get(code)
+        faults = () if fault is None else (fault,)
+        of_code = [one for one in known.upgrades if one.code == code] if known.upgrades else ()
+        due = _of_chip(known, faults, of_code, tables, settled_ms)
+        if known.held_back:
+            due = _with_held_back(known, due)
+    else:
+        due = _of_other(known)
+    return None if due is None else due.at_ms
+
+
+def deadline_ms_of(
+    subjects: Iterable[SubjectState], tables: Catalogue, settled_ms: int
+) -> int | None:
+    """When time alone changes anything; ``None`` for never."""
+    deadline_ms = None
+    for known in subjects:
+        due = next_due(known, tables, settled_ms)
+        if due is not None and (deadline_ms is None or due.at_ms < deadline_ms):
+            deadline_ms = due.at_ms
+    return deadline_ms
+
+
+def _of_chip(
+    known: ChipState,
+    faults: Iterable[Fault],
+    upgrades: Iterable[Upgrade],
+    tables: Catalogue,
+    settled_ms: int,
+) -> Due | None:
+    """What is due first of some codes of a chip."""
+    first = None
+    policies = tables.durations
+    for fault in faults:
+        if fault.once or fault.doubted_at_ms is not None:
+            end_ms = None if known.silent else _end_ms(fault)
+            if end_ms is None:
+                continue
+            what, at_ms = ENDS, end_ms if fault.once else max(end_ms, known.settled_at_ms)
+        elif fault.code in policies and known.upgrade_of(fault.code, FAULT_DURATION) is None:
+            upgrade_ms = durations.upgrade_ms(fault, policies[fault.code])
+            what, at_ms = FAULT_DURATION, max(upgrade_ms, settled_ms, known.settled_at_ms)
+        else:
+            continue
+        if first is None or (at_ms, fault.code, what) < first:
+            first = Due(at_ms, fault.code, what)
+    for upgrade in upgrades:
+        release_ms = None if known.silent else _release_ms(known, upgrade, tables)
+        if release_ms is None:
+            continue
+        at_ms = max(release_ms, settled_ms, known.settled_at_ms)
+        if first is None or (at_ms, upgrade.code, upgrade.kind) < first:
+            first = Due(at_ms, upgrade.code, upgrade.kind)
+    return first
+
+
+def _with_held_back(known: ChipState, due: Due | None) -> Due:
+    """The earlier one of ``due`` and the first occurrence that waits."""
+    waiting = (
+        Due(associations.release_ms(item), code, LET_GO) for code, item in known.held_back.items()
+    )
+    first = min(waiting)
+    return first if due is None or first < due else due
+
+
+def _of_other(known: SubjectState) -> Due | None:
+    """What is due first of what is no chip.
+
+    Its recoveries are forgotten when they cannot matter any more: there are hundreds of switch
+    ports, and each would be looked at with every event for ever.
+    """
+    first = None
+    for code, ended in known.ended.items():
+        due = Due(ended.at_ms + RETURN_WINDOW_MS, code, FORGOTTEN)
+        first = due if first is None or due < first else first
+    for code, fault in known.faults.items():
+        end_ms = _end_ms(fault)
+        if end_ms is not None:
+            due = Due(end_ms, code, ENDS)
+            first = due if first is None or due < first else first
+    return first
+
+
+def _end_ms(fault: Fault) -> int | None:
+    """When time alone ends ``fault``."""
+    if fault.once:
+        shown_ms = fault.acknowledged_at_ms
+        return None if shown_ms is None else shown_ms + ONCE_VISIBLE_MS
+    doubted_ms = fault.doubted_at_ms
+    return None if doubted_ms is None else doubted_ms + DOUBT_MS
+
+
+def _release_ms(known: ChipState, upgrade: Upgrade, tables: Catalogue) -> int | None:
+    """When time alone takes ``upgrade`` back.
+
+    One without a known reason ends as the last one would that any rule could give
+    (device-plugin#3.6).
+    """
+    if upgrade.kind == FAULT_FREQUENCY:
+        frequency = tables.frequencies.get(upgrade.code)
+        return None if frequency is None else frequencies.release_ms(known, upgrade, frequency)
+    if upgrade.kind == FAULT_DURATION:
+        duration = tables.durations.get(upgrade.code)
+        return None if duration is None else durations.release_ms(upgrade, duration)
+    longest_ms = tables.autofill_release_ms
+    return None if longest_ms is None else upgrade.upgraded_at_ms + longest_ms + 1

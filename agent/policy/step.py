@@ -1,0 +1,268 @@
+"""From reports to faults and levels: a pure function with the time passed in.
+
+The rules are those of ``docs/rooms/agent.md`` ("The policy"): what an observation begins and ends
+is in ``episodes``, what time does in ``deadlines``, the rules that raise levels are in
+``durations`` and ``frequencies``.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec.structs import replace
+
+from agent.policy.adoption import adopt, release
+from agent.policy.chips import forgotten, listed, remembered
+from agent.policy.clock_set_back import no_later
+from agent.policy.deadlines import expire
+from agent.policy.due_times import deadline_ms_of, due_ms_of, next_due
+from agent.policy.episodes import observed, tool_answered, tool_went_blind
+from agent.policy.reconfiguration import configured
+from agent.policy.state import (
+    CHIP_SOURCE,
+    LINK_SOURCE,
+    SETTLE_MS,
+    Acknowledged,
+    Adopted,
+    Blindness,
+    Change,
+    ChipState,
+    ClockSetBack,
+    Configured,
+    Forgotten,
+    Listed,
+    Released,
+    Remembered,
+    State,
+    SubjectState,
+)
+from agent.policy.transaction import Draft, all_judged_again
+from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
+from contract.observation import (
+    Gap,
+    HealthRead,
+    Observation,
+    Report,
+    SourceAnswered,
+    SourceBlind,
+    Subject,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from contract.codes.catalogue import Catalogue
+
+Told: TypeAlias = (
+    Observation | SourceBlind | SourceAnswered | HealthRead | Adopted | Released | Remembered
+)
+"""What is about one subject."""
+
+Input: TypeAlias = (
+    Report
+    | Acknowledged
+    | Adopted
+    | Released
+    | Configured
+    | ClockSetBack
+    | Listed
+    | Remembered
+    | Forgotten
+)
+
+
+def step(
+    state: State, inputs: Sequence[Input], now_ms: int, tables: Catalogue
+) -> tuple[State, tuple[Change, ...]]:
+    """Take in ``inputs`` in their order and let time pass until ``now_ms``.
+
+    How the inputs are batched makes no difference. The very same state is returned when nothing
+    changed.
+    """
+    draft = Draft(state, tables, state.revision)
+    subjects, named = dict(state.subjects()), state.named
+    deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+    for item in inputs:
+        if isinstance(item, Configured):
+            # What these tables find overdue happens now, not at a time when others were in force.
+            subjects = _configured(subjects, item.at_ms, draft)
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+            continue
+        if deadline_ms is not None and deadline_ms <= _time_of(item):
+            subjects = expire(subjects, _time_of(item), draft)
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+        if isinstance(item, ClockSetBack):
+            state = draft.state = _set_back(state, item.at_ms)
+            earlier = {subject: no_later(known, item.at_ms) for subject, known in subjects.items()}
+            draft.revision += earlier != subjects
+            subjects = earlier
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+            continue
+        if isinstance(item, Acknowledged):
+            subjects = {
+                subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
+                for subject, known in subjects.items()
+            }
+            if item.named is not None:
+                named = item.named
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+            continue
+        if isinstance(item, Listed):
+            subjects = listed(subjects, item, draft)
+            state = draft.state
+            deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
+            continue
+        if isinstance(item, Forgotten):
+            forgotten(subjects.pop(item.subject, state.of(item.subject)), item, draft)
+            named = tuple(chip for chip in named if chip != item.subject.id)
+            draft.revision += 1
+            continue
+        if isinstance(item, Gap):
+            continue  # an audit repairs what was missed
+        if isinstance(item, Released):
+            named = tuple(chip for chip in named if chip != item.subject.id)
+        before = subjects.get(item.subject) or state.of(item.subject)
+        after = _apply(before, item, draft)
+        if after is not before:
+            subjects[item.subject] = after
+            draft.revision += 1
+            deadline_ms = _sooner(deadline_ms, after, item, draft)
+    if deadline_ms is not None and deadline_ms <= now_ms:
+        subjects = expire(subjects, now_ms, draft)
+    after_all = _state_of(draft, subjects)
+    if named != state.named:
+        after_all = replace(after_all, named=named)
+    return after_all, tuple(draft.changes)
+
+
+def _set_back(state: State, now_ms: int) -> State:
+    """``state`` when now is ``now_ms``: no start is settled later than one of now."""
+    settled_at_ms = min(state.settled_at_ms, now_ms + SETTLE_MS)
+    if settled_at_ms == state.settled_at_ms:
+        return state
+    return replace(state, settled_at_ms=settled_at_ms)
+
+
+def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
+    """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
+    everything = chain(state.chips.values(), state.others.values())
+    return deadline_ms_of(everything, tables, state.settled_at_ms)
+
+
+def _state_of(draft: Draft, subjects: Mapping[Subject, SubjectState]) -> State:
+    """The state with ``subjects``: the very same one when nothing changed."""
+    chips = {
+        subject.id: known for subject, known in subjects.items() if isinstance(known, ChipState)
+    }
+    others = {
+        str(subject): known
+        for subject, known in subjects.items()
+        if not isinstance(known, ChipState) and known != _FORGOTTEN
+    }
+    old = draft.state
+    if draft.revision == old.revision and chips == old.chips and others == old.others:
+        return old
+    return replace(old, revision=draft.revision, chips=chips, others=others)
+
+
+_FORGOTTEN = SubjectState()
+
+
+def _configured(
+    subjects: Mapping[Subject, SubjectState], at_ms: int, draft: Draft
+) -> dict[Subject, SubjectState]:
+    """Judge all ``subjects`` again by the tables of ``draft``."""
+    judged = {
+        subject: configured(known, subject, at_ms, draft) for subject, known in subjects.items()
+    }
+    judged = expire(judged, at_ms, draft, since_ms=at_ms)
+    if any(known is not subjects[subject] for subject, known in judged.items()):
+        draft.revision += 1
+    return judged
+
+
+def _is_shown(subject: Subject, document: str) -> bool:
+    """Whether faults of ``subject`` are shown in ``document`` (its name)."""
+    return document.startswith(NODE_INFO_PREFIX if subject.kind == "host" else DEVICE_INFO_PREFIX)
+
+
+def is_one_off_waiting(state: State, document: str) -> bool:
+    """Whether a one-off fault has yet to be acknowledged with ``document`` (its name)."""
+    return any(
+        fault.once and fault.acknowledged_at_ms is None
+        for subject, known in state.subjects()
+        if _is_shown(subject, document)
+        for fault in known.faults.values()
+    )
+
+
+def _time_of(item: Input) -> int:
+    if isinstance(item, Observation):
+        return item.seen_at_ms
+    return item.since_ms if isinstance(item, SourceBlind) else item.at_ms
+
+
+def _sooner(
+    deadline_ms: int | None,
+    known: SubjectState,
+    item: Told,
+    draft: Draft,
+) -> int | None:
+    """The next deadline when ``item`` was taken in; too early a one does no harm."""
+    if isinstance(item, SourceAnswered) and item.source in (LINK_SOURCE, CHIP_SOURCE):
+        due = next_due(known, draft.tables, draft.state.settled_at_ms)
+        due_ms = None if due is None else due.at_ms
+    elif not isinstance(item, Observation | Adopted):
+        return deadline_ms
+    else:
+        due_ms = due_ms_of(known, item.code, draft.tables, draft.state.settled_at_ms)
+    if due_ms is None or deadline_ms is None:
+        return due_ms if deadline_ms is None else deadline_ms
+    return min(due_ms, deadline_ms)
+
+
+def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
+    for fault in known.faults.values():
+        shown = fault.once and fault.revision <= item.state_revision
+        if shown and fault.acknowledged_at_ms is None:
+            fault = replace(fault, acknowledged_at_ms=item.at_ms)
+            known = replace(known, faults=known.faults | {fault.code: fault})
+    return known
+
+
+def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
+    if isinstance(item, Observation):
+        return observed(known, item, draft)
+    if isinstance(item, Adopted):
+        return adopt(known, item, draft)
+    if isinstance(item, Released):
+        return release(known, item, draft)
+    if isinstance(item, HealthRead):
+        return _health_read(known, item, draft)
+    if isinstance(item, Remembered):
+        return remembered(known)
+    if isinstance(item, SourceBlind):
+        blindness = Blindness(item.since_ms, item.reason, item.by_driver)
+        if known.blind.get(item.source) == blindness:
+            return known
+        if item.source == LINK_SOURCE:
+            known = tool_went_blind(known)
+        return replace(known, blind=known.blind | {item.source: blindness})
+    if item.source == CHIP_SOURCE and isinstance(known, ChipState) and known.silent:
+        known = replace(known, silent=False, settled_at_ms=item.at_ms + SETTLE_MS)
+    elif item.source in known.answered and item.source not in known.blind:
+        return known
+    if item.source == LINK_SOURCE:
+        known = tool_answered(known, item.at_ms)
+    answered = tuple(sorted({*known.answered, item.source}))
+    blind = {source: why for source, why in known.blind.items() if source != item.source}
+    return replace(known, answered=answered, blind=blind)
+
+
+def _health_read(known: SubjectState, item: HealthRead, draft: Draft) -> SubjectState:
+    """``known`` when the health word of its chip bounds what no table says."""
+    if not isinstance(known, ChipState) or (known.word, known.listed) == (item.word, item.codes):
+        return known
+    known = replace(known, word=item.word, listed=item.codes)
+    return all_judged_again(known, item.subject, item.at_ms, "the health word was read", draft)

@@ -1,0 +1,145 @@
+"""One call of the policy while it works: what it has found, and what all its rules share."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec.structs import replace
+
+from agent.policy.state import Change, ChangeKind, ChipState, Fault, State, SubjectState, Upgrade
+from contract.codes.catalogue import Catalogue, Verdict
+from contract.codes.levels import ChipLevel, Severity, most_serious
+
+if TYPE_CHECKING:
+    from contract.observation import Subject
+
+
+@dataclass
+class Draft:
+    """One call of ``step``: what it has found so far."""
+
+    state: State
+    tables: Catalogue
+    revision: int
+    changes: list[Change] = field(default_factory=list)
+
+    def episode(self, subject: Subject, code: str, at_ms: int) -> str:
+        """The id of an episode that begins now."""
+        state, revision = self.state, self.revision + 1
+        text = f"{state.node}\0{subject}\0{code}\0{state.boot_id}\0{revision}\0{at_ms}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def note(
+        self,
+        kind: ChangeKind,
+        subject: Subject,
+        fault: Fault,
+        at_ms: int,
+        because: str,
+        old: str | None = None,
+        new: str | None = None,
+    ) -> None:
+        """Say what happened to the episode of ``fault``."""
+        self.changes.append(
+            Change(
+                kind,
+                subject,
+                fault.code,
+                fault.episode,
+                at_ms,
+                because,
+                old,
+                new,
+                fault.severity,
+                fault.device_fault and subject.kind == "chip",
+            )
+        )
+
+    def note_upgrade(
+        self,
+        kind: ChangeKind,
+        subject: Subject,
+        upgrade: Upgrade,
+        at_ms: int,
+        because: str,
+        old: str | None,
+        new: str | None,
+    ) -> None:
+        """Say what a rule did; the episode may have ended long ago."""
+        code, episode, severity = upgrade.code, upgrade.episode, upgrade.severity
+        self.changes.append(
+            Change(
+                kind, subject, code, episode, at_ms, because, old, new, severity, upgrade=upgrade
+            )
+        )
+
+
+T = TypeVar("T")
+
+
+def without(items: dict[str, T], key: str) -> dict[str, T]:
+    """``items`` but for ``key``."""
+    left = items.copy()
+    left.pop(key, None)
+    return left
+
+
+def judge(
+    tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
+) -> Verdict:
+    """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
+    if isinstance(known, ChipState):
+        if severity is None and known.word is not None:
+            verdict = tables.judge_by_word(code, known.word, known.listed or ())
+        else:
+            verdict = tables.judge(code, severity)
+        for upgrade in known.upgrades:
+            if upgrade.code == code:
+                level = ChipLevel(verdict.level)
+                if most_serious([upgrade.level, level]) is not level:
+                    verdict = Verdict(upgrade.level, upgrade.because)
+        return verdict
+    if subject.kind == "switch":
+        return tables.judge_switch(code)
+    return tables.judge_public(code) if subject.kind == "storage" else tables.judge_node(code)
+
+
+def all_judged_again(
+    known: SubjectState, subject: Subject, at_ms: int, why: str, draft: Draft
+) -> SubjectState:
+    """``known`` with every live fault judged by what holds now; ``why`` that is judged again."""
+    for fault in known.faults.values():
+        verdict = judge(draft.tables, known, subject, fault.code, fault.severity)
+        if (verdict.level, verdict.because) == (fault.level, fault.because):
+            continue
+        after = replace(fault, level=verdict.level, because=verdict.because)
+        known = replace(known, faults=known.faults | {fault.code: after})
+        if after.level != fault.level:
+            because = f"{why}: {after.because}"
+            draft.note(ChangeKind.CHANGED, subject, after, at_ms, because, fault.level, after.level)
+    return known
+
+
+def judged_again(tables: Catalogue, known: ChipState, subject: Subject, code: str) -> ChipState:
+    """``known`` after an upgrade of ``code`` came, went or changed: a live fault follows."""
+    fault = known.faults.get(code)
+    if fault is None:
+        return known
+    verdict = judge(tables, known, subject, code, fault.severity)
+    fault = replace(fault, level=verdict.level, because=verdict.because)
+    return replace(known, faults=known.faults | {code: fault})
+
+
+def level_of(known: SubjectState, code: str) -> str | None:
+    """The level that ``code`` has on the subject, be it by a rule alone."""
+    fault = known.faults.get(code)
+    if not isinstance(known, ChipState) or not known.upgrades:
+        return None if fault is None else fault.level
+    levels = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
+    if fault is not None:
+        if not levels:
+            return fault.level
+        levels.append(ChipLevel(fault.level))
+    return most_serious(levels) if levels else None

@@ -1,0 +1,112 @@
+"""Node-info with the heartbeat in it, for readers of releases 5.0.1.1 to 6.0.RC.
+
+It is always there and written every interval. Seconds only grow: two beats of one second differ,
+and so do those of a clock that was set back. While a part of the agent makes no progress the beat
+stands still; faults are published all the same.
+
+Source: ``docs/spec/noded.md#7.3``, 7.4 and 7.8.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agent.publishing.node_info import NodeInfoDocument, generation_of, node_status
+from agent.publishing.publisher import Wanted
+from contract.documents.node_info import (
+    Generation,
+    NodeBeat,
+    decode_node_info,
+    encode_beating_node_info,
+    encode_node_beat,
+)
+from contract.documents.vigil_key import VIGIL_KEY
+from contract.errors import DocumentError
+from contract.names import REPORT_LABEL
+from stores.base import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent.policy.state import State
+
+JITTER = 0.1
+"""Of the interval: nodes that start together do not write together for ever."""
+
+
+@dataclass(frozen=True)
+class Beating:
+    """How node-info beats: ``is_withheld`` says that a part of the agent makes no progress."""
+
+    generation: Generation
+    interval_seconds: float
+    is_withheld: Callable[[], bool]
+
+
+def whole_seconds(interval_seconds: float) -> int:
+    """An interval as old readers know it: no shorter than the real one."""
+    return math.ceil(interval_seconds)
+
+
+class BeatingNodeInfo(NodeInfoDocument):
+    """The document of generation B or C. What upstream blanks at each start is never blanked."""
+
+    def __init__(
+        self,
+        node: str,
+        state: Callable[[], State],
+        beating: Beating,
+        own_key: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        super().__init__(node, state, own_key)
+        self._beating = beating
+        self._pause_seconds = self._next_pause()
+        self._beaten: int | None = None
+
+    def found(self, existing: Document | None) -> None:
+        """See ``NodeInfoDocument``. The beat that is there is the one that stands still."""
+        super().found(existing)
+        record = self._read(existing)
+        if record is not None and record.beat is not None:
+            self._beaten = record.beat.at_seconds
+
+    def wanted(self) -> Wanted | None:
+        """What is to be published now. It does not wait for the BMC, as upstream's did not."""
+        has_parts = self._beating.generation is Generation.C
+        parts = self.known_parts() if has_parts else ()
+        own_key = self._own_key()
+
+        def stamped(stamp: int) -> Document:
+            beat = NodeBeat(self._beat(stamp), whole_seconds(self._beating.interval_seconds))
+            data = (
+                encode_beating_node_info(parts, node_status(parts), beat)
+                if has_parts
+                else encode_node_beat(beat)
+            )
+            if own_key is not None:
+                data[VIGIL_KEY] = own_key
+            return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
+
+        return Wanted(self._state().revision, (parts, own_key), stamped, self._pause_seconds)
+
+    def _beat(self, stamp: int) -> int:
+        self._pause_seconds = self._next_pause()
+        if self._beaten is None or not self._beating.is_withheld():
+            self._beaten = stamp
+        return self._beaten
+
+    def _next_pause(self) -> float:
+        return self._beating.interval_seconds * random.uniform(1 - JITTER, 1 + JITTER)
+
+    def is_in_the_way(self, shown: Document) -> bool:
+        """Whether ``shown`` is of another generation: its readers must see that go (noded#7.10)."""
+        return generation_of(shown) is not self._beating.generation
+
+    def verify(self, document: Document) -> None:
+        """Raises ``DocumentError`` if readers would refuse ``document``."""
+        found = decode_node_info(self.name, document.data)
+        if found.generation is not self._beating.generation:
+            raise DocumentError(self.name, "NodeInfo", "has not the members of its generation")

@@ -1,0 +1,229 @@
+"""What is to be told of storage faults: each that ever stood, with its newest assertion.
+
+Level-triggered from the state, so a fault that never was is never told to have recovered
+(``docs/spec/noded.md#10``, D-11). What must outlive the process is in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.journal.file import Kind, body_of
+from agent.journal.values import decoded
+from contract.codes.storage_faults import CODES, fault_id
+from contract.documents.public_fault import (
+    LAST_DEVICE,
+    OLDEST_MS,
+    VERSION,
+    Fault,
+    Influence,
+    PublicFault,
+)
+from contract.errors import JournalError
+from contract.observation import storage_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent.journal.file import Row
+    from agent.journal.journal import Journal
+    from agent.policy.state import State
+
+log = logging.getLogger("agent.public_faults")
+
+HOLD_SECONDS = 10.0
+"""How long an occurrence is not told after a recovery of the same fault was.
+
+A ClusterD that did not know the fault deletes it 5 s after its recovery, or as late as 6.5 s,
+whatever occurred meanwhile (``docs/spec/clusterd.md#4.4``)."""
+
+_INVENTORY_SECONDS = 30.0
+_NO_DEVICES = (0,)
+"""What upstream says where no driver answers; a message without any is refused."""
+
+_SUBJECTS = {storage_subject(client): codes for client, codes in CODES.items()}
+
+
+class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A storage fault began (``occurs``) or ended at ``at_ms``; ``devices`` are physical ids."""
+
+    code: str
+    occurs: bool
+    at_ms: int
+    devices: tuple[int, ...] = ()
+
+
+class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the journal keeps.
+
+    ``newest`` is what holds of each fault that ever stood. Only where ClusterD is told over gRPC:
+    ``waiting`` is still to be told, in order, and ``told`` says whether what it took last of a
+    fault was that it occurs. ``devices`` are the chips of the node as last known.
+    """
+
+    newest: dict[str, Said] = {}
+    waiting: tuple[Said, ...] = ()
+    told: dict[str, bool] = {}
+    devices: tuple[int, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(Ledger)
+
+
+def queued(waiting: tuple[Said, ...], said: Said) -> tuple[Said, ...]:
+    """``waiting`` with ``said`` behind it.
+
+    A recovery that comes to nothing, because the fault occurs again before anybody was told, is
+    withdrawn with that occurrence. The first that waits of a fault may have been told already,
+    without an answer, so it stays: there are never more than three.
+    """
+    mine = [one for one in waiting if one.code == said.code]
+    if said.occurs and len(mine) > 1 and not mine[-1].occurs:
+        return tuple(one for one in waiting if one is not mine[-1])
+    return (*waiting, said)
+
+
+class PublicFaults:
+    """Holds the ledger of ``node``. ``look`` compares it with the state.
+
+    ``chips`` gives the physical ids of the chips, ``None`` until the driver has told them. With
+    ``queues``, what is new is also put into ``waiting``.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        chips: Callable[[], tuple[int, ...] | None],
+        journal: Journal,
+        wall_clock: Callable[[], int],
+        *,
+        queues: bool,
+    ) -> None:
+        self.node = node
+        self.ledger = Ledger()
+        self.changed = asyncio.Event()
+        self._chips = chips
+        self._journal = journal
+        self._wall_clock = wall_clock
+        self._queues = queues
+        self._seen: list[object] = [None] * len(_SUBJECTS)
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_patient = True
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any storage fault was ever told."""
+        return bool(self.ledger.newest)
+
+    def remember(self, row: Row | None) -> None:
+        """Go on where the process before this one ended."""
+        if row is None:
+            return
+        try:
+            self.ledger = decoded(row, _decoder)
+        except JournalError as error:
+            log.error("what was told of storage faults is not known: %s", error)
+
+    def adopt(self, faults: Iterable[Said]) -> None:
+        """A document older than the journal has told this."""
+        new = {one.code: one for one in faults if one.code not in self.ledger.newest}
+        if new:
+            self._keep(msgspec.structs.replace(self.ledger, newest=self.ledger.newest | new))
+
+    def look(self, state: State) -> None:
+        """Take over what changed."""
+        found = [state.of(subject) for subject in _SUBJECTS]
+        if all(one is other for one, other in zip(found, self._seen, strict=True)):
+            if self.is_known:
+                self._fill()
+            return
+        self._seen[:] = found
+        ledger = self.ledger
+        for known, codes in zip(found, _SUBJECTS.values(), strict=True):
+            for code in codes:
+                before, fault = ledger.newest.get(code), known.faults.get(code)
+                if (fault is not None) == (before is not None and before.occurs):
+                    continue
+                if fault is None and not known.answered:
+                    continue  # nobody has looked yet
+                if fault is not None:
+                    said = Said(code, True, fault.first_seen_ms)
+                else:
+                    assert before is not None
+                    said = Said(code, False, self._wall_clock(), before.devices)
+                ledger = self._with(ledger, said)
+        if ledger is not self.ledger:
+            self._keep(ledger)
+        self._fill()
+
+    def acknowledged(self, batch: tuple[Said, ...]) -> None:
+        """The receiver took ``batch``, or will never take it."""
+        ledger = self.ledger
+        waiting = tuple(one for one in ledger.waiting if one not in batch)
+        told = ledger.told | {one.code: one.occurs for one in batch}
+        self._keep(msgspec.structs.replace(ledger, waiting=waiting, told=told))
+
+    def _with(self, ledger: Ledger, said: Said) -> Ledger:
+        newest = ledger.newest | {said.code: said}
+        waiting = ledger.waiting
+        if self._queues:
+            waiting = queued(waiting, said)
+        return msgspec.structs.replace(ledger, newest=newest, waiting=waiting)
+
+    def _fill(self) -> None:
+        """Say which chips are meant, as soon as that is known, or when it takes too long."""
+        chips = self._chips()
+        devices = () if chips is None else tuple(sorted(set(chips)))
+        devices = tuple(chip for chip in devices if 0 <= chip <= LAST_DEVICE)
+        ledger = self.ledger
+        if devices and devices != ledger.devices:
+            ledger = msgspec.structs.replace(ledger, devices=devices)
+        incomplete = [one for one in (*ledger.newest.values(), *ledger.waiting) if not one.devices]
+        if incomplete and not devices and self._is_patient:
+            if self._timer is None:
+                loop = asyncio.get_running_loop()
+                self._timer = loop.call_later(_INVENTORY_SECONDS, self._lose_patience)
+            return
+        if incomplete:
+            meant = devices or ledger.devices or _NO_DEVICES
+
+            def filled(one: Said) -> Said:
+                return one if one.devices else msgspec.structs.replace(one, devices=meant)
+
+            newest = {code: filled(one) for code, one in ledger.newest.items()}
+            waiting = tuple(map(filled, ledger.waiting))
+            ledger = msgspec.structs.replace(ledger, newest=newest, waiting=waiting)
+        if ledger is not self.ledger and (incomplete or ledger.newest):
+            self._keep(ledger)
+
+    def _lose_patience(self) -> None:
+        self._is_patient = False
+        self._fill()
+
+    def _keep(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self._journal.append([(Kind.PUBLIC_FAULTS, body_of(ledger))], self._wall_clock())
+        self.changed.set()
+
+
+def message_of(
+    node: str, resource: str, batch: Iterable[Said], message_id: str, at_ms: int
+) -> PublicFault:
+    """The message that tells ``batch``, in the order of its codes (``docs/spec/noded.md#4.5``)."""
+    faults = [
+        Fault(
+            fault_id=fault_id(node, said.code),
+            fault_type="Node",
+            fault_code=said.code,
+            fault_time=max(said.at_ms, OLDEST_MS),
+            assertion="occur" if said.occurs else "recover",
+            fault_location={},
+            influence=[Influence(node_name=node, device_ids=list(said.devices))],
+        )
+        for said in sorted(batch, key=lambda said: said.code)
+    ]
+    return PublicFault(message_id, at_ms, VERSION, resource, faults)

@@ -1,0 +1,181 @@
+"""One run of a replay, told by its changes: which level a code has when, and the sums per day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.policy.state import ChangeKind, ChipState
+from agent.policy.transaction import level_of
+from contract.codes.chip_codes import is_network
+from contract.codes.chip_health import is_healthy, is_network_healthy
+from contract.codes.levels import ChipLevel, most_serious
+from contract.observation import chip_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from agent.policy.state import Change, State, SubjectState
+    from contract.observation import Subject
+
+DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True)
+class Span:
+    """What of the time counts, from ``since_ms`` until before ``until_ms``; ``None``: all of it."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def __contains__(self, at_ms: int) -> bool:
+        return (self.since_ms is None or at_ms >= self.since_ms) and (
+            self.until_ms is None or at_ms < self.until_ms
+        )
+
+    def days(self, from_ms: int, to_ms: int) -> Iterator[tuple[int, int]]:
+        """The parts of a stretch of time, by day (number since 1970, UTC), and their length."""
+        if self.since_ms is not None:
+            from_ms = max(from_ms, self.since_ms)
+        if self.until_ms is not None:
+            to_ms = min(to_ms, self.until_ms)
+        while from_ms < to_ms:
+            day = from_ms // DAY_MS
+            end_ms = min(to_ms, (day + 1) * DAY_MS)
+            yield day, end_ms - from_ms
+            from_ms = end_ms
+
+
+@dataclass
+class Sums:
+    """One subject on one day. ``level_ms``: how long it had which level."""
+
+    episodes: int = 0
+    upgrades: int = 0
+    releases: int = 0
+    level_ms: dict[str, int] = field(default_factory=dict)
+    unhealthy_ms: int = 0
+    network_unhealthy_ms: int = 0
+    isolated_ms: int = 0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The level of a code and the sentence that says why."""
+
+    level: str
+    because: str
+
+
+@dataclass
+class _Known:
+    """What is known of one subject, unchanged since ``since_ms``."""
+
+    since_ms: int
+    codes: dict[str, Standing] = field(default_factory=dict)
+
+
+class Ledger:
+    """The levels of one run as they are, and the sums of its chips by day and subject."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self._known: dict[Subject, _Known] = {}
+        self._counted: set[int] = set()
+        self._in_use: frozenset[int] = frozenset()
+        self.sums: dict[tuple[int, Subject], Sums] = {}
+
+    def standing(self, subject: Subject, code: str) -> Standing | None:
+        """The level that ``code`` has on ``subject`` now, if any."""
+        known = self._known.get(subject)
+        return None if known is None else known.codes.get(code)
+
+    def codes(self) -> Iterator[tuple[Subject, str]]:
+        """Everything that has a level now."""
+        for subject, known in self._known.items():
+            for code in known.codes:
+                yield subject, code
+
+    def change(self, change: Change, at_ms: int) -> None:
+        """One change of the policy, at ``at_ms``, which is never before the ones told already."""
+        known = self._passed(change.subject, at_ms)
+        before = known.codes.get(change.code)
+        ended = change.kind is ChangeKind.ENDED  # what a rule keeps has the rule's reason
+        if change.new_level is None:
+            known.codes.pop(change.code, None)
+        elif before is None or before.level != change.new_level or not ended:
+            known.codes[change.code] = Standing(change.new_level, change.because)
+        if at_ms in self._span:
+            sums = self._sums(at_ms // DAY_MS, change.subject)
+            sums.episodes += change.kind is ChangeKind.BEGAN
+            sums.upgrades += change.kind is ChangeKind.UPGRADED
+            sums.releases += change.kind is ChangeKind.RELEASED
+
+    def align(self, state: State, at_ms: int) -> None:
+        """Take over what ``state`` says holds at ``at_ms``, where no changes tell of it."""
+        for subject, known in state.subjects():
+            standings = _standings(known)
+            kept = self._known.get(subject)
+            if kept is None or kept.codes != standings:
+                self._passed(subject, at_ms).codes = standings
+
+    def know(self, chips: Collection[int], at_ms: int) -> None:
+        """Count the time of these chips from ``at_ms`` on, if it is not counted already."""
+        for chip in chips:
+            if chip not in self._counted:
+                self._passed(chip_subject(chip), at_ms)
+
+    def use(self, chips: frozenset[int], at_ms: int) -> None:
+        """From ``at_ms`` on pods use these chips (physical ids)."""
+        for subject in [one for one in self._known if one.id in chips ^ self._in_use]:
+            self._passed(subject, at_ms)
+        self._in_use = chips
+
+    def close(self, at_ms: int) -> None:
+        """Nothing more comes; what holds held until ``at_ms``."""
+        for subject in self._known:
+            self._passed(subject, at_ms)
+
+    def _passed(self, subject: Subject, at_ms: int) -> _Known:
+        known = self._known.get(subject)
+        if known is None:
+            self._known[subject] = known = _Known(at_ms)
+            if subject.kind == "chip":
+                self._counted.add(subject.id)
+        if at_ms > known.since_ms:
+            if subject.kind == "chip":
+                self._count(subject, known, at_ms)
+            known.since_ms = at_ms
+        return known
+
+    def _count(self, subject: Subject, known: _Known, at_ms: int) -> None:
+        in_use = subject.id in self._in_use
+        level = _level(known.codes)
+        own = _level({code: one for code, one in known.codes.items() if not is_network(code)})
+        network = _level({code: one for code, one in known.codes.items() if is_network(code)})
+        for day, passed_ms in self._span.days(known.since_ms, at_ms):
+            sums = self._sums(day, subject)
+            sums.level_ms[level] = sums.level_ms.get(level, 0) + passed_ms
+            sums.unhealthy_ms += 0 if is_healthy(own, in_use) else passed_ms
+            sums.network_unhealthy_ms += 0 if is_network_healthy(network) else passed_ms
+            sums.isolated_ms += passed_ms if level is ChipLevel.MANUALLY_SEPARATE_NPU else 0
+
+    def _sums(self, day: int, subject: Subject) -> Sums:
+        return self.sums.setdefault((day, subject), Sums())
+
+
+def _level(codes: Mapping[str, Standing]) -> ChipLevel:
+    return most_serious(ChipLevel(one.level) for one in codes.values())
+
+
+def _standings(known: SubjectState) -> dict[str, Standing]:
+    """The codes of one subject as its state has them, those that only a rule holds included."""
+    found = {}
+    for fault in known.faults.values():
+        found[fault.code] = Standing(fault.level, fault.because)
+    if isinstance(known, ChipState):
+        for upgrade in known.upgrades:
+            level = level_of(known, upgrade.code)
+            if level == upgrade.level and upgrade.code not in known.faults:
+                found[upgrade.code] = Standing(level, upgrade.because)
+    return found

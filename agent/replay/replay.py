@@ -1,0 +1,261 @@
+"""A journal played again: what the agent decided then, and what it would have decided otherwise.
+
+Every input goes through the policy once with the tables that were in force, which must lead to the
+changes that the journal recorded, and once with other tables. What only the store could know is
+told to the second run as it happened: a one-off event that was acknowledged then is acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from agent.journal.file import Kind
+from agent.journal.values import (
+    changes_of,
+    chips_in_use_of,
+    gap_of,
+    inputs_of,
+    start_of,
+    state_of,
+    tables_of,
+)
+from agent.policy.restarts import restarted
+from agent.policy.state import Acknowledged, Configured, State
+from agent.policy.step import step
+from agent.replay.comparison import Comparison
+from agent.replay.findings import Break, Deviation, Findings
+from agent.replay.reconciliation import told_by
+from contract.codes.catalogue import shipped
+from contract.errors import JournalError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from agent.journal.reader import StoredRow
+    from agent.journal.values import Start
+    from agent.policy.state import Change
+    from agent.policy.step import Input
+    from agent.replay.level_history import Span
+    from contract.codes.catalogue import Catalogue
+
+_SHOWN_DEVIATIONS = 100
+_SHOWN_BREAKS = 1000
+
+
+def replay(rows: Iterable[StoredRow], other: Catalogue | None, span: Span) -> Findings:
+    """Play ``rows``, the oldest first, with what was in force and, if given, with ``other``.
+
+    All that is there is played, because rules look back; ``span`` is what is told of it.
+    """
+    playing = _Playing(other, span)
+    for row in rows:
+        if span.until_ms is not None and row.at_ms >= span.until_ms:
+            return playing.end(span.until_ms)
+        playing.take(row)
+    return playing.end()
+
+
+class _Other:
+    """The run with other tables. Its revisions are not those of the run that was recorded."""
+
+    def __init__(self, tables: Catalogue, state: State, at_ms: int) -> None:
+        self.state = state
+        self._tables = tables
+        self._revisions: deque[tuple[int, int]] = deque()
+        # What it begins with was judged by other tables.
+        self.play([Configured("", at_ms)], at_ms, state)
+
+    def play(self, inputs: Sequence[Input], at_ms: int, recorded: State) -> tuple[Change, ...]:
+        """Play ``inputs``, which led the run that was recorded to ``recorded``."""
+        self.state, changes = step(self.state, inputs, at_ms, self._tables)
+        pair = recorded.revision, self.state.revision
+        if self._revisions and self._revisions[-1][0] == recorded.revision:
+            self._revisions.pop()
+        self._revisions.append(pair)
+        return changes
+
+    def translated(self, inputs: Sequence[Input]) -> list[Input]:
+        """What this run is told of ``inputs``: no other tables, and what the store had of it."""
+        return [
+            self._acknowledged(item) if isinstance(item, Acknowledged) else item
+            for item in inputs
+            if not isinstance(item, Configured)
+        ]
+
+    def _acknowledged(self, item: Acknowledged) -> Acknowledged:
+        while len(self._revisions) > 1 and self._revisions[1][0] <= item.state_revision:
+            self._revisions.popleft()
+        recorded, mine = self._revisions[0]
+        return replace(item, state_revision=mine if recorded <= item.state_revision else -1)
+
+
+class _Playing:
+    def __init__(self, other: Catalogue | None, span: Span) -> None:
+        self._other_tables = other
+        self._comparison = Comparison(span, two=other is not None)
+        self._tables = shipped()
+        self._state: State | None = None
+        self._other: _Other | None = None
+        self._starting: Start | None = None
+        self._stopped = True
+        self._sure = True
+        self._expected: tuple[StoredRow, tuple[Change, ...]] | None = None
+        self._last: StoredRow | None = None
+        self._from_ms: int | None = None
+        self._rows = self._inputs = self._checked = self._deviation_count = 0
+        self._pruned = False
+        self._deviations: list[Deviation] = []
+        self._breaks: list[Break] = []
+        self._versions: dict[str, None] = {}
+
+    def take(self, row: StoredRow) -> None:
+        """One row. What cannot be understood is told, and what follows is not trusted until the
+        next snapshot."""
+        self._rows += 1
+        last, self._last = self._last, row
+        if self._state is not None and last is not None and row.sequence != last.sequence + 1:
+            lost = row.sequence - last.sequence - 1
+            self._doubt(last.at_ms, row.at_ms, f"{lost} rows are missing")
+        try:
+            if row.kind != Kind.CHANGES:
+                self._check(())
+            self._play(row, last)
+        except JournalError as error:
+            self._doubt(row.at_ms, row.at_ms, str(error))
+
+    def end(self, until_ms: int | None = None) -> Findings:
+        """What was found until ``until_ms``, or until the last row."""
+        self._check(())
+        if until_ms is None and self._last is not None:
+            until_ms = self._last.at_ms
+        if until_ms is not None and self._state is not None:
+            others: tuple[Change, ...] = ()
+            if self._other is not None:
+                others = self._other.play((), until_ms, self._state)
+            self._comparison.take((), others, until_ms)
+        return Findings(
+            node="" if self._state is None else self._state.node,
+            versions=tuple(self._versions),
+            from_ms=self._from_ms,
+            until_ms=None if self._from_ms is None else until_ms,
+            pruned=self._pruned,
+            rows=self._rows,
+            inputs=self._inputs,
+            checked=self._checked,
+            deviation_count=self._deviation_count,
+            deviations=tuple(self._deviations),
+            breaks=tuple(self._breaks),
+            days=self._comparison.days(),
+        )
+
+    def _play(self, row: StoredRow, last: StoredRow | None) -> None:
+        match row.kind:
+            case Kind.START:
+                self._start(start_of(row), row, last)
+            case Kind.STOP:
+                self._stopped = True
+            case Kind.FAULT_CONFIGURATION:
+                self._tables = tables_of(row)
+            case Kind.SNAPSHOT:
+                self._snapshot(state_of(row), row)
+            case Kind.REPORTS | Kind.ACKNOWLEDGED:
+                self._step(inputs_of(row), row)
+            case Kind.CHANGES:
+                self._check(changes_of(row))
+            case Kind.USAGE:
+                self._comparison.use(chips_in_use_of(row), row.at_ms)
+            case Kind.GAP:
+                gap = gap_of(row)
+                what = f"the journal failed ({gap.reason}), {gap.rows_lost} rows were lost"
+                self._break(gap.since_ms, row.at_ms, what)
+
+    def _start(self, start: Start, row: StoredRow, last: StoredRow | None) -> None:
+        self._starting = start
+        self._versions[start.version] = None
+        if self._state is not None and last is not None:
+            how = "was stopped" if self._stopped else "was killed"
+            self._break(last.at_ms, row.at_ms, f"the agent {how} and did not run")
+        self._stopped = False
+
+    def _step(self, inputs: Sequence[Input], row: StoredRow) -> None:
+        if self._state is None:
+            self._pruned = True
+            return
+        self._inputs += len(inputs)
+        self._state, changes = step(self._state, inputs, row.at_ms, self._tables)
+        self._expected = row, changes
+        others: tuple[Change, ...] = ()
+        if self._other is not None:
+            translated = self._other.translated(inputs)
+            others = self._other.play(translated, row.at_ms, self._state)
+        self._comparison.take(changes, others, row.at_ms)
+        self._comparison.know(self._state.chips, row.at_ms)
+
+    def _check(self, recorded: tuple[Change, ...]) -> None:
+        """The changes that the journal has behind a row of inputs."""
+        if self._expected is None:
+            return
+        (row, replayed), self._expected = self._expected, None
+        if not self._sure:
+            return
+        self._checked += 1
+        if recorded != replayed:
+            self._deviate(row, "other changes than recorded", recorded, replayed)
+
+    def _snapshot(self, state: State, row: StoredRow) -> None:
+        before, starting = self._state, self._starting
+        self._state, self._starting = state, None
+        if before is None:
+            self._from_ms = row.at_ms
+            self._pruned |= starting is None
+            if self._other_tables is not None:
+                self._other = _Other(self._other_tables, state, row.at_ms)
+            self._align(state, row.at_ms)
+            return
+        expected = before if starting is None else _begun(before, starting, state)
+        same = expected == state
+        if not same and self._sure:
+            self._deviate(row, "another state than the snapshot that follows")
+        self._sure = True
+        if self._other is not None:
+            mine = self._other.state
+            self._other.state = mine if starting is None else _begun(mine, starting, state)
+            if not same:
+                told = told_by(self._other.state, state, row.at_ms)
+                changes = self._other.play(told, row.at_ms, state)
+                self._comparison.take((), changes, row.at_ms)
+        if not same:
+            self._align(state, row.at_ms)
+
+    def _align(self, state: State, at_ms: int) -> None:
+        other = None if self._other is None else self._other.state
+        self._comparison.align(state, other, at_ms)
+
+    def _deviate(
+        self,
+        row: StoredRow,
+        what: str,
+        recorded: tuple[Change, ...] = (),
+        replayed: tuple[Change, ...] = (),
+    ) -> None:
+        self._deviation_count += 1
+        if len(self._deviations) < _SHOWN_DEVIATIONS:
+            self._deviations.append(Deviation(row.sequence, row.at_ms, what, recorded, replayed))
+
+    def _doubt(self, from_ms: int, until_ms: int, what: str) -> None:
+        """Something is missing: nothing is checked until the next snapshot."""
+        self._sure = False
+        self._expected = None
+        self._break(from_ms, until_ms, what)
+
+    def _break(self, from_ms: int, until_ms: int, what: str) -> None:
+        if len(self._breaks) < _SHOWN_BREAKS:
+            self._breaks.append(Break(from_ms, until_ms, what))
+
+
+def _begun(state: State, start: Start, snapshot: State) -> State:
+    """``state`` as a process has it that begins with ``snapshot``."""
+    return replace(restarted(state, start.boot_id), settled_at_ms=snapshot.settled_at_ms)

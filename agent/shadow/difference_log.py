@@ -1,0 +1,179 @@
+"""The book of the shadow: each difference once, since when, how often, and whether it is over."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent.shadow.comparison import Result
+from agent.shadow.difference import Difference, Fact, Field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agent.shadow.comparison import Verdict
+    from agent.shadow.difference import Facts
+
+log = logging.getLogger("agent.shadow")
+
+_KEPT = 200
+"""Distinct differences that are remembered; the oldest that is over is forgotten first."""
+_ALSO = 8
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A difference of one device, or of the node where ``device`` is empty, for people.
+
+    ``place`` and ``field`` are the first field that differs, ``also`` the places of more fields of
+    that device. ``theirs`` is what the Device Plugin wrote, ``ours`` what we would have written,
+    ``None`` where one has nothing. It was seen from ``since_ms`` on in ``seen`` writes or waits for
+    one, last at ``last_ms``, and is over since ``over_at_ms``. Times are epoch milliseconds.
+    ``defect`` is the id of the known defect of the Device Plugin that explains it, if one does.
+    """
+
+    result: Result
+    device: str
+    field: Field
+    place: str
+    theirs: str | None
+    ours: str | None
+    told: str
+    also: tuple[str, ...]
+    since_ms: int
+    last_ms: int
+    seen: int = 1
+    over_at_ms: int | None = None
+    defect: str | None = None
+
+
+class ShadowStatus(msgspec.Struct, frozen=True):
+    """What the shadow compared. ``writes`` and ``differences`` are counts by result and by field.
+
+    ``trouble`` says why the document cannot be watched. ``last_write_ms`` is when it was written
+    last, as far as judged.
+    """
+
+    document: str
+    trouble: str | None
+    last_write_ms: int | None
+    writes: dict[Result, int]
+    differences: dict[Field, int]
+    told: tuple[Told, ...]
+
+
+class Ledger:
+    """All that was judged by one process. ``explain`` gives the id of a known defect."""
+
+    def __init__(self, explain: Callable[[Difference, Facts], str | None]) -> None:
+        self._explain = explain
+        self._writes: Counter[Result] = Counter()
+        self._fields: Counter[Field] = Counter()
+        self._book: dict[Difference, Told] = {}
+        self._places: dict[Difference, frozenset[str]] = {}
+        self._last_write_ms: int | None = None
+
+    def enter(self, verdict: Verdict, now_ms: int) -> list[Told]:
+        """Note ``verdict``; what it tells for the first time.
+
+        More fields of a device of which a difference is known are told with that one again.
+        """
+        self._writes[verdict.result] += 1
+        found = {one[0]: one for one in _by_device(verdict.differences)}
+        if verdict.result is not Result.NOT_WRITTEN:
+            self._last_write_ms = verdict.at_ms
+            self._over(now_ms, lambda first: first not in found)
+        new = []
+        for first, listed in found.items():
+            self._fields[first.fact.field] += 1
+            told = self._noted(verdict, first, listed)
+            known = self._places.get(first, frozenset())
+            places = known.union(one.fact.place for one in listed)
+            if places != known:
+                self._places[first] = places
+                new.append(told)
+                self._log(told)
+        self._forget()
+        return new
+
+    def close(self, agrees: Callable[[Fact], bool], now_ms: int) -> None:
+        """What does not differ any more, because we follow what is written, is over."""
+        self._over(now_ms, lambda first: agrees(first.fact))
+
+    def status(self, document: str, trouble: str | None) -> ShadowStatus:
+        """Everything, the differences that are not over first, then the latest first."""
+        told = sorted(self._book.values(), key=lambda one: -one.last_ms)
+        told.sort(key=lambda one: one.over_at_ms is not None)
+        return ShadowStatus(
+            document,
+            trouble,
+            self._last_write_ms,
+            {result: self._writes[result] for result in Result},
+            dict(self._fields),
+            tuple(told),
+        )
+
+    def _noted(self, verdict: Verdict, first: Difference, listed: list[Difference]) -> Told:
+        known = self._book.pop(first, None)
+        also = tuple(one.fact.place for one in listed[1:])
+        if known is None:
+            told = Told(
+                result=verdict.result,
+                device=first.fact.device,
+                field=first.fact.field,
+                place=first.fact.place,
+                theirs=first.theirs,
+                ours=first.ours,
+                told=str(first),
+                also=also,
+                since_ms=verdict.at_ms,
+                last_ms=verdict.at_ms,
+                defect=self._explain(first, verdict.theirs),
+            )
+        else:
+            since_ms = known.since_ms if known.over_at_ms is None else verdict.at_ms
+            told = msgspec.structs.replace(
+                known,
+                result=verdict.result,
+                also=also,
+                since_ms=since_ms,
+                last_ms=verdict.at_ms,
+                seen=known.seen + 1,
+                over_at_ms=None,
+            )
+        self._book[first] = told
+        return told
+
+    def _over(self, now_ms: int, is_over: Callable[[Difference], bool]) -> None:
+        for first, told in self._book.items():
+            if told.over_at_ms is None and is_over(first):
+                self._book[first] = msgspec.structs.replace(told, over_at_ms=now_ms)
+
+    def _forget(self) -> None:
+        while len(self._book) > _KEPT:
+            over = (first for first, told in self._book.items() if told.over_at_ms is not None)
+            oldest = next(over, next(iter(self._book)))
+            del self._book[oldest], self._places[oldest]
+
+    def _log(self, told: Told) -> None:
+        also = ""
+        if told.also:
+            more = len(told.also) - _ALSO
+            also = f"; also {', '.join(told.also[:_ALSO])}" + (f" and {more} more" * (more > 0))
+        if told.defect is not None:
+            also += f" (known defect {told.defect})"
+        what = "has not followed us" if told.result is Result.NOT_WRITTEN else "wrote otherwise"
+        since = datetime.fromtimestamp(told.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        log.warning("the Device Plugin %s since %s: %s%s", what, since, told.told, also)
+
+
+def _by_device(differences: Iterable[Difference]) -> list[list[Difference]]:
+    """In groups of one device each, which keep their order and begin with the first of all."""
+    found = list(differences)
+    order = list(dict.fromkeys(one.fact.device for one in found))
+    found.sort(key=lambda one: order.index(one.fact.device))
+    return [list(group) for _, group in groupby(found, key=lambda one: one.fact.device)]

@@ -1,0 +1,337 @@
+"""The parts of the node daemon, made from its configuration, and the wires between them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agent.blindness import AgentBlindness
+from agent.chip_allocation import Usage
+from agent.chip_list import Listing
+from agent.chip_removal import Forgetting
+from agent.collector_setup import Memories
+from agent.fault_configuration.watch import Edges, FaultConfiguration
+from agent.fault_state import Verdicts, configured_by, restore
+from agent.heartbeat import heartbeat
+from agent.heartbeat.holder import this_holder
+from agent.heartbeat.old_readers import old_readers
+from agent.history_forwarding.forwarder import teller_of
+from agent.journal.journal import Journal
+from agent.kubernetes_events.sender import Events, reporter_of
+from agent.node.chip_keys import ChipKeys
+from agent.node.device_plugin import DevicePluginAccount
+from agent.node.duo_cards import DuoCards
+from agent.node.node_object import NodeObjectKeeper
+from agent.node.own_node_only import OwnNodeOnly
+from agent.node.serial_number import serial_number_of
+from agent.node_documents import Desk, Documents
+from agent.policy.state import believed
+from agent.publishing.fault_service import Edges as FaultEdges
+from agent.publishing.fault_service import FaultService
+from agent.publishing.fault_service_address import Address
+from agent.state_dir import first_sequence, remember
+from collectors.base import Places, Surroundings
+from collectors.boot import boot_id, machine_digest
+from contract.codes import catalogue
+from contract.observation import Gap
+from contract.operator_rules.fault_configuration import catalogue_of
+from service.stalls import Stalls
+from stores.read_only import ReadOnly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agent.config import AgentConfiguration, Storage
+    from collectors.base import Collector, Sink
+    from contract.observation import Report, Subject
+    from dcmi_shim.driver import Driver
+    from dcmi_shim.values import ChipNames
+    from stores.base import ClusterObjects, Event, Store
+
+log = logging.getLogger("agent.parts")
+
+_PATIENCE_SECONDS = 30.0
+
+
+class Parts:
+    """Whatever this agent has. What is not configured is ``None``; nothing runs by itself."""
+
+    def __init__(
+        self,
+        configuration: AgentConfiguration,
+        store: Store,
+        driver: Driver,
+        wall_clock: Callable[[], int],
+    ) -> None:
+        if configuration.shadow:
+            log.warning("in shadow: nothing is written, what others write is compared")
+            store = ReadOnly(store)
+        self.configuration = configuration
+        self.store = store
+        self.driver = driver
+        self.wall_clock = wall_clock
+        self.started_at_ms = wall_clock()
+        self.progress = Stalls()
+        self.memories = Memories(configuration.state_dir)
+        self.readings: dict[tuple[Subject, str], float] = {}
+        self.names: dict[int, ChipNames] = {}
+        self.listeners: list[Sink] = []
+        self.gap = asyncio.Event()
+        self.other_chips = asyncio.Event()
+        """Set when what is known has other physical ids; another one is made then."""
+        self.gaps: Counter[str] = Counter()
+        remembered = remember(configuration.state_dir, self.started_at_ms)
+        self.remembered = remembered
+        state = restore(
+            remembered,
+            configuration.node_name,
+            boot_id(),
+            catalogue.shipped(),
+            machine_digest(),
+        )
+        texts = configured_by(remembered)
+        self.verdicts = Verdicts(state, catalogue_of(texts), wall_clock, self._changed, texts)
+        self.fault_configuration = FaultConfiguration(
+            store,
+            configuration.fault_config_dir,
+            configuration.state_dir,
+            texts,
+            Edges(
+                configure=self.verdicts.configure,
+                post=self._post,
+                wall_clock=wall_clock,
+            ),
+        )
+        self.journal = Journal(
+            configuration.state_dir,
+            first_sequence=first_sequence(remembered, boot_id()),
+            wall_clock=wall_clock,
+            on_recovered=self.verdicts.recovered,
+        )
+        self.old_readers = old_readers(
+            "lease" if configuration.shadow else configuration.heartbeat.generation,
+            configuration.heartbeat.interval_seconds,
+            store,
+            configuration.node_name,
+            self.progress.stalled,
+        )
+        self.heartbeat = heartbeat.Heartbeat(
+            store,
+            configuration.node_name,
+            this_holder(configuration.state_dir),
+            configuration.heartbeat.interval_seconds,
+            heartbeat.Edges(
+                stalled=self.progress.stalled,
+                on_permitted=lambda: self.documents.wake(wall_clock()),
+                progress=self.heartbeat_progress(),
+                blind=lambda: self.blindness.look() is not None,
+                wall_clock=wall_clock,
+                writes=lambda: self.documents.writes(),
+            ),
+            also=self.old_readers.annotations,
+        )
+        self.own_node_only = (
+            None
+            if store.objects is None
+            else OwnNodeOnly(partial(store.objects.is_own_node_only, configuration.node_name))
+        )
+        self.device_plugin = (
+            DevicePluginAccount(store.objects, configuration.node_name)
+            if store.objects is not None
+            and "device-info" in configuration.documents
+            and not configuration.shadow
+            else None
+        )
+        self.documents = Documents(
+            configuration.node_name,
+            configuration.documents,
+            Desk(
+                store,
+                self.verdicts,
+                self.journal,
+                self.progress,
+                wall_clock,
+                may_publish=lambda: self.heartbeat.may_publish,
+                look_around=self.heartbeat.look_around,
+                has_rival=lambda: self.heartbeat.has_rival,
+                on_remembered=self.look_at_chips_again,
+                reconnected=self._look_at_rights,
+                deleted=self.heartbeat.hurry,
+            ),
+            shadowed=configuration.shadow,
+            over_grpc=configuration.storage.clusterd is not None,
+            cards_together=configuration.compatibility.duo_cards == "together",
+            told=remembered.public_faults,
+            beating=self.old_readers.beating,
+        )
+        self.duo_cards = None
+        if configuration.compatibility.duo_cards == "apart":
+            self.duo_cards = DuoCards(driver, store.objects, configuration.node_name)
+        self.fault_service = self._fault_service_of(configuration.storage)
+        self.device_info = self.documents.device_info
+        self.listing = Listing(
+            self.verdicts,
+            self.device_info,
+            wall_clock,
+            self.look_at_chips_again,
+            configuration.state_dir,
+        )
+        self.forgetting = Forgetting(
+            configuration.state_dir,
+            self.verdicts,
+            self.device_info,
+            wall_clock,
+            self._forgotten,
+        )
+        self.blindness = AgentBlindness(
+            state=lambda: self.verdicts.state,
+            inventory=lambda: self.device_info.inventory,
+            trouble=lambda: driver.trouble,
+            wall_clock=wall_clock,
+        )
+        self.usage = self._usage_of_chips()
+        self.events = self._events_of(store)
+        self.serial_number = serial_number_of(configuration, os.environ)
+        self.node_object = self._node_object_of(store)
+        self.teller = teller_of(
+            store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
+        )
+
+    def _forgotten(self, chip: int) -> None:
+        self.driver.forget(chip)
+        self.listing.forget(chip)
+        self.look_at_chips_again()
+
+    def look_at_chips_again(self) -> None:
+        """Have whoever looks at chips begin again with what is known of them now."""
+        before, self.other_chips = self.other_chips, asyncio.Event()
+        before.set()
+        self.gap.set()
+
+    def report(self, reports: Sequence[Report]) -> None:
+        """Take what a collector tells."""
+        gaps = [report.source for report in reports if isinstance(report, Gap)]
+        if gaps:
+            self.gaps.update(gaps)
+            self.gap.set()
+        self.verdicts.take(reports)
+        for listener in self.listeners:
+            listener(reports)
+
+    def surroundings(self, collector: Collector) -> Surroundings:
+        """What ``collector`` gets from this daemon."""
+        return Surroundings(
+            report=self.report,
+            wall_clock=self.wall_clock,
+            believed=believed(self.verdicts.state, collector.name),
+            chips=frozenset(
+                chip for chip, known in self.verdicts.state.chips.items() if known.was_read
+            ),
+            driver=self.driver,
+            places=Places(
+                self.configuration.driver_root, self.configuration.trust_driver, os.environ
+            ),
+            show=self._show,
+            memory=self.memories.of(collector.name),
+            listen=self.listeners.append,
+            progress=self.progress.of(
+                collector.name, 3 * (collector.period_seconds + collector.deadline_seconds)
+            ),
+        )
+
+    def heartbeat_progress(self) -> Callable[[], None]:
+        """What the heartbeat calls to be seen alive."""
+        if self.configuration.shadow:
+            return lambda: None  # it does not run
+        return self.progress.of("heartbeat", _PATIENCE_SECONDS)
+
+    def _look_at_rights(self) -> None:
+        if self.own_node_only is not None:
+            self.own_node_only.wake()
+
+    def _objects_of(self, store: Store) -> ClusterObjects | None:
+        """What of the cluster is ours to write beside the documents."""
+        owns = "device-info" in self.configuration.documents
+        return store.objects if owns else None
+
+    def _events_of(self, store: Store) -> Events | None:
+        """Who tells Kubernetes of faults: whoever owns the document about them."""
+        objects = self._objects_of(store)
+        if objects is None:
+            return None
+        return Events(
+            objects,
+            reporter_of(self.configuration.node_name, os.environ),
+            self.journal,
+            self.wall_clock,
+            may_write=lambda: self.heartbeat.may_publish,
+            inventory=self.driver.inventory,
+        )
+
+    def _node_object_of(self, store: Store) -> NodeObjectKeeper | None:
+        """Who keeps the Node's labels and annotations: whoever owns the documents they go with."""
+        objects, owns_chips = store.objects, self._objects_of(store) is not None
+        if objects is None or not self.configuration.node_labels.enabled:
+            return None
+        if not owns_chips and self.serial_number is None:
+            return None
+        return NodeObjectKeeper(
+            objects,
+            self.configuration.node_name,
+            lambda: self.heartbeat.may_publish,
+            ChipKeys(self.driver) if owns_chips else None,
+            self.serial_number,
+        )
+
+    def _fault_service_of(self, storage: Storage) -> FaultService | None:
+        """Who tells ClusterD of storage faults, where that is not left to the store."""
+        if storage.clusterd is None or not self.documents.tells_of_storage:
+            return None
+        edges = FaultEdges(
+            may_tell=lambda: self.heartbeat.may_publish,
+            wall_clock=self.wall_clock,
+            progress=self.progress.of("ClusterD's fault service", _PATIENCE_SECONDS),
+        )
+        address = Address(
+            storage.clusterd, storage.ca_file, storage.certificate_file, storage.key_file
+        )
+        return FaultService(address, self.documents.storage_faults, edges)
+
+    def _post(self, event: Event) -> None:
+        if self.events is not None:
+            self.events.post(event)
+
+    def _usage_of_chips(self) -> Usage | None:
+        """What tells which chips pods use, if anything does and somebody wants to know."""
+        shows_cards = self.configuration.metrics.npu_exporter_names
+        if "device-info" not in self.configuration.documents and not shows_cards:
+            return None
+        node = self.configuration.node_name
+        events = self.store.usage(node)
+        if events is None:
+            return None
+        usage = Usage(node, events, self.journal, self.wall_clock, self._occupied)
+        usage.remember(self.remembered.usage)
+        self.device_info.in_use = usage.chips
+        self.device_info.awaits_usage = True
+        return usage
+
+    def _occupied(self, now_ms: int) -> None:
+        assert self.usage is not None
+        self.device_info.in_use = self.usage.chips
+        self.device_info.awaits_usage = False
+        self.documents.wake(now_ms)
+
+    def _show(self, subject: Subject, name: str, value: float | None) -> None:
+        if value is None:
+            self.readings.pop((subject, name), None)
+        else:
+            self.readings[subject, name] = value
+
+    def _changed(self, event_ms: int) -> None:
+        self.documents.wake(event_ms)
+        self.blindness.look()

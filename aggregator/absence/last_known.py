@@ -1,0 +1,223 @@
+"""What is known of stores that may come back without it, in the state directory.
+
+So the last state of nodes lasts over a restart of the aggregator: their documents, who of them
+beat, what was published and the state that parts keep. It is written behind, at most twice a second
+and in a thread, so that no publication waits for it. Of several processes it has what this one
+knew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from aggregator.absence.last_known_file import FILE_NAME, KnownFile, Row
+from pacing.backoff import Backoff
+from service.broken_database import is_damaged, move_aside
+from stores.base import Document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from service.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+_GATHER_SECONDS = 0.5
+_CLOSE_SECONDS = 2.0
+_MOST_BYTES = 256 << 20
+_TROUBLE = (sqlite3.Error, OSError)
+
+DOCUMENT, BEAT, COMPLETE = "document", "beat", "complete"
+
+
+class KnownBeat(msgspec.Struct, frozen=True):
+    """Who beat. Times are not kept: a heartbeat that is missing is silence from now on."""
+
+    holder: str
+    interval_ms: int
+
+
+class Known(msgspec.Struct):
+    """What an earlier run knew of one store.
+
+    ``is_complete``: it had listed the store and written down all of it, so that a node which is in
+    no row had been ended.
+    """
+
+    documents: dict[tuple[str, str], Document] = {}
+    beats: dict[str, KnownBeat] = {}
+    is_complete: bool = False
+
+
+_document = msgspec.msgpack.Decoder(Document)
+_beat = msgspec.msgpack.Decoder(KnownBeat)
+
+
+class LastKnown:
+    """The file in ``directory``; ``None``: nothing is kept."""
+
+    def __init__(self, directory: Path | None, clock: Clock, most_bytes: int = _MOST_BYTES) -> None:
+        self.trouble: str | None = None
+        """Why nothing can be written down now."""
+        self._path = None if directory is None else directory / FILE_NAME
+        self._clock = clock
+        self._most_bytes = most_bytes
+        self._file: KnownFile | None = None
+        self._waiting: dict[tuple[str, str, str], msgspec.Struct | None] = {}
+        self._versions: dict[tuple[str, str], str] = {}
+        self._came = asyncio.Event()
+
+    def load(self) -> dict[str, Known]:
+        """Read what an earlier run knew, by store. Blocks; what cannot be read is named."""
+        found: dict[str, Known] = {}
+        if self._path is None:
+            return found
+        try:
+            rows = self._open().rows()
+        except _TROUBLE as error:
+            self._fail(error)
+            self._put_away(error)
+            return found
+        unreadable = 0
+        for row in rows:
+            known = found.setdefault(row.store, Known({}, {}))
+            try:
+                self._take(known, row)
+            except (msgspec.MsgspecError, UnicodeError):
+                unreadable += 1
+        if unreadable:
+            _log.error("%s: %d rows cannot be read and are left out", self._path, unreadable)
+        return found
+
+    def _take(self, known: Known, row: Row) -> None:
+        if row.kind == DOCUMENT:
+            document = _document.decode(row.body)
+            known.documents[document.namespace, document.name] = document
+            self._versions[row.store, row.place] = document.version
+        elif row.kind == BEAT:
+            known.beats[row.place] = _beat.decode(row.body)
+        elif row.kind == COMPLETE:
+            known.is_complete = True
+
+    def put(self, store: str, document: Document) -> None:
+        """Keep a document of the store as it is now."""
+        place = f"{document.namespace}/{document.name}"
+        if not document.version or self._versions.get((store, place)) != document.version:
+            self._versions[store, place] = document.version
+            self._note(store, DOCUMENT, place, document)
+
+    def drop(self, store: str, namespace: str, name: str) -> None:
+        """Keep a document no more."""
+        place = f"{namespace}/{name}"
+        self._versions.pop((store, place), None)
+        self._note(store, DOCUMENT, place, None)
+
+    def put_beat(self, store: str, node: str, beat: KnownBeat) -> None:
+        """Keep that the node beats."""
+        self._note(store, BEAT, node, beat)
+
+    def drop_beat(self, store: str, node: str) -> None:
+        """Keep of the node's heartbeat nothing."""
+        self._note(store, BEAT, node, None)
+
+    def is_listed(self, store: str) -> None:
+        """All that is known of the store is kept, or will be with the next write."""
+        self._note(store, COMPLETE, "", KnownBeat("", 0))
+
+    def _note(self, store: str, kind: str, place: str, value: msgspec.Struct | None) -> None:
+        if self._path is not None:
+            self._waiting[store, kind, place] = value
+            self._came.set()
+
+    async def run(self) -> NoReturn:
+        """Write behind until cancelled, and then what is left."""
+        backoff = Backoff(_GATHER_SECONDS, 30.0)
+        try:
+            while True:
+                await self._came.wait()
+                await asyncio.sleep(_GATHER_SECONDS)
+                self._came.clear()
+                if await self._flush():
+                    backoff.reset()
+                else:
+                    await asyncio.sleep(backoff.next_seconds())
+                    self._came.set()
+        finally:
+            if self._waiting:
+                self._write(dict(self._waiting))
+            self._close()
+
+    async def _flush(self) -> bool:
+        taken, self._waiting = self._waiting, {}
+        task = asyncio.ensure_future(asyncio.to_thread(self._write, taken))
+        try:
+            is_written = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # Nobody closes the file under the thread that writes it.
+            await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
+            raise
+        if not is_written:
+            self._waiting = taken | self._waiting
+        return is_written
+
+    def _write(self, taken: dict[tuple[str, str, str], msgspec.Struct | None]) -> bool:
+        """Write rows, in a thread; whether that was done."""
+        rows = (
+            Row(*key, b"" if value is None else msgspec.msgpack.encode(value))
+            for key, value in taken.items()
+        )
+        try:
+            left_out = self._open().write(rows, self._most_bytes)
+            if left_out:
+                incomplete = {Row(store, COMPLETE, "", b"") for store, _, _ in taken}
+                self._open().write(incomplete, self._most_bytes)
+        except _TROUBLE as error:
+            self._fail(error)
+            self._put_away(error)
+            return False
+        trouble = None
+        if left_out:
+            trouble = f"{left_out} documents do not fit into {self._most_bytes} bytes"
+        if trouble is not None and self.trouble is None:
+            _log.error(
+                "%s: %s; a store that loses these loses their last state", self._path, trouble
+            )
+        elif trouble is None and self.trouble is not None:
+            _log.info("%s is written again", self._path)
+        self.trouble = trouble
+        return True
+
+    def _open(self) -> KnownFile:
+        assert self._path is not None
+        if self._file is None:
+            self._file = KnownFile(self._path)
+        return self._file
+
+    def _fail(self, error: Exception) -> None:
+        if self.trouble is None:
+            _log.error(
+                "%s: %s; what a store forgets while the aggregator does not run is not known",
+                self._path,
+                error,
+            )
+        self.trouble = str(error)
+
+    def _put_away(self, error: Exception) -> None:
+        self._close()
+        if is_damaged(error):
+            assert self._path is not None
+            with contextlib.suppress(OSError):
+                aside = move_aside(self._path, self._clock().wall_ms)
+                _log.error("%s: is broken; moved to %s", self._path, aside.name)
+
+    def _close(self) -> None:
+        with contextlib.suppress(*_TROUBLE):
+            if self._file is not None:
+                self._file.close()
+        self._file = None

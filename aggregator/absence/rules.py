@@ -1,0 +1,319 @@
+"""By whose word what a store lacks ends: its agent's, an operator's or an explicit deletion. Pure.
+
+* The heartbeat of a node names the documents that its agent owns
+  (``contract/documents/write_numbers.py``). What it does not name, or says to be deleted, ends.
+* An operator leaves a record (``contract/documents/forget_record.py``). It ends what is absent of a
+  node and not later than the record.
+* A deletion that was shown ends a document when it has stood for 2 s and the node does not beat.
+  Of more than 3 nodes and a fifth of them within 15 s it is more likely a mistake, a script or a
+  broken disk than the end of so many nodes. It is held back until the documents are there again or
+  an operator ends the nodes.
+
+Nothing ends while the store is not the one that it was (``hold``,
+``directory_mark.py``). ``docs/decisions/021``.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from aggregator.absence.last_known_documents import Absent, LastingFeed
+    from aggregator.inputs.node_documents import Source
+    from contract.documents.forget_record import ForgetRecord
+    from service.clock import Moment
+    from stores.base import Beat
+
+_log = logging.getLogger(__name__)
+
+_FEW = 3
+_SHARE = 5
+_WINDOW_MS = 15_000
+_SHOWN = 10
+_KINDS = {"device-info": 1000, "node-info": 1}
+"""The documents of a feed, and how many milliseconds a unit of their age has."""
+DOCUMENTS = tuple(_KINDS)
+_DELETABLE = "node-info"
+"""Agents delete it whenever no part of the server has an alarm."""
+
+
+class Beating(Protocol):
+    """Whether a node beats in the store; ``None`` while that is not known."""
+
+    def __call__(self, node: str, /) -> bool | None: ...
+
+
+class Missing(NamedTuple):
+    """A document that the store lacks, for people. ``is_held``: so is its deletion."""
+
+    node: str
+    document: str
+    since_ms: int
+    is_held: bool
+
+
+class Absence:
+    """What the store of ``source`` lacks."""
+
+    def __init__(self, source: Source, feeds: Mapping[str, LastingFeed]) -> None:
+        """``feeds`` are those of ``source``, by kind of document."""
+        self.url = source.url
+        self.is_held = False
+        """Whether nothing of this store ends now, because it may be another one."""
+        self.records: dict[str, ForgetRecord] = {}
+        """What operators ended, by node."""
+        self.over: set[str] = set()
+        """Nodes that ended, as long as their heartbeat is remembered."""
+        self._feeds = dict(feeds)
+        self._beats: dict[str, Beat] | None = None
+        """The last heartbeats, ``None`` before the first list."""
+        self._held: set[str] = set()
+        self._ended: dict[str, int] = {}
+        """When the deletion stood by which a node ended lately."""
+        self._named: frozenset[str] = frozenset()
+        self._asked: set[str] = set()
+        self._looks = True
+        self._seen = 0
+        self._due_ms: int | None = None
+
+    @property
+    def feeds(self) -> Iterable[LastingFeed]:
+        """The watches of the store."""
+        return self._feeds.values()
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """All nodes of which the store had a document, and has or not."""
+        return frozenset().union(*(feed.present.keys() | feed.absent.keys() for feed in self.feeds))
+
+    def knows(self, node: str) -> bool:
+        """Whether anything of the node is kept."""
+        return any(node in feed.present or node in feed.absent for feed in self.feeds)
+
+    def hear(self, beats: Iterable[Beat]) -> None:
+        """Take in the heartbeats of all nodes, as they were listed."""
+        self._beats = {beat.node: beat for beat in beats}
+        self._looks = True
+
+    def hold(self, is_held: bool) -> None:
+        """Let nothing of this store end, or go on. What was deleted meanwhile ends nothing later:
+        that may have been in another store.
+        """
+        if self.is_held and not is_held:
+            self._looks = True
+            for feed in self.feeds:
+                feed.doubt_deletions()
+        self.is_held = is_held
+
+    def tell(self, record: ForgetRecord) -> None:
+        """Take in that an operator ended a node."""
+        self.records[record.node] = record
+        self._looks = True
+
+    def hear_again(self, node: str, beats: Iterable[Beat]) -> None:
+        """Take in the heartbeat of one node, as it was asked for."""
+        if self._beats is not None:
+            self._beats.pop(node, None)
+            self._beats.update((beat.node, beat) for beat in beats)
+            self._looks = True
+
+    def has_beat(self, node: str) -> bool:
+        """Whether the store has a heartbeat of the node."""
+        return self._beats is not None and node in self._beats
+
+    def take_asked(self, now: Moment) -> frozenset[str]:
+        """Return the nodes whose heartbeat is to be read now, each once: a deletion stands that
+        their agents may have made.
+        """
+        told = {node for _, node, one in self._absent() if one.is_told and self.has_beat(node)}
+        self._asked &= told
+        asked = {
+            node
+            for _, node, one in self._absent()
+            if node in told - self._asked and one.stands_at_ms <= now.steady_ms
+        }
+        self._asked |= asked
+        return frozenset(asked)
+
+    def is_due(self, now: Moment) -> bool:
+        """Whether ``step`` has something to look at. Cheap: it is asked for each change."""
+        if self._seen != sum(feed.absences for feed in self.feeds):
+            return True
+        return self._looks or (self._due_ms is not None and self._due_ms <= now.steady_ms)
+
+    @property
+    def due_ms(self) -> int | None:
+        """The steady time from which on ``is_due``."""
+        return self._due_ms
+
+    def step(self, beating: Beating, now: Moment) -> frozenset[str]:
+        """End what somebody's word ends; returns the nodes about which something changed."""
+        self._looks = False
+        ended = self._step(beating, now)
+        self.over = {
+            node for node in self.over | ended | self.records.keys() if not self.knows(node)
+        }
+        self._seen = sum(feed.absences for feed in self.feeds)
+        self._due_ms = self._next_due_ms(now)
+        return ended
+
+    def _step(self, beating: Beating, now: Moment) -> frozenset[str]:
+        if not any(feed.absent for feed in self.feeds):
+            self._held.clear()
+            return frozenset()
+        if self.is_held or self._beats is None:
+            return frozenset()
+        ended: set[str] = set()
+        for kind, feed in self._feeds.items():
+            for node in [*feed.absent]:
+                if self._is_ended_by_word(kind, feed, node):
+                    ended |= feed.end(node)
+                elif self._is_last(kind, feed, node):
+                    ended |= feed.take_older(node, now.wall_ms)
+        ended |= self._end_deleted(beating, now)
+        return frozenset(ended)
+
+    def _is_ended_by_word(self, kind: str, feed: LastingFeed, node: str) -> bool:
+        assert self._beats is not None
+        record = self.records.get(node)
+        beat = self._beats.get(node)
+        if record is not None:
+            beaten_at_ms = 0 if beat is None else beat.beaten_at_ms
+            if record.at_ms >= max(beaten_at_ms, feed.number(node) * _KINDS[kind]):
+                return True
+        owned, number = self._said(kind, node)
+        if owned is not None and kind not in owned:
+            return True
+        return number < 0 and -number >= feed.number(node) * _KINDS[kind] // 1000
+
+    def _is_last(self, kind: str, feed: LastingFeed, node: str) -> bool:
+        """Whether the older document that the store has is the last write of its agent."""
+        age = feed.older_number(node)
+        return age is not None and self._said(kind, node)[1] == age * _KINDS[kind] // 1000
+
+    def _said(self, kind: str, node: str) -> tuple[frozenset[str] | None, int]:
+        """Return what the node's heartbeat says: the documents of its agent, ``None`` where it does
+        not, and the number of the last write of this one, 0 for none.
+        """
+        beat = None if self._beats is None else self._beats.get(node)
+        if beat is None or beat.is_broken or not beat.writes:
+            return None, 0
+        try:
+            return decode_owned(beat.writes), decode_writes(beat.writes).get(kind, 0)
+        except NoWrites:
+            return None, 0
+
+    def _end_deleted(self, beating: Beating, now: Moment) -> set[str]:
+        """End what was deleted, unless that are many."""
+        told = {(kind, node): one for kind, node, one in self._absent() if one.is_told}
+        self._held &= {node for _, node in told}
+        due = {
+            (kind, node): one.stands_at_ms
+            for (kind, node), one in told.items()
+            if one.stands_at_ms <= now.steady_ms
+            and node not in self._held
+            and self._may_end(kind, node, beating(node))
+        }
+        if not due:
+            return set()
+        for node, at_ms in [*self._ended.items()]:
+            if now.steady_ms - at_ms > 2 * _WINDOW_MS:
+                del self._ended[node]
+        deleted = dict(self._ended)
+        for (_, node), one in told.items():
+            deleted[node] = max(one.stands_at_ms, deleted.get(node, 0))
+        times = sorted(deleted.values())
+        known = len(self.nodes | self._ended.keys())
+        ended: set[str] = set()
+        for (kind, node), at_ms in due.items():
+            first = bisect_left(times, at_ms - _WINDOW_MS)
+            many = bisect_right(times, at_ms + _WINDOW_MS) - first
+            if many > _FEW and many * _SHARE > known:
+                self._hold_back(node, many)
+            else:
+                self._ended[node] = at_ms
+                ended |= self._feeds[kind].end(node)
+        return ended
+
+    def _may_end(self, kind: str, node: str, beats: bool | None) -> bool:
+        if beats is False:
+            return True
+        # An agent of a release whose heartbeats say nothing of its documents has no other word.
+        beat = self._beats.get(node) if self._beats is not None else None
+        return bool(beats) and kind == _DELETABLE and beat is not None and not beat.writes
+
+    def _hold_back(self, node: str, many: int) -> None:
+        if not self._held:
+            _log.error(
+                "documents of %d nodes were deleted in %s within 15 s: held back, their last state "
+                "stays, %s among them. If these nodes are gone: vigil forget NODE... --store %s",
+                *(many, self.url, node, self.url),
+            )
+        self._held.add(node)
+
+    def _absent(self) -> Iterator[tuple[str, str, Absent]]:
+        for kind, feed in self._feeds.items():
+            for node, absent in feed.absent.items():
+                yield kind, node, absent
+
+    # For people.
+
+    def missing(self, now: Moment) -> tuple[Missing, ...]:
+        """Return what the store lacks, but for what may be back or ended in a moment."""
+        return tuple(
+            Missing(node, kind, one.since_ms, node in self._held)
+            for kind, node, one in sorted(self._absent())
+            if one.named_at_ms <= now.steady_ms
+        )
+
+    def problem(self, now: Moment) -> tuple[str | None, bool]:
+        """Return in words what the store lacks, and whether so much of it that an aggregator should
+        not be taken for one that knows its cluster.
+        """
+        nodes = {one.node for one in self.missing(now)}
+        if not nodes:
+            return None, False
+        are_many = len(nodes) > _FEW and len(nodes) * _SHARE > len(self.nodes)
+        held = sum(node in self._held for node in nodes)
+        return (
+            f"{self.url} lacks documents of {len(nodes)} of {len(self.nodes)} nodes, their last "
+            f"state stays: {names(nodes)}"
+            + (f"; of {held} a deletion is held back" if held else "")
+            + "; vigil forget NODE ends one that is gone"
+        ), are_many
+
+    def say(self, now: Moment) -> None:
+        """Write to the log which nodes begin to miss a document, and that none does any more."""
+        nodes = frozenset(one.node for one in self.missing(now))
+        if nodes - self._named:
+            _log.warning(
+                "%s lacks documents that it had, the last state of these nodes stays: %s",
+                self.url,
+                names(nodes - self._named),
+            )
+        if self._named and not nodes:
+            _log.info("%s has all documents again, or their nodes were ended", self.url)
+        self._named = nodes
+
+    def _next_due_ms(self, now: Moment) -> int | None:
+        """Return when a deletion stands, or something is to be named."""
+        due = (
+            at_ms
+            for _, _, one in self._absent()
+            for at_ms in (one.stands_at_ms, one.named_at_ms)
+            if at_ms > now.steady_ms
+        )
+        return min(due, default=None)
+
+
+def names(nodes: Iterable[str]) -> str:
+    """Return the names of a few nodes, and how many more there are."""
+    found = sorted(nodes)
+    more = len(found) - _SHOWN
+    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,130 @@
+"""Which namespaces documents of one kind are taken from, and what is left out for that reason.
+
+Whoever may create a ConfigMap somewhere decides nothing for a cluster that names its namespaces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from contract.refusal import Reason
+from stores.base import Changed, Deleted, Listed
+from stores.interruption import Interrupted
+from stores.refusals import Refused
+
+if TYPE_CHECKING:
+    from stores.base import Document, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+ALL = "*"
+"""In place of names: every namespace."""
+
+_MOST_DOCUMENTS = 10_000
+_MOST_NAMESPACES = 100
+"""Anybody may make up both: beyond these they are counted and not remembered by name."""
+
+
+def namespace_of(place: str) -> str:
+    """Return the namespace in ``namespace/name``."""
+    return place.partition("/")[0]
+
+
+class Namespaces:
+    """``what`` is read, and the option ``setting`` names the namespaces that it is taken from."""
+
+    def __init__(self, what: str, setting: str, names: tuple[str, ...] = (ALL,)) -> None:
+        self.what = what
+        self.setting = setting
+        self.names = names
+        self.counts: Counter[int] = Counter()
+        """By number of the store: how many documents were left out since the process began."""
+        self._left_out: dict[tuple[int, str], set[str]] = {}
+        """By number of the store and namespace: names of the documents there are now."""
+        self._size = 0
+        self._named: set[str] = set()
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether no namespace is left out."""
+        return ALL in self.names
+
+    def takes(self, namespace: str) -> bool:
+        """Return whether documents of ``namespace`` count."""
+        return self.takes_all or namespace in self.names
+
+    def taken(self, source: int, event: WatchEvent) -> WatchEvent | None:
+        """Return what of an event of the store with this number counts; ``None``: nothing."""
+        if self.takes_all:
+            return event
+        match event:
+            case Listed(documents):
+                here = tuple(one for one in documents if self.takes(one.namespace))
+                self._replace(source, [one for one in documents if not self.takes(one.namespace)])
+                return replace(event, documents=here)
+            case Changed(document) if not self.takes(document.namespace):
+                self._add(source, document)
+                return None
+            case Deleted(namespace, name) if not self.takes(namespace):
+                self._drop(source, namespace, name)
+                return None
+            case Changed() | Deleted() | Interrupted():
+                return event
+
+    def refused(self, source: int) -> tuple[Refused, ...]:
+        """Return the namespaces in the store with this number of which something is left out."""
+        return tuple(
+            Refused(
+                namespace,
+                Reason.NAMESPACE,
+                f"{len(names)} documents with {self.what} are left out: {self._why()}",
+            )
+            for (number, namespace), names in sorted(self._left_out.items())
+            if number == source
+        )
+
+    def _why(self) -> str:
+        return f"{self.setting} names only {', '.join(self.names)}"
+
+    def _replace(self, source: int, documents: list[Document]) -> None:
+        there = {(one.namespace, one.name) for one in documents}
+        for (number, namespace), names in list(self._left_out.items()):
+            if number == source:
+                for name in [one for one in names if (namespace, one) not in there]:
+                    self._drop(source, namespace, name)
+        for document in documents:
+            self._add(source, document)
+
+    def _add(self, source: int, document: Document) -> None:
+        names = self._left_out.get((source, document.namespace), set())
+        if document.name in names:
+            return
+        self.counts[source] += 1
+        self._name(document.namespace)
+        if self._size < _MOST_DOCUMENTS:
+            self._left_out.setdefault((source, document.namespace), names).add(document.name)
+            self._size += 1
+
+    def _name(self, namespace: str) -> None:
+        """Name a namespace in the log, once as long as the process lives."""
+        if namespace in self._named or len(self._named) > _MOST_NAMESPACES:
+            return
+        self._named.add(namespace)
+        if len(self._named) > _MOST_NAMESPACES:
+            _log.warning("further namespaces with %s are left out and not named", self.what)
+        else:
+            why = self._why()
+            _log.warning("%s in namespace %s are left out: %s", self.what, namespace, why)
+
+    def _drop(self, source: int, namespace: str, name: str) -> None:
+        names: set[str] = self._left_out.get((source, namespace), set())
+        if name not in names:
+            return
+        names.discard(name)
+        self._size -= 1
+        if not names:
+            del self._left_out[source, namespace]

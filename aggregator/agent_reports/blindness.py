@@ -1,0 +1,139 @@
+"""What agents report of sources that give them no answer, by node and chip.
+
+It comes with the agents' own data key (``contract/documents/vigil_key.py``) in a document of the
+node. An agent of an earlier release has neither that key nor ``blind`` in its heartbeat: then
+nothing is known, which is not the same as that nothing is blind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.inputs.node_documents import newest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aggregator.inputs.node_documents import Inbox
+    from aggregator.merge.pipeline import Pipeline
+    from contract.documents.vigil_key import BlindSource, VigilRecord
+
+HEARTBEAT = "heartbeat"
+"""The source of what only the heartbeat of an agent shows."""
+_ONLY_THE_HEARTBEAT = "the agent's heartbeat shows that no chip gives it an answer"
+
+
+class BlindStatus(msgspec.Struct, frozen=True):
+    """A source that gives the agent of a node no answer, because of ``why``.
+
+    ``chip`` is what it is blind about, ``null`` for the node as a whole. ``since_ms`` is the time
+    by the node's clock (epoch milliseconds), ``null`` where only the heartbeat shows it.
+    """
+
+    chip: str | None
+    source: str
+    since_ms: int | None
+    why: str
+
+
+class BlindChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """From ``at_ms`` on (epoch milliseconds) a source is blind, or not any more: ``is_over``."""
+
+    node: str
+    at_ms: int
+    source: str
+    since_ms: int
+    why: str
+    chip: str | None = None
+    is_over: bool = False
+
+
+def record_of(pipeline: Pipeline, node: str) -> VigilRecord | None:
+    """What the node's own key reports; ``None`` where there is none that can be read.
+
+    A node may have it in device-info and in node-info, in more than one store. What changed last by
+    the node's clock counts; of equal ones that in node-info, and then the one received last.
+    """
+    found = [
+        (report.record.changed_at_ms, place, report.received_at_ms, report.record)
+        for place, inboxes in enumerate(_inboxes(pipeline))
+        for inbox in inboxes
+        if (report := inbox.reports.get(node)) is not None
+    ]
+    return max(found, key=lambda one: one[:3])[3] if found else None
+
+
+def _inboxes(pipeline: Pipeline) -> Iterator[tuple[Inbox[VigilRecord], ...]]:
+    yield tuple(source.devices.own_key for source in pipeline.sources)
+    yield tuple(source.nodes.own_key for source in pipeline.sources)
+
+
+def _is_refused(pipeline: Pipeline, node: str) -> bool:
+    return any(node in inbox.rejected for inboxes in _inboxes(pipeline) for inbox in inboxes)
+
+
+def chip_name(pipeline: Pipeline, node: str, chip: int | None) -> str | None:
+    """The device name of the chip with this physical id, as documents have it."""
+    if chip is None:
+        return None
+    report = newest(pipeline.device.inboxes, node)
+    entry = pipeline.device.entries.get(node)
+    record = report.record if report is not None else None if entry is None else entry.record
+    return f"chip {chip}" if record is None else f"{record.chip_type}-{chip}"
+
+
+def blind_statuses(
+    pipeline: Pipeline, node: str, heartbeat_blind: bool | None
+) -> tuple[BlindStatus, ...] | None:
+    """Which sources are blind; ``None``: nobody knows.
+
+    ``heartbeat_blind`` is ``blind`` of the heartbeat, ``None`` where it has none.
+    """
+    record = record_of(pipeline, node)
+    if (
+        record is None
+        and (heartbeat_blind is None or _is_refused(pipeline, node))
+        and not heartbeat_blind
+    ):
+        return None
+    found = tuple(
+        BlindStatus(chip_name(pipeline, node, one.chip), one.source, one.since_ms, one.why)
+        for one in (() if record is None else record.blind)
+    )
+    if heartbeat_blind and not found:
+        return (BlindStatus(None, HEARTBEAT, None, _ONLY_THE_HEARTBEAT),)
+    return found
+
+
+class BlindChanges:
+    """Knows what was blind last, of nodes where something was, and finds what changed."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._known: dict[str, dict[tuple[str, int | None], BlindSource]] = {}
+
+    def take(self, now_ms: int) -> Iterable[BlindChange]:
+        """What changed since this was called last."""
+        nodes: set[str] = set()
+        for source in self._pipeline.sources:
+            for feed in source.feeds:
+                nodes |= feed.own_key_changed
+                feed.own_key_changed.clear()
+        return [change for node in sorted(nodes) for change in self._of(node, now_ms)]
+
+    def _of(self, node: str, now_ms: int) -> Iterator[BlindChange]:
+        record = record_of(self._pipeline, node)
+        before = self._known.pop(node, {})
+        now = {(one.source, one.chip): one for one in (() if record is None else record.blind)}
+        if now:
+            self._known[node] = now
+        for key in before | now:
+            one = now.get(key, before.get(key))
+            assert one is not None
+            if before.get(key) == now.get(key):
+                continue
+            chip = chip_name(self._pipeline, node, one.chip)
+            is_over = key not in now
+            yield BlindChange(node, now_ms, one.source, one.since_ms, one.why, chip, is_over)

@@ -1,0 +1,1 @@
+"""What the aggregator shows: status, metrics, explanations and pages."""

@@ -1,0 +1,342 @@
+"""Why the chips and switches of a node are published as they are, fault by fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.agent_reports.blindness import BlindStatus
+from aggregator.agent_reports.fault_answers import Answers
+from aggregator.api.fault_status import leveled, separated_since_ms
+from aggregator.processors.custom_filter import event_key, filters
+from aggregator.processors.record_edits import PUBLIC_FAULT
+from aggregator.processors.state_types import (
+    ACCOMPANIES,
+    FILTER,
+    NO_DEVICE_STATE,
+    NO_SWITCH_STATE,
+    Times,
+)
+from contract.codes.catalogue import shipped
+from contract.codes.levels import ChipLevel
+from contract.documents.cluster_device import pre_separates
+from service.clock import shown_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aggregator.inputs.node_context import Facts, Job
+    from aggregator.merge.pipeline import Pipeline
+    from aggregator.processors.state_types import HiddenFault
+    from aggregator.public_faults.values import Standing
+    from contract.documents.cluster_device import CodeFault, DeviceRecord
+    from contract.documents.switch_info import SwitchRecord
+
+_MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+_PRE_SEPARATE = ChipLevel.PRE_SEPARATE_NPU.value
+_UCE = "a UCE fault (80E01801) of the same chip"
+_LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
+
+
+class ExplainedFault(msgspec.Struct, frozen=True):
+    """A code on a chip. ``said`` (by the node) and ``published`` are its levels, ``null`` where
+    there is none. ``since_ms``: since when an aggregator knows of it, ``until_ms``: when what
+    ``because`` says ends by time alone; both epoch milliseconds, ``null`` where there is none.
+    ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
+    """
+
+    code: str
+    name: str | None
+    severity: str | None
+    device_fault: bool | None
+    severity_source: str
+    fault_type: str
+    said: str | None
+    published: str | None
+    since_ms: int | None
+    until_ms: int | None
+    because: str
+
+
+class ExplainedChip(msgspec.Struct, frozen=True):
+    """A chip. ``said`` and ``published``: the list it is in (``available``, ``unhealthy``,
+    ``network_unhealthy``, ``recovering``; several with a comma between, ``none`` where it is in
+    none). ``pods`` use it, as ``namespace/name``. ``blind``: the sources that give the node's agent
+    no answer about it.
+    """
+
+    chip: str
+    said: str
+    published: str
+    used_by_pod: bool | None
+    pods: tuple[str, ...]
+    faults: tuple[ExplainedFault, ...]
+    because: tuple[str, ...]
+    blind: tuple[BlindStatus, ...] = ()
+
+
+class ExplainedEvent(msgspec.Struct, frozen=True):
+    """A code on a port of an on-board switch; see ``ExplainedFault``."""
+
+    switch: int
+    port: int
+    code: str
+    said: str | None
+    published: str | None
+    since_ms: int | None
+    until_ms: int | None
+    because: str
+
+
+def blind_text(one: BlindStatus) -> str:
+    """In words, which source is blind since when and why."""
+    since = "" if one.since_ms is None else f" since {shown_time(one.since_ms)}"
+    return f"the source {one.source} gives the node's agent no answer{since}: {one.why}"
+
+
+def job_name(key: str, job: Job | None) -> str:
+    """A job as people call it."""
+    if job is None or not job.name:
+        return f"job {key}"
+    return f"job {job.namespace}/{job.name}"
+
+
+class _Reasons:
+    """Everything that is known about the faults of one node."""
+
+    def __init__(
+        self, pipeline: Pipeline, node: str, facts: Facts, standing: Iterable[Standing]
+    ) -> None:
+        self._pipeline, self._node, self._facts = pipeline, node, facts
+        self._standing = tuple(standing)
+        self.answers = Answers(pipeline, node)
+        self.received: Times = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
+
+    def since_ms(self, chip: str, code: str) -> int | None:
+        """Since when the fault is known."""
+        at_ms = self.received.get(chip, {}).get(code)
+        if at_ms is None and code == _MANUAL:
+            at_ms = separated_since_ms(self._pipeline, self._node, chip)
+        return at_ms
+
+    def riders(self, code: str, level: str, chip: str | None, since_ms: int, until_ms: int) -> str:
+        """The jobs that ride a fault out until this time."""
+        found = []
+        for key, job in sorted(self._facts.jobs.items()):
+            alone = msgspec.structs.replace(self._facts, jobs={key: job})
+            controllers = self._pipeline.processing.controllers
+            for chips, one in filters(alone, controllers):
+                mine = chip is None or chip in chips
+                if mine and one.until_ms(code, level, since_ms) == until_ms:
+                    found.append(job_name(key, job))
+        return ", ".join(found) or "a job"
+
+    def hidden(self, one: HiddenFault) -> str:
+        """Why a fault is held back."""
+        if one.why == ACCOMPANIES:
+            return f"held back from readers while it lasts: it came along with {_UCE}"
+        assert one.until_ms is not None
+        until = shown_time(one.until_ms)
+        if one.why != FILTER:
+            return f"held back from readers until {until} at most: it may come along with {_UCE}"
+        fault = one.fault
+        since_ms = self.since_ms(fault.chip, fault.code) or 0
+        jobs = self.riders(fault.code, fault.level, fault.chip, since_ms, one.until_ms)
+        return f"held back from readers until {until}: {jobs} rides it out"
+
+    def public(self, fault: CodeFault) -> tuple[str, int | None]:
+        """Who told of a public fault, and when it ends by itself."""
+        _, _, number = fault.chip.rpartition("-")
+        told = [
+            one
+            for one in self._standing
+            if one.code == fault.code and number in map(str, one.devices)
+        ]
+        if not told:
+            return "a public fault that the node's document carries", None
+        who = ", ".join(f"{one.resource} ({one.fault_id})" for one in told)
+        ends = [one.ends_at_ms for one in told]
+        known = [at_ms for at_ms in ends if at_ms is not None]
+        if len(known) == len(ends):
+            until_ms = max(known)
+            return f"a public fault of {who}; it ends at {shown_time(until_ms)}", until_ms
+        return f"a public fault of {who}; it holds until it is told to be over", None
+
+    def separated(self, chip: str) -> tuple[str, int | None]:
+        """Why a chip is in manual separation, and until when."""
+        separation = self._pipeline.processing.separation
+        policy = separation.policy
+        one = separation.chips.get(self._node, {}).get(chip)
+        if one is None or not one.codes:
+            return "in manual separation; an operator releases it in clusterd-manual-info-cm", None
+        codes = ", ".join(
+            f"{code} (last at {shown_time(at_ms)})" for code, at_ms in sorted(one.codes.items())
+        )
+        why = (
+            f"in manual separation, because {policy.threshold} times within "
+            f"{policy.window_hours} h came: {codes}"
+        )
+        by_hand = "an operator may release it in clusterd-manual-info-cm"
+        if policy.free_ms is None:
+            return f"{why}; never released by time, {by_hand}", None
+        until_ms = max(one.codes.values()) + policy.free_ms
+        return f"{why}; released at {shown_time(until_ms)}, or {by_hand}", until_ms
+
+    def of_fault(
+        self, said: CodeFault | None, published: CodeFault | None, hidden: HiddenFault | None
+    ) -> tuple[str, int | None]:
+        """Why a fault is published or not, and until when that is so by time alone."""
+        if published is None:
+            if hidden is not None:
+                return self.hidden(hidden), hidden.until_ms
+            return "the node says so; it is not published yet", None
+        if said is not None:
+            chips = self._pipeline.processing.separation.of(self._node)
+            if published.code == _MANUAL and published.chip in chips:
+                why, until_ms = self.separated(published.chip)
+                return f"the node says so; and here it is {why}", until_ms
+            return "the node says so", None
+        if published.fault_type == PUBLIC_FAULT:
+            return self.public(published)
+        if published.code == _MANUAL:
+            return self.separated(published.chip)
+        return "it was published; the node does not say it any more", None
+
+
+def explained_chips(
+    pipeline: Pipeline,
+    node: str,
+    said: DeviceRecord | None,
+    facts: Facts,
+    standing: Iterable[Standing],
+    blind: Iterable[BlindStatus] = (),
+) -> Iterator[ExplainedChip]:
+    """The chips of a node that are not simply available, or that a source is ``blind`` about."""
+    unseen: dict[str, list[BlindStatus]] = {}
+    for one in blind:
+        if one.chip is not None:
+            unseen.setdefault(one.chip, []).append(one)
+    entry = pipeline.device.entries.get(node)
+    published = None if entry is None else entry.record
+    hidden = pipeline.processing.hidden.get(node, ())
+    reasons = _Reasons(pipeline, node, facts, standing)
+    chips = {chip for record in (said, published) if record is not None for chip in record.chips}
+    for chip in sorted(chips | {one.fault.chip for one in hidden} | unseen.keys()):
+        lists = _lists(said, chip), _lists(published, chip)
+        mine = [one for one in hidden if one.fault.chip == chip]
+        faults = tuple(_faults(reasons, said, published, mine, chip))
+        sources = tuple(unseen.get(chip, ()))
+        if lists == ("available", "available") and not faults and not sources:
+            continue
+        used = None if facts.used is None else chip in facts.used
+        pods = tuple(f"{pod.namespace}/{pod.name}" for pod in facts.pods if chip in pod.chips)
+        because = (
+            *_about_chip(lists, faults, used, is_hidden=bool(mine)),
+            *(f"{blind_text(one)}; its state is the last that was known" for one in sources),
+        )
+        yield ExplainedChip(chip, *lists, used, pods, faults, because, sources)
+
+
+def _lists(record: DeviceRecord | None, chip: str) -> str:
+    if record is None:
+        return "none"
+    return ",".join(name for name in _LISTS if chip in getattr(record, name)) or "none"
+
+
+def _faults(
+    reasons: _Reasons,
+    said: DeviceRecord | None,
+    published: DeviceRecord | None,
+    hidden: Iterable[HiddenFault],
+    chip: str,
+) -> Iterator[ExplainedFault]:
+    catalogue = shipped()
+    before, after = _by_code(said, chip), _by_code(published, chip)
+    aside = {(one.fault.fault_type, one.fault.code): one for one in hidden}
+    for key in sorted(before.keys() | after.keys() | aside.keys()):
+        fault_type, code = key
+        one, other, held = before.get(key), after.get(key), aside.get(key)
+        because, until_ms = reasons.of_fault(one, other, held)
+        answer = reasons.answers.of(chip, code)
+        yield ExplainedFault(
+            code=code,
+            name=catalogue.name_of(code),
+            severity=answer.severity,
+            device_fault=answer.device_fault,
+            severity_source=answer.severity_source,
+            fault_type=fault_type,
+            said=None if one is None else one.level,
+            published=None if other is None else other.level,
+            since_ms=reasons.since_ms(chip, code),
+            until_ms=until_ms,
+            because=because,
+        )
+
+
+def _by_code(record: DeviceRecord | None, chip: str) -> dict[tuple[str, str], CodeFault]:
+    faults = () if record is None else record.faults
+    return {(fault.fault_type, fault.code): fault for fault in faults if fault.chip == chip}
+
+
+def _about_chip(
+    lists: tuple[str, str],
+    faults: tuple[ExplainedFault, ...],
+    used: bool | None,
+    *,
+    is_hidden: bool,
+) -> Iterator[str]:
+    said, published = lists
+    if said == published:
+        yield f"the node has it as {said}"
+    else:
+        yield f"the node has it as {said}, it is published as {published}"
+    if is_hidden and "recovering" in published and "recovering" not in said:
+        yield "nobody is given it while its fault is held back, and no pod is harmed for it"
+    if any(fault.published and pre_separates(fault.published, fault.code) for fault in faults):
+        spared = "it is not unhealthy until that ends"
+        if "unhealthy" in published.split(","):
+            spared = "it would not be unhealthy but for another fault"
+        yield {
+            None: f"{_PRE_SEPARATE}: nobody knows whether a pod uses it",
+            True: f"{_PRE_SEPARATE}: a pod uses it, so {spared}",
+            False: f"{_PRE_SEPARATE}: no pod uses it, so it is unhealthy",
+        }[used]
+
+
+def explained_events(
+    pipeline: Pipeline, node: str, said: SwitchRecord | None, facts: Facts
+) -> Iterator[ExplainedEvent]:
+    """The events of a node's switches."""
+    entry = pipeline.switch.entries.get(node)
+    reasons = _Reasons(pipeline, node, facts, ())
+    received = pipeline.processing.switches.get(node, NO_SWITCH_STATE).received
+    before = {} if said is None else {event_key(e): (e, level) for e, level in leveled(said)}
+    after = {} if entry is None else {event_key(e): (e, lv) for e, lv in leveled(entry.record)}
+    aside = {event_key(one.event): one for one in pipeline.processing.hidden_events.get(node, ())}
+    for key in sorted(before.keys() | after.keys() | aside.keys()):
+        held = aside.get(key)
+        event = held.event if held is not None else (before.get(key) or after[key])[0]
+        since_ms, until_ms = received.get(key), None
+        if key in after:
+            because = "the node says so"
+            if key not in before:
+                because = "it was published; the node does not say it any more"
+        elif held is not None:
+            until_ms = held.until_ms
+            code = event.assembled_fault_code
+            jobs = reasons.riders(code, held.level, None, since_ms or 0, until_ms)
+            until = shown_time(until_ms)
+            because = f"held back from readers until {until}: {jobs} rides it out"
+        else:
+            because = "the node says so; it is not published yet"
+        yield ExplainedEvent(
+            switch=event.switch_chip_id,
+            port=event.switch_port_id,
+            code=event.assembled_fault_code,
+            said=before[key][1] if key in before else None,
+            published=after[key][1] if key in after else None,
+            since_ms=since_ms,
+            until_ms=until_ms,
+            because=because,
+        )

@@ -1,0 +1,72 @@
+"""What stores tell of Nodes, pods and PodGroups, for people: known, interrupted, absent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aggregator.inputs.cluster_state import World
+    from aggregator.inputs.multi_store_cache import Heard
+
+_MOST_SHARED = 1000
+
+
+class ObjectsStatus(msgspec.Struct, frozen=True):
+    """One ``kind`` of objects (``Nodes``, ``pods`` that use chips or belong to a job,
+    ``PodGroups``) as one store tells of it.
+
+    ``followed``: the store can tell of it at all. ``known``: it has told all of them once, what was
+    known stays. ``interrupted`` says why nothing is heard of them now, ``absent`` why there are
+    none, where the store has no such kind.
+    """
+
+    store: str
+    kind: str
+    followed: bool
+    known: bool
+    objects: int
+    interrupted: str | None
+    absent: str | None
+
+
+class WorldStatus(msgspec.Struct, frozen=True):
+    """What is known besides documents. ``shared_serial_numbers`` name no node: several have them
+    (the first thousand, with the names of those nodes).
+    """
+
+    objects: tuple[ObjectsStatus, ...]
+    jobs: int
+    shared_serial_numbers: dict[str, tuple[str, ...]]
+
+
+def world_status(world: World, stores: Iterable[str]) -> WorldStatus:
+    """What is known now; ``stores`` are URLs in their order."""
+    shared = sorted(world.shared_serial_numbers.items())[:_MOST_SHARED]
+    return WorldStatus(
+        objects=tuple(_objects(world, stores)),
+        jobs=len(world.jobs()),
+        shared_serial_numbers={number: tuple(sorted(names)) for number, names in shared},
+    )
+
+
+def _objects(world: World, stores: Iterable[str]) -> Iterator[ObjectsStatus]:
+    for number, store in enumerate(stores):
+        kinds: tuple[tuple[str, Heard[Any]], ...] = (
+            ("Nodes", world.nodes_heard(number)),
+            ("pods", world.pods_heard(number)),
+            ("PodGroups", world.groups_heard(number)),
+        )
+        for kind, heard in kinds:
+            yield ObjectsStatus(
+                store=store,
+                kind=kind,
+                followed=heard.is_followed,
+                known=heard.known,
+                objects=len(heard.told),
+                interrupted=heard.interrupted,
+                absent=heard.absent,
+            )

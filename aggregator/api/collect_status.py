@@ -1,0 +1,256 @@
+"""What is shown of a running aggregator, taken anew for each question.
+
+What grows with the number of nodes is made in slices: ten thousand nodes hold up nobody, and two
+rows of one answer may be some milliseconds apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.advising.status import without_placement
+from aggregator.api.cluster_state_status import world_status
+from aggregator.api.explanation import Around, explain
+from aggregator.api.fault_status import (
+    fault_statuses,
+    server_fault_statuses,
+    switch_fault_statuses,
+)
+from aggregator.api.openapi import (
+    Advice,
+    AdviceOutcomes,
+    Documents,
+    EndedJobsPage,
+    Faults,
+    Jobs,
+    Leader,
+    Liveness,
+    Nodes,
+    PublicFaultsPage,
+    Separation,
+    Services,
+    World,
+)
+from aggregator.api.rejections import refused_statuses, rejected_counts
+from aggregator.api.slices import in_slices
+from aggregator.api.status import (
+    MissedWritesStatus,
+    ServicesStatus,
+    Status,
+    document_statuses,
+    leader_status,
+    liveness_status,
+    missing_counts,
+    node_status,
+    node_statuses,
+    source_statuses,
+)
+from aggregator.processors.status import all_counted, all_separated, separation_status
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from aggregator.advising.advice import Advising
+    from aggregator.api.explanation import Explanation
+    from aggregator.daemon import Aggregator
+    from aggregator.jobs.status import JobStatus
+    from aggregator.processors.status import SeparationStatus
+    from service.clock import Clock
+
+
+class Picture:
+    """The answers of the API about ``aggregator``, by page."""
+
+    def __init__(self, aggregator: Aggregator, clock: Clock, *, publish_lost: bool) -> None:
+        self._of = aggregator
+        self._clock = clock
+        self._publish_lost = publish_lost
+        self._started_at_ms = clock().wall_ms
+
+    @property
+    def _at_ms(self) -> int:
+        return self._clock().wall_ms
+
+    @property
+    def _stores(self) -> tuple[str, ...]:
+        return tuple(source.url for source in self._of.pipeline.sources)
+
+    async def nodes(self) -> Nodes:
+        """Every node."""
+        now = self._clock()
+        rows = node_statuses(self._of.pipeline, self._of.listener, now)
+        return Nodes(now.wall_ms, await in_slices(rows))
+
+    async def faults(self) -> Faults:
+        """Every fault."""
+        pipeline = self._of.pipeline
+        return Faults(
+            self._at_ms,
+            await in_slices(fault_statuses(pipeline)),
+            await in_slices(switch_fault_statuses(pipeline)),
+            await in_slices(server_fault_statuses(pipeline)),
+        )
+
+    async def jobs(self) -> Jobs:
+        """The jobs that are hit."""
+        return Jobs(self._at_ms, await in_slices(self._of.board.hit()))
+
+    def job(self, job: str) -> JobStatus | None:
+        """One job; ``None`` where nobody knows of it."""
+        status, advising = self._of.board.job(job), self._of.advising
+        if status is None or advising is None:
+            return status
+        advice = advising.answers.of_job(status.namespace, status.name)
+        return msgspec.structs.replace(status, advice=advice)
+
+    @property
+    def advising(self) -> Advising | None:
+        """What advises; ``None`` where that is not wanted or nothing schedules pods."""
+        return self._of.advising
+
+    def advice(self, node: str | None = None) -> Advice | None:
+        """What the scheduler will do; nothing where that is not computed.
+
+        With ``node`` of that node and the jobs there; ``None`` where nothing is about it.
+        """
+        advising = self._of.advising
+        if advising is None:
+            return Advice(self._at_ms, False, None)
+        if node is None:
+            return Advice(self._at_ms, True, without_placement(advising.status()))
+        found = advising.answers.page_of_node(node)
+        return None if found is None else Advice(self._at_ms, True, found)
+
+    def advice_outcomes(self) -> AdviceOutcomes:
+        """What became of the deletions that were foretold."""
+        advising = self._of.advising
+        if advising is None:
+            return AdviceOutcomes(self._at_ms, False, {}, ())
+        status = advising.status()
+        return AdviceOutcomes(self._at_ms, True, status.outcomes, status.missed)
+
+    async def ended_jobs(
+        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+    ) -> EndedJobsPage:
+        """What is known of vcjobs that have ended, by namespaces and names."""
+        advising = self._of.advising
+        ended = None if advising is None else await advising.ended(sized, judged)
+        alarm = self.liveness().liveness.alarm
+        return EndedJobsPage(self._at_ms, self._of.leadership.leads, alarm, ended)
+
+    def liveness(self) -> Liveness:
+        """Who fell silent."""
+        return Liveness(self._at_ms, liveness_status(self._of.listener, self._publish_lost))
+
+    def documents(self) -> Documents:
+        """What is read, what is published, and what is refused."""
+        at_ms, of = self._at_ms, self._of
+        stores, faults, tables = of.stores, of.public_faults, of.rank_tables
+        return Documents(
+            at_ms,
+            tuple(source_statuses(of.pipeline, of.world, stores.values(), of.marks)),
+            tuple(document_statuses(self._of.publishers, at_ms)),
+            tuple(refused_statuses(stores, faults, tables)),
+            tuple(rejected_counts(stores, self._of.pipeline, faults, tables)),
+        )
+
+    def leader(self) -> Leader:
+        """Who writes."""
+        kept = self._of.succession.keeping.statuses()
+        return Leader(self._at_ms, leader_status(self._of.leadership), kept)
+
+    def public_faults(self) -> PublicFaultsPage:
+        """How it stands with public faults."""
+        return PublicFaultsPage(self._at_ms, self._of.public_faults.status())
+
+    async def separation(self) -> Separation:
+        """How it stands with manual separation."""
+        return Separation(self._at_ms, await self._separation())
+
+    async def _separation(self) -> SeparationStatus:
+        processing, stores = self._of.pipeline.processing, self._stores
+        chips = await in_slices(all_separated(processing, stores))
+        counted = await in_slices(all_counted(processing, self._at_ms))
+        return separation_status(processing, stores, chips, counted)
+
+    def world(self) -> World:
+        """What is known of Nodes, pods and PodGroups."""
+        return World(self._at_ms, world_status(self._of.world, self._stores))
+
+    def services(self) -> Services:
+        """Who is served besides readers of documents."""
+        return Services(self._at_ms, self._services())
+
+    def _services(self) -> ServicesStatus:
+        server = self._of.telling.server
+        return ServicesStatus(
+            grpc=None if server is None else server.status(),
+            rank_tables=self._of.rank_tables.status(),
+            stream=self._of.stream.status(),
+            history=self._of.telling.history.status(),
+        )
+
+    async def status(self) -> Status:
+        """Everything, for metrics."""
+        now = self._clock()
+        faults, documents, leader = await self.faults(), self.documents(), self.leader()
+        return Status(
+            at_ms=now.wall_ms,
+            started_at_ms=self._started_at_ms,
+            health=self._of.readiness.health(),
+            nodes=(await self.nodes()).nodes,
+            liveness=self.liveness().liveness,
+            faults=faults.faults,
+            switch_faults=faults.switch_faults,
+            server_faults=faults.server_faults,
+            sources=documents.stores,
+            documents=documents.documents,
+            rejected=documents.rejected,
+            missed_writes=tuple(
+                MissedWritesStatus(url, dict(one.counts), len(one.claims.problems))
+                for url, one in self._of.missed_writes.items()
+            ),
+            missing=tuple(missing_counts(self._of.absences.values(), now)),
+            leader=leader.leader,
+            kept=leader.kept,
+            jobs=(await self.jobs()).jobs,
+            public_faults=self._of.public_faults.status(),
+            separation=await self._separation(),
+            world=self.world().world,
+            services=self._services(),
+            advice=None if self._of.advising is None else self._of.advising.status(),
+        )
+
+    def explain(self, node: str) -> Explanation | None:
+        """Why a node is published as it is; ``None`` where nobody knows of it."""
+        of = self._of
+        now = self._clock()
+        status = node_status(of.pipeline, of.listener, node, now)
+        if status is None:
+            return None
+        facts = msgspec.structs.replace(of.world.facts(node), lost=node in of.pipeline.lost)
+        around = Around(
+            facts=facts,
+            standing=of.public_faults.standing(node),
+            jobs=of.board.jobs_on(node),
+            relations=of.board.relations_on(node),
+            publish_lost=self._publish_lost,
+        )
+        found = explain(of.pipeline, status, around, self._acknowledged_everywhere())
+        if of.advising is None:
+            return found
+        return msgspec.structs.replace(found, advice=of.advising.answers.of_node(node))
+
+    def _acknowledged_everywhere(self) -> dict[str, bool]:
+        """Document to whether every store that is published to has it as it is to be."""
+        pipeline = self._of.pipeline
+        return {
+            name: all(
+                (output := publisher.outputs.get(name)) is not None
+                and output.acknowledged >= pipeline.revision(name)
+                for publisher in self._of.publishers
+            )
+            for name in pipeline.documents
+        }

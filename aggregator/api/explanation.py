@@ -1,0 +1,270 @@
+"""Why a node and its chips are published as they are: ``GET /api/v1/nodes/{node}``.
+
+It compares what the node said with what is published and names what made the difference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.advising.status import AdviceAbout
+from aggregator.api.chip_explanation import (
+    ExplainedChip,
+    ExplainedEvent,
+    blind_text,
+    explained_chips,
+    explained_events,
+    job_name,
+)
+from aggregator.api.fault_status import ServerFaultStatus, faults_of_server
+from aggregator.api.status import NodeStatus
+from aggregator.inputs.node_context import Facts, Job
+from aggregator.inputs.node_documents import newest
+from aggregator.jobs.message_types import Health
+from aggregator.jobs.node_impact import Part
+from aggregator.jobs.status import RelationStatus
+from aggregator.public_faults.values import Standing
+from contract.documents.node_info import NodeRecord, render_node_entry
+from service.clock import shown_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from aggregator.merge.pipeline import Pipeline
+    from contract.documents.switch_info import SwitchRecord
+
+_PRE_SEPARATE = "PreSeparate"
+
+
+class ExplainedPublicFault(msgspec.Struct, frozen=True):
+    """A public fault that stands on the node. ``devices`` are physical ids, ``since_ms`` when it
+    was taken in, ``until_ms`` when it ends by itself (epoch milliseconds).
+    """
+
+    resource: str
+    fault_id: str
+    code: str
+    level: str
+    devices: tuple[int, ...]
+    since_ms: int
+    until_ms: int | None
+    because: str
+
+
+class ExplainedJob(msgspec.Struct, frozen=True):
+    """A job with pods on the node (``namespace/name``), and what the node does to it.
+
+    ``health`` is what follows for the job from this node, ``since_ms`` since when (epoch
+    milliseconds, ``null`` where nothing here hits it).
+    """
+
+    job: str
+    namespace: str
+    name: str
+    pods: tuple[str, ...]
+    health: str
+    since_ms: int | None
+    relations: tuple[RelationStatus, ...]
+    because: tuple[str, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """``said_status`` is the word of the node's own node-info, ``said_switch_status`` that of its
+    switches, ``null`` where it said none.
+
+    ``documents`` are those that hold the node, with whether every store has them as they are now.
+    ``because`` is about the node as a whole. ``chips``: those that are not simply available.
+    ``advice``: what the scheduler will do about it, ``null`` where that is not computed.
+    """
+
+    node: NodeStatus
+    said_status: str | None
+    said_switch_status: str | None
+    documents: dict[str, bool]
+    because: tuple[str, ...]
+    chips: tuple[ExplainedChip, ...]
+    switch_events: tuple[ExplainedEvent, ...]
+    server_faults: tuple[ServerFaultStatus, ...]
+    public_faults: tuple[ExplainedPublicFault, ...]
+    jobs: tuple[ExplainedJob, ...]
+    advice: AdviceAbout | None = None
+
+
+class Around(msgspec.Struct, frozen=True):
+    """What is known of a node besides its documents.
+
+    ``standing`` are its public faults; ``jobs`` those with pods there, by key, with what hits them
+    there; ``relations`` the relation faults of all of them. ``publish_lost``: silence is published.
+    """
+
+    facts: Facts = Facts()
+    standing: tuple[Standing, ...] = ()
+    jobs: tuple[tuple[str, Part | None], ...] = ()
+    relations: tuple[RelationStatus, ...] = ()
+    publish_lost: bool = True
+
+
+def explain(
+    pipeline: Pipeline, status: NodeStatus, around: Around, acknowledged: Mapping[str, bool]
+) -> Explanation:
+    """Why the node of ``status`` is published as it is.
+
+    ``acknowledged``: document to whether every store that is published to has its newest value.
+    """
+    node, facts = status.node, around.facts
+    report = newest(pipeline.device.inboxes, node)
+    switch = newest(pipeline.switch.inboxes, node)
+    server = newest(pipeline.node.inboxes, node)
+    documents = tuple(
+        lane.kind.document(home)
+        for lane in pipeline.lanes
+        if (home := lane.shelf.home(node)) is not None
+    )
+    said = None if report is None else report.record
+    switches = None if switch is None else switch.record
+    parts = None if server is None else server.record
+    return Explanation(
+        node=status,
+        said_status=None if parts is None else parts.status,
+        said_switch_status=None if switches is None else switches.status,
+        documents={name: acknowledged.get(name, False) for name in documents},
+        because=tuple(_about_node(pipeline, status, parts, switches, around)),
+        chips=tuple(
+            explained_chips(pipeline, node, said, facts, around.standing, status.blind or ())
+        ),
+        switch_events=tuple(explained_events(pipeline, node, switches, facts)),
+        server_faults=tuple(faults_of_server(pipeline, node)),
+        public_faults=tuple(map(_public, around.standing)),
+        jobs=tuple(_jobs(around)),
+    )
+
+
+_STATES = {
+    "reported": "its newest device-info counts",
+    "kept": "its newest device-info is refused; the last good one stays in force",
+    "missing": "its store lacks its device-info; the last one stays in force",
+    "rejected": "its device-info was never a good one",
+    "earlier": "nothing was heard of it yet; it is published as an earlier run did",
+    "deleted": "its device-info was deleted; it is published healthy and dropped soon",
+    "unreported": "it has no device-info",
+}
+
+
+def _about_node(
+    pipeline: Pipeline,
+    status: NodeStatus,
+    server: NodeRecord | None,
+    switch: SwitchRecord | None,
+    around: Around,
+) -> Iterator[str]:
+    facts = around.facts
+    yield _STATES[status.state]
+    for one in status.rejected:
+        since = shown_time(one.since_ms)
+        yield f"its {one.kind} document in {one.store} is refused since {since}: {one.reason}"
+    if status.faults_problem is not None:
+        yield f"its faults cannot be read: {status.faults_problem}"
+    for source in pipeline.sources:
+        if source.interrupted is not None:
+            yield f"{source.url} cannot be read, what it said last counts: {source.interrupted}"
+    yield from _about_heartbeat(status, around)
+    for blind in status.blind or ():
+        if blind.chip is None:
+            yield blind_text(blind)
+    if status.blind_left_out:
+        yield f"{status.blind_left_out} more blind sources than its agent has room to name"
+    use = {
+        None: "nobody knows whether pods use its chips",
+        True: "pods use its chips",
+        False: "no pod uses its chips",
+    }[None if facts.used is None else bool(facts.used)]
+    entry = pipeline.node.entries.get(status.node)
+    if entry is not None and server is not None and not facts.lost:
+        same = msgspec.structs.replace(server, update_time_ms=entry.stamp)
+        is_same = render_node_entry(status.node, same) == entry.text
+        if not is_same and entry.record.status != server.status:
+            yield f"its status {server.status} is published as {entry.record.status}: {use}"
+    switches = pipeline.switch.entries.get(status.node)
+    if switch is not None and switches is not None and switches.record.status != switch.status:
+        hidden = pipeline.processing.hidden_events.get(status.node)
+        why = [f"{len(hidden)} of their events are held back"] if hidden else []
+        why += [use] if switch.level == _PRE_SEPARATE else []
+        yield (
+            f"the status {switch.status} of its switches is published as "
+            f"{switches.record.status}: {'; '.join(why) or 'it is not published yet'}"
+        )
+
+
+def _about_heartbeat(status: NodeStatus, around: Around) -> Iterator[str]:
+    if status.heartbeat_problem is not None:
+        yield f"whether it is alive is unknown: {status.heartbeat_problem}"
+    if status.heartbeat not in ("lost", "silent"):
+        return
+    age, interval = status.heartbeat_age_seconds, status.heartbeat_interval_seconds
+    ago = "" if age is None or interval is None else f" {age:.0f} s ago (interval {interval:g} s)"
+    if status.heartbeat == "silent":
+        others = "with so many others that nobody is published as lost"
+        yield f"its heartbeat fell silent{ago}, {others}"
+    elif not around.publish_lost:
+        yield f"its heartbeat fell silent{ago}: it is lost, which is not to be published"
+    else:
+        yield f"its heartbeat fell silent{ago}: it is lost, and published UnHealthy for that"
+
+
+def _public(one: Standing) -> ExplainedPublicFault:
+    if one.ends_at_ms is not None:
+        because = f"{one.resource} told of it; it ends at {shown_time(one.ends_at_ms)}"
+    else:
+        because = f"{one.resource} told of it; it holds until {one.resource} tells that it is over"
+    if not one.placed:
+        because += "; the node has not told of its chips yet, it counts for those that it has"
+    return ExplainedPublicFault(
+        resource=one.resource,
+        fault_id=one.fault_id,
+        code=one.code,
+        level=str(one.level),
+        devices=one.devices,
+        since_ms=one.added_at_ms,
+        until_ms=one.ends_at_ms,
+        because=because,
+    )
+
+
+def _jobs(around: Around) -> Iterator[ExplainedJob]:
+    facts = around.facts
+    for key, part in around.jobs:
+        job = facts.jobs.get(key, Job(key))
+        relations = tuple(one for one in around.relations if one.job == key)
+        yield ExplainedJob(
+            job=key,
+            namespace=job.namespace,
+            name=job.name,
+            pods=tuple(f"{pod.namespace}/{pod.name}" for pod in facts.pods if pod.job == key),
+            health=(Health.HEALTHY if part is None else part.health).word,
+            since_ms=None if part is None else part.since_ms,
+            relations=relations,
+            because=tuple(_about_job(job_name(key, job), part, relations)),
+        )
+
+
+def _about_job(name: str, part: Part | None, relations: Iterable[RelationStatus]) -> Iterator[str]:
+    if part is None:
+        yield f"nothing on this node hits {name}"
+    else:
+        count = len(part.faults)
+        since = shown_time(part.since_ms)
+        faults = "1 fault" if count == 1 else f"{count} faults"
+        yield f"{faults} of this node hit {name} since {since}, which makes it {part.health.word}"
+    for one in relations:
+        what = f"{one.code} on {one.subject} (since {shown_time(one.since_ms)})"
+        if one.result:
+            yield (
+                f"{what} belongs together with a failure of {name}: {one.result} follows for its "
+                "pods here (label fault-type)"
+            )
+        elif one.closed:
+            yield f"{what} came too long ago to have to do with a failure of {name}"
+        else:
+            yield f"{what} would count against this node if something of {name} failed now"

@@ -1,0 +1,249 @@
+"""Prometheus metrics of what stands around the documents: jobs, public faults, services, …"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from aggregator.processors.state_types import ACCOMPANIES, FILTER, UNDECIDED
+from service.metric_families import counter, gauge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from aggregator.advising.status import AdviceStatus
+    from aggregator.api.cluster_state_status import WorldStatus
+    from aggregator.api.status import Status
+    from aggregator.grpc.status import GrpcStatus
+    from aggregator.notify.history import HistoryStatus
+    from aggregator.processors.status import SeparationStatus
+    from aggregator.public_faults.status import PublicFaultStatus
+
+HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")
+REASONS = (FILTER, ACCOMPANIES, UNDECIDED)
+
+
+def metrics_of_parts(status: Status) -> Iterator[Metric]:
+    """All of them."""
+    yield from _hidden(status)
+    healths = Counter(job.health for job in status.jobs)
+    yield gauge(
+        "npu_vigil_jobs_hit",
+        "Jobs on whose nodes or chips there is a fault, by how ill that makes them.",
+        ["health"],
+        (([health], healths[health]) for health in HEALTHS),
+    )
+    if status.advice is not None:
+        yield from _advice(status.advice)
+    yield from _public_faults(status.public_faults)
+    yield from _separation(status.separation)
+    yield from _world(status.world)
+    services = status.services
+    if services.grpc is not None:
+        yield from _grpc(services.grpc)
+    for name, about, value in (
+        ("tables", "Rank tables of jobs that are read.", services.rank_tables.tables),
+        ("services", "MindIE services whose rank table is whole.", services.rank_tables.services),
+        ("problems", "Rank tables that cannot be read.", len(services.rank_tables.problems)),
+        (
+            "shared_jobs",
+            "jobIDs that rank tables of several namespaces have: none of them is served.",
+            len(services.rank_tables.shared),
+        ),
+    ):
+        yield gauge(f"npu_vigil_rank_table_{name}", about, [], [([], value)])
+    stream = services.stream
+    yield gauge(
+        "npu_vigil_stream_clients",
+        "Who listens to changes over HTTP now.",
+        [],
+        [([], stream.clients)],
+    )
+    yield counter(
+        "npu_vigil_stream_events", "Changes that were sent to them.", [], [([], stream.events)]
+    )
+    yield counter(
+        "npu_vigil_stream_gaps",
+        "Times that one of them was told that it misses some.",
+        [],
+        [([], stream.gaps)],
+    )
+    yield counter(
+        "npu_vigil_stream_displaced",
+        "Clients that lost their place to another one, because all were taken.",
+        [],
+        [([], stream.displaced)],
+    )
+    yield from _history(services.history)
+
+
+def _advice(advice: AdviceStatus) -> Iterator[Metric]:
+    # The namespaces of users are no labels.
+    unknown = Counter(kind.partition(" ")[0] for kind in advice.not_known)
+    jobs = Counter(
+        (report.profile.value, one.action.value, one.row)
+        for report in advice.reports
+        for one in report.decisions
+    )
+    yield gauge(
+        "npu_vigil_advice_jobs",
+        "Jobs by what the scheduler will do with them and by which row of the decision table.",
+        ["profile", "action", "reason"],
+        ((labels, count) for labels, count in sorted(jobs.items())),
+    )
+    yield gauge(
+        "npu_vigil_advice_deletions",
+        "Pods that the scheduler will delete in its next session.",
+        ["profile"],
+        (([report.profile.value], len(report.deletions)) for report in advice.reports),
+    )
+    yield gauge(
+        "npu_vigil_advice_waiting_gangs",
+        "PodGroups with waiting pods, by whether these fit together.",
+        ["profile", "fits"],
+        (
+            ([report.profile.value, str(fits).lower()], sum(g.fits is fits for g in report.gangs))
+            for report in advice.reports
+            for fits in (True, False)
+        ),
+    )
+    yield gauge(
+        "npu_vigil_advice_not_known",
+        "1 for a kind of object that cannot be read for advice; namespaces of scaling rules.",
+        ["kind"],
+        (([kind], float(places)) for kind, places in sorted(unknown.items())),
+    )
+    yield counter(
+        "npu_vigil_advice_outcomes",
+        "Deletions of pods of jobs by what became of them: as foretold, or not.",
+        ["outcome"],
+        (([outcome], count) for outcome, count in advice.outcomes.items()),
+    )
+    yield gauge(
+        "npu_vigil_advice_seconds",
+        "CPU time of the newest computation of advice.",
+        [],
+        [([], advice.seconds)],
+    )
+
+
+def _hidden(status: Status) -> Iterator[Metric]:
+    why = Counter(one.hidden for one in status.faults)
+    why.update(one.hidden for one in status.switch_faults)
+    yield gauge(
+        "npu_vigil_hidden_faults",
+        "Faults of chips and switches that are held back from readers now, by why.",
+        ["why"],
+        (([reason], why[reason]) for reason in REASONS),
+    )
+    for what, about, levels in (
+        ("switch", "Faults of on-board switches.", Counter(f.level for f in status.switch_faults)),
+        ("server", "Faults of parts of servers.", Counter(f.level for f in status.server_faults)),
+    ):
+        yield gauge(
+            f"npu_vigil_cluster_{what}_faults",
+            about,
+            ["level"],
+            (([level], count) for level, count in sorted(levels.items())),
+        )
+
+
+def _public_faults(public: PublicFaultStatus) -> Iterator[Metric]:
+    for name, about, value in (
+        ("standing", "Public faults that hold.", public.standing),
+        ("nodes", "Nodes with a public fault.", public.nodes),
+        ("unplaced", "Public faults on chips that nobody has told of yet.", public.unplaced),
+        ("waiting", "Messages about public faults that wait.", public.waiting),
+        ("away_nodes", "Nodes with a public fault that are no more.", len(public.away)),
+        ("origins_refused", "Origins whose newest message was refused.", len(public.troubles)),
+        (
+            "table_problems",
+            "What is wrong with tables of codes and resources.",
+            len(public.table_problems),
+        ),
+    ):
+        yield gauge(f"npu_vigil_public_faults_{name}", about, [], [([], value)])
+    yield counter(
+        "npu_vigil_public_faults_dropped",
+        "Messages that were dropped because too many waited.",
+        [],
+        [([], public.dropped)],
+    )
+    yield counter(
+        "npu_vigil_public_faults_said",
+        "What came of messages about public faults.",
+        ["resource", "verdict"],
+        (([one.resource, one.verdict], one.number) for one in public.counts),
+    )
+
+
+def _separation(separation: SeparationStatus) -> Iterator[Metric]:
+    for name, about, value in (
+        ("enabled", "1 while a policy separates chips.", float(separation.policy.enabled)),
+        ("chips", "Chips in manual separation.", len(separation.chips)),
+        ("waiting", "New faults that wait until it is known if they count.", separation.waiting),
+        ("left_out_nodes", "Nodes not in what the next leader finds.", separation.left_out),
+        ("problems", "Documents that cannot be read.", len(separation.problems)),
+    ):
+        yield gauge(f"npu_vigil_separation_{name}", about, [], [([], value)])
+    yield counter(
+        "npu_vigil_separation_lost",
+        "New faults that did not count because too many waited.",
+        [],
+        [([], separation.lost)],
+    )
+
+
+def _world(world: WorldStatus) -> Iterator[Metric]:
+    followed = [([one.store, one.kind], one) for one in world.objects if one.followed]
+    labels = ["store", "kind"]
+    yield gauge(
+        "npu_vigil_objects",
+        "Nodes, pods and PodGroups that the store tells of.",
+        labels,
+        ((values, one.objects) for values, one in followed),
+    )
+    yield gauge(
+        "npu_vigil_objects_heard",
+        "1 while changes of them are heard; also where the store has no such kind.",
+        labels,
+        ((values, float(one.known and one.interrupted is None)) for values, one in followed),
+    )
+    yield gauge("npu_vigil_jobs", "Jobs that have a pod or a PodGroup.", [], [([], world.jobs)])
+    yield gauge(
+        "npu_vigil_shared_serial_numbers",
+        "Serial numbers that several Nodes have, so that they name none.",
+        [],
+        [([], len(world.shared_serial_numbers))],
+    )
+
+
+def _grpc(grpc: GrpcStatus) -> Iterator[Metric]:
+    for name, about, value in (
+        ("serving", "1 while ClusterD's services are served.", float(grpc.address is not None)),
+        ("registered", "Clients that are registered.", grpc.registered),
+        ("subscribers", "Clients that hold a stream.", grpc.subscribers),
+        ("tls_trouble", "1 while new TLS files cannot be used.", float(bool(grpc.tls_problem))),
+    ):
+        yield gauge(f"npu_vigil_grpc_{name}", about, [], [([], value)])
+    yield counter("npu_vigil_grpc_sent", "Messages that went to streams.", [], [([], grpc.sent)])
+
+
+def _history(history: HistoryStatus) -> Iterator[Metric]:
+    for name, about, value in (
+        ("events", "Changes of episodes that were taken.", history.events),
+        ("lost_rows", "Rows of journals that were gone before they were told.", history.lost),
+        ("refused_tellings", "Tellings that were not the next ones.", history.refused),
+        ("left_tellings", "Tellings that came while too many waited.", history.left),
+        ("published", "Changes of what is published that were kept.", history.published),
+        ("unkept", "Changes of what is published that too many others kept out.", history.unkept),
+    ):
+        yield counter(f"npu_vigil_history_{name}", about, [], [([], value)])
+    yield gauge(
+        "npu_vigil_history_trouble",
+        "1 while the history cannot be kept: nodes are not answered.",
+        [],
+        [([], float(history.trouble is not None))],
+    )

@@ -1,0 +1,377 @@
+"""Prometheus metrics, computed at each scrape from one picture."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
+
+from aggregator.api.feature_metrics import metrics_of_parts
+from aggregator.merge.stale_documents import DEVICE_INFO, NODE_INFO
+from service.log import dropped_lines
+from service.metric_families import counter, gauge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from aggregator.api.status import Status
+
+NODE_STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
+HEARTBEAT_STATES = ("alive", "silent", "lost", "unknown")
+
+BLIND_STATES = ("blind", "none", "unknown")
+
+MOST_BLIND = 2000
+"""So many sources of nodes have series of their own; all are counted."""
+
+OLDEST_HEARTBEATS = 1000
+"""So many nodes have an age of their own, those silent for longest first; the rest is well."""
+
+
+def exposition(status: Status) -> bytes:
+    """The metrics of ``status`` as text."""
+    registry = CollectorRegistry()
+    registry.register(_Picture(status))
+    return generate_latest(registry)
+
+
+class _Picture(Collector):
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def collect(self) -> Iterator[Metric]:
+        yield from _cluster(self._status)
+        yield from _liveness(self._status)
+        yield from _blind(self._status)
+        yield from _stores(self._status)
+        yield from _documents(self._status)
+        yield from _leader(self._status)
+        yield from metrics_of_parts(self._status)
+
+
+def _cluster(status: Status) -> Iterator[Metric]:
+    states = Counter(node.state for node in status.nodes)
+    yield gauge(
+        "npu_vigil_nodes",
+        "Nodes by what their documents are worth.",
+        ["state"],
+        (([state], states[state]) for state in NODE_STATES),
+    )
+    faults = Counter(
+        (
+            fault.code,
+            fault.level,
+            fault.severity or "unknown",
+            "unknown" if fault.device_fault is None else str(fault.device_fault).lower(),
+            fault.severity_source,
+        )
+        for fault in status.faults
+    )
+    yield gauge(
+        "npu_vigil_cluster_faults",
+        "Chips of the cluster that have this fault now, those held back from readers, too.",
+        ["code", "level", "severity", "device_fault", "severity_source"],
+        ((labels, count) for labels, count in sorted(faults.items())),
+    )
+    yield gauge(
+        "npu_vigil_ready",
+        "1 after everything known was published once.",
+        [],
+        [([], float(not status.health.not_ready))],
+    )
+    yield gauge(
+        "npu_vigil_stalled_seconds",
+        "For how long a task has made no progress.",
+        ["task"],
+        (([task], seconds) for task, seconds in status.health.stalled.items()),
+    )
+    yield counter(
+        "npu_vigil_log_lines_dropped",
+        "Lines of the log that were dropped because nobody read standard error.",
+        [],
+        [([], dropped_lines())],
+    )
+
+
+def _liveness(status: Status) -> Iterator[Metric]:
+    states = Counter(node.heartbeat for node in status.nodes)
+    yield gauge(
+        "npu_vigil_heartbeats",
+        "Nodes by what their heartbeats say.",
+        ["state"],
+        (([state], states[state]) for state in HEARTBEAT_STATES),
+    )
+    yield gauge(
+        "npu_vigil_node_lost",
+        "1 for a node that was silent for more than 3 intervals.",
+        ["node"],
+        (([node], 1.0) for node in status.liveness.lost),
+    )
+    ages = [
+        (node.heartbeat_age_seconds, node.node)
+        for node in status.nodes
+        if node.heartbeat_age_seconds is not None
+    ]
+    yield gauge(
+        "npu_vigil_heartbeat_age_seconds",
+        f"How long ago the heartbeat changed, of the {OLDEST_HEARTBEATS} nodes silent for longest.",
+        ["node"],
+        (([node], age) for age, node in sorted(ages, reverse=True)[:OLDEST_HEARTBEATS]),
+    )
+    yield gauge(
+        "npu_vigil_node_clock_skew_seconds",
+        "By how much a node's clock is ahead of the aggregator's, at least; behind where negative.",
+        ["node"],
+        (
+            ([node.node], node.clock_skew_seconds)
+            for node in status.nodes
+            if node.clock_skew_seconds is not None
+        ),
+    )
+    yield gauge(
+        "npu_vigil_silence_alarm",
+        "1 while so many nodes fell silent at once that they are not published lost.",
+        [],
+        [([], float(status.liveness.alarm))],
+    )
+    yield gauge(
+        "npu_vigil_heartbeats_unreadable",
+        "Places whose heartbeats, or nodes with old ones, cannot be listed now.",
+        [],
+        [([], float(len(status.liveness.problems)))],
+    )
+    yield gauge(
+        "npu_vigil_heartbeats_unread_seconds",
+        "How long ago the heartbeats in a store, or in its Nodes, were read last.",
+        ["place"],
+        (([place], age) for place, age in status.liveness.listed_seconds_ago.items()),
+    )
+    stale = Counter(one.document for node in status.nodes for one in node.stale)
+    yield gauge(
+        "npu_vigil_stale_documents",
+        "Nodes that beat and whose document is older than two of its periods.",
+        ["document"],
+        (([document], stale[document]) for document in (DEVICE_INFO, NODE_INFO)),
+    )
+
+
+def _blind(status: Status) -> Iterator[Metric]:
+    states = Counter(
+        "unknown" if node.blind is None else "blind" if node.blind else "none"
+        for node in status.nodes
+    )
+    yield gauge(
+        "npu_vigil_blind_nodes",
+        "Nodes by whether a source gives their agent no answer; unknown: it does not report it.",
+        ["state"],
+        (([state], states[state]) for state in BLIND_STATES),
+    )
+    blind = [
+        ([node.node, one.chip or "", one.source], one.since_ms)
+        for node in status.nodes
+        for one in node.blind or ()
+    ]
+    labels = ["node", "chip", "source"]
+    yield gauge(
+        "npu_vigil_cluster_blind",
+        "1 for a source that gives a node's agent no answer about a chip, or about the node where "
+        f"chip is empty; {MOST_BLIND} at most.",
+        labels,
+        ((values, 1.0) for values, _ in blind[:MOST_BLIND]),
+    )
+    yield gauge(
+        "npu_vigil_cluster_blind_since_seconds",
+        "Since when such a source gives no answer (Unix time of the node's clock).",
+        labels,
+        ((values, ms / 1000) for values, ms in blind[:MOST_BLIND] if ms is not None),
+    )
+    yield gauge(
+        "npu_vigil_cluster_blind_sources",
+        "How many such sources there are.",
+        [],
+        [([], float(len(blind) + sum(node.blind_left_out for node in status.nodes)))],
+    )
+
+
+def _stores(status: Status) -> Iterator[Metric]:
+    sources = status.sources
+    yield gauge(
+        "npu_vigil_store_connected",
+        "1 while changes in the store are heard.",
+        ["store"],
+        (([s.store], float(s.listed and s.interrupted is None)) for s in sources),
+    )
+    yield counter(
+        "npu_vigil_store_interruptions",
+        "Times the watch of the store was interrupted.",
+        ["store"],
+        (([s.store], s.interruptions) for s in sources),
+    )
+    yield counter(
+        "npu_vigil_store_missed_changes",
+        "Changes of documents that a listing found and no event showed.",
+        ["store"],
+        (([s.store], s.missed_changes) for s in sources if s.missed_changes is not None),
+    )
+    yield gauge(
+        "npu_vigil_store_replaced",
+        "1 while a directory is not the known one, by its mark.",
+        ["store"],
+        (([s.store], float(s.replaced is not None)) for s in sources),
+    )
+    yield counter(
+        "npu_vigil_rejected_documents",
+        "Documents, heartbeats and messages that were refused, by why.",
+        ["store", "reason"],
+        (([one.store, one.reason], one.number) for one in status.rejected),
+    )
+    yield gauge(
+        "npu_vigil_rejected_nodes",
+        "Nodes whose newest document was refused.",
+        ["store"],
+        (([s.store], s.rejected_nodes) for s in sources),
+    )
+    yield counter(
+        "npu_vigil_read_by_name",
+        "Documents of nodes that were read by name because a heartbeat named a write that no watch "
+        "had shown, by result.",
+        ["store", "result"],
+        (
+            ([one.store, result], count)
+            for one in status.missed_writes
+            for result, count in one.read.items()
+        ),
+    )
+    yield gauge(
+        "npu_vigil_unreadable_write_keys",
+        "Nodes whose heartbeat has a key about writes that cannot be read.",
+        ["store"],
+        (([one.store], one.unreadable) for one in status.missed_writes),
+    )
+
+    yield gauge(
+        "npu_vigil_missing_documents",
+        "Nodes whose document the store had and lacks; its last state stays.",
+        ["store", "document"],
+        (([one.store, one.document], one.nodes) for one in status.missing),
+    )
+    yield gauge(
+        "npu_vigil_held_deletions",
+        "Of those, nodes whose deletion is held back because so many were deleted at once.",
+        ["store", "document"],
+        (([one.store, one.document], one.held) for one in status.missing),
+    )
+
+
+def _documents(status: Status) -> Iterator[Metric]:
+    labels = ["store", "document"]
+    documents = [([d.store, d.document], d) for d in status.documents]
+    yield gauge(
+        "npu_vigil_publication_lag_seconds",
+        "How long a change has been waiting for its acknowledgement.",
+        labels,
+        ((values, d.lag_seconds) for values, d in documents),
+    )
+    yield counter(
+        "npu_vigil_publication_writes",
+        "Acknowledged writes.",
+        labels,
+        ((values, d.writes) for values, d in documents),
+    )
+    yield counter(
+        "npu_vigil_publication_touches",
+        "Touches of the document, so that its readers hear of it.",
+        labels,
+        ((values, d.touches) for values, d in documents),
+    )
+    yield gauge(
+        "npu_vigil_publication_left_out_nodes",
+        "Nodes that are not in the document for lack of room.",
+        labels,
+        ((values, d.left_out_nodes) for values, d in documents),
+    )
+    yield counter(
+        "npu_vigil_publication_foreign_writes",
+        "Changes of the document by somebody else.",
+        labels,
+        ((values, d.foreign_writes) for values, d in documents),
+    )
+    yield counter(
+        "npu_vigil_publication_refused_writes",
+        "Writes that were refused because the document had changed since.",
+        labels,
+        ((values, d.refused_writes) for values, d in documents),
+    )
+    yield gauge(
+        "npu_vigil_publication_conflict",
+        "1 while the document is written only now and then because somebody else writes it.",
+        labels,
+        ((values, float(d.conflict)) for values, d in documents),
+    )
+    yield gauge(
+        "npu_vigil_foreign_writer",
+        "Who writes the document during a conflict (1); empty where the store does not know.",
+        [*labels, "writer"],
+        (((*values, d.conflict_writer or ""), 1.0) for values, d in documents if d.conflict),
+    )
+    yield gauge(
+        "npu_vigil_publication_failing",
+        "1 while the document cannot be written.",
+        labels,
+        ((values, float(d.error is not None)) for values, d in documents),
+    )
+    yield gauge(
+        "npu_vigil_publication_nodes",
+        "Nodes in the document.",
+        labels,
+        ((values, d.nodes) for values, d in documents),
+    )
+    yield gauge(
+        "npu_vigil_publication_bytes",
+        "Size of the document's value.",
+        labels,
+        ((values, d.bytes) for values, d in documents),
+    )
+
+
+def _leader(status: Status) -> Iterator[Metric]:
+    yield gauge(
+        "npu_vigil_aggregator_leader",
+        "1 while this aggregator writes, 0 while it follows another one.",
+        [],
+        [([], float(status.leader.leads))],
+    )
+    yield counter(
+        "npu_vigil_aggregator_transitions",
+        "Times that this aggregator began to lead.",
+        [],
+        [([], status.leader.taken)],
+    )
+    yield gauge(
+        "npu_vigil_state_documents",
+        "Documents in which the state of a part is kept.",
+        ["part"],
+        (([one.name], one.documents) for one in status.kept),
+    )
+    yield gauge(
+        "npu_vigil_state_bytes",
+        "Size of the state of a part.",
+        ["part"],
+        (([one.name], one.bytes) for one in status.kept),
+    )
+    yield counter(
+        "npu_vigil_state_writes",
+        "Acknowledged writes of state.",
+        ["part"],
+        (([one.name], one.writes) for one in status.kept),
+    )
+    yield gauge(
+        "npu_vigil_state_problems",
+        "Documents of state that cannot be read or written.",
+        ["part"],
+        (([one.name], len(one.problems)) for one in status.kept),
+    )

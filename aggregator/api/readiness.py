@@ -1,0 +1,157 @@
+"""Whether the aggregator does what it is there for, and what it waits for otherwise."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from aggregator.api.status import Health
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from aggregator.absence.rules import Absence
+    from aggregator.failover.takeover import Succession
+    from aggregator.liveness.unread_heartbeats import Unread
+    from aggregator.merge.pipeline import Pipeline
+    from aggregator.publish.document_state import Authored
+    from aggregator.publish.publisher import Publisher
+    from service.clock import Clock
+    from service.election.leadership import Leadership
+    from service.stalls import Stalls
+    from service.store_outage import Failing
+
+_log = logging.getLogger(__name__)
+
+
+class Readiness:
+    """A leader is ready once everything that it knew at first is published, a follower once it
+    knows everything and somebody leads. ``not_served`` says why a leader's clients are not served:
+    such a leader publishes, but whoever asks for it hears that something is wrong. Neither is ready
+    while what it asks of a store fails for long. ``unread`` tells which stores' heartbeats were not
+    read for long, ``marks`` which directories are not the known ones. Nor is one ready while a
+    store lacks what it had of many nodes (``absences``).
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        publishers: tuple[Publisher, ...],
+        succession: Succession,
+        leadership: Leadership,
+        stalls: Stalls,
+        not_served: Callable[[], str | None],
+        unread: Callable[[], Iterable[Unread]],
+        marks: Callable[[], Iterable[str]],
+        absences: Collection[Absence],
+        clock: Clock,
+    ) -> None:
+        self.waits_for: str | None = "waiting for the stores to answer"
+        self._pipeline = pipeline
+        self._publishers = publishers
+        self._succession = succession
+        self._leadership = leadership
+        self._stalls = stalls
+        self._not_served = not_served
+        self._unread = unread
+        self._marks = marks
+        self._absences = absences
+        self._clock = clock
+        self._complete: dict[str, int] | None = None
+
+    def await_publication(self) -> None:
+        """We begin to lead: wait until the stores have what is known now."""
+        names = self._pipeline.documents
+        self._complete = {name: self._pipeline.revision(name) for name in names}
+        self.waits_for = "waiting for the first publication"
+
+    def look(self) -> None:
+        """See whether the stores have it."""
+        if self._complete is None:
+            return
+        for publisher in self._publishers:
+            for name, revision in self._complete.items():
+                output = publisher.outputs.get(name)
+                if output is None or output.acknowledged < revision:
+                    self.waits_for = f"waiting for {name} to be in {publisher.store.url}"
+                    return
+        self._complete = None
+        self.waits_for = None
+        _log.info("everything known is published: %d nodes", len(self._pipeline.nodes))
+
+    def health(self) -> Health:
+        """The cheap part of the picture, for probes."""
+        not_served = self._not_served()
+        served = () if not_served is None else (not_served,)
+        if self.waits_for is None or self._follows():
+            not_ready = (*served, *self._marks(), *self._failing())
+            return Health(self._stalls.stalled(), not_ready, self._warnings())
+        why = (
+            f"{source.url} cannot be read: {source.interrupted}"
+            for source in self._pipeline.sources
+            if source.interrupted is not None
+        )
+        not_ready = (self.waits_for, *why, *self._marks(), *served)
+        return Health(self._stalls.stalled(), not_ready, self._warnings())
+
+    def _failing(self) -> Iterator[str]:
+        """Say what has failed for long. One document of many that is refused is not enough."""
+        now_ms = self._clock().steady_ms
+        for what, one, of_many in self._asked():
+            problem = one.problem(what, now_ms, of_many=of_many)
+            if problem is not None:
+                yield problem
+        yield from (one.text for one in self._unread() if one.is_long)
+        for absence in self._absences:
+            problem, is_serious = absence.problem(self._clock())
+            if problem is not None and is_serious:
+                yield problem
+
+    def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
+        """What is asked of stores, and whether it is of several documents."""
+        for source in self._pipeline.sources:
+            for feed in source.feeds:
+                what = f"the watch of {feed.selection.namespace} in {source.url}"
+                yield what, feed.reading, False
+        for publisher in self._publishers:
+            url, many = publisher.store.url, len(publisher.outputs) > 1
+            yield f"the watch of our documents in {url}", publisher.reading, False
+            yield f"the writing of our documents to {url}", publisher.writing, many
+        elected_by = self._leadership.elected_by
+        yield f"the election by {elected_by}", self._leadership.failing, False
+
+    def _warnings(self) -> tuple[str, ...]:
+        """Heartbeats that are not read, documents that cannot be written or that others write."""
+        written: list[tuple[str, Authored[Any]]] = [
+            (publisher.store.url, output)
+            for publisher in self._publishers
+            for _, output in sorted(publisher.outputs.items())
+        ]
+        for url, views in self._succession.views.items():
+            written += ((url, output) for output in views.outputs)
+        return (
+            *(one.text for one in self._unread() if not one.is_long),
+            *(
+                f"{output.name} is not written to {url}: {output.error}"
+                for url, output in written
+                if output.error is not None
+            ),
+            *(
+                f"conflict: {output.conflict_writer.changes(output.name)} in {url}"
+                for url, output in written
+                if output.conflict
+            ),
+            *self._succession.keeping.conflicts,
+            *self._missing(),
+        )
+
+    def _missing(self) -> Iterator[str]:
+        """Say what stores lack, where that is no reason not to be ready."""
+        for absence in self._absences:
+            problem, is_serious = absence.problem(self._clock())
+            if problem is not None and not is_serious:
+                yield problem
+
+    def _follows(self) -> bool:
+        """Whether everything is known and another aggregator publishes it."""
+        return self._succession.is_warm and self._leadership.follows

@@ -1,0 +1,121 @@
+"""Health, metrics and the API, over HTTP on ``--listen`` and on a socket in the state directory.
+
+Nothing can be changed through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import msgspec
+from aiohttp import web
+
+from aggregator.api import history_page, metrics, openapi
+from aggregator.api.advice_pages import AdvicePages
+from aggregator.notify import sse
+from service import pages
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aggregator.api.collect_status import Picture
+    from aggregator.api.status import Health
+    from aggregator.notify.history import History
+    from aggregator.notify.sse import Stream
+
+SOCKET_NAME = "aggregator.sock"
+
+
+def application(
+    probe: Callable[[], Health], picture: Picture, history: History, changes: Stream
+) -> web.Application:
+    """The pages. ``probe`` and ``picture`` are asked anew for each request."""
+
+    async def exposition() -> bytes:
+        # It takes as long as ten thousand nodes take to be written down; others go on meanwhile.
+        return await asyncio.to_thread(metrics.exposition, await picture.status())
+
+    described = msgspec.Raw(msgspec.json.encode(openapi.description(version("npu-vigil"))))
+    application = pages.application(
+        stalled=lambda: probe().stalled,
+        not_ready=lambda: probe().not_ready,
+        exposition=exposition,
+        warnings=lambda: probe().warnings,
+        api={
+            "/api/v1/nodes": picture.nodes,
+            "/api/v1/liveness": picture.liveness,
+            "/api/v1/faults": picture.faults,
+            "/api/v1/jobs": picture.jobs,
+            "/api/v1/public-faults": picture.public_faults,
+            "/api/v1/separation": picture.separation,
+            "/api/v1/world": picture.world,
+            "/api/v1/services": picture.services,
+            "/api/v1/leader": picture.leader,
+            "/api/v1/documents": picture.documents,
+            openapi.PATH: lambda: described,
+        },
+    )
+    application.middlewares.append(_asked_rightly)
+    one = application.router.add_get
+    one("/api/v1/nodes/{node}", _one(picture.explain, "node"))
+    one("/api/v1/jobs/{job}", _one(picture.job, "job"))
+    AdvicePages(picture).add_to(application.router)
+    one("/api/v1/ended-jobs", _ended_jobs(picture))
+    one(history_page.PATH, history_page.history_page(history))
+    one(sse.PATH, changes.serve)
+    return application
+
+
+_PARAMETERS = {
+    one.path: {known.name: known for known in one.parameters if known.place == "query"}
+    for one in openapi.OPERATIONS
+}
+
+
+@web.middleware
+async def _asked_rightly(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """A parameter that nobody knows is a question that was not understood."""
+    resource = request.match_info.route.resource
+    known = None if resource is None else _PARAMETERS.get(resource.canonical)
+    if known is None:
+        return await handler(request)
+    if request.query.keys() - known.keys():
+        these = f"known are {', '.join(sorted(known))}" if known else "this page takes none"
+        return pages.json_response({"error": f"that is no parameter; {these}"}, 400)
+    for name in sorted(known):
+        if not known[name].is_repeatable and len(request.query.getall(name, ())) > 1:
+            return pages.json_response({"error": f"{name} is given more than once"}, 400)
+    return await handler(request)
+
+
+def _one(
+    answer: Callable[[str], object | None], name: str
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """The page of one of many, which the part of its path with this name chooses."""
+
+    async def show(request: web.Request) -> web.Response:
+        found = answer(request.match_info[name])
+        if found is None:
+            return pages.json_response({"error": f"nobody knows of this {name}"}, 404)
+        return pages.json_response(found)
+
+    return show
+
+
+def _ended_jobs(picture: Picture) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """The page of ended vcjobs, which its parameters choose."""
+
+    async def show(request: web.Request) -> web.Response:
+        asked = []
+        for name in ("sized", "judged"):
+            jobs = [one.partition("/") for one in request.query.get(name, "").split(",") if one]
+            if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
+                return pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
+            asked.append([(namespace, job) for namespace, _, job in jobs])
+        return pages.json_response(await picture.ended_jobs(*asked))
+
+    return show

@@ -1,0 +1,489 @@
+"""One picture of the aggregator, taken at once: the API answers with it, metrics come from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.rules import DOCUMENTS
+from aggregator.advising.status import AdviceStatus
+from aggregator.agent_reports.blindness import BlindStatus, blind_statuses, record_of
+from aggregator.api.cluster_state_status import WorldStatus
+from aggregator.api.fault_status import FaultStatus, ServerFaultStatus, SwitchFaultStatus
+from aggregator.api.rejections import RejectedCount
+from aggregator.failover.persistent_state import KeptStatus
+from aggregator.grpc.status import GrpcStatus
+from aggregator.inputs.node_documents import newest
+from aggregator.jobs.status import HitJob
+from aggregator.liveness import clock_skew
+from aggregator.merge.stale_documents import StaleDocument, stale_documents
+from aggregator.notify.history import HistoryStatus
+from aggregator.notify.sse import StreamStatus
+from aggregator.processors.status import SeparationStatus
+from aggregator.public_faults.status import PublicFaultStatus
+from aggregator.rank_tables.plugin import RankTablesStatus
+from contract.documents.cluster_info import cluster_device_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from aggregator.absence.directory_mark import Marks
+    from aggregator.absence.rules import Absence
+    from aggregator.inputs.cluster_state import World
+    from aggregator.inputs.node_documents import Report
+    from aggregator.liveness.monitor import Listener
+    from aggregator.liveness.rules import Heard, Pulse
+    from aggregator.liveness.unread_heartbeats import Unread
+    from aggregator.merge.pipeline import Pipeline
+    from aggregator.publish.publisher import Publisher
+    from contract.documents.cluster_device import DeviceRecord
+    from service.clock import Moment
+    from service.election.leadership import Leadership
+    from stores.base import Store
+
+
+class RejectedStatus(msgspec.Struct, frozen=True):
+    """A node's newest document of this kind was refused, in this store, for this reason."""
+
+    store: str
+    kind: str
+    since_ms: int
+    reason: str
+
+
+class MissingStatus(msgspec.Struct, frozen=True):
+    """A document of a node that this store had and lacks; its last state stays.
+
+    ``deleted``: its deletion was shown; otherwise a list lacks it.
+    """
+
+    store: str
+    document: str
+    since_ms: int
+    deleted: bool
+
+
+class MissingCount(msgspec.Struct, frozen=True):
+    """Of how many nodes a store lacks this document; ``held``: so many deletions are held back."""
+
+    store: str
+    document: str
+    nodes: int
+    held: int
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """One node.
+
+    ``state``: ``reported`` (its newest document counts), ``kept`` (an older good one counts, the
+    newest was refused), ``missing`` (the last one counts, and its store lacks it), ``rejected``
+    (never a good one), ``earlier`` (published by an earlier run, not heard of yet), ``deleted``
+    (published healthy, dropped soon), ``unreported`` (there is none). ``update_time`` is the
+    published stamp in epoch seconds, ``reported_update_time`` the node's own. All that is about its
+    device-info.
+
+    ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
+    held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` says since
+    when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by
+    how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
+    the store tell.
+
+    ``stale``: documents that are older than two of their periods while the node beats. They count
+    as they were last known.
+
+    ``switch_status`` and ``node_status`` are published words, ``null`` where there is no
+    entry.
+
+    ``blind``: the sources that give the node's agent no answer, about a chip or about the node;
+    what is published of these is the last that was known. ``null``: nobody knows, since the agent
+    is of an earlier release, or there is none. ``blind_left_out`` counts those that the agent had
+    no room for.
+    """
+
+    node: str
+    state: str
+    document: str | None
+    update_time: int | None
+    reported_update_time: int | None
+    report_age_seconds: float | None
+    faults: int
+    faults_problem: str | None
+    heartbeat: str
+    heartbeat_age_seconds: float | None
+    heartbeat_interval_seconds: float | None
+    clock_skew_seconds: float | None
+    switch_status: str | None
+    node_status: str | None
+    rejected: tuple[RejectedStatus, ...]
+    blind: tuple[BlindStatus, ...] | None = None
+    blind_left_out: int = 0
+    heartbeat_problem: str | None = None
+    stale: tuple[StaleDocument, ...] = ()
+    missing: tuple[MissingStatus, ...] = ()
+
+
+class SourceStatus(msgspec.Struct, frozen=True):
+    """A store that is read.
+
+    ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
+    ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where nobody knows.
+    ``missed_changes`` were found by a listing and shown by no event, ``null`` where nothing lists.
+    ``replaced``: why the directory that is there is not the known one.
+    """
+
+    store: str
+    listed: bool
+    interrupted: str | None
+    interruptions: int
+    nodes: int
+    switches: int
+    servers: int
+    rejected_nodes: int
+    rejected_documents: int
+    pods: int | None
+    pods_interrupted: str | None
+    missed_changes: int | None
+    replaced: str | None = None
+
+
+class DocumentStatus(msgspec.Struct, frozen=True):
+    """A document in a store that is published to."""
+
+    store: str
+    document: str
+    nodes: int
+    bytes: int
+    published: bool
+    writes: int
+    touches: int
+    left_out_nodes: int
+    foreign_writes: int
+    refused_writes: int
+    conflict: bool
+    conflict_writer: str | None
+    error: str | None
+    lag_seconds: float
+
+
+class LivenessStatus(msgspec.Struct, frozen=True):
+    """Who fell silent.
+
+    ``alarm``: too many fell silent at once; ``held`` are those, and they are not published lost.
+    ``problems``: where heartbeats, or the nodes with those of old releases, cannot be listed, and
+    why; ``listed_seconds_ago`` when they were, by place. ``alive`` does not count nodes whose
+    heartbeats were not read for long. ``wrong_clocks``: nodes whose clock is more than 2 s off.
+    """
+
+    alarm: bool
+    published: bool
+    alive: int
+    lost: tuple[str, ...]
+    held: tuple[str, ...]
+    problems: dict[str, str]
+    wrong_clocks: tuple[str, ...] = ()
+    listed_seconds_ago: dict[str, float] = {}
+
+
+class LeaderStatus(msgspec.Struct, frozen=True):
+    """Who writes. ``role`` is ``leader`` or ``follower of HOLDER``; ``elected_by`` the store that
+    says so, ``null`` where nobody is elected; ``taken`` how often this process began to lead.
+    """
+
+    role: str
+    leads: bool
+    holder: str
+    elected_by: str | None
+    taken: int
+
+
+class MissedWritesStatus(msgspec.Struct, frozen=True):
+    """Documents of nodes of a store that were read by name, because of a heartbeat, by result.
+
+    ``unreadable`` is how many nodes have a key about writes that cannot be read.
+    """
+
+    store: str
+    read: dict[str, int]
+    unreadable: int
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What probes ask for: loops that are stuck, and why the daemon is not ready.
+
+    ``warnings``: documents that cannot be written, or that somebody else writes. A leader that
+    writes all others stays ready.
+    """
+
+    stalled: dict[str, float]
+    not_ready: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+
+class ServicesStatus(msgspec.Struct, frozen=True):
+    """Who is served besides the readers of documents. ``grpc`` is ``null`` where it is not to be
+    served.
+    """
+
+    grpc: GrpcStatus | None
+    rank_tables: RankTablesStatus
+    stream: StreamStatus
+    history: HistoryStatus
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Everything that is shown outside."""
+
+    at_ms: int
+    started_at_ms: int
+    health: Health
+    nodes: tuple[NodeStatus, ...]
+    liveness: LivenessStatus
+    faults: tuple[FaultStatus, ...]
+    switch_faults: tuple[SwitchFaultStatus, ...]
+    server_faults: tuple[ServerFaultStatus, ...]
+    sources: tuple[SourceStatus, ...]
+    documents: tuple[DocumentStatus, ...]
+    rejected: tuple[RejectedCount, ...]
+    missed_writes: tuple[MissedWritesStatus, ...]
+    missing: tuple[MissingCount, ...]
+    leader: LeaderStatus
+    kept: tuple[KeptStatus, ...]
+    jobs: tuple[HitJob, ...]
+    public_faults: PublicFaultStatus
+    separation: SeparationStatus
+    world: WorldStatus
+    services: ServicesStatus
+    advice: AdviceStatus | None
+
+
+def leader_status(leadership: Leadership) -> LeaderStatus:
+    """Who writes now."""
+    leads, holder = leadership.leads, leadership.holder
+    return LeaderStatus(
+        role="leader" if leads else f"follower of {holder or 'nobody'}",
+        leads=leads,
+        holder=holder,
+        elected_by=leadership.elected_by,
+        taken=leadership.taken_total,
+    )
+
+
+def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
+    """Who fell silent."""
+    verdict = listener.verdict
+    unread = listener.unread
+    heard = {
+        node for place, one in listener.heard.items() if place not in unread for node in one.pulses
+    }
+    held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
+    return LivenessStatus(
+        alarm=verdict.brake is not None,
+        published=published,
+        alive=len(heard - verdict.lost.keys() - held),
+        lost=tuple(sorted(verdict.lost)),
+        held=tuple(sorted(held)),
+        problems=listener.problems,
+        wrong_clocks=tuple(sorted(clock_skew.wrong(listener.skews.values()))),
+        listed_seconds_ago={place: age / 1000 for place, age in listener.ages_ms.items()},
+    )
+
+
+def node_statuses(pipeline: Pipeline, listener: Listener, now: Moment) -> Iterator[NodeStatus]:
+    """Every node that is published or was heard of, sorted by name. It may be read in slices."""
+    nodes = {node for lane in pipeline.lanes for node in lane.entries}
+    for source in pipeline.sources:
+        for inbox in source.inboxes:
+            nodes |= inbox.reports.keys() | inbox.rejected.keys()
+    heard = _Places(listener.heard, listener.unread)
+    for one in heard.all.values():
+        nodes |= one.pulses.keys()
+    for node in sorted(nodes):
+        yield _status_of(pipeline, listener, node, heard, now)
+
+
+def node_status(
+    pipeline: Pipeline, listener: Listener, node: str, now: Moment
+) -> NodeStatus | None:
+    """One node; ``None`` where nobody knows of it."""
+    heard = _Places(listener.heard, listener.unread)
+    known = any(node in lane.entries for lane in pipeline.lanes) or any(
+        node in inbox.reports or node in inbox.rejected
+        for source in pipeline.sources
+        for inbox in source.inboxes
+    )
+    if not known and not any(node in one.pulses for one in heard.all.values()):
+        return None
+    return _status_of(pipeline, listener, node, heard, now)
+
+
+class _Places(NamedTuple):
+    """What is known of beats, by place, and which places are not read."""
+
+    all: Mapping[str, Heard]
+    unread: Mapping[str, Unread]
+
+    def problem(self, node: str) -> str | None:
+        """Why the beats of ``node`` are not read in any place that has some; ``None`` if so."""
+        places = [place for place, one in self.all.items() if node in one.pulses]
+        texts = [self.unread[place].text for place in places if place in self.unread]
+        return "; ".join(texts) if texts and len(texts) == len(places) else None
+
+
+def _status_of(
+    pipeline: Pipeline, listener: Listener, node: str, heard: _Places, now: Moment
+) -> NodeStatus:
+    pulses = [pulse for one in heard.all.values() if (pulse := one.pulses.get(node)) is not None]
+    pulse = max(pulses, key=lambda one: one.changed_at_ms, default=None)
+    brake = listener.verdict.brake
+    heartbeat = "unknown"
+    problem = heard.problem(node)
+    if node in listener.verdict.lost:
+        heartbeat = "lost"
+    elif brake is not None and node in brake.nodes:
+        heartbeat = "silent"
+    elif pulse is not None and problem is None:
+        heartbeat = "alive"
+    skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
+    # Heartbeats for readers of old releases do not have it.
+    newest_pulse = max(
+        (one for one in pulses if one.blind is not None),
+        key=lambda one: one.changed_at_ms,
+        default=None,
+    )
+    heartbeat_blind = None if newest_pulse is None else newest_pulse.blind
+    blind = blind_statuses(pipeline, node, heartbeat_blind)
+    skew_ms = min(skews, key=abs, default=None)
+    status = _node(pipeline, node, heartbeat, pulse, skew_ms, now, blind)
+    stale: tuple[StaleDocument, ...] = ()
+    if heartbeat == "alive" and pulse is not None:
+        stale = stale_documents(pipeline, node, pulse.beaten_at_ms)
+    if problem is None and not stale:
+        return status
+    return msgspec.structs.replace(status, heartbeat_problem=problem, stale=stale)
+
+
+def _node(
+    pipeline: Pipeline,
+    node: str,
+    heartbeat: str,
+    pulse: Pulse | None,
+    skew_ms: float | None,
+    now: Moment,
+    blind: tuple[BlindStatus, ...] | None,
+) -> NodeStatus:
+    report = newest(pipeline.device.inboxes, node)
+    rejected = tuple(
+        RejectedStatus(source.url, inbox.kind.name, one.since_ms, one.reason)
+        for source in pipeline.sources
+        for inbox in source.inboxes
+        if (one := inbox.rejected.get(node)) is not None
+    )
+    entry = pipeline.device.entries.get(node)
+    home = pipeline.device.shelf.home(node)
+    switch = pipeline.switch.entries.get(node)
+    server = pipeline.node.entries.get(node)
+    own_key = record_of(pipeline, node)
+    return NodeStatus(
+        node=node,
+        state=_state(pipeline, node, report),
+        document=None if home is None else cluster_device_name(home),
+        update_time=None if entry is None else entry.stamp,
+        reported_update_time=None if report is None else report.record.update_time,
+        report_age_seconds=(
+            None if report is None else max(0, now.wall_ms - report.received_at_ms) / 1000
+        ),
+        faults=0 if report is None else len(report.record.faults),
+        faults_problem=None if report is None else report.problem,
+        heartbeat=heartbeat,
+        heartbeat_age_seconds=(
+            None if pulse is None else max(0, now.steady_ms - pulse.changed_at_ms) / 1000
+        ),
+        heartbeat_interval_seconds=None if pulse is None else pulse.interval_ms / 1000,
+        clock_skew_seconds=None if skew_ms is None else skew_ms / 1000,
+        switch_status=None if switch is None else switch.record.status,
+        node_status=None if server is None else server.record.status,
+        rejected=rejected,
+        blind=blind,
+        blind_left_out=0 if own_key is None else own_key.left_out,
+        missing=tuple(_missing(pipeline, node)),
+    )
+
+
+def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
+    for source in pipeline.sources:
+        for document, feed in (("device-info", source.devices), ("node-info", source.nodes)):
+            if isinstance(feed, LastingFeed) and (one := feed.absent.get(node)) is not None:
+                yield MissingStatus(source.url, document, one.since_ms, one.is_told)
+
+
+def missing_counts(absences: Iterable[Absence], now: Moment) -> Iterator[MissingCount]:
+    """What the stores lack, by kind of document."""
+    for absence in absences:
+        found = absence.missing(now)
+        for document in DOCUMENTS:
+            mine = [one for one in found if one.document == document]
+            yield MissingCount(absence.url, document, len(mine), sum(one.is_held for one in mine))
+
+
+def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -> str:
+    rejected = any(node in inbox.rejected for inbox in pipeline.device.inboxes)
+    feeds = [source.devices for source in pipeline.sources]
+    if not any(feed.has(node) for feed in feeds) and any(
+        isinstance(feed, LastingFeed) and node in feed.absent for feed in feeds
+    ):
+        return "missing"
+    if report is not None:
+        return "kept" if rejected else "reported"
+    if rejected:
+        return "kept" if node in pipeline.device.entries else "rejected"
+    if node not in pipeline.device.entries:
+        return "unreported"
+    return "deleted" if node in pipeline.device.healing else "earlier"
+
+
+def source_statuses(
+    pipeline: Pipeline, world: World, stores: Iterable[Store], marks: Marks
+) -> Iterator[SourceStatus]:
+    """The stores that are read; ``stores`` are those of ``pipeline``, in its order."""
+    for number, (source, store) in enumerate(zip(pipeline.sources, stores, strict=True)):
+        pods = world.pods_heard(number)
+        yield SourceStatus(
+            store=source.url,
+            listed=source.listed,
+            interrupted=source.interrupted,
+            interruptions=sum(feed.interruptions_total for feed in source.feeds),
+            nodes=len(source.device.reports),
+            switches=len(source.switch.reports),
+            servers=len(source.node.reports),
+            rejected_nodes=len(set().union(*(inbox.rejected for inbox in source.inboxes))),
+            rejected_documents=sum(inbox.rejected_total for inbox in source.inboxes),
+            pods=sum(bool(pod.chips) for pod in pods.told.values()) if pods.known else None,
+            pods_interrupted=pods.interrupted,
+            missed_changes=store.missed_changes,
+            replaced=marks.problem(source.url),
+        )
+
+
+def document_statuses(publishers: Iterable[Publisher], now_ms: int) -> Iterator[DocumentStatus]:
+    """The documents in the stores that are published to."""
+    for publisher in publishers:
+        for _, output in sorted(publisher.outputs.items()):
+            since_ms = output.pending_since_ms
+            yield DocumentStatus(
+                store=publisher.store.url,
+                document=output.name,
+                nodes=output.nodes,
+                bytes=output.bytes,
+                published=output.acknowledged >= 0,
+                writes=output.writes_total,
+                touches=output.touches_total,
+                left_out_nodes=output.left_out,
+                foreign_writes=output.foreign_total,
+                refused_writes=output.refused_total,
+                conflict=output.conflict,
+                conflict_writer=output.conflict_writer.name or None,
+                error=output.error or output.touch_error,
+                lag_seconds=0.0 if since_ms is None else max(0, now_ms - since_ms) / 1000,
+            )

@@ -1,0 +1,79 @@
+"""From a node's record to its entry, and the rule for its ``UpdateTime``.
+
+Sources: ``clusterd#2.3`` and 2.4, defect B3, ``consumers#7.1``, M7,
+``docs/decisions/003``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from contract.documents.cluster_device import DeviceRecord, render_device_entry
+
+if TYPE_CHECKING:
+    from service.clock import Moment
+
+AHEAD_SECONDS = 5
+"""How far a stamp may lead the clock."""
+
+_PACE_MS = 1000
+
+
+R = TypeVar("R")
+
+
+class Entry(msgspec.Struct, Generic[R], frozen=True):
+    """What a node's member says. ``made_at_ms`` is steady time, ``None`` for an earlier run's.
+
+    ``whole``: the record is all that the text says.
+    """
+
+    text: str
+    stamp: int
+    record: R
+    made_at_ms: int | None = None
+    whole: bool = True
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """The change must wait until this steady time: its stamp would run ahead of the clock."""
+
+    until_ms: int
+
+
+def merge(
+    node: str, record: DeviceRecord, previous: Entry[DeviceRecord] | None, now: Moment
+) -> Entry[DeviceRecord] | Wait:
+    """The node's next entry; ``previous`` itself where only the time changed, and one with its text
+    and stamp where the text says the same.
+
+    A stamp always grows, so that no reader drops the change. Where it cannot grow without leading
+    the clock by more than 5 s, changes of this node are taken together until it can, but for a
+    second at most: a clock that was set back by an hour must not hide a fault for an hour.
+    """
+    if previous is None:
+        stamp = _reported(record, now)
+        return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+    if previous.whole and _same(record, previous.record):
+        return previous
+    if render_device_entry(node, record, previous.stamp) == previous.text:
+        return msgspec.structs.replace(previous, record=record, whole=True)
+    stamp = max(previous.stamp + 1, _reported(record, now))
+    early_ms = (stamp - AHEAD_SECONDS) * 1000 - now.wall_ms
+    if early_ms > 0 and previous.made_at_ms is not None:
+        until_ms = min(now.steady_ms + early_ms, previous.made_at_ms + _PACE_MS)
+        if now.steady_ms < until_ms:
+            return Wait(until_ms)
+    return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+
+
+def _same(record: DeviceRecord, other: DeviceRecord) -> bool:
+    """Whether two records differ by their times at most; a cheap look before a dear one."""
+    return msgspec.structs.replace(record, update_time=other.update_time) == other
+
+
+def _reported(record: DeviceRecord, now: Moment) -> int:
+    """What the node says, unless its clock runs ahead of ours."""
+    return min(record.update_time, now.wall_ms // 1000 + AHEAD_SECONDS)

@@ -1,0 +1,240 @@
+"""The three kinds of documents: how each is read, merged, healed and verified.
+
+Sources: ``docs/spec/clusterd.md#1.5`` and 2.2, ``docs/spec/consumers.md#1.4`` and 7.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from aggregator.cluster_documents.entry import Entry, Wait, merge
+from contract.documents import (
+    cluster_info,
+    cluster_node,
+    cluster_switch,
+    device_info,
+    node_info,
+    switch_info,
+)
+from contract.documents.cluster_device import (
+    DeviceRecord,
+    device_record,
+    healed,
+    render_device_entry,
+)
+from contract.documents.node_info import NodeRecord
+from contract.documents.switch_info import SwitchRecord
+from contract.documents.vigil_key import VIGIL_KEY, VigilRecord, decode_vigil_key
+from contract.errors import DocumentError
+from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, switch_info_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.clock import Moment
+    from stores.base import Document
+
+R = TypeVar("R")
+
+_LATEST_STAMP = 253_402_300_799
+"""The end of the year 9999. A stamp that cannot grow would keep all of its document back."""
+
+
+class Reading(msgspec.Struct, Generic[R], frozen=True):
+    """What a document says, and what could not be read of it without harm to the rest."""
+
+    record: R
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Content(Generic[R]):
+    """What is read of a node's document. ``name`` is for people."""
+
+    name: str
+    texts: Callable[[Document], tuple[str | None, ...]]
+    """The texts of its data keys."""
+    optional: bool
+    """Whether a document without any of it is a good one that says nothing."""
+    read: Callable[[Document], Reading[R]]
+    """Raises ``DocumentError``."""
+    age: Callable[[R], int]
+    """The node's own stamp: between stores the greater one counts."""
+
+
+@dataclass(frozen=True)
+class Kind(Content[R]):
+    """One kind of document that is read, merged and published."""
+
+    is_only_silence: Callable[[R], bool]
+    """Whether this was published because the node fell silent and for no other reason."""
+    merge: Callable[[str, R, Entry[R] | None, Moment], Entry[R] | Wait]
+    heal: Callable[[R], R | None]
+    """What a deleted node is last said to be; ``None`` where it may just be left out."""
+    key: Callable[[str], str]
+    document: Callable[[int], str]
+    index: Callable[[str], int | None]
+    take_over: Callable[[str, str, str], tuple[str, Entry[R]]]
+    """Node and entry of a member's key and text in a document; raises ``DocumentError``."""
+    as_shown: Callable[[str, Entry[R]], R]
+    """What the text of a node's entry says that was taken over."""
+    verify: Callable[[str, str, int], None]
+    """Raises ``DocumentError`` where a reader would refuse a value."""
+
+
+def _read_device(document: Document) -> Reading[DeviceRecord]:
+    info = device_info.decode(document.data, document.name)
+    return Reading(device_record(info), info.faults_problem)
+
+
+def _take_over_device(key: str, text: str, document: str) -> tuple[str, Entry[DeviceRecord]]:
+    node, entry = cluster_info.read_device_entry(key, text, document)
+    if entry.UpdateTime > _LATEST_STAMP:
+        raise DocumentError(document, f"$.{key}.UpdateTime", f"is no time: {entry.UpdateTime}")
+    record, stamp = cluster_info.record_of(entry), entry.UpdateTime
+    if not _is_ours(key, text, document, cluster_info.verify_device_value):
+        text = render_device_entry(node, record, stamp)
+    return node, Entry(text, stamp, record, whole=False)
+
+
+def _device_as_shown(node: str, entry: Entry[DeviceRecord]) -> DeviceRecord:
+    key = device_info_name(node)
+    return cluster_info.record_as_shown(
+        cluster_info.read_device_entry(key, entry.text, key)[1], key
+    )
+
+
+def _is_ours(key: str, text: str, document: str, verify: Callable[[str, str, int], None]) -> bool:
+    """Whether we would write an entry as it is. One that another release has written would keep
+    all others of its document unpublished, for as long as nobody says anything about its node.
+    """
+    try:
+        verify(cluster_info.value_of([cluster_info.member(key, text)]), document, 1)
+    except DocumentError:
+        return False
+    return True
+
+
+DEVICE = Kind[DeviceRecord](
+    name="device",
+    texts=lambda document: (document.data.get(device_info.DEVICE_INFO_KEY),),
+    optional=False,
+    read=_read_device,
+    age=lambda record: record.update_time,
+    is_only_silence=lambda _: False,
+    merge=merge,
+    heal=healed,
+    key=device_info_name,
+    document=cluster_info.cluster_device_name,
+    index=cluster_info.cluster_device_index,
+    take_over=_take_over_device,
+    as_shown=_device_as_shown,
+    verify=cluster_info.verify_device_value,
+)
+
+
+def _read_switch(document: Document) -> Reading[SwitchRecord]:
+    record = switch_info.decode_switch_info(document.name, document.data)
+    assert record is not None, "asked for only where the key is there"
+    return Reading(record)
+
+
+def _merge_switch(
+    node: str, record: SwitchRecord, previous: Entry[SwitchRecord] | None, now: Moment
+) -> Entry[SwitchRecord] | Wait:
+    """Readers take every switch entry, whatever its time: no stamp of ours is needed."""
+    if previous and previous.whole and switch_info.is_same_switch(record, previous.record):
+        return previous
+    text = switch_info.render_switch_entry(node, record)
+    return Entry(text, record.update_time, record, now.steady_ms)
+
+
+def _take_over_switch(key: str, text: str, document: str) -> tuple[str, Entry[SwitchRecord]]:
+    node, record = cluster_switch.read_switch_entry(key, text, document)
+    if not _is_ours(key, text, document, cluster_switch.verify_switch_value):
+        text = switch_info.render_switch_entry(node, record)
+    return node, Entry(text, record.update_time, record)
+
+
+SWITCH = Kind[SwitchRecord](
+    name="switch",
+    texts=lambda document: (document.data.get(device_info.SWITCH_INFO_KEY),),
+    optional=True,
+    read=_read_switch,
+    age=lambda record: record.update_time,
+    is_only_silence=lambda _: False,
+    merge=_merge_switch,
+    heal=cluster_switch.healed_switch,
+    key=switch_info_name,
+    document=cluster_switch.cluster_switch_name,
+    index=cluster_switch.cluster_switch_index,
+    take_over=_take_over_switch,
+    as_shown=lambda _, entry: entry.record,
+    verify=cluster_switch.verify_switch_value,
+)
+
+
+def _read_node(document: Document) -> Reading[NodeRecord]:
+    return Reading(node_info.decode_node_info(document.name, document.data))
+
+
+def _merge_node(
+    node: str, record: NodeRecord, previous: Entry[NodeRecord] | None, now: Moment
+) -> Entry[NodeRecord] | Wait:
+    """Readers replace all they know by the document: no stamp of ours is needed."""
+    if previous and previous.whole and node_info.is_same_node(record, previous.record):
+        return previous
+    text = node_info.render_node_entry(node, record)
+    return Entry(text, record.update_time_ms, record, now.steady_ms)
+
+
+def _take_over_node(key: str, text: str, document: str) -> tuple[str, Entry[NodeRecord]]:
+    node, record = cluster_node.read_node_entry(key, text, document)
+    if not _is_ours(key, text, document, cluster_node.verify_node_value):
+        text = node_info.render_node_entry(node, record)
+    return node, Entry(text, record.update_time_ms, record)
+
+
+NODE = Kind[NodeRecord](
+    name="node",
+    texts=lambda document: (
+        document.data.get(node_info.DATA_KEY),
+        document.data.get(node_info.TIME_KEY),
+    ),
+    optional=False,
+    read=_read_node,
+    age=lambda record: record.update_time_ms,
+    is_only_silence=cluster_node.is_only_silence,
+    merge=_merge_node,
+    heal=lambda _: None,
+    key=node_info_name,
+    document=lambda _: CLUSTER_NODE_NAME,
+    index=lambda name: 0 if name == CLUSTER_NODE_NAME else None,
+    take_over=_take_over_node,
+    as_shown=lambda _, entry: entry.record,
+    verify=cluster_node.verify_node_value,
+)
+
+KINDS: tuple[Kind[Any], ...] = (DEVICE, SWITCH, NODE)
+
+
+def _read_own_key(document: Document) -> Reading[VigilRecord]:
+    return Reading(decode_vigil_key(document.data[VIGIL_KEY], document.name))
+
+
+OWN_KEY = Content[VigilRecord](
+    name=VIGIL_KEY,
+    texts=lambda document: (document.data.get(VIGIL_KEY),),
+    optional=True,
+    read=_read_own_key,
+    age=lambda _: 0,
+)
+"""What our agents report beside upstream's data keys; nothing of it is published for readers."""
+
+
+def kind_of(name: str) -> Kind[Any] | None:
+    """The kind of the document of this name; ``None`` where it is none of ours."""
+    return next((kind for kind in KINDS if kind.index(name) is not None), None)

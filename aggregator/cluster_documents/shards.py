@@ -1,0 +1,234 @@
+"""Which document holds which node. Pure: texts in, values out.
+
+A node keeps its shard for as long as it fits (defect B8), also across restarts. One that grows
+beyond it is written to another shard first and leaves the old one when that was acknowledged, so
+no reader ever misses it. A shard that became empty stays and has the empty value (B6, M9).
+Shards of an earlier run keep their nodes, whatever their size: nobody moves for that alone.
+Sources: ``docs/spec/clusterd.md#2.5``, ``docs/spec/consumers.md#1.4`` and 7.1 M9, M20.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.documents.cluster_info import VALUE_LIMIT, member, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FILL = 128 * 1024
+"""New nodes go elsewhere beyond this. A shard may grow to ``VALUE_LIMIT``, so faults hardly ever
+push a node out of it. Chosen by measurement: ``docs/decisions/009``.
+"""
+
+
+_AROUND_BYTES = 2048
+"""Of a document beside its text: names, labels and annotations."""
+_LEAST_BYTES = 1024
+
+
+def text_limit(largest: int) -> int:
+    """Return how long a text may be in a document of ``largest`` bytes.
+
+    It is JSON within JSON there: each quote and each backslash takes twice the room.
+    """
+    return max(_LEAST_BYTES, min(VALUE_LIMIT, (largest - _AROUND_BYTES) // 2))
+
+
+class Value(msgspec.Struct, frozen=True):
+    """What a document must say. ``revision`` grows with every change of it.
+
+    ``left_out`` is the number of nodes that are not in it for lack of room. ``annotations`` are
+    for the next run, not for readers.
+    """
+
+    text: str
+    nodes: int
+    revision: int
+    left_out: int = 0
+    annotations: dict[str, str] = {}
+
+
+class _Shard:
+    """Nodes of one document, the texts of their entries, and the bytes they take.
+
+    The texts are those of ``Lane.entries``: one that begins with its key would be a second copy.
+    """
+
+    def __init__(self, key: Callable[[str], str]) -> None:
+        self._key = key
+        self.texts: dict[str, str] = {}
+        self.sizes: dict[str, int] = {}
+        self.bytes = 1
+        self.revision = 0
+        self.leaving: dict[str, tuple[int, int]] = {}
+        """Nodes that moved: the shard they moved to and its revision that has them."""
+        self.value: Value | None = None
+
+    def put(self, node: str, text: str, size: int) -> None:
+        self._forget(node)
+        self.texts[node] = text
+        self.sizes[node] = size
+        self.bytes += size
+        self.revision += 1
+
+    def drop(self, node: str) -> None:
+        self._forget(node)
+        self.leaving.pop(node, None)
+        self.revision += 1
+
+    def _forget(self, node: str) -> None:
+        self.value = None
+        self.bytes -= self.sizes.pop(node, 0)
+        self.texts.pop(node, None)
+
+    def text(self) -> str:
+        return value_of(member(self._key(node), self.texts[node]) for node in sorted(self.texts))
+
+
+class Shards:
+    """The assignment of nodes to documents and the value of each document.
+
+    ``key`` is the name of a node's member.
+    """
+
+    def __init__(self, key: Callable[[str], str]) -> None:
+        self._key = key
+        self._shards: dict[int, _Shard] = {}
+        self._home: dict[str, int] = {}
+        self._limit, self._fill = VALUE_LIMIT, FILL
+        self._full, self._full_for = 0, 0
+        """So many shards at the front have no room for a new node of so many bytes or more."""
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Numbers of all documents there are, empty ones too."""
+        return tuple(sorted(self._shards))
+
+    def home(self, node: str) -> int | None:
+        """The document that holds ``node``."""
+        return self._home.get(node)
+
+    def fit(self, limit: int) -> frozenset[int]:
+        """Keep documents within ``limit`` bytes from now on; returns the shards that changed.
+
+        What is too large loses its last nodes to others. A document of one node stays as it is.
+        """
+        self._limit = min(limit, VALUE_LIMIT)
+        self._fill = min(FILL, self._limit * 3 // 4)
+        self._full = 0
+        changed: set[int] = set()
+        for index, shard in tuple(self._shards.items()):
+            staying = {
+                node: shard.sizes[node] for node in shard.texts.keys() - shard.leaving.keys()
+            }
+            room = self._limit - 1 - sum(staying.values())
+            for node in sorted(staying, reverse=True)[:-1]:
+                if room >= 0:
+                    break
+                room += staying[node]
+                changed |= self._move(node, shard.texts[node], staying[node], index)
+        return frozenset(changed)
+
+    def restore(self, index: int, texts: Mapping[str, str]) -> None:
+        """Take over what a document of an earlier run holds.
+
+        A node that is in two documents, because a move was cut short, must be given only with its
+        newer entry; the other document then differs from what it holds and is written.
+        """
+        self._full = 0
+        shard = self._shards[index] = _Shard(self._key)
+        for node, text in texts.items():
+            shard.put(node, text, self._size(node, text))
+            self._home[node] = index
+        shard.revision = 0
+
+    def clear(self) -> None:
+        """Forget everything: it is restored anew."""
+        self._shards.clear()
+        self._home.clear()
+        self._full = 0
+
+    def ensure(self, index: int) -> None:
+        """Count a document in that exists without being ours: it is to be empty."""
+        self._shards.setdefault(index, _Shard(self._key))
+
+    def put(self, node: str, text: str) -> frozenset[int]:
+        """Set a node's entry; returns the shards that changed."""
+        size = self._size(node, text)
+        index = self._home.get(node)
+        if index is not None:
+            shard = self._shards[index]
+            grown = shard.bytes - shard.sizes[node] + size
+            if grown <= self._limit or len(shard.texts) == 1:
+                if grown < shard.bytes:
+                    self._full = 0
+                shard.put(node, text, size)
+                return frozenset({index})
+        return self._move(node, text, size, index)
+
+    def _size(self, node: str, text: str) -> int:
+        """Return the bytes of a node's member and its comma; the value's braces are one byte more
+        than the commas.
+        """
+        return len(member(self._key(node), text).encode()) + 1
+
+    def _move(self, node: str, text: str, size: int, index: int | None) -> frozenset[int]:
+        """Put a node where there is room, and let it leave the document ``index``."""
+        target = self._room(node, size, index)
+        self._shards[target].put(node, text, size)
+        self._shards[target].leaving.pop(node, None)
+        self._home[node] = target
+        if index is not None:
+            self._shards[index].leaving[node] = (target, self._shards[target].revision)
+        return frozenset({target})
+
+    def _room(self, node: str, size: int, without: int | None) -> int:
+        """The lowest number that has room; documents without a gap are what people expect."""
+        begin = self._full if without is None and size >= self._full_for else 0
+        index = begin
+        while (shard := self._shards.get(index)) is not None:
+            # A shard that the node is still leaving may take it back.
+            rest = shard.bytes - shard.sizes.get(node, 0)
+            if index != without and (rest + size <= self._fill or not shard.texts):
+                break
+            index += 1
+        else:
+            self._shards[index] = _Shard(self._key)
+        if without is None and index > begin:
+            self._full_for = size if begin == 0 else max(size, self._full_for)
+            self._full = index
+        return index
+
+    def drop(self, node: str) -> frozenset[int]:
+        """Remove a node; returns the shards that changed."""
+        self._home.pop(node, None)
+        self._full = 0
+        changed = frozenset(i for i, shard in self._shards.items() if node in shard.texts)
+        for index in changed:
+            self._shards[index].drop(node)
+        return changed
+
+    def acknowledged(self, index: int, revision: int) -> frozenset[int]:
+        """A document was stored; returns the shards that moved nodes may leave now."""
+        changed = set()
+        for old, shard in self._shards.items():
+            for node, (target, needed) in tuple(shard.leaving.items()):
+                if target == index and needed <= revision:
+                    shard.drop(node)
+                    self._full = 0
+                    changed.add(old)
+        return frozenset(changed)
+
+    def revision(self, index: int) -> int:
+        """The revision of a document's value."""
+        return self._shards[index].revision
+
+    def value(self, index: int) -> Value:
+        """What a document must say now."""
+        shard = self._shards[index]
+        if shard.value is None:
+            shard.value = Value(shard.text(), len(shard.texts), shard.revision)
+        return shard.value

@@ -1,0 +1,482 @@
+"""Keeps what the next leader must know as documents of ours in the first store published to.
+
+In quiet times a change is in the store at once, and each document is written at most twice a
+second. All of them wait for their turn with what readers wait for
+(``aggregator/publish/rate_limited_queue.py``), parts one after the other, so that a storm in one
+does not hold up the others; one for which somebody waits goes first and waits for no turn. Each
+write replaces the version that was seen last. A new leader first marks each document, so that what
+an earlier one still has under way is refused, and then restores from it.
+
+Nobody watches these documents. A store that may come back without them is asked for them when it
+was away (``look_for_lost``), and a copy is in the state directory. What an admission webhook makes
+of one would show only at the next start, so the answer to each write is compared with what was
+written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from aggregator.plugin import LAST
+from aggregator.publish.document_writer import compares_versions, ended
+from aggregator.publish.rate_limited_queue import Write
+from contract.errors import StoreConflict, StoreError, StoreUnavailable
+from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from pacing.backoff import Backoff
+from service.foreign_parts import added_by_others, differences
+from service.foreign_writes import LAST_PAUSE_SECONDS, Writer
+from stores.base import Document, Selection
+from stores.touch import touched_now
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.absence.last_known import LastKnown
+    from aggregator.plugin import Keeper
+    from aggregator.publish.write_queue import Turns
+    from service.clock import Clock
+    from service.election.leadership import Leadership
+    from service.stalls import Stalls
+    from stores.base import Store
+
+_log = logging.getLogger(__name__)
+
+KEY = "state"
+TAKEN_OVER = "npu-vigil/taken-over"
+"""The annotation that fences an earlier leader off."""
+LARGEST_BYTES = 900 * 1024
+"""The API server's own limit is 1 MiB for the whole object."""
+
+_SPACING_MS = 500
+_SETTLE_SECONDS = 0.05
+"""What changes together is written together, and behind what readers wait for."""
+_AT_ONCE = 8
+_ATTEMPTS = 5
+_LAST_SECONDS = 0.5
+"""Meanwhile nobody leads."""
+
+_Key = tuple[str, str]
+
+
+class KeptStatus(msgspec.Struct, frozen=True):
+    """The state of one part: its documents, and those that cannot be read or written."""
+
+    name: str
+    documents: int
+    bytes: int
+    writes: int
+    problems: tuple[str, ...]
+
+
+class Keeping:
+    """The documents of all ``keepers``. Only the leader writes them."""
+
+    def __init__(
+        self,
+        store: Store,
+        keepers: Iterable[Keeper],
+        leadership: Leadership,
+        clock: Clock,
+        stalls: Stalls,
+        turns: Turns,
+        copies: LastKnown | None = None,
+    ) -> None:
+        self._store = store
+        self._copies = None if store.absence_is_deletion else copies
+        self._found_copies: dict[_Key, str] = {}
+        """Texts that an earlier run kept, for a store that has none at all."""
+        self._may_have_forgotten = False
+        self._turns = turns
+        self._keepers = {keeper.name: keeper for keeper in keepers}
+        self._leadership = leadership
+        self._clock = clock
+        self._stalls = stalls
+        self._is_conditional = compares_versions(store)
+        self._there: dict[_Key, Document] = {}
+        self._dirty: dict[_Key, int] = {}
+        """What is to be written, with the number of the look that found it."""
+        self._writing_now: dict[_Key, int] = {}
+        self._looks = 0
+        self._written_last: dict[str, int] = {}
+        """Part to when one of its documents had its turn, in turns."""
+        self._turns_total = 0
+        self._next_ms: dict[_Key, int] = {}
+        """When a document may be written again that was written a moment ago."""
+        self._refused_until_ms: dict[_Key, int] = {}
+        self._undone: Counter[_Key] = Counter()
+        """How often the store made something else of a write, in a row."""
+        self._awaited: Counter[str] = Counter()
+        self._keeps = False
+        self._term = 0
+        """Grows whenever what is not kept yet is given up."""
+        self._writes = dict.fromkeys(self._keepers, 0)
+        self._unreadable: dict[str, tuple[str, ...]] = {}
+        self._trouble: dict[_Key, str] = {}
+        self._wake = asyncio.Event()
+        self._done = asyncio.Condition()
+        self._task: asyncio.Task[NoReturn] | None = None
+
+    def remember(self, documents: Iterable[Document]) -> None:
+        """Take in the copies that an earlier run left."""
+        for document in documents:
+            name = document.labels.get(STATE_LABEL, "")
+            if name in self._keepers:
+                bucket = document.name.removeprefix(f"{STATE_PREFIX}{name}-")
+                self._found_copies[name, bucket] = document.data.get(KEY, "")
+
+    def look_for_lost(self) -> None:
+        """Write again what the store may have lost."""
+        if self._copies is not None:
+            self._may_have_forgotten = True
+            self._wake.set()
+
+    def drop_copies(self) -> None:
+        """Another leader writes: what we kept last will be old."""
+        self._found_copies.clear()
+        for name, bucket in self._there if self._copies is not None else ():
+            assert self._copies is not None
+            self._copies.drop(self._store.url, STATE_NAMESPACE, f"{STATE_PREFIX}{name}-{bucket}")
+
+    async def restore(self, *, fence: bool) -> None:
+        """Give every keeper what was kept last. Raises ``StoreError``.
+
+        ``fence``: we begin to lead, and an earlier leader may have a write under way.
+        """
+        gate = asyncio.Semaphore(_AT_ONCE)
+        names = tuple(self._keepers)
+        found = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
+        # All at once, so that the parts agree with each other.
+        await self._end_term()
+        self._there = {}
+        if any(found):
+            self._found_copies.clear()
+        for name, documents in zip(names, found, strict=True):
+            self._give(name, documents)
+
+    async def _found(
+        self, name: str, gate: asyncio.Semaphore, *, fence: bool
+    ) -> tuple[Document, ...]:
+        async with gate:
+            found = await self._store.list(
+                Selection(namespace=STATE_NAMESPACE, label=(STATE_LABEL, name))
+            )
+        found = tuple(one for one in found if one.name.startswith(f"{STATE_PREFIX}{name}-"))
+        return await self._fenced(found, gate) if fence else found
+
+    def _give(self, name: str, documents: tuple[Document, ...]) -> None:
+        keeper = self._keepers[name]
+        keeper.take_changed()
+        there = {one.name.removeprefix(f"{STATE_PREFIX}{name}-"): one for one in documents}
+        self._there |= {(name, bucket): one for bucket, one in there.items()}
+        texts = {bucket: text for (of, bucket), text in self._found_copies.items() if of == name}
+        texts |= {bucket: one.data.get(KEY, "") for bucket, one in there.items()}
+        problems = tuple(keeper.restore(texts, self._clock()))
+        for problem in problems:
+            _log.error("kept state %s cannot be read, and is begun anew: %s", name, problem)
+        self._unreadable[name] = problems
+        for bucket in keeper.take_changed() | texts.keys():
+            self._mark((name, bucket))
+
+    async def _fenced(
+        self, documents: tuple[Document, ...], gate: asyncio.Semaphore
+    ) -> tuple[Document, ...]:
+        async def one(document: Document) -> Document | None:
+            async with gate:
+                return await self._fence(document)
+
+        marked = await asyncio.gather(*(one(document) for document in documents))
+        return tuple(document for document in marked if document is not None)
+
+    async def _fence(self, document: Document) -> Document | None:
+        there: Document | None = document
+        for _ in range(_ATTEMPTS):
+            if there is None:
+                return None
+            annotations = there.annotations | {TAKEN_OVER: touched_now()}
+            marked = msgspec.structs.replace(there, annotations=annotations)
+            try:
+                version = await self._store.put(marked, expected=there.version)
+                return msgspec.structs.replace(marked, version=version)
+            except StoreConflict:
+                there = await self._store.get(document.namespace, document.name)
+        raise StoreConflict(f"{document.name} is written by somebody else all the time")
+
+    def look(self) -> None:
+        """Ask the keepers what changed."""
+        self._looks += 1
+        for name, keeper in self._keepers.items():
+            for bucket in keeper.take_changed():
+                self._mark((name, bucket))
+
+    def _mark(self, key: _Key) -> None:
+        self._dirty.setdefault(key, self._looks)
+        self._wake.set()
+
+    async def kept(self, name: str) -> None:
+        """Wait until everything that this keeper has changed so far is in the store.
+
+        Raises ``StoreUnavailable`` where it will not be, because somebody else leads.
+        """
+        self.look()
+        upto, term = self._looks, self._term
+        self._awaited[name] += 1
+        self._wake.set()
+        try:
+            async with self._done:
+                await self._done.wait_for(
+                    lambda: not self._keeps or self._term != term or self._is_kept(name, upto)
+                )
+        finally:
+            self._awaited[name] -= 1
+        if self._term != term or not self._is_kept(name, upto):
+            raise StoreUnavailable("it is not kept: another aggregator leads")
+
+    def _is_kept(self, name: str, upto: int) -> bool:
+        return not any(
+            key[0] == name and look <= upto
+            for book in (self._dirty, self._writing_now)
+            for key, look in book.items()
+        )
+
+    async def _end_term(self) -> None:
+        """What was not kept so far will not be."""
+        self._term += 1
+        async with self._done:
+            self._done.notify_all()
+
+    def lead(self, tasks: asyncio.TaskGroup) -> None:
+        """Write from now on."""
+        self._found_copies.clear()
+        self._next_ms.clear()
+        self._refused_until_ms.clear()
+        self._keeps = True
+        self._task = tasks.create_task(self._run(), name=f"keep state in {self._store.url}")
+
+    async def follow(self) -> None:
+        """Write no more, after what is still to be written, if we may and it goes quickly."""
+        task, self._task = self._task, None
+        if task is None:
+            return
+        await ended([task])
+        self.look()
+        try:
+            async with asyncio.timeout(_LAST_SECONDS):
+                await self._write_last()
+        except TimeoutError:
+            _log.warning("not all state is kept: %s gives no answer in time", self._store.url)
+        finally:
+            self._keeps = False
+            await self._end_term()
+
+    async def _write_last(self) -> None:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(key: _Key) -> None:
+            async with gate:
+                # What was under way when we ended may have come: then the first one is refused.
+                for _ in range(2):
+                    if not self._leadership.leads or await self._write(key):
+                        return
+
+        for is_last in (False, True):
+            keys = [key for key in self._dirty if _is_last(key) is is_last]
+            await asyncio.gather(*(one(key) for key in keys if not self._must_wait(key)))
+
+    async def _run(self) -> NoReturn:
+        backoff = Backoff()
+        while True:
+            self._wake.clear()
+            if self._may_have_forgotten and self._leadership.leads:
+                await self._find_lost()
+            key = self._next_due()
+            if key is None or not self._leadership.leads:
+                await self._wait()
+                if not self._awaited.total():
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                continue
+            if not self._awaited[key[0]]:
+                await self._turns.write(STATE_PREFIX, Write.STATE)
+            key = self._next_due()
+            if key is None or not self._leadership.leads:
+                continue
+            self._turns_total += 1
+            self._written_last[key[0]] = self._turns_total
+            if await self._write(key):
+                backoff.reset()
+                self._next_ms[key] = self._clock().steady_ms + _SPACING_MS
+            else:
+                # Others go first: one that is refused must not hold them up.
+                undone = self._undone[key]
+                pause_seconds = min(2.0 ** (undone - 1), LAST_PAUSE_SECONDS)
+                again_ms = int((pause_seconds if undone else backoff.next_seconds()) * 1000)
+                self._refused_until_ms[key] = self._clock().steady_ms + again_ms
+
+    async def _find_lost(self) -> None:
+        """Mark what the store has not as it was written last."""
+        self._may_have_forgotten = False
+        try:
+            selection = Selection(namespace=STATE_NAMESPACE, has_label=STATE_LABEL)
+            there = {one.name: one for one in await self._store.list(selection)}
+        except StoreError:
+            self._may_have_forgotten = True
+            return
+        for key, ours in [*self._there.items()]:
+            found = there.get(ours.name)
+            if found is not None and found.data == ours.data:
+                continue
+            if found is None:
+                del self._there[key]
+            else:
+                self._there[key] = found
+            self._next_ms.pop(key, None)
+            self._mark(key)
+
+    def _due_ms(self, key: _Key) -> int:
+        refused_ms = self._refused_until_ms.get(key, 0)
+        return refused_ms if self._awaited[key[0]] else max(refused_ms, self._next_ms.get(key, 0))
+
+    def _next_due(self) -> _Key | None:
+        now_ms = self._clock().steady_ms
+        due = [
+            key for key in self._dirty if self._due_ms(key) <= now_ms and not self._must_wait(key)
+        ]
+        return min(due, key=self._turn, default=None)
+
+    def _turn(self, key: _Key) -> tuple[bool, int, int]:
+        """Who is waited for; else the part that has waited longest, and of its documents the one
+        that has.
+        """
+        name = key[0]
+        return not self._awaited[name], self._written_last.get(name, 0), self._dirty[key]
+
+    def _must_wait(self, key: _Key) -> bool:
+        """Whether what it says is whole is not in the store yet."""
+        return _is_last(key) and any(one[0] == key[0] and not _is_last(one) for one in self._dirty)
+
+    async def _wait(self) -> None:
+        now_ms = self._clock().steady_ms
+        free = (key for key in self._dirty if not self._must_wait(key))
+        at_ms = min((max(now_ms, self._due_ms(key)) for key in free), default=None)
+        seconds = None if at_ms is None else max(0.0, (at_ms - now_ms + 1) / 1000)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _write(self, key: _Key) -> bool:
+        """Write one document as it must be now; whether it is there."""
+        self._writing_now[key] = self._dirty.pop(key)
+        is_kept = False
+        try:
+            with self._stalls.busy(f"keep state {'-'.join(key)} in {self._store.url}"):
+                is_kept = await self._try(key)
+        except StoreConflict as error:
+            await self._read_again(key, error)
+        except StoreError as error:
+            self._say(key, str(error))
+        finally:
+            look = self._writing_now.pop(key)
+            if not is_kept:
+                self._dirty[key] = look
+        async with self._done:
+            self._done.notify_all()
+        return is_kept
+
+    async def _try(self, key: _Key) -> bool:
+        name, bucket = key
+        text = self._keepers[name].text(bucket)
+        there = self._there.get(key)
+        if (None if there is None else there.data.get(KEY)) == text:
+            self._is_kept_again(key)
+            return True
+        full = f"{STATE_PREFIX}{name}-{bucket}"
+        version = "" if there is None else there.version
+        if text is None:
+            expected = version if self._is_conditional else None
+            await self._store.delete(STATE_NAMESPACE, full, expected=expected)
+            self._there.pop(key, None)
+            if self._copies is not None:
+                self._copies.drop(self._store.url, STATE_NAMESPACE, full)
+        else:
+            size = len(text.encode())
+            if size > LARGEST_BYTES:
+                self._say(key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document")
+                return True  # until it changes
+            ours = Document(STATE_NAMESPACE, full, {KEY: text}, {STATE_LABEL: name})
+            document = added_by_others(there).beside(ours)
+            expected = version if self._is_conditional else None
+            stored = await self._store.put_shown(document, expected=expected)
+            self._there[key] = stored
+            if self._copies is not None:
+                self._copies.put(self._store.url, stored)
+            if found := differences(stored, document):
+                self._undone[key] += 1
+                self._say(key, f"conflict: {Writer(differing=found).changes(full)}")
+                return False
+        self._writes[name] += 1
+        self._is_kept_again(key)
+        return True
+
+    def _is_kept_again(self, key: _Key) -> None:
+        self._undone.pop(key, None)
+        if self._trouble.pop(key, None) is not None:
+            _log.info("state %s%s-%s is kept again", STATE_PREFIX, *key)
+
+    @property
+    def conflicts(self) -> tuple[str, ...]:
+        """What the store makes of documents otherwise than they were written."""
+        found = (self._trouble.get(key) for key in sorted(+self._undone))
+        return tuple(f"{why} in {self._store.url}" for why in found if why is not None)
+
+    async def _read_again(self, key: _Key, error: StoreConflict) -> None:
+        """Somebody else wrote it: an edit by hand, which is replaced, or the next leader."""
+        if not await self._leadership.confirm():
+            return
+        name = f"{STATE_PREFIX}{key[0]}-{key[1]}"
+        known = self._there.get(key)
+        try:
+            there = await self._store.get(STATE_NAMESPACE, name)
+        except StoreError as trouble:
+            self._say(key, str(trouble))
+            return
+        if differences(there, known):
+            _log.warning("somebody else wrote state of ours, it is replaced: %s", error)
+        if there is None:
+            self._there.pop(key, None)
+        else:
+            self._there[key] = there
+
+    def _say(self, key: _Key, problem: str) -> None:
+        if key not in self._trouble:
+            _log.error("state %s%s-%s is not kept: %s", STATE_PREFIX, *key, problem)
+        self._trouble[key] = problem
+
+    def statuses(self) -> tuple[KeptStatus, ...]:
+        """What is kept, by part."""
+        return tuple(
+            KeptStatus(
+                name=name,
+                documents=sum(key[0] == name for key in self._there),
+                bytes=sum(
+                    len(one.data.get(KEY, "").encode())
+                    for key, one in self._there.items()
+                    if key[0] == name
+                ),
+                writes=self._writes[name],
+                problems=(
+                    *self._unreadable.get(name, ()),
+                    *(why for key, why in self._trouble.items() if key[0] == name),
+                ),
+            )
+            for name in self._keepers
+        )
+
+
+def _is_last(key: _Key) -> bool:
+    return key[1].startswith(LAST)

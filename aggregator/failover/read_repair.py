@@ -1,0 +1,112 @@
+"""Reads anew what nodes say where another leader, before us, has published something else.
+
+He may have known more: our watch may be behind his, or interrupted. Until a node's documents were
+read by name what he published stays. A store that gives no answer is asked again; where another
+one has the node, it is not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from aggregator.inputs.read_by_name import read_by_name
+from contract.errors import StoreError
+from pacing.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aggregator.inputs.node_documents import Feed, Source
+    from aggregator.merge.pipeline import Pipeline
+    from service.clock import Clock
+    from stores.base import Document, Store
+
+_log = logging.getLogger(__name__)
+
+_FEW = 200
+"""Documents of more nodes are listed, not read one by one."""
+
+_Read = dict[str, "Document | None"]
+
+
+class Doubts:
+    """Asks ``stores`` for what the pipeline doubts; ``changed`` is told when that is known."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        stores: Sequence[Store],
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self._pipeline = pipeline
+        self._stores = stores
+        self._clock = clock
+        self._changed = changed
+        self._wake = asyncio.Event()
+
+    def look(self) -> None:
+        """There may be something to ask."""
+        if self._pipeline.doubted:
+            self._wake.set()
+
+    async def run(self) -> NoReturn:
+        """Ask whenever there is a doubt, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            backoff, trouble = Backoff(), False
+            while nodes := self._pipeline.doubted:
+                if problem := await self._ask(nodes):
+                    if not trouble:
+                        _log.warning(
+                            "what another leader published of %d nodes stays, they cannot be "
+                            "read: %s",
+                            len(self._pipeline.doubted),
+                            problem,
+                        )
+                    trouble = True
+                    await asyncio.sleep(backoff.next_seconds())
+
+    async def _ask(self, nodes: frozenset[str]) -> str:
+        """Ask for the documents of these nodes; why some of them are not known yet."""
+        sources = zip(self._pipeline.sources, self._stores, strict=True)
+        answers = await asyncio.gather(
+            *(_all_of(source, store, nodes) for source, store in sources)
+        )
+        known: set[str] = set()
+        moved: set[str] = set()
+        problem = ""
+        for answer in answers:
+            if isinstance(answer, StoreError):
+                problem = str(answer)
+                continue
+            for feed, told, documents in answer:
+                # What was told meanwhile may be from before or after this.
+                feed.heard(told)
+                moved |= told & nodes
+                still = {node: one for node, one in documents.items() if node not in told}
+                self._pipeline.read(feed, still, self._clock())
+                known |= {node for node, one in still.items() if one is not None}
+        believed = (known if problem else nodes) - moved
+        self._pipeline.believe(believed)
+        self._changed()
+        return problem if nodes - believed - moved else ""
+
+
+async def _all_of(
+    source: Source, store: Store, nodes: frozenset[str]
+) -> list[tuple[Feed, set[str], _Read]] | StoreError:
+    """What the nodes say in one store."""
+    told_by = [feed.listen() for feed in source.feeds]
+    try:
+        return [
+            (feed, told, await read_by_name(store, feed.selection, feed.names_of(nodes), _FEW))
+            for feed, told in zip(source.feeds, told_by, strict=True)
+        ]
+    except StoreError as error:
+        for feed, told in zip(source.feeds, told_by, strict=True):
+            feed.heard(told)
+        return error

@@ -1,0 +1,86 @@
+"""The log of who begins and ceases to listen."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aggregator.grpc.workqueue import Closed
+
+if TYPE_CHECKING:
+    from aggregator.grpc.subscriptions import Client
+    from service.clock import Clock
+
+_log = logging.getLogger(__name__)
+
+_PERIOD_MS = 60_000
+
+
+class _Replaced:
+    """A client whose place was taken by another one with the same job and role."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.logged_at_ms = now_ms
+        self.last_at_ms = now_ms
+        self.count = 0
+        """How often since the last line."""
+
+
+class ListeningLog:
+    """Logs who begins and ceases to listen to ``what``.
+
+    Two clients with the same job and role replace each other for as long as both run, several
+    times a second. They have one line a minute, with a count.
+    """
+
+    def __init__(self, what: str, clock: Clock) -> None:
+        self._what = what
+        self._clock = clock
+        self._replaced: dict[Client, _Replaced] = {}
+
+    def begins(self, client: Client) -> None:
+        """Log that ``client`` listens, unless it was replaced within the last minute."""
+        if not self._is_quiet(client):
+            _log.info("%s: listens to %s", _name(client), self._what)
+
+    def ends(self, client: Client, closed: Closed | None) -> None:
+        """Log that ``client`` listens no more; ``closed`` says why the service ended it."""
+        if closed is Closed.REPLACED:
+            self._count(client)
+        elif not self._is_quiet(client):
+            self._replaced.pop(client, None)
+            _log.info("%s: listens to %s no more", _name(client), self._what)
+
+    def _is_quiet(self, client: Client) -> bool:
+        one = self._replaced.get(client)
+        return one is not None and self._clock().steady_ms < one.last_at_ms + _PERIOD_MS
+
+    def _count(self, client: Client) -> None:
+        now_ms = self._clock().steady_ms
+        one = self._replaced.get(client)
+        if one is None:
+            # A registration that was replaced long ago is of no interest any more.
+            self._replaced = {
+                other: replaced
+                for other, replaced in self._replaced.items()
+                if now_ms < replaced.last_at_ms + 2 * _PERIOD_MS
+            }
+            self._replaced[client] = _Replaced(now_ms)
+            _log.info("%s: a newer client that is registered alike takes its place", _name(client))
+            return
+        one.count += 1
+        one.last_at_ms = now_ms
+        if now_ms >= one.logged_at_ms + _PERIOD_MS:
+            _log.warning(
+                "%s: clients that are registered alike replaced each other %d times since the last "
+                "line about it; run one of them, or give each its own role",
+                _name(client),
+                one.count,
+            )
+            one.logged_at_ms, one.count = now_ms, 0
+
+
+def _name(client: Client) -> str:
+    if not client.role:
+        return f"jobID {client.job!r}"
+    return f"job {client.job!r}, role {client.role!r}"

@@ -1,0 +1,1 @@
+"""What the aggregator reads: documents of nodes, Nodes, Pods and PodGroups."""

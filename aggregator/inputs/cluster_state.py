@@ -1,0 +1,271 @@
+"""Nodes, pods and jobs as all stores tell them (``docs/spec/clusterd.md#1.8``, 3.8 and 6).
+
+No I/O and no clock. Pods and jobs of all stores are counted together.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from aggregator.inputs.multi_store_cache import Book
+from aggregator.inputs.node_context import Facts, Job, NodeState, Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from aggregator.inputs.multi_store_cache import Heard
+    from stores.cluster import JobsEvent, NodeStatesEvent, PodsEvent
+
+V = TypeVar("V")
+
+_NOBODY: frozenset[str] = frozenset()
+
+_Saying: TypeAlias = tuple[str, str, str, str]
+"""What a pod says of its job: namespace, name, label ``app``, label ``jobID``."""
+
+
+class _PodsOfJob:
+    """The pods that have one controlling owner."""
+
+    __slots__ = ("_sayings", "pods", "said")
+
+    def __init__(self) -> None:
+        self.pods: dict[str, Pod] = {}
+        self._sayings: dict[_Saying, int] = {}
+        self.said = Job("")
+        """What they say of it; they are made of one template, so mostly all say the same."""
+
+    def change(self, pod: Pod, by: int) -> bool:
+        """A pod came (1) or went (-1); whether they say something else of their job now."""
+        saying = (
+            pod.namespace,
+            pod.job_name,
+            pod.labels.get("app", ""),
+            pod.labels.get("jobID", ""),
+        )
+        if by > 0:
+            self.pods[pod.uid] = pod
+        else:
+            del self.pods[pod.uid]
+        count = self._sayings.get(saying, 0) + by
+        if count:
+            self._sayings[saying] = count
+        else:
+            del self._sayings[saying]
+        if not self.pods:
+            return True
+        namespace, name, app, job_id = min(self._sayings)
+        labels = {key: text for key, text in (("app", app), ("jobID", job_id)) if text}
+        before, self.said = self.said, Job(pod.job, namespace, name, {}, labels)
+        return before != self.said
+
+
+class World:
+    """What is known of Nodes, pods and jobs.
+
+    ``followed`` says of each store, in their order, whether it knows of such things at all. An
+    ``observe`` returns the nodes of which something else is known now, ``None`` for all of them.
+    """
+
+    def __init__(self, followed: Sequence[bool]) -> None:
+        self._pods = Book[Pod](followed)
+        self._nodes = Book[NodeState](followed)
+        self._groups = Book[Job](followed)
+        self._jobs: dict[str, Job] = {}
+        self._pods_on: dict[str, tuple[Pod, ...]] = {}
+        self._pods_of: dict[str, _PodsOfJob] = {}
+        self._groups_of: dict[str, tuple[tuple[int, str, Job], ...]] = {}
+        """PodGroups by their owner, each with when it was made and its uid, the oldest first."""
+        self._last_node: dict[str, str] = {}
+        """Where the last pod of a job was that has a PodGroup and no pods."""
+        self._numbered: dict[str, str] = {}
+        self.shared_serial_numbers: dict[str, set[str]] = {}
+        """Those that several Nodes have, with the names of these: such a number names none."""
+
+    def observe_pods(self, source: int, event: PodsEvent) -> frozenset[str] | None:
+        """Take in what the store with this number tells of pods."""
+        was_known = self._pods.heard[source].known
+        dirty: set[str] = set()
+        for _, before, after in self._pods.observe(source, event):
+            for pod, by in ((before, -1), (after, 1)):
+                if pod is not None:
+                    dirty.add(pod.node)
+                    self._place(pod, by)
+                    if pod.job and self._count(pod, by) and self._settle(pod.job):
+                        dirty |= self._nodes_of(pod.job)
+        return self._changed(self._pods, source, was_known, dirty)
+
+    def observe_nodes(self, source: int, event: NodeStatesEvent) -> frozenset[str]:
+        """Take in what the store with this number tells of Nodes.
+
+        Nothing is told of its first list: no ``Facts`` are made of Nodes, and who asks for them
+        sees that they are ``nodes_known`` now.
+        """
+        was_known = self._nodes.heard[source].known
+        dirty: set[str] = set()
+        for _, before, after in self._nodes.observe(source, event):
+            for node, by in ((before, -1), (after, 1)):
+                if node is not None:
+                    dirty.add(node.name)
+                    self._number(node, by)
+        return frozenset(dirty) if was_known else _NOBODY
+
+    def observe_jobs(self, source: int, event: JobsEvent) -> frozenset[str] | None:
+        """Take in what the store with this number tells of PodGroups."""
+        was_known = self._groups.heard[source].known
+        dirty: set[str] = set()
+        for key, before, after in self._groups.observe(source, event):
+            for job, by in ((before, -1), (after, 1)):
+                if job is not None:
+                    self._group(key, job, by)
+                    if self._settle(job.key):
+                        dirty |= self._nodes_of(job.key)
+            if before is not None and before.key not in self._jobs:
+                self._last_node.pop(before.key, None)
+        return self._changed(self._groups, source, was_known, dirty)
+
+    def _changed(
+        self, book: Book[V], source: int, was_known: bool, dirty: set[str]
+    ) -> frozenset[str] | None:
+        if book.heard[source].known and not was_known:
+            return None
+        return frozenset(dirty) if dirty else _NOBODY
+
+    def _place(self, pod: Pod, by: int) -> None:
+        others = [one for one in self._pods_on.get(pod.node, ()) if one.uid != pod.uid]
+        if by > 0:
+            others.append(pod)
+        if others:
+            others.sort(key=_order)
+            self._pods_on[pod.node] = tuple(others)
+        else:
+            self._pods_on.pop(pod.node, None)
+
+    def _count(self, pod: Pod, by: int) -> bool:
+        found = self._pods_of.setdefault(pod.job, _PodsOfJob())
+        says_else = found.change(pod, by)
+        if not found.pods:
+            del self._pods_of[pod.job]
+        if by < 0 and not found.pods and pod.job in self._groups_of:
+            self._last_node[pod.job] = pod.node
+        else:
+            self._last_node.pop(pod.job, None)
+        return says_else
+
+    def _settle(self, key: str) -> bool:
+        """Whether the job is another now. Of several PodGroups of one owner the oldest counts."""
+        groups, pods = self._groups_of.get(key), self._pods_of.get(key)
+        job = groups[0][2] if groups is not None else None if pods is None else pods.said
+        if self._jobs.get(key) == job:
+            return False
+        if job is None:
+            del self._jobs[key]
+        else:
+            self._jobs[key] = job
+        return True
+
+    def _nodes_of(self, job: str) -> set[str]:
+        """Where its pods are; of a job that has none any more, where the last one was."""
+        found = self._pods_of.get(job)
+        if found is not None:
+            return {pod.node for pod in found.pods.values()}
+        return {self._last_node[job]} if job in self._last_node else set()
+
+    def _number(self, node: NodeState, by: int) -> None:
+        number, sharing = node.serial_number, self.shared_serial_numbers
+        if not number:
+            return
+        names = sharing.pop(number, set())
+        names |= {name for name in (self._numbered.pop(number, None),) if name is not None}
+        if by > 0:
+            names.add(node.name)
+        else:
+            names.discard(node.name)
+        if len(names) == 1:
+            self._numbered[number] = names.pop()
+        elif names:
+            sharing[number] = names
+
+    def _group(self, uid: str, job: Job, by: int) -> None:
+        groups = [one for one in self._groups_of.pop(job.key, ()) if one[1] != uid]
+        if by > 0:
+            groups.append((job.created_at_ms, uid, job))
+            groups.sort(key=lambda one: one[:2])
+        if groups:
+            self._groups_of[job.key] = tuple(groups)
+
+    def facts(self, node: str, lost: bool = False) -> Facts:
+        """What is known of a node; ``lost``: it fell silent."""
+        if not self._pods.known:
+            return Facts(None, lost)
+        pods = self._pods_on.get(node)
+        if pods is None:
+            return Facts(_NOBODY, lost)
+        used = frozenset(chip for pod in pods for chip in pod.chips)
+        return Facts(used, lost, pods, {pod.job: self._jobs[pod.job] for pod in pods if pod.job})
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """The pods of a node, in order of namespace and name."""
+        return self._pods_on.get(node, ())
+
+    def pods_of(self, job: str) -> tuple[Pod, ...]:
+        """The pods of the job with this key, in order of namespace and name."""
+        found = self._pods_of.get(job)
+        return () if found is None else tuple(sorted(found.pods.values(), key=_order))
+
+    def jobs(self) -> Mapping[str, Job]:
+        """All jobs that have a PodGroup or a pod, by key; as they are now, also later."""
+        return MappingProxyType(self._jobs)
+
+    @property
+    def places(self) -> set[str]:
+        """Names of all Nodes, and of those that pods say they are on."""
+        return {*self._nodes, *self._pods_on}
+
+    def node(self, name: str) -> NodeState | None:
+        """The Node, as the first store tells that knows it; see ``nodes_known``."""
+        return self._nodes.get(name)
+
+    def nodes(self) -> Iterator[str]:
+        """Names of all Nodes."""
+        return iter(self._nodes)
+
+    def node_by_serial_number(self, serial_number: str) -> NodeState | None:
+        """The one Node that has this number; see ``shared_serial_numbers``."""
+        name = self._numbered.get(serial_number)
+        return None if name is None else self._nodes.get(name)
+
+    def pods_heard(self, source: int) -> Heard[Pod]:
+        """What a store tells of pods, by uid."""
+        return self._pods.heard[source]
+
+    def nodes_heard(self, source: int) -> Heard[NodeState]:
+        """What a store tells of Nodes, by name."""
+        return self._nodes.heard[source]
+
+    def groups_heard(self, source: int) -> Heard[Job]:
+        """What a store tells of PodGroups, by uid."""
+        return self._groups.heard[source]
+
+    def answered(self, source: int) -> bool:
+        """Whether this store has told all that facts are made of, or that it will not now.
+
+        Nodes are not in ``Facts``, and take longest: nothing else waits for them.
+        """
+        return self._pods.heard[source].answered and self._groups.heard[source].answered
+
+    @property
+    def nodes_known(self) -> bool:
+        """Whether every store that can has told its Nodes; before that none is missing."""
+        heard = [one for one in self._nodes.heard if one.is_followed]
+        return bool(heard) and all(one.known for one in heard)
+
+    @property
+    def pods_known(self) -> bool:
+        """Whether any store has told its pods; before that nobody knows which chips are used."""
+        return self._pods.known
+
+
+def _order(pod: Pod) -> tuple[str, str, str]:
+    return pod.namespace, pod.name, pod.uid

@@ -1,0 +1,97 @@
+"""What stores tell of one kind of objects, and what is believed of it.
+
+What two stores know is as the first one says. A store that has been interrupted stays believed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from stores.cluster import NotThere, Snapshot, Update
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+V = TypeVar("V")
+
+
+class Heard(Generic[V]):
+    """What one store tells of one kind."""
+
+    def __init__(self, *, is_followed: bool) -> None:
+        self.is_followed = is_followed
+        """Whether the store can tell of such things at all."""
+        self.known = False
+        """Whether it has ever told all of them; what was known stays."""
+        self.interrupted: str | None = None
+        """Why nothing is heard of them now."""
+        self.absent: str | None = None
+        """Why there are none, where the store has no such kind: that is known, too."""
+        self.told: dict[str, V] = {}
+
+    @property
+    def answered(self) -> bool:
+        """Whether waiting for it makes no sense any more."""
+        return not self.is_followed or self.known or self.interrupted is not None
+
+
+class Book(Generic[V]):
+    """One kind of objects of all stores."""
+
+    def __init__(self, followed: Sequence[bool]) -> None:
+        self.heard: tuple[Heard[V], ...] = tuple(Heard(is_followed=one) for one in followed)
+
+    @property
+    def known(self) -> bool:
+        """Whether any store has ever told all of them."""
+        return any(one.known for one in self.heard)
+
+    def get(self, key: str) -> V | None:
+        """What the first store says that knows it."""
+        for one in self.heard:
+            value = one.told.get(key)
+            if value is not None:
+                return value
+        return None
+
+    def __iter__(self) -> Iterator[str]:
+        """All keys, each once."""
+        if len(self.heard) == 1:
+            return iter(self.heard[0].told)
+        return iter(dict.fromkeys(key for one in self.heard for key in one.told))
+
+    def observe(
+        self, source: int, event: Snapshot[V] | Update[V] | NotThere | Interrupted
+    ) -> Iterator[tuple[str, V | None, V | None]]:
+        """Take in an event; of all that changed by it the key, what it was and what it is."""
+        one = self.heard[source]
+        match event:
+            case Interrupted(reason):
+                one.interrupted = reason
+            case Update(key, value):
+                yield from self._set(one, key, value)
+            case NotThere(reason):
+                one.known, one.interrupted, one.absent = True, None, reason
+                for key in tuple(one.told):
+                    yield from self._set(one, key, None)
+            case Snapshot(items, unreadable):
+                one.known, one.interrupted, one.absent = True, None, None
+                for key in one.told.keys() - items.keys() - unreadable:
+                    yield from self._set(one, key, None)
+                for key, value in items.items():
+                    yield from self._set(one, key, value)
+
+    def _set(
+        self, one: Heard[V], key: str, value: V | None
+    ) -> Iterator[tuple[str, V | None, V | None]]:
+        if one.told.get(key) == value:
+            return
+        before = self.get(key)
+        if value is None:
+            del one.told[key]
+        else:
+            one.told[key] = value
+        after = self.get(key)
+        if before != after:
+            yield key, before, after

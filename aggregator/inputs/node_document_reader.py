@@ -1,0 +1,68 @@
+"""Reads what nodes tell; what of it is refused is said when that begins and when it ends."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from contract.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aggregator.inputs.node_documents import Feed, Inbox, Rejected
+    from service.stalls import Stalls
+    from stores.base import Store, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+
+class DocumentLog(Protocol):
+    """The log of documents that are refused."""
+
+    def refuse(self, node: str, name: str, reason: str) -> None:
+        """Log that a document of a node is refused."""
+
+    def accept(self, node: str, name: str) -> None:
+        """Log that it is not any more."""
+
+
+async def read_documents(
+    feed: Feed,
+    store: Store,
+    observe: Callable[[Feed, WatchEvent], None],
+    stalls: Stalls,
+    log: DocumentLog,
+) -> NoReturn:
+    """Give what ``store`` says for ``feed`` to ``observe`` until cancelled."""
+    async for event in store.watch(feed.selection):
+        with stalls.busy(f"read {store.url}"):
+            interrupted = feed.interrupted
+            refused = [dict(inbox.rejected) for inbox in _inboxes(feed)]
+            observe(feed, event)
+            _say(feed, store.url, interrupted, refused, log)
+    raise StoreError(f"the watch of {store.url} ended")
+
+
+def _inboxes(feed: Feed) -> tuple[Inbox[Any], ...]:
+    return (*feed.inboxes, feed.own_key)
+
+
+def _say(
+    feed: Feed,
+    url: str,
+    interrupted: str | None,
+    refused: list[dict[str, Rejected]],
+    log: DocumentLog,
+) -> None:
+    """What is otherwise than before the event."""
+    if feed.interrupted is not None and interrupted is None:
+        _log.warning("%s cannot be read: %s", url, feed.interrupted)
+    elif feed.interrupted is None and interrupted is not None:
+        _log.info("%s answers again", url)
+    for inbox, before in zip(_inboxes(feed), refused, strict=True):
+        name = inbox.kind.name
+        for node in inbox.rejected.keys() - before.keys():
+            log.refuse(node, name, inbox.rejected[node].reason)
+        for node in before.keys() - inbox.rejected.keys():
+            log.accept(node, name)

@@ -1,0 +1,397 @@
+"""The nodes' documents as they arrive: verified, newest wins, a good one is never lost.
+
+A document that cannot be read or verified leaves the node's last good one in force (``spec/
+clusterd.md`` 1.4) and is remembered with its reason until a good one comes; each kind by itself.
+What an API server lists after an interruption replaces what was known of it: whoever is missing was
+deleted (defect B2). Of other stores see ``aggregator/absence/last_known_documents.py``. Within one
+store the order of its events decides; between stores the greater stamp.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from aggregator.cluster_documents.kinds import DEVICE, NODE, OWN_KEY, SWITCH
+from contract.errors import DocumentError
+from contract.names import (
+    DEVICE_INFO_NAMESPACE,
+    DEVICE_INFO_PREFIX,
+    NODE_INFO_NAMESPACE,
+    NODE_INFO_PREFIX,
+    REPORT_LABEL,
+    node_name_problem,
+)
+from service.store_outage import Failing
+from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.cluster_documents.kinds import Content, Kind
+    from stores.base import WatchEvent
+
+MAX_NODES = 16_000
+"""Nodes beyond this are refused; those that are known go on (defect B16)."""
+
+R = TypeVar("R")
+
+
+class Report(msgspec.Struct, Generic[R], frozen=True):
+    """The last good document of a node. ``received_at_ms`` is wall time.
+
+    ``digest`` stands for its texts, which are a kilobyte or more of each node.
+    """
+
+    digest: bytes
+    record: R
+    received_at_ms: int
+    problem: str | None
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A node's newest document was refused. ``since_ms`` is when that began (wall time)."""
+
+    since_ms: int
+    reason: str
+    digest: bytes
+
+
+class Inbox(Generic[R]):
+    """What one store said of one kind."""
+
+    def __init__(self, kind: Content[R]) -> None:
+        self.kind = kind
+        self.reports: dict[str, Report[R]] = {}
+        self.rejected: dict[str, Rejected] = {}
+        self.rejected_total = 0
+
+    def take(self, node: str, document: Document, now_ms: int) -> bool:
+        """Take in a node's document; whether that changed anything.
+
+        Of one that has nothing for this kind see ``Feed``.
+        """
+        if self._is_silent(document):
+            return False
+        digest = self._digest(document)
+        known = self.reports.get(node)
+        if known is not None and known.digest == digest:
+            return self.rejected.pop(node, None) is not None
+        rejected = self.rejected.get(node)
+        if rejected is not None and rejected.digest == digest:
+            return False
+        try:
+            if document.problem:
+                raise DocumentError(document.name, "$", f"is no document: {document.problem}")
+            if problem := node_name_problem(node):
+                raise DocumentError(document.name, "metadata.name", f"the node's name {problem}")
+            if known is None and len(self.reports) >= MAX_NODES:
+                raise DocumentError(document.name, "$", f"there are already {MAX_NODES} nodes")
+            reading = self.kind.read(document)
+        except DocumentError as error:
+            self.rejected_total += 1
+            since_ms = now_ms if rejected is None else rejected.since_ms
+            self.rejected[node] = Rejected(since_ms, str(error), digest)
+            return True
+        self.rejected.pop(node, None)
+        self.reports[node] = Report(
+            digest=digest,
+            record=reading.record,
+            received_at_ms=now_ms,
+            problem=reading.problem,
+        )
+        return True
+
+    def is_last_good(self, node: str, document: Document) -> bool:
+        """Return whether this is the node's last good document."""
+        known = self.reports.get(node)
+        return known is not None and known.digest == self._digest(document)
+
+    def _digest(self, document: Document) -> bytes:
+        texts = (document.problem,) if document.problem else self.kind.texts(document)
+        found = hashlib.blake2b(digest_size=16)
+        for text in texts:
+            found.update(b"none," if text is None else b"%d," % len(text))
+            # A text that is no Unicode is refused when it is read, and needs a digest before.
+            found.update((text or "").encode(errors="surrogatepass"))
+        return found.digest()
+
+    def _is_silent(self, document: Document) -> bool:
+        return self.kind.optional and all(text is None for text in self.kind.texts(document))
+
+    def refuses(self, node: str, document: Document) -> bool:
+        """Whether something of this kind in a document that was just taken in is refused, and not
+        only in one before it.
+        """
+        return node in self.rejected and not self._is_silent(document)
+
+    def ended(self, node: str, document: Document) -> bool:
+        """Whether a document that has nothing for this kind ends what an earlier one said."""
+        return self._is_silent(document) and self.forget(node)
+
+    def knows(self, node: str) -> bool:
+        """Whether the node's newest document that says something of this kind is here."""
+        return node in self.reports or node in self.rejected
+
+    def forget(self, node: str) -> bool:
+        """The node's document was deleted, or says nothing any more; whether it was known."""
+        report = self.reports.pop(node, None)
+        rejected = self.rejected.pop(node, None)
+        return report is not None or rejected is not None
+
+
+class Feed:
+    """One watch of one store: the documents of all nodes in one namespace."""
+
+    def __init__(self, namespace: str, prefix: str, inboxes: tuple[Inbox[Any], ...]) -> None:
+        self.selection = Selection(namespace=namespace, label=REPORT_LABEL, spoilt=True)
+        """What to watch."""
+        self.inboxes = inboxes
+        self.own_key = Inbox(OWN_KEY)
+        """Our agents' own data key in the same documents: about the node whose document it is, and
+        without effect on what is merged."""
+        self.own_key_changed: set[str] = set()
+        """Nodes whose own data key changed since this was cleared."""
+        self.present: dict[str, str] = {}
+        """Nodes that have a document, good or bad, and its version."""
+        self.deleted: set[str] = set()
+        """Nodes whose document went since this was cleared, even if there is a new one."""
+        self.listed = False
+        self.interrupted: str | None = None
+        """Why nothing is heard from the store now."""
+        self.interruptions_total = 0
+        self.reading = Failing()
+        """Whether the watch fails, by its events."""
+        self._missing: dict[str, int] = {}
+        """Nodes whose document is gone, with the steady time from which it counts as deleted."""
+        self._told: list[set[str]] = []
+        """One for each who wants to know."""
+        self._namespace = namespace
+        self._prefix = prefix
+        self._ahead: dict[str, str | None] = {}
+        """What was read by name and the watch has yet to show: versions, ``None`` for nothing. Only
+        of a store whose versions are numbers: its watch shows each of them.
+        """
+
+    def observe(
+        self, event: WatchEvent, now_ms: int, deleted_at_ms: int | None = None
+    ) -> frozenset[str]:
+        """Take in one event; returns the nodes about which something changed.
+
+        What is gone counts as deleted from ``deleted_at_ms`` on (steady time; ``None``: at once),
+        or when there is another document: its owner deletes and creates what somebody made
+        immutable. See ``settle``.
+        """
+        match event:
+            case Listed(documents):
+                self.listed = True
+                self.interrupted = None
+                return self._replace(documents, now_ms, deleted_at_ms)
+            case Changed(document):
+                node = self._node_of(document.namespace, document.name)
+                if node is None or self._is_behind(node, document.version):
+                    return frozenset()
+                self._note((node,))
+                return self._take(document, now_ms)
+            case Deleted(namespace, name, by_list):
+                node = self._node_of(namespace, name)
+                if node is None or self._ahead.get(node) is not None:
+                    return frozenset()  # what was read is from after that
+                self._ahead.pop(node, None)
+                self._note((node,))
+                return self._miss(node, now_ms, deleted_at_ms, is_told=not by_list)
+            case Interrupted(reason):
+                if self.interrupted is None:
+                    self.interruptions_total += 1
+                self.interrupted = reason
+                return frozenset()
+
+    def listen(self) -> set[str]:
+        """Return a set that gets the nodes of which the watch tells something from now on."""
+        told: set[str] = set()
+        self._told.append(told)
+        return told
+
+    def heard(self, told: set[str]) -> None:
+        """Add nothing more to a set that ``listen`` returned."""
+        self._told = [one for one in self._told if one is not told]
+
+    def _note(self, nodes: Iterable[str]) -> None:
+        for told in self._told:
+            told.update(nodes)
+
+    def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Return the name of the document of each node, in their order."""
+        return {node: self._prefix + node for node in sorted(nodes)}
+
+    def has(self, node: str) -> bool:
+        """Whether the node has a document, good or bad, as far as is known."""
+        return node in self.present and node not in self._missing
+
+    def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
+        """A node's document was read by its name: the watch may be behind it for a while.
+
+        One that is not there is deleted at once: what is known of it instead is old.
+        """
+        if document is None or not self.selection.fits(document.labels):
+            if self.present.get(node, "").isdecimal():
+                self._ahead[node] = None
+            return self._forget(node)
+        if document.version.isdecimal() and self.present.get(node) != document.version:
+            self._ahead[node] = document.version
+        return self._take(document, now_ms)
+
+    def _replace(
+        self, documents: Iterable[Document], now_ms: int, deleted_at_ms: int | None
+    ) -> frozenset[str]:
+        changed: set[str] = set()
+        self._ahead.clear()
+        gone = set(self.present)
+        there = set()
+        for document in documents:
+            node = self._node_of(document.namespace, document.name)
+            if node is None or self._is_of_the_past(node, document):
+                continue
+            changed |= self._take(document, now_ms)
+            there.add(node)
+        self._note(gone | there)
+        gone -= there
+        for node in gone:
+            changed |= self._miss(node, now_ms, deleted_at_ms, is_told=False)
+        return frozenset(changed)
+
+    def _is_of_the_past(self, node: str, document: Document) -> bool:  # noqa: ARG002
+        """Whether a document in a list is older than what is known of its node."""
+        return False
+
+    def _take(self, document: Document, now_ms: int) -> frozenset[str]:
+        node = self._node_of(document.namespace, document.name)
+        if node is None:
+            return frozenset()
+        if node in self._missing:
+            # What the one before said ends now, also where this one is refused or silent about it.
+            self._forget(node)
+        self.present[node] = document.version
+        changed = [inbox.take(node, document, now_ms) for inbox in self.inboxes]
+        is_refused = any(inbox.refuses(node, document) for inbox in self.inboxes)
+        if not is_refused:
+            changed += [inbox.ended(node, document) for inbox in self.inboxes]
+        if self.own_key.take(node, document, now_ms) or (
+            not is_refused and self.own_key.ended(node, document)
+        ):
+            self.own_key_changed.add(node)
+        return frozenset({node}) if any(changed) else frozenset()
+
+    def _is_behind(self, node: str, version: str) -> bool:
+        """Whether this is from before what was read by name."""
+        if node not in self._ahead:
+            return False
+        known = self._ahead[node]
+        if known is None or (version.isdecimal() and int(version) < int(known)):
+            return True
+        del self._ahead[node]
+        return False
+
+    def _is_refused(self, node: str) -> bool:
+        return any(node in inbox.rejected for inbox in self.inboxes)
+
+    def tells(self, kind: Kind[Any], node: str) -> bool:
+        """Whether the node has a document that says something of this kind, even one that is
+        refused. A good document without the key of an optional kind ends what an earlier one said
+        of it (upstream keeps that for ever, ``clusterd#1.5``); a bad one ends nothing.
+        """
+        if node not in self.present:
+            return False
+        mine = (inbox for inbox in self.inboxes if inbox.kind is kind)
+        return (
+            not kind.optional or any(inbox.knows(node) for inbox in mine) or self._is_refused(node)
+        )
+
+    def settle(self, now_ms: int) -> frozenset[str]:
+        """Forget the documents that were gone for long enough (steady time); returns whose."""
+        due = [node for node, at_ms in self._missing.items() if at_ms <= now_ms]
+        return frozenset().union(*(self._forget(node) for node in due))
+
+    def next_due_ms(self) -> int | None:
+        """When ``settle`` has something to do (steady time)."""
+        return min(self._missing.values(), default=None)
+
+    def _miss(
+        self,
+        node: str,
+        now_ms: int,  # noqa: ARG002
+        deleted_at_ms: int | None,
+        *,
+        is_told: bool,  # noqa: ARG002
+    ) -> frozenset[str]:
+        """The node's document is gone, for now.
+
+        ``is_told``: its deletion was shown; otherwise a list lacks it.
+        """
+        if deleted_at_ms is None:
+            return self._forget(node)
+        if node in self.present:
+            self._missing.setdefault(node, deleted_at_ms)
+        return frozenset()
+
+    def _forget(self, node: str) -> frozenset[str]:
+        self._missing.pop(node, None)
+        if node not in self.present:
+            return frozenset()
+        del self.present[node]
+        self.deleted.add(node)
+        for inbox in self.inboxes:
+            inbox.forget(node)
+        if self.own_key.forget(node):
+            self.own_key_changed.add(node)
+        return frozenset({node})
+
+    def _node_of(self, namespace: str, name: str) -> str | None:
+        if namespace != self._namespace or not name.startswith(self._prefix):
+            return None
+        return name.removeprefix(self._prefix)
+
+
+class Source:
+    """Everything that one store said; ``feed`` makes a watch of it."""
+
+    def __init__(self, url: str, feed: type[Feed] = Feed) -> None:
+        self.url = url
+        self.device = Inbox(DEVICE)
+        self.switch = Inbox(SWITCH)
+        self.node = Inbox(NODE)
+        devices = (self.device, self.switch)
+        self.devices = feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
+        self.nodes = feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
+        self.feeds = (self.devices, self.nodes)
+        self.inboxes: tuple[Inbox[Any], ...] = (
+            self.device,
+            self.switch,
+            self.node,
+            *(feed.own_key for feed in self.feeds),
+        )
+
+    @property
+    def listed(self) -> bool:
+        """Whether all of the store was heard once."""
+        return all(feed.listed for feed in self.feeds)
+
+    @property
+    def interrupted(self) -> str | None:
+        """Why not all of the store is heard now."""
+        return next((feed.interrupted for feed in self.feeds if feed.interrupted), None)
+
+
+def newest(inboxes: Iterable[Inbox[R]], node: str) -> Report[R] | None:
+    """The report that counts for a node: the one with the greatest stamp."""
+    found: Report[R] | None = None
+    for inbox in inboxes:
+        report = inbox.reports.get(node)
+        if report is None:
+            continue
+        if found is None or inbox.kind.age(report.record) > inbox.kind.age(found.record):
+            found = report
+    return found

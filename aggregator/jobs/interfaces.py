@@ -1,0 +1,100 @@
+"""What the job view needs to know from others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from contract.documents.cluster_device import CodeFault, DeviceRecord
+from contract.documents.node_info import NodeRecord
+from contract.documents.switch_info import SwitchEvent, SwitchRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aggregator.inputs.node_context import Job, NodeState, Pod
+
+
+class World(Protocol):
+    """Pods, jobs and Node objects as they are now. It is asked often: answers are looked up."""
+
+    @property
+    def pods_known(self) -> bool:
+        """Whether pods were listed; before that nothing is said of jobs."""
+
+    @property
+    def nodes_known(self) -> bool:
+        """Whether Node objects were listed; before that none of them is missing."""
+
+    def pods_on(self, node: str) -> Iterable[Pod]:
+        """The pods of a node that are neither done nor failed."""
+
+    def node(self, name: str) -> NodeState | None:
+        """The Node object; ``None`` where there is none."""
+
+    def jobs(self) -> Mapping[str, Job]:
+        """All jobs by key, those whose pods are on no node yet, too."""
+
+
+class HiddenFault(Protocol):
+    """A chip's fault that is not published, and why; jobs are told of what a filter hides."""
+
+    @property
+    def fault(self) -> CodeFault: ...
+    @property
+    def why(self) -> str: ...
+
+
+class HiddenEvent(Protocol):
+    """A switch's event that a job's filter hides."""
+
+    @property
+    def event(self) -> SwitchEvent: ...
+    @property
+    def level(self) -> str: ...
+
+
+class Published(Protocol):
+    """What is published of one node now, and what is kept out of it on purpose.
+
+    ``received_ms`` (chip to code) and ``events_received_ms`` (by ``<code>_<chip>_<port>``): wall
+    time at which it was first heard of (clusterd#1.6). What is not in there counts from when it is
+    seen.
+    """
+
+    @property
+    def device(self) -> DeviceRecord | None: ...
+    @property
+    def switch(self) -> SwitchRecord | None: ...
+    @property
+    def node(self) -> NodeRecord | None: ...
+    @property
+    def hidden(self) -> Sequence[HiddenFault]: ...
+    @property
+    def hidden_events(self) -> Sequence[HiddenEvent]: ...
+    @property
+    def received_ms(self) -> Mapping[str, Mapping[str, int]]: ...
+    @property
+    def events_received_ms(self) -> Mapping[str, int]: ...
+
+
+class _Nothing(msgspec.Struct, frozen=True):
+    device: DeviceRecord | None = None
+    switch: SwitchRecord | None = None
+    node: NodeRecord | None = None
+    hidden: tuple[HiddenFault, ...] = ()
+    hidden_events: tuple[HiddenEvent, ...] = ()
+    received_ms: dict[str, dict[str, int]] = {}
+    events_received_ms: dict[str, int] = {}
+
+
+NOTHING: Published = _Nothing()
+"""Of a node of which nothing is known."""
+
+_FILTER = "filter"
+
+
+def filtered(told: Published) -> list[CodeFault]:
+    """The chip faults that only a filter hides."""
+    return [one.fault for one in told.hidden if one.why == _FILTER]

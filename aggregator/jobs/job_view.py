@@ -1,0 +1,369 @@
+"""The job view: tells for each job, and for the cluster, what is wrong, as soon as it changes.
+
+Only the nodes that changed are looked at, of their jobs only those that are hit or were, and of
+such a job only its ill nodes. At rest nothing is done. Source: ``clusterd#5.4`` and 6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.jobs.held import Held
+from aggregator.jobs.index import Index
+from aggregator.jobs.labels import PodLabel, wanted_labels
+from aggregator.jobs.message_types import CLUSTER
+from aggregator.jobs.messages import message, node_info
+from aggregator.jobs.mindie_groups import Groups
+from aggregator.jobs.node_impact import Part, part
+from aggregator.jobs.node_view import Nodes
+from aggregator.jobs.rank_faults import fault_devices
+from aggregator.jobs.ranks import RankRecord, rank_records, seats
+from aggregator.jobs.relation_inputs import followed, pods_hit, relevant
+from aggregator.jobs.relation_state import RelationBook
+from aggregator.jobs.relation_tables import SHIPPED
+from aggregator.jobs.status import hit_job, job_status, relation_statuses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from aggregator.inputs.node_context import Pod
+    from aggregator.jobs.interfaces import Published, World
+    from aggregator.jobs.message_types import FaultMsgSignal, NodeFaultInfo
+    from aggregator.jobs.rank_faults import FaultDevice
+    from aggregator.jobs.relation_tables import Tables
+    from aggregator.jobs.relations import Place, Relevant
+    from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
+    from service.clock import Moment
+
+_NO_PARTS: dict[str, Part] = {}
+_MOST_CHANGED = 100_000
+
+
+class Board:
+    """What is wrong, for whom.
+
+    It keeps relation faults (``Keeper``), and their windows end by time alone (``Timed``).
+    ``published`` is asked for what is published of a node now, ``is_read`` whether what nodes say
+    was read: before that what was kept is not doubted, and nothing is said of jobs.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        published: Callable[[str], Published | None],
+        tables: Tables = SHIPPED,
+        is_read: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._world = world
+        self._is_read = is_read
+        self._book = RelationBook(tables)
+        self._index = Index()
+        self._groups = Groups()
+        self._held = Held()
+        self._nodes = Nodes(world, published)
+        self._dirty: set[str] = set()
+        self._restored: frozenset[str] = frozenset()
+        self._sees_jobs = False
+        self._saw_nodes = False
+        self._relevant: dict[str, dict[str, Relevant]] = {}
+        self._parts: dict[str, dict[str, Part]] = {}
+        self._messages: dict[str, FaultMsgSignal] = {}
+        self._changed: dict[str, None] = {}
+
+    # What happens
+
+    def changed(self, nodes: Iterable[str], now: Moment) -> None:
+        """Something is published of these nodes, or their pods, jobs or Node objects changed."""
+        self._dirty.update(nodes)
+        if self._world.nodes_known and not self._saw_nodes:
+            self._saw_nodes = True
+            self._dirty.update(self._nodes.names)
+        if not self._sees_jobs and self._world.pods_known and self._is_read():
+            self._sees_jobs = True
+            self._dirty.update(self._nodes.names)
+        touched: dict[str, dict[str, bool]] = {}
+        for node in sorted(self._dirty):
+            quiet = self._nodes.look(node)
+            if self._sees_jobs:
+                for job, came in self._look_at_jobs(node, quiet=quiet):
+                    touched.setdefault(job, {})[node] = came
+        waiting = self._waiting(self._dirty)
+        self._dirty.clear()
+        if not self._sees_jobs:
+            return
+        due = self._restored | self._book.take_due(now)
+        self._restored = frozenset()
+        for job in sorted(touched.keys() | due):
+            self._update(job, touched.get(job, {}), now)
+        for job in sorted(waiting - touched.keys() - due):
+            self._say(job)
+
+    def step(self, now: Moment) -> frozenset[str]:
+        """Do what is due. No node is to be judged again for it: relations change no document."""
+        self.changed((), now)
+        return frozenset()
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which the window of a relation fault ends."""
+        return self._book.next_due_ms() if self._sees_jobs else None
+
+    def _look_at_jobs(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
+        """The jobs to bring up to date for a node that was looked at, and whether a pod of theirs
+        has come there."""
+        pods = tuple(self._world.pods_on(node))
+        self._hold(node, pods)
+        moved = self._index.put(node, pods)
+        here = self._index.jobs_on(node)
+        jobs = self._world.jobs()
+        for job in here:
+            self._note(*self._groups.put(job, jobs.get(job), self._index.pods(job, node)))
+        for job in moved.keys() - here:
+            self._drop_from_group(job)
+        return [
+            (job, moved.get(job, False))
+            for job in here | moved.keys()
+            if not quiet or self._is_hit(job, node)
+        ]
+
+    def _hold(self, node: str, pods: Iterable[Pod]) -> None:
+        """Hold the places of pods that were on the node and are not among ``pods``."""
+        stay = {(pod.uid, pod.job) for pod in pods}
+        left: dict[str, list[Pod]] = {}
+        for pod in self._index.on(node):
+            if (pod.uid, pod.job) not in stay:
+                left.setdefault(pod.job, []).append(pod)
+        jobs, about = self._world.jobs(), self._nodes.about(node)
+        for job, gone in left.items():
+            self._held.leave(about, gone, jobs.get(job), self._index.counts(job))
+
+    def _waiting(self, nodes: Iterable[str]) -> set[str]:
+        """Return the jobs with left places that may have something to do with these nodes.
+
+        Of those among them that are complete again, or deleted, the left places are forgotten.
+        """
+        held = self._held.jobs
+        if not held:
+            return set()
+        waiting = {
+            job
+            for node in nodes
+            for job in (*self._held.jobs_on(node), *self._index.jobs_on(node))
+            if job in held
+        }
+        jobs = self._world.jobs()
+        for job in waiting:
+            if self._held.release(jobs.get(job), job, self._index.counts(job)):
+                self._drop_from_group(job)
+        return waiting
+
+    def _drop_from_group(self, job: str) -> None:
+        """Take a job that has no place any more out of its group."""
+        if not self._index.nodes_of(job) and job not in self._held.jobs:
+            self._note(*self._groups.drop(job))
+
+    def _is_hit(self, job: str, node: str) -> bool:
+        """Whether something on the node hit the job until now."""
+        return node in self._parts.get(job, _NO_PARTS) or node in self._relevant.get(job, {})
+
+    def _update(self, job: str, came: Mapping[str, bool], now: Moment) -> None:
+        """Bring a job up to date for these nodes, on which a pod of it has come or not."""
+        found = self._relevant.setdefault(job, {})
+        nodes = frozenset(came)
+        for node in nodes:
+            told, chips = self._nodes.told(node), self._chips(job, node)
+            one = relevant(node, told, chips, found.get(node), now.wall_ms, self._book.tables)
+            if one.is_empty:
+                found.pop(node, None)
+            else:
+                found[node] = one
+        if found or self._book.tracks(job):
+
+            def hit(place: Place) -> tuple[str, ...]:
+                return pods_hit(place, self._index.pods(job, place.node))
+
+            fresh = [node for node in came if came[node]]
+            nodes |= self._book.judge(job, found.values(), hit, fresh, now)
+        if not found:
+            del self._relevant[job]
+        if not self._index.nodes_of(job):
+            self._book.forget(job)
+        for node in nodes:
+            self._update_part(job, node, now)
+        self._say(job)
+
+    def _chips(self, job: str, node: str) -> frozenset[str]:
+        return frozenset(chip for pod in self._index.pods(job, node) for chip in pod.chips)
+
+    def _update_part(self, job: str, node: str, now: Moment) -> None:
+        parts = self._parts.setdefault(job, {})
+        before = parts.pop(node, None)
+        if self._index.pods(job, node):
+            one = part(
+                self._nodes.about(node),
+                self._nodes.told(node),
+                self._chips(job, node),
+                self._book.tracks(job),
+                ready=self._nodes.is_up(node),
+                now_ms=now.wall_ms if before is None else before.since_ms,
+            )
+            if one is not None:
+                parts[node] = one
+        if not parts:
+            del self._parts[job]
+
+    def _say(self, job: str) -> None:
+        infos = [one for one, _ in self._wrong(job)]
+        said = message(job, infos) if infos else None
+        if said == self._messages.get(job):
+            return
+        if said is None:
+            del self._messages[job]
+        else:
+            self._messages[job] = said
+        group = self._groups.of(job)
+        self._note(job, *(() if group is None else (group,)))
+
+    def _wrong(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[FaultDevice]]]:
+        """What hits a job by node: its pods, and the places that pods have left."""
+        parts, held = self._parts.get(job, _NO_PARTS), self._held.places(job)
+        for node, one in parts.items():
+            if node not in held:
+                yield one.info, one.faults
+        for node, place in held.items():
+            chips = place.chips | self._chips(job, node)
+            faults = fault_devices(self._nodes.told(node), chips, ready=self._nodes.is_up(node))
+            faults += followed(node, self._book.tracks(job))
+            if faults:
+                yield node_info(node, place.node.ip, place.node.serial_number, faults), faults
+
+    def _note(self, *job_ids: str) -> None:
+        """These have something else to be told; where nobody asks, the oldest are forgotten."""
+        for job_id in job_ids:
+            self._changed[job_id] = None
+        while len(self._changed) > _MOST_CHANGED:
+            del self._changed[next(iter(self._changed))]
+
+    # What is asked
+
+    def knows(self, job_id: str, role: str = "") -> bool:
+        """Whether it is the key of a job, or the ``jobID`` of one whose app is ``role``.
+
+        Source: docs/spec/clusterd.md#5.4.
+        """
+        jobs = self._world.jobs()
+        if job_id in (CLUSTER, "") or job_id in jobs or self._index.nodes_of(job_id):
+            return True
+        return self._groups.knows(job_id, role) or any(
+            job.labels.get("jobID") == job_id and job.labels.get("app") == role
+            for job in jobs.values()
+        )
+
+    def message(self, job_id: str) -> FaultMsgSignal | None:
+        """What is to be said of a job, or of a MindIE ``jobID``; ``None`` where it is unknown."""
+        said = self._messages.get(job_id)
+        if said is not None:
+            return said
+        members = self._groups.members(job_id)
+        if members:
+            return self._message_of_group(job_id, members)
+        known = job_id in self._world.jobs() or self._index.nodes_of(job_id)
+        return message(job_id, ()) if known else None
+
+    def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
+        """A node of several of its jobs is told of once."""
+        by_node: dict[str, tuple[NodeFaultInfo, list[FaultDevice]]] = {}
+        for job in sorted(members):
+            for one, faults in self._wrong(job):
+                by_node.setdefault(one.node_name, (one, []))[1].extend(faults)
+        return message(
+            group,
+            [
+                node_info(node, one.node_ip, one.node_sn, faults)
+                for node, (one, faults) in by_node.items()
+            ],
+        )
+
+    def faulty(self) -> Collection[str]:
+        """Keys of the jobs that are hit now, without MindIE's."""
+        return self._messages.keys()
+
+    def cluster(self) -> FaultMsgSignal:
+        """What is wrong in the whole cluster, whoever it hits."""
+        return self._nodes.cluster()
+
+    def take_changed_jobs(self) -> frozenset[str]:
+        """The jobs, and MindIE ``jobID``s, whose message changed since this was asked last."""
+        changed = frozenset(self._changed)
+        self._changed.clear()
+        return changed
+
+    def labels(self) -> tuple[PodLabel, ...]:
+        """The labels that pods are to have and do not have yet."""
+        return wanted_labels(self._book, self._index)
+
+    def status(self) -> tuple[JobStatus, ...]:
+        """Which jobs are hit, by what, on which nodes, since when."""
+        return tuple(one for job in sorted(self._parts) if (one := self.job(job)) is not None)
+
+    def hit(self) -> Iterator[HitJob]:
+        """The same without what costs much. It may be read in slices."""
+        for job in sorted(self._parts):
+            parts = self._parts.get(job)
+            if parts is not None:
+                yield hit_job(job, self._world.jobs().get(job), parts)
+
+    def job(self, job: str) -> JobStatus | None:
+        """One job, hit or not; ``None`` where nobody knows of it."""
+        about = self._world.jobs().get(job)
+        if about is None and not self._index.nodes_of(job):
+            return None
+        parts = self._parts.get(job, _NO_PARTS)
+        return job_status(job, about, parts, self.ranks(job), self._book.tracks(job))
+
+    def jobs_on(self, node: str) -> tuple[tuple[str, Part | None], ...]:
+        """The jobs that have a pod on a node, each with what hits it there."""
+        jobs = sorted(self._index.jobs_on(node))
+        return tuple((job, self._parts.get(job, _NO_PARTS).get(node)) for job in jobs)
+
+    def relations_on(self, node: str) -> tuple[RelationStatus, ...]:
+        """The relation faults of a node."""
+        return tuple(
+            one
+            for job in sorted(self._index.jobs_on(node))
+            for one in relation_statuses(job, self._book.tracks(job))
+            if one.node == node
+        )
+
+    def ranks(self, job: str) -> tuple[RankRecord, ...]:
+        """What the ranks of a job suffer from; costs as much as the job has pods."""
+        nodes = sorted(self._index.nodes_of(job))
+        of_job = seats(pod for node in nodes for pod in self._index.pods(job, node))
+        tracks = self._book.tracks(job)
+        found: list[RankRecord] = []
+        for node in sorted(self._parts.get(job, _NO_PARTS)):
+            told, up = self._nodes.told(node), self._nodes.is_up(node)
+            found += rank_records(node, told, of_job.get(node, ()), tracks, ready=up)
+        return tuple(found)
+
+    # What is kept
+
+    @property
+    def name(self) -> str:
+        """Names the documents in which relation faults are kept."""
+        return "relation-faults"
+
+    def take_changed(self) -> frozenset[str]:
+        """The buckets whose text changed since this was asked last."""
+        return self._book.take_changed()
+
+    def text(self, bucket: str) -> str | None:
+        """What a bucket holds; ``None`` where nothing is in it."""
+        return self._book.text(bucket)
+
+    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+        """Take over what was kept; returns what could not be read."""
+        problems = self._book.restore(texts, now)
+        self._restored = frozenset(self._book.jobs)
+        for job in self._restored:
+            self._dirty.update(place.node for place in self._book.tracks(job))
+        return problems

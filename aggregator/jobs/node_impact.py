@@ -1,0 +1,87 @@
+"""What hits one job on one node, and how ill it makes the job (``docs/spec/clusterd.md#6``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.jobs.message_types import Health, NodeFaultInfo, health_of_status
+from aggregator.jobs.messages import node_info
+from aggregator.jobs.rank_faults import FaultDevice, fault_devices, rank_faults
+from aggregator.jobs.relation_inputs import followed
+from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from aggregator.inputs.node_context import NodeState
+    from aggregator.jobs.interfaces import Published
+    from aggregator.jobs.relations import Place, Track
+
+_BY_STRATEGY = {SUB_HEALTH: Health.SUB_HEALTHY, SEPARATE: Health.UNHEALTHY}
+_MILD = frozenset({"NotHandleFault", "PreSeparate", "PreSeparateNPU"})
+_SUB_HEALTH_FAULT = "SubHealthFault"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What hits a job on a node. ``since_ms`` is wall time: the first of it was heard of then."""
+
+    info: NodeFaultInfo
+    faults: tuple[FaultDevice, ...]
+    health: Health
+    since_ms: int
+
+
+def part(
+    node: NodeState,
+    told: Published,
+    chips: Collection[str],
+    tracks: Mapping[Place, Track],
+    *,
+    ready: bool,
+    now_ms: int,
+) -> Part | None:
+    """What hits a job that has these chips on ``node``; ``None`` where nothing does."""
+    faults = fault_devices(told, chips, ready=ready)
+    faults += followed(node.name, tracks)
+    if not faults:
+        return None
+    info = node_info(node.name, node.ip, node.serial_number, faults)
+    health = _health(told, chips, tracks, node.name, ready=ready)
+    return Part(info, tuple(faults), health, _since_ms(told, chips, now_ms))
+
+
+def _health(
+    told: Published,
+    chips: Collection[str],
+    tracks: Mapping[Place, Track],
+    node: str,
+    *,
+    ready: bool,
+) -> Health:
+    found = [_rank_health(one.level) for one in rank_faults(told, chips, ready=ready)]
+    found += [
+        _BY_STRATEGY[track.result]
+        for place, track in tracks.items()
+        if place.node == node and track.result
+    ]
+    if chips and told.switch is not None and told.switch.status != "PreSeparate":
+        found.append(health_of_status(told.switch.status))
+    return max(found, default=Health.HEALTHY)
+
+
+def _rank_health(level: str) -> Health:
+    """A pre-separation never makes a job that runs ill; a level that nobody knows does."""
+    if level == _SUB_HEALTH_FAULT:
+        return Health.SUB_HEALTHY
+    return Health.HEALTHY if level in _MILD else Health.UNHEALTHY
+
+
+def _since_ms(told: Published, chips: Collection[str], now_ms: int) -> int:
+    received: Iterable[int | None] = (
+        told.received_ms.get(fault.chip, {}).get(fault.code)
+        for fault in (() if told.device is None else told.device.faults)
+        if fault.chip in chips
+    )
+    return min((at_ms for at_ms in received if at_ms is not None), default=now_ms)

@@ -1,0 +1,170 @@
+"""The faults of a node that hit a job, one by one, and what they do to its ranks.
+
+Source: ``clusterd#6``. Without rank tables: a job is where its pods are, and has the chips
+that they have. A pod that has none yet is hit by what concerns the whole node, and not by the
+switch, which only its chips would use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.jobs.interfaces import filtered
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+    from aggregator.jobs.interfaces import Published
+    from contract.documents.cluster_device import CodeFault, DeviceRecord
+    from contract.documents.node_info import NodeRecord
+    from contract.documents.switch_info import SwitchEvent
+
+NPU = "NPU"
+SWITCH = "Switch"
+NODE = "Node"
+WHOLE = "-1"
+"""The device id of what is no single device."""
+
+SEPARATE = "SeparateNPU"
+SUB_HEALTH = "SubHealthFault"
+_UNHEALTHY = "UnHealthy"
+_LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999. A node may claim a later time, which is none."""
+_FREE_RESTART = "FreeRestartNPU"
+_BY_SWITCH = {_UNHEALTHY: SEPARATE, "SubHealthy": SUB_HEALTH}
+
+
+class FaultDevice(msgspec.Struct, frozen=True):
+    """One fault of one device. ``time_ms`` is when it began as its source tells it.
+
+    The last three are about switches only, ``switch_time`` in the unit that its writer chose.
+    """
+
+    device_id: str
+    device_type: str
+    code: str
+    level: str
+    time_ms: int = 0
+    switch_chip: str = ""
+    switch_port: str = ""
+    switch_time: str = ""
+
+
+class RankFault(msgspec.Struct, frozen=True):
+    """What a rank suffers from. ``chip`` is empty where every rank of the job on the node does."""
+
+    chip: str
+    code: str
+    level: str
+    time_ms: int = 0
+
+
+def device_id_of(chip: str) -> str:
+    """``3`` for ``Ascend910-3``; ``-1`` for a name without a number."""
+    return chip.partition("-")[2].partition("-")[0] or WHOLE
+
+
+def is_quiet(told: Published, *, ready: bool) -> bool:
+    """Whether nothing at all is wrong on the node, which is so for most of them."""
+    return (
+        ready
+        and (told.device is None or not told.device.faults)
+        and (
+            told.switch is None or (not told.switch.events and told.switch.status not in _BY_SWITCH)
+        )
+        and (told.node is None or (not told.node.faults and told.node.status != _UNHEALTHY))
+        and not told.hidden_events
+        and not filtered(told)
+    )
+
+
+def fault_devices(told: Published, chips: Collection[str], *, ready: bool) -> list[FaultDevice]:
+    """Everything on the node that hits pods with these chips, what is hidden, too."""
+    found: list[FaultDevice] = []
+    if chips:
+        if told.switch is not None:
+            found += (_of_switch(event, told.switch.level) for event in told.switch.events)
+        found += (_of_switch(one.event, one.level) for one in told.hidden_events)
+    if not ready:
+        found.append(FaultDevice(WHOLE, NODE, "", SEPARATE))
+    found += of_parts(told.node)
+    hidden = _counting(filtered(told), told.device, chips)
+    for fault in (*_of_chips(told.device, chips), *hidden):
+        device_id = device_id_of(fault.chip)
+        found.append(FaultDevice(device_id, NPU, fault.code, fault.level, _began_ms(fault)))
+    return found
+
+
+def rank_faults(told: Published, chips: Collection[str], *, ready: bool) -> list[RankFault]:
+    """What the ranks of the job on the node suffer from; what is hidden does not count."""
+    found: list[RankFault] = []
+    if chips and told.switch is not None and told.switch.status in _BY_SWITCH:
+        codes = _joined(event.assembled_fault_code for event in told.switch.events)
+        found.append(RankFault("", codes, _BY_SWITCH[told.switch.status]))
+    if told.node is not None and told.node.status == _UNHEALTHY:
+        parts = (code for device in told.node.faults for code in device.fault_code or ())
+        found.append(RankFault("", _joined(parts), SEPARATE))
+    if not ready:
+        found.append(RankFault("", "", SEPARATE))
+    for fault in _of_chips(told.device, chips):
+        found.append(RankFault(fault.chip, fault.code, fault.level, _began_ms(fault)))
+    return found
+
+
+def _began_ms(fault: CodeFault) -> int:
+    """0 where the writer gave no time. Public faults are published with seconds (clusterd#3.2)."""
+    at_ms = max(fault.time_ms, 0) * (1000 if fault.fault_type == "PublicFault" else 1)
+    return at_ms if at_ms <= _LATEST_MS else 0
+
+
+def _joined(codes: Iterable[str]) -> str:
+    return ",".join(dict.fromkeys(codes))
+
+
+def of_parts(record: NodeRecord | None) -> Iterator[FaultDevice]:
+    """The parts of the server, one for each of their codes."""
+    for device in () if record is None else record.faults:
+        for code in device.fault_code or ():
+            yield FaultDevice(
+                str(device.device_id),
+                device.device_type,
+                code,
+                device.fault_level,
+                0 if record is None else record.update_time_ms,
+            )
+
+
+def _of_switch(event: SwitchEvent, level: str) -> FaultDevice:
+    return FaultDevice(
+        WHOLE,
+        SWITCH,
+        event.assembled_fault_code,
+        level,
+        event.alarm_raised_time,
+        str(event.switch_chip_id),
+        str(event.switch_port_id),
+        str(event.alarm_raised_time),
+    )
+
+
+def _of_chips(record: DeviceRecord | None, chips: Collection[str]) -> Iterator[CodeFault]:
+    if record is not None:
+        yield from _counting(record.faults, record, chips)
+
+
+def _counting(
+    faults: Iterable[CodeFault], record: DeviceRecord | None, chips: Collection[str]
+) -> Iterator[CodeFault]:
+    """A restart that waits for the chip to be free hits nobody while the chip is in no list."""
+    for fault in faults:
+        if fault.chip not in chips:
+            continue
+        if fault.level == _FREE_RESTART and not _is_listed(record, fault.chip):
+            continue
+        yield fault
+
+
+def _is_listed(record: DeviceRecord | None, chip: str) -> bool:
+    return record is not None and (chip in record.unhealthy or chip in record.network_unhealthy)

@@ -1,0 +1,99 @@
+"""What of a node the relation faults of a job are about (``docs/spec/clusterd.md#3.10``).
+
+Of a node whose switch is ``UnHealthy`` nothing: its job is hit already. Hidden faults do not count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, FaultDevice, device_id_of
+from aggregator.jobs.relation_tables import CQE_CODES
+from aggregator.jobs.relations import Place, Relevant, Trigger
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from aggregator.inputs.node_context import Pod
+    from aggregator.jobs.interfaces import Published
+    from aggregator.jobs.relation_tables import Tables
+    from aggregator.jobs.relations import Track
+
+_NOTHING = Relevant()
+
+
+def relevant(
+    node: str,
+    told: Published,
+    chips: Collection[str],
+    before: Relevant | None,
+    now_ms: int,
+    tables: Tables,
+) -> Relevant:
+    """What is relevant on ``node`` for a job that has these chips there.
+
+    What was heard of at an unknown time counts from when it was first seen here: ``before`` is what
+    was relevant until now, ``now_ms`` wall time.
+    """
+    before = _NOTHING if before is None else before
+    if not chips or (told.switch is not None and told.switch.status == "UnHealthy"):
+        return _NOTHING
+    faults: dict[Place, int] = {}
+    triggers: dict[Place, Trigger] = {}
+    in_super_pod = told.device is not None and told.device.super_pod_id >= 0
+    for place, received_ms in _received(node, told, chips):
+        if place.code in tables.relations:
+            known_ms = before.faults.get(place, now_ms)
+            faults[place] = known_ms if received_ms is None else received_ms
+        if place.code in tables.triggers:
+            known = before.triggers.get(place)
+            known_ms = now_ms if known is None else known.since_ms
+            since_ms = known_ms if received_ms is None else received_ms
+            triggers[place] = Trigger(since_ms, in_super_pod and place.code in CQE_CODES)
+    return Relevant(faults, triggers) if faults or triggers else _NOTHING
+
+
+def _received(
+    node: str, told: Published, chips: Collection[str]
+) -> Iterator[tuple[Place, int | None]]:
+    """Every fault of the chips and of the switch, and when it was first heard of."""
+    for fault in () if told.device is None else told.device.faults:
+        if fault.chip in chips:
+            times = told.received_ms.get(fault.chip, {})
+            yield Place(node, fault.chip, fault.code), times.get(fault.code)
+    for event in () if told.switch is None else told.switch.events:
+        code, chip, port = event.assembled_fault_code, event.switch_chip_id, event.switch_port_id
+        key = f"{code}_{chip}_{port}"
+        yield Place(node, f"{chip}/{port}", code), told.events_received_ms.get(key)
+
+
+def pods_hit(place: Place, pods: Iterable[Pod]) -> tuple[str, ...]:
+    """The pods of a job on a node, by uid, that a fault hits: those with the chip, or with any."""
+    return tuple(
+        pod.uid
+        for pod in pods
+        if (bool(pod.chips) if place.is_switch else place.subject in pod.chips)
+    )
+
+
+def followed(node: str, tracks: Mapping[Place, Track]) -> Iterator[FaultDevice]:
+    """The devices of a node that are as ill as a strategy says that followed for them."""
+    here = [(place, track) for place, track in tracks.items() if place.node == node]
+    for place, track in sorted(here, key=lambda one: one[0]):
+        if not track.result:
+            continue
+        if place.is_switch:
+            chip, _, port = place.subject.partition("/")
+            yield FaultDevice(
+                WHOLE,
+                SWITCH,
+                place.code,
+                track.result,
+                track.since_ms,
+                chip,
+                port,
+                str(track.since_ms // 1000),
+            )
+        else:
+            device_id = device_id_of(place.subject)
+            yield FaultDevice(device_id, NPU, place.code, track.result, track.since_ms)

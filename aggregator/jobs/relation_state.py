@@ -1,0 +1,182 @@
+"""What is remembered of the relation faults of all jobs, and kept for the next leader.
+
+A window is measured by the steady clock once a fault is known, so a clock that is set neither
+shortens nor lengthens it; a new leader goes on by wall time. Source: ``clusterd#3.10``.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+
+from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
+from aggregator.jobs.relations import Around, Place, Track, judged, stronger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from aggregator.jobs.relation_tables import Tables
+    from aggregator.jobs.relations import Relevant
+    from service.clock import Moment
+
+_BUCKETS = 64
+_NONE: dict[Place, Track] = {}
+_RESULTS = ("", SUB_HEALTH, SEPARATE)
+
+
+_encoder = msgspec.json.Encoder(order="sorted")
+_decoder = msgspec.json.Decoder(dict[str, list[tuple[Place, Track]]])
+
+
+class RelationBook:
+    """Relation faults by job."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+        self._tracks: dict[str, dict[Place, Track]] = {}
+        self._in: dict[str, set[str]] = {}
+        """The jobs with relation faults, by bucket."""
+        self._due: dict[str, dict[Place, int]] = {}
+        self._heap: list[tuple[int, str]] = []
+        self._changed: set[str] = set()
+
+    def tracks(self, job: str) -> Mapping[Place, Track]:
+        """The relation faults of a job."""
+        return self._tracks.get(job, _NONE)
+
+    @property
+    def jobs(self) -> Iterable[str]:
+        """The jobs that have relation faults."""
+        return self._tracks.keys()
+
+    def forget(self, job: str) -> None:
+        """The job has no pods any more."""
+        if job in self._tracks:
+            self._set(job, {})
+
+    def judge(
+        self,
+        job: str,
+        relevant: Iterable[Relevant],
+        pods: Callable[[Place], tuple[str, ...]],
+        came: Collection[str],
+        now: Moment,
+    ) -> frozenset[str]:
+        """Judge a job's relation faults; returns nodes for which something else follows now.
+
+        ``pods`` and ``came`` as in ``Around``.
+        """
+        before = self.tracks(job)
+        dues = self._due.get(job, {})
+
+        def is_overdue(place: Place) -> bool:
+            at_ms = dues.get(place)
+            return at_ms is not None and at_ms <= now.steady_ms
+
+        around = Around(pods, is_overdue, came, now.wall_ms)
+        after = judged(before, relevant, around, self.tables)
+        new = {place: track for place, track in after.items() if place not in dues}
+        renewed = {
+            place: track
+            for place, track in after.items()
+            if place in before and before[place].since_ms != track.since_ms
+        }
+        if new or renewed:
+            for place, track in (new | renewed).items():
+                self._await(job, place, track, now)
+        for place in before.keys() - after.keys():
+            self._due.get(job, {}).pop(place, None)
+        if after == before:
+            return frozenset()
+        self._set(job, after)
+        return frozenset(
+            place.node
+            for place in before.keys() | after.keys()
+            if _result(before.get(place)) != _result(after.get(place))
+        )
+
+    def _set(self, job: str, tracks: dict[Place, Track]) -> None:
+        bucket = _bucket(job)
+        self._changed.add(bucket)
+        if tracks:
+            self._tracks[job] = tracks
+            self._in.setdefault(bucket, set()).add(job)
+            return
+        del self._tracks[job]
+        self._due.pop(job, None)
+        self._in[bucket].discard(job)
+        if not self._in[bucket]:
+            del self._in[bucket]
+
+    def _await(self, job: str, place: Place, track: Track, now: Moment) -> None:
+        window_ms = self.tables.windows_ms.get(place.code, 0)
+        left_ms = min(window_ms, track.since_ms + window_ms - now.wall_ms)
+        at_ms = now.steady_ms + left_ms
+        self._due.setdefault(job, {})[place] = at_ms
+        heapq.heappush(self._heap, (at_ms, job))
+
+    def take_due(self, now: Moment) -> frozenset[str]:
+        """The jobs that time alone may have changed."""
+        due = set()
+        while self._heap and self._heap[0][0] <= now.steady_ms:
+            due.add(heapq.heappop(self._heap)[1])
+        return frozenset(job for job in due if job in self._tracks)
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which something is due."""
+        while self._heap and self._heap[0][1] not in self._tracks:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_changed(self) -> frozenset[str]:
+        """The buckets whose text changed since this was asked last."""
+        changed = frozenset(self._changed)
+        self._changed.clear()
+        return changed
+
+    def text(self, bucket: str) -> str | None:
+        """What a bucket holds; ``None`` where nothing is in it."""
+        jobs = self._in.get(bucket, ())
+        kept = {job: sorted(self._tracks[job].items(), key=lambda item: item[0]) for job in jobs}
+        return _encoder.encode(kept).decode() if kept else None
+
+    def restore(self, texts: Mapping[str, str], now: Moment) -> list[str]:
+        """Take over what was kept; of what is known already the stronger result counts.
+
+        Returns why a bucket cannot be read: nothing of it counts.
+        """
+        problems = []
+        for bucket, text in sorted(texts.items()):
+            try:
+                kept = _decoder.decode(text)
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                problems.append(f"{bucket}: {error}")
+                continue
+            found = {track.result for tracks in kept.values() for _, track in tracks}
+            wrong = found.difference(_RESULTS)
+            if wrong:
+                problems.append(f"{bucket}: {min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
+                continue
+            for job, tracks in kept.items():
+                self._take_over(job, tracks, now)
+        return problems
+
+    def _take_over(self, job: str, kept: Iterable[tuple[Place, Track]], now: Moment) -> None:
+        tracks = dict(self.tracks(job))
+        for place, track in kept:
+            known = tracks.get(place)
+            tracks[place] = track if known is None else stronger(track, known)
+            self._await(job, place, tracks[place], now)
+        if tracks:
+            self._set(job, tracks)
+
+
+def _result(track: Track | None) -> str:
+    return "" if track is None else track.result
+
+
+def _bucket(job: str) -> str:
+    return f"{crc32(job.encode()) % _BUCKETS:02x}"

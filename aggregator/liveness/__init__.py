@@ -1,0 +1,1 @@
+"""Which nodes are lost, from their heartbeats."""

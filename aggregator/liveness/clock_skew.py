@@ -1,0 +1,94 @@
+"""How far each node's clock is from the observer's, as far as its heartbeats tell. Pure.
+
+A beat that shows in one listing and not in the one before was made between the two, so one beat
+says where the difference lies, give or take the time between listings. Several beats together say
+it more closely: what they have in common. What is shown is the smallest difference that fits, so
+nothing that listing late explains is taken for a wrong clock. When nothing fits any more a clock
+was set, and what is known begins anew. Old readers compared clocks (``docs/spec/noded.md#7.5``).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aggregator.liveness.rules import Pulse
+    from stores.base import Beat
+
+WARNING_MS = 2000
+
+
+class Skew(msgspec.Struct, frozen=True):
+    """The node's clock is ahead of ours by something between the two (milliseconds)."""
+
+    low_ms: float
+    high_ms: float
+
+    @property
+    def least_ms(self) -> float:
+        """The one nearest to none."""
+        return min(max(self.low_ms, 0), self.high_ms)
+
+
+class Skews(msgspec.Struct, frozen=True):
+    """All nodes of one store, and when it was asked for its last listing (our wall clock)."""
+
+    nodes: dict[str, Skew] = {}
+    asked_at_ms: int | None = None
+
+
+def observed(
+    before: Skews,
+    pulses: Mapping[str, Pulse],
+    beats: Iterable[Beat],
+    asked_at_ms: int,
+    now_ms: int,
+) -> Skews:
+    """A listing was asked for and answered (our wall clock); ``pulses`` are those before it.
+
+    Where the store knows when a beat came, it came then.
+    """
+    nodes: dict[str, Skew] = {}
+    for beat in beats:
+        known = before.nodes.get(beat.node)
+        pulse = pulses.get(beat.node)
+        if pulse is not None and pulse.is_missing:
+            pulse = None  # what comes back may be of any age
+        is_same = pulse is not None and pulse.beaten_at_ms == beat.beaten_at_ms
+        if beat.is_broken or is_same:
+            if known is not None:
+                nodes[beat.node] = known
+            continue
+        low: float
+        high: float
+        if beat.age_ms is not None:
+            low = high = beat.beaten_at_ms - (now_ms - beat.age_ms)
+            if pulse is None or beat.is_retained:
+                high = math.inf  # it may have been retained for long
+        else:
+            low = beat.beaten_at_ms - now_ms
+            is_first = pulse is None or before.asked_at_ms is None
+            high = math.inf if is_first else beat.beaten_at_ms - (before.asked_at_ms or 0)
+        nodes[beat.node] = _narrowed(known, low, high)
+    return Skews(nodes, asked_at_ms)
+
+
+def _narrowed(known: Skew | None, low: float, high: float) -> Skew:
+    if known is None:
+        return Skew(low, high)
+    if low <= known.low_ms and known.high_ms <= high:
+        return known
+    low_both, high_both = max(low, known.low_ms), min(high, known.high_ms)
+    return Skew(low_both, high_both) if low_both <= high_both else Skew(low, high)
+
+
+def wrong(skews: Iterable[Skews]) -> frozenset[str]:
+    """The nodes whose clock is certainly more than 2 s off."""
+    return frozenset(
+        node for one in skews for node, skew in one.nodes.items() if abs(skew.least_ms) > WARNING_MS
+    )

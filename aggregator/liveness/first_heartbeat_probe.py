@@ -1,0 +1,79 @@
+"""Finds out how long a first heartbeat takes now, before a node is published lost.
+
+Where admission is slow, a heartbeat that is on its way is accepted late: the node lives. So while a
+node is late, one is rehearsed: the API server does all that it does for a real one, and keeps
+nothing. Silence counts for twice as long as that takes. While none is accepted at all, nobody's
+silence counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+from aggregator.liveness.rules import Rehearsal
+from contract.errors import StoreError, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from service.clock import Clock
+    from stores.base import Store
+
+_AT_ONCE = 8
+
+
+class Rehearsals:
+    """Those in one store; ``done`` is called when there is something new in ``results``."""
+
+    def __init__(self, store: Store, clock: Clock, done: Callable[[], None]) -> None:
+        self.results: dict[str, Rehearsal] = {}
+        """By node that is late."""
+        self._store = store
+        self._clock = clock
+        self._done = done
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self, late: Collection[str]) -> None:
+        """Forget those who are not late any more; rehearse for those of whom nothing is known."""
+        for node in self.results.keys() - late:
+            del self.results[node]
+        unknown = [node for node in late if not self._is_known(node)]
+        if unknown and (self._task is None or self._task.done()):
+            self._task = asyncio.create_task(self._rehearse(unknown), name="rehearse heartbeats")
+
+    def close(self) -> None:
+        """End what is under way."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _is_known(self, node: str) -> bool:
+        result = self.results.get(node)
+        return result is not None and result.took_ms is not None
+
+    async def _rehearse(self, nodes: list[str]) -> None:
+        """Rehearse for some of ``nodes``: the slowest of them counts for all."""
+        sample = random.sample(nodes, min(_AT_ONCE, len(nodes)))
+        took = await asyncio.gather(*map(self._took_ms, sample))
+        now_ms = self._clock().steady_ms
+        answered = [one for one in took if one is not None]
+        for node in nodes:
+            if len(answered) < len(took):
+                self.results[node] = Rehearsal(None, now_ms)
+            else:
+                before = self.results.get(node)
+                refused_at_ms = None if before is None else before.refused_at_ms
+                self.results[node] = Rehearsal(max(answered), refused_at_ms)
+        self._done()
+
+    async def _took_ms(self, node: str) -> int | None:
+        """How long one took; ``None`` where it was not accepted."""
+        began_ms = self._clock().steady_ms
+        try:
+            await self._store.rehearse_beat(node)
+        except StoreUnavailable:
+            return None
+        except StoreError:
+            pass  # it is answered: for us only, there is something else in its way
+        return self._clock().steady_ms - began_ms

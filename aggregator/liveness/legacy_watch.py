@@ -1,0 +1,143 @@
+"""Follows the Nodes of one store for heartbeats of old releases."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from aggregator.liveness import legacy_rules
+from aggregator.liveness import rules as liveness
+from aggregator.liveness.legacy_rules import OldNodes, Seen
+from aggregator.liveness.persisted_row import LastSeen
+from aggregator.liveness.rules import Heard
+from contract.documents.node_info import NodeBeat
+from contract.errors import StoreError
+from contract.names import HEARTBEAT_LABEL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from contract.documents.node_info import NodeRecord
+    from service.clock import Clock, Moment
+    from stores.base import ClusterObjects
+
+_log = logging.getLogger(__name__)
+
+_PATIENCE_MS = 30_000
+_AGAIN_SECONDS = 30.0
+
+
+class OldListener:
+    """Old heartbeats in the store at ``url``; ``record_of`` gives a node's last good node-info.
+
+    ``unread`` says why node-info, which may have heartbeats in it, is not known as it is now;
+    ``problem`` why Nodes cannot be listed: without either nothing of that era is judged.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        objects: ClusterObjects,
+        record_of: Callable[[str], NodeRecord | None],
+        unread: Callable[[], str | None],
+        clock: Clock,
+    ) -> None:
+        self.url = url
+        self.nodes = OldNodes()
+        self.heard = Heard()
+        self.problem: str | None = None
+        self._objects = objects
+        self._record_of = record_of
+        self._unread = unread
+        self._clock = clock
+        self._seen = Seen()
+        self._remembered: Heard | None = None
+        self._began_ms: int | None = None
+        self._has_begun = False
+
+    def remember(self, seen: Iterable[LastSeen]) -> None:
+        """The run before saw these."""
+        now = self._clock()
+        beats, changed_at_ms = [], {}
+        for one in seen:
+            beats.append(legacy_rules.beat_of(one.node, NodeBeat(one.heartbeat_seconds, 0)))
+            went_on = one.changed_at_seconds == 0
+            age_ms = 0 if went_on else max(0, now.wall_ms - one.changed_at_seconds * 1000)
+            changed_at_ms[one.node] = now.steady_ms - age_ms
+        self._seen = Seen(proven=frozenset(changed_at_ms))
+        self.heard = self._remembered = liveness.remembered(beats, changed_at_ms)
+
+    def last_seen(self) -> tuple[LastSeen, ...]:
+        """What the next leader is to know; of heartbeats that go on, nothing but that."""
+        now = self._clock()
+        return tuple(
+            LastSeen(
+                node,
+                pulse.beaten_at_ms // 1000,
+                max(1, (now.wall_ms - (now.steady_ms - pulse.changed_at_ms)) // 1000),
+            )
+            if self._remembered is not None or now.steady_ms > pulse.silent_at_ms
+            else LastSeen(node)
+            for node, pulse in (self._remembered or self.heard).pulses.items()
+        )
+
+    async def run(self) -> NoReturn:
+        """Follow the Nodes until cancelled."""
+        while True:
+            try:
+                async for event in self._objects.watch_nodes(HEARTBEAT_LABEL):
+                    self.nodes.observe(event)
+                    self._say(self.nodes.interrupted)
+            except StoreError as error:
+                self.nodes.interrupted = str(error)
+                self._say(str(error))
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _say(self, problem: str | None) -> None:
+        if problem is not None and self.problem is None:
+            _log.warning(
+                "nodes in %s cannot be listed, heartbeats of old releases (label nodeDEnable=on) "
+                "are not judged: %s",
+                self.url,
+                problem,
+            )
+        elif problem is None and self.problem is not None:
+            _log.info("nodes in %s can be listed again", self.url)
+        self.problem = problem
+
+    def listen(
+        self,
+        now: Moment,
+        has_own: Callable[[str], bool],
+        lost: Collection[str],
+        blind: str | None,
+    ) -> None:
+        """Judge by what is known now. ``blind``: why nobody's silence counts."""
+        if self._began_ms is None:
+            self._began_ms = now.steady_ms
+        problem = self.nodes.interrupted or self._unread()
+        if not self._has_begun:
+            if not self.nodes.listed or problem is not None:
+                # What cannot be read is waited for no longer than stores are at the start.
+                if problem is not None and now.steady_ms - self._began_ms > _PATIENCE_MS:
+                    self.heard = Heard(listed_at_ms=now.steady_ms)
+                return
+            self._has_begun = True
+            if self._remembered is not None:
+                self.heard, self._remembered = self._remembered, None
+        problem = problem or blind
+        if problem is not None:
+            if self.heard.pulses:
+                self.heard = liveness.failed(self.heard, problem)
+            return
+        marks = self.nodes.marks
+        self._seen, beats = legacy_rules.told(
+            self._seen, marks, self._record_of, has_own, partial(self._is_silent, now), lost
+        )
+        self.heard = liveness.listed(self.heard, beats, now.steady_ms, lost)
+
+    def _is_silent(self, now: Moment, node: str) -> bool:
+        pulse = self.heard.pulses.get(node)
+        return pulse is None or now.steady_ms > pulse.silent_at_ms

@@ -1,0 +1,332 @@
+"""Listens to the beats of all stores that are read and says who is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from aggregator.liveness import clock_skew
+from aggregator.liveness import rules as liveness
+from aggregator.liveness.clock_skew import Skews
+from aggregator.liveness.first_heartbeat_probe import Rehearsals
+from aggregator.liveness.rules import Brake, Heard, Verdict
+from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
+from contract.errors import StoreError, StoreForbidden
+from stores.base import Beat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from aggregator.liveness.legacy_watch import OldListener
+    from aggregator.liveness.persisted import Memory
+    from aggregator.liveness.rules import Pulse
+    from service.clock import Clock, Moment
+    from service.stalls import Stalls
+    from stores.base import Store
+
+_log = logging.getLogger(__name__)
+
+_SHOWN = 10
+_SHORTEST_PAUSE_SECONDS = 0.1
+_NOTE_MS = 30_000
+"""Between two looks at what is to be kept, unless somebody falls silent for good."""
+
+
+class Listener:
+    """Lists the beats of each store once per interval; ``changed`` is told who is lost.
+
+    ``old`` listen for heartbeats of old releases in the stores of the same URL. ``lasting`` are
+    those stores that may come back without what they had, with who beat there in an earlier run;
+    ``noted`` is told who beats there now (holder and interval), and who is forgotten.
+    """
+
+    def __init__(
+        self,
+        stores: Mapping[str, Store],
+        changed: Callable[[frozenset[str]], None],
+        clock: Clock,
+        stalls: Stalls,
+        old: Mapping[str, OldListener],
+        memory: Memory,
+        heard: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
+        lasting: Collection[str] = (),
+        noted: Callable[[str, str, Pulse | None], None] = lambda *_: None,
+    ) -> None:
+        """``heard`` gets the beats of each listing."""
+        self._stores = stores
+        self._heard = heard
+        self._lasting: dict[str, dict[str, Pulse]] = {url: {} for url in lasting}
+        self._noted = noted
+        self._changed = changed
+        self._clock = clock
+        self._stalls = stalls
+        self._old = old
+        self._memory = memory
+        self._noted_at_ms = 0
+        self._wrong: frozenset[str] = frozenset()
+        self._rehearsals = {
+            url: Rehearsals(store, clock, self._judge) for url, store in stores.items()
+        }
+        self._beats = {url: Heard(rehearsals=one.results) for url, one in self._rehearsals.items()}
+        self._began_ms = clock().steady_ms
+        self._forbidden: set[str] = set()
+        self.skews = dict.fromkeys(stores, Skews())
+        self.verdict = Verdict()
+
+    @property
+    def heard(self) -> dict[str, Heard]:
+        """What is known of the beats in each place."""
+        return self._beats | {f"nodes in {url}": one.heard for url, one in self._old.items()}
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """Where beats cannot be listed, and why."""
+        found = {url: one.problem for url, one in self._beats.items() if one.problem}
+        return found | {
+            f"nodes in {url}": one.problem for url, one in self._old.items() if one.problem
+        }
+
+    @property
+    def unread(self) -> dict[str, Unread]:
+        """Places whose beats were not listed for long, by name; their nodes are unknown."""
+        return unread(self.heard, self._began_ms, self._clock())
+
+    @property
+    def alive(self) -> Iterator[tuple[str, int]]:
+        """Nodes that beat in a store that is read, with the time of the beat by their clock."""
+        unread, silent = self.unread, self.verdict.lost.keys() | _nodes(self.verdict.brake)
+        for url, one in self._beats.items():
+            if url not in unread:
+                for node, pulse in one.pulses.items():
+                    if node not in silent:
+                        yield node, pulse.beaten_at_ms
+
+    @property
+    def ages_ms(self) -> dict[str, int]:
+        """How long ago the beats of each place were listed."""
+        return ages_ms(self.heard, self._began_ms, self._clock())
+
+    @property
+    def unread_stores(self) -> tuple[Unread, ...]:
+        """The same of stores only. A missing right is no failure."""
+        found = self.unread
+        return tuple(
+            msgspec.structs.replace(found[url], is_long=False)
+            if url in self._forbidden
+            else found[url]
+            for url in self._stores
+            if url in found
+        )
+
+    def remember(self, url: str, node: str, holder: str, interval_ms: int) -> None:
+        """Take in who beat in an earlier run, before the store is listed."""
+        now_ms = self._clock().steady_ms
+        self._lasting[url][node] = liveness.kept(holder, interval_ms, now_ms)
+
+    def beats(self, url: str, node: str) -> bool | None:
+        """Whether the node beats in this store; ``None`` where that cannot be said."""
+        return liveness.beats(self._beats[url], self.verdict.brake, node)
+
+    def knows(self, url: str, node: str) -> bool:
+        """Whether the node beats, or has beaten, in this store."""
+        return node in self._beats[url].pulses or node in self._lasting.get(url, ())
+
+    def forget(self, url: str, nodes: Iterable[str]) -> None:
+        """Somebody's word ended these nodes, whose beats the store lacks."""
+        one = self._beats[url]
+        gone = {n for n in nodes if n in one.pulses and one.pulses[n].is_missing}
+        if not gone:
+            return
+        pulses = {node: pulse for node, pulse in one.pulses.items() if node not in gone}
+        self._beats[url] = msgspec.structs.replace(one, pulses=pulses)
+        for node in gone:
+            self._lasting[url].pop(node, None)
+            self._noted(url, node, None)
+        self._judge()
+
+    async def run(self, lost: Iterable[str]) -> NoReturn:
+        """Listen until cancelled. ``lost``: who was published lost by the run before."""
+        self.verdict = Verdict(dict.fromkeys(lost, liveness.LONG_AGO_MS))
+        self._remember()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for url, store in self._stores.items():
+                    tasks.create_task(self._listen(url, store), name=f"listen to beats in {url}")
+                for url, old in self._old.items():
+                    tasks.create_task(old.run(), name=f"read nodes of {url}")
+        finally:
+            for rehearsals in self._rehearsals.values():
+                rehearsals.close()
+        raise AssertionError("the tasks never end")
+
+    def _remember(self) -> None:
+        """Since when nodes are silent, as the leader before has seen it; nothing counts by that."""
+        now = self._clock()
+        changed_at_ms = {
+            one.node: now.steady_ms - max(0, now.wall_ms - one.changed_at_seconds * 1000)
+            for one in self._memory.restored
+        }
+        beats = [Beat(one.node, one.holder, 0, one.beaten_at_ms) for one in self._memory.restored]
+        for url in self._stores:
+            remembered = liveness.remembered(beats, changed_at_ms)
+            self._beats[url] = msgspec.structs.replace(
+                remembered, rehearsals=self._rehearsals[url].results
+            )
+
+    def inherit(self, lost: Iterable[str]) -> None:
+        """Another leader has published these nodes as lost: so they are until their beats change.
+
+        It listed at other times than we do. What has beaten lately for us is not lost.
+        """
+        now_ms = self._clock().steady_ms
+        for node in lost:
+            if node in self.verdict.lost:
+                continue
+            pulses = [one.pulses[node] for one in self.heard.values() if node in one.pulses]
+            if any((now_ms - p.counts_from_ms) * 2 <= p.threshold_ms for p in pulses):
+                continue
+            self.verdict = msgspec.structs.replace(
+                self.verdict, lost=self.verdict.lost | {node: liveness.LONG_AGO_MS}
+            )
+            for url, one in self._beats.items():
+                self._beats[url] = liveness.silenced(one, node)
+            for old in self._old.values():
+                old.heard = liveness.silenced(old.heard, node)
+
+    async def _listen(self, url: str, store: Store) -> NoReturn:
+        while True:
+            began_ms = self._clock().steady_ms
+            await self._list(url, store)
+            own = [self._beats[url]]
+            if url in self._old:
+                own.append(self._old[url].heard)
+            if not any(one.pulses for one in own):
+                own = list(self.heard.values())
+            pause = (liveness.next_ms(own, began_ms) - self._clock().steady_ms) / 1000
+            await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
+
+    async def _list(self, url: str, store: Store) -> None:
+        was, asked = self._beats[url].problem, self._clock()
+        try:
+            with self._stalls.busy(f"list beats in {url}"):
+                beats = await store.beats()
+        except StoreError as error:
+            self._beats[url] = liveness.failed(self._beats[url], str(error))
+            if isinstance(error, StoreForbidden):
+                self._forbidden.add(url)
+            else:
+                self._forbidden.discard(url)
+            if was is None:
+                _log.warning("heartbeats in %s cannot be listed, nobody is late: %s", url, error)
+            self._listen_to_old(url, self._clock())
+            return
+        self._forbidden.discard(url)
+        if was is not None:
+            _log.info("heartbeats in %s can be listed again", url)
+        now = self._clock()
+        before, lost = self._beats[url], self.verdict.lost
+        took_ms = now.steady_ms - asked.steady_ms
+        self.skews[url] = clock_skew.observed(
+            self.skews[url], before.pulses, beats, asked.wall_ms, now.wall_ms
+        )
+        lasting = None
+        if url in self._lasting:
+            is_first = before.listed_at_ms is None
+            lasting = self._remembered(url) if is_first else before.pulses
+        listed = liveness.listed(before, beats, now.steady_ms, lost, took_ms, lasting)
+        if lasting is not None:
+            self._note_new(url, lasting, listed.pulses)
+        rehearsals = self._rehearsals[url]
+        self._beats[url] = msgspec.structs.replace(listed, rehearsals=rehearsals.results)
+        rehearsals.look(set(liveness.late(listed)) - lost.keys())
+        self._listen_to_old(url, now)
+        self._judge()
+        self._heard(url, beats)
+        self._say_wrong_clocks()
+
+    def _remembered(self, url: str) -> dict[str, Pulse]:
+        """Who beat in an earlier run, with what the leader before has seen of those silent."""
+        silent = self._beats[url].pulses
+        return {
+            node: msgspec.structs.replace(
+                silent[node],
+                interval_ms=pulse.interval_ms,
+                usual_interval_ms=pulse.usual_interval_ms,
+            )
+            if node in silent
+            else pulse
+            for node, pulse in self._lasting[url].items()
+        }
+
+    def _note_new(self, url: str, before: Mapping[str, Pulse], pulses: Mapping[str, Pulse]) -> None:
+        for node, pulse in pulses.items():
+            known = before.get(node)
+            if known is None or (known.holder, known.interval_ms) != (
+                pulse.holder,
+                pulse.interval_ms,
+            ):
+                self._noted(url, node, pulse)
+
+    def _listen_to_old(self, url: str, now: Moment) -> None:
+        old = self._old.get(url)
+        if old is not None:
+            old.listen(now, self._has_own, self.verdict.lost, self._beats[url].problem)
+        if now.steady_ms - self._noted_at_ms > _NOTE_MS:
+            self._note(now)
+
+    def _note(self, now: Moment) -> None:
+        self._noted_at_ms = now.steady_ms
+        self._memory.note(self._beats.values())
+
+    def _has_own(self, node: str) -> bool:
+        return any(node in one.pulses for one in self._beats.values())
+
+    def _say_wrong_clocks(self) -> None:
+        before, self._wrong = self._wrong, clock_skew.wrong(self.skews.values())
+        if self._wrong - before:
+            _log.warning(
+                "clocks are more than %g s off, by their heartbeats and our clock: %s. Old readers "
+                "compare them",
+                clock_skew.WARNING_MS / 1000,
+                _names(self._wrong - before),
+            )
+        if before - self._wrong:
+            _log.info("clocks are right again: %s", _names(before - self._wrong))
+
+    def _judge(self) -> None:
+        before, now_ms = self.verdict, self._clock().steady_ms
+        self.verdict = liveness.judge(before, tuple(self.heard.values()), now_ms)
+        self._say(before)
+        if before.lost.keys() != self.verdict.lost.keys():
+            self._note(self._clock())
+            self._changed(frozenset(self.verdict.lost))
+
+    def _say(self, before: Verdict) -> None:
+        lost, was_lost = self.verdict.lost.keys(), before.lost.keys()
+        held, was_held = _nodes(self.verdict.brake), _nodes(before.brake)
+        if lost - was_lost:
+            _log.warning("lost, no heartbeat for 3 intervals: %s", _names(lost - was_lost))
+        if was_lost - lost - held:
+            _log.info("not lost any more: %s", _names(was_lost - lost - held))
+        if held - was_held:
+            _log.error(
+                "silence alarm: %d nodes fell silent at once, none of them is published lost: %s. "
+                "Is the network, the API server or the way there broken?",
+                len(held),
+                _names(held),
+            )
+        elif was_held and not held:
+            _log.warning("the silence alarm is over")
+
+
+def _nodes(brake: Brake | None) -> frozenset[str]:
+    return frozenset() if brake is None else frozenset(brake.nodes)
+
+
+def _names(nodes: Iterable[str]) -> str:
+    names = sorted(nodes)
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

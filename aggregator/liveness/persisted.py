@@ -1,0 +1,138 @@
+"""What the next leader is to know of heartbeats, in the store: who fell silent and since when.
+
+Of a node whose heartbeat goes on nothing is kept that changes with it, so nothing is written while
+all is well: of one with a heartbeat of old releases that it was seen to change, of others nothing.
+The rows are those of their first reader's memory, ``node-heartbeat`` (``noded#7.5`` and H7),
+``NodeName``, ``HeartbeatTime`` and ``UpdateTime`` in Unix seconds, and more for beats of the
+stores.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+
+from aggregator.liveness.persisted_row import LastSeen
+from contract.names import node_name_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aggregator.liveness.legacy_watch import OldListener
+    from aggregator.liveness.rules import Heard
+    from service.clock import Clock, Moment
+
+_BUCKETS = 16
+"""100 bytes for each of 16,000 nodes are 100 KB a document."""
+
+
+_decoder = msgspec.json.Decoder(list[LastSeen])
+
+
+def decode(content: str) -> tuple[LastSeen, ...]:
+    """What a document says. Raises ``ValueError`` for one that is none."""
+    try:
+        found = _decoder.decode(content)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise ValueError(str(error)) from None
+    return tuple(one for one in found if node_name_problem(one.node) is None)
+
+
+def encode(seen: Iterable[LastSeen]) -> str:
+    """The text of a document, sorted by node."""
+    return msgspec.json.encode(sorted(seen, key=lambda one: (one.node, one.holder))).decode()
+
+
+class Memory:
+    """Keeps what the listeners of all stores have seen: a ``Keeper``.
+
+    ``changed`` is told when there is something to be kept.
+    """
+
+    name = "heartbeats"
+
+    def __init__(self, old: Iterable[OldListener], clock: Clock) -> None:
+        self._old = tuple(old)
+        self._clock = clock
+        self._rows: dict[tuple[str, bool], LastSeen] = {}
+        self._texts: dict[str, str] = {}
+        self._changed: set[str] = set()
+        self._has_begun = False
+        self.restored: tuple[LastSeen, ...] = ()
+        """Beats of the stores, as the leader before has seen them."""
+        self.changed: Callable[[], None] = lambda: None
+
+    def note(self, own: Iterable[Heard]) -> None:
+        """Take down how it is now; ``own`` is what was heard of beats of the stores."""
+        self._has_begun = True
+        rows: dict[tuple[str, bool], LastSeen] = {}
+        for one in self._old:
+            for row in one.last_seen():
+                rows[row.node, False] = self._settled(row)
+        for row in _silent(own, self._clock()):
+            rows[row.node, True] = self._settled(row)
+        self._rows = rows
+        texts: dict[str, list[LastSeen]] = {}
+        for row in rows.values():
+            texts.setdefault(_bucket(row.node), []).append(row)
+        now = {bucket: encode(found) for bucket, found in texts.items()}
+        names = now.keys() | self._texts.keys()
+        changed = {name for name in names if now.get(name) != self._texts.get(name)}
+        self._texts = now
+        self._changed |= changed
+        if changed:
+            self.changed()
+
+    def _settled(self, row: LastSeen) -> LastSeen:
+        """The row as it was taken down first: two clocks never agree to the second for long."""
+        before = self._rows.get((row.node, bool(row.holder)))
+        if (
+            before is not None
+            and before.changed_at_seconds
+            and row.changed_at_seconds
+            and msgspec.structs.replace(before, changed_at_seconds=row.changed_at_seconds) == row
+        ):
+            return before
+        return row
+
+    def take_changed(self) -> frozenset[str]:
+        """See ``Keeper``."""
+        changed, self._changed = frozenset(self._changed), set()
+        return changed
+
+    def text(self, bucket: str) -> str | None:
+        """See ``Keeper``."""
+        return self._texts.get(bucket)
+
+    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:  # noqa: ARG002
+        """See ``Keeper``. A follower has listened for itself and knows better."""
+        if self._has_begun:
+            return ()
+        problems: list[str] = []
+        seen: list[LastSeen] = []
+        for bucket, text in sorted(texts.items()):
+            try:
+                seen += decode(text)
+            except ValueError as error:
+                problems.append(f"{bucket}: {error}")
+        self._texts = dict(texts)
+        self._rows = {(one.node, bool(one.holder)): one for one in seen}
+        for listener in self._old:
+            listener.remember(one for one in seen if not one.holder)
+        self.restored = tuple(one for one in seen if one.holder)
+        return problems
+
+
+def _bucket(node: str) -> str:
+    return f"{crc32(node.encode()) % _BUCKETS:x}"
+
+
+def _silent(heard: Iterable[Heard], now: Moment) -> Iterable[LastSeen]:
+    for one in heard:
+        for node, pulse in one.pulses.items():
+            if pulse.holder and now.steady_ms > pulse.silent_at_ms:
+                changed_at_ms = now.wall_ms - (now.steady_ms - pulse.changed_at_ms)
+                seconds = max(1, changed_at_ms // 1000)
+                yield LastSeen(node, 0, seconds, pulse.holder, pulse.beaten_at_ms)

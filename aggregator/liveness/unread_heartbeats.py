@@ -1,0 +1,61 @@
+"""Which places have had no listing of their heartbeats for so long that their nodes are unknown.
+
+Pure. Without a listing a node is not known to be alive. Nobody falls silent by it either: see
+``liveness.failed``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.liveness import rules as liveness
+from service.clock import shown_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aggregator.liveness.rules import Heard
+    from service.clock import Moment
+
+_PERIODS = 2
+SHORTEST_MS = 10_000
+_LONG_MS = 30_000
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """Why the nodes of one place are unknown. ``is_long``: the aggregator is not ready for it."""
+
+    text: str
+    is_long: bool
+
+
+def ages_ms(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, int]:
+    """Return how long ago each place was listed.
+
+    One that was never listed counts from ``began_ms`` (steady time).
+    """
+    return {
+        place: now.steady_ms - (began_ms if one.listed_at_ms is None else one.listed_at_ms)
+        for place, one in heard.items()
+    }
+
+
+def unread(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, Unread]:
+    """Return the places without a listing for two periods, at least 10 s. See ``ages_ms``."""
+    found = {}
+    for place, age_ms in ages_ms(heard, began_ms, now).items():
+        one = heard[place]
+        period_ms = liveness.listing_period_ms([one])
+        patience_ms = max(SHORTEST_MS, _PERIODS * period_ms)
+        if age_ms > patience_ms:
+            why = one.problem or "there is no answer yet"
+            text = (
+                f"the heartbeats in {place} have not been read since "
+                f"{shown_time(now.wall_ms - age_ms)} ({age_ms / 1000:.0f} s ago): {why}"
+            )
+            # The trouble may be younger than the last listing, by a period at most.
+            is_long = age_ms > max(_LONG_MS + period_ms, patience_ms)
+            found[place] = Unread(text, is_long)
+    return found

@@ -1,0 +1,1 @@
+"""From the documents of nodes to the entries of the cluster documents."""

@@ -1,0 +1,276 @@
+"""One kind of document on its way: merges what changed, heals what was deleted, keeps the shards.
+
+No I/O and no clock of its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import msgspec
+
+from aggregator.cluster_documents.entry import Entry, Wait
+from aggregator.inputs.node_documents import Inbox, newest
+from contract.documents.cluster_info import entry_texts
+from contract.errors import DocumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from aggregator.cluster_documents.kinds import Kind
+    from aggregator.cluster_documents.shards import Value
+    from service.clock import Moment
+    from stores.base import Document
+
+R = TypeVar("R")
+
+_REMEMBERED = 20_000
+"""Stamps of dropped nodes that are kept: a node that returns must not fall behind its ghost."""
+
+
+class Shelf(Protocol):
+    """Where a lane puts its entries: ``Shards`` or ``Sheet``."""
+
+    @property
+    def indices(self) -> tuple[int, ...]: ...
+    def home(self, node: str) -> int | None: ...
+    def clear(self) -> None: ...
+    def fit(self, limit: int, /) -> frozenset[int]: ...
+    def restore(self, index: int, texts: Mapping[str, str], /) -> None: ...
+    def ensure(self, index: int, /) -> None: ...
+    def put(self, node: str, text: str) -> frozenset[int]: ...
+    def drop(self, node: str) -> frozenset[int]: ...
+    def acknowledged(self, index: int, revision: int, /) -> frozenset[int]: ...
+    def revision(self, index: int, /) -> int: ...
+    def value(self, index: int, /) -> Value: ...
+
+
+class Judge(Protocol[R]):
+    """What is published of what a node said; ``None`` where there is nothing to say."""
+
+    def __call__(
+        self, node: str, record: R | None, published: R | None, now: Moment, /
+    ) -> R | None:
+        """``published`` is what is published of it now, unless its document was deleted."""
+
+
+class Lane(Generic[R]):
+    """The entries of one kind between their reports and their documents."""
+
+    def __init__(
+        self,
+        kind: Kind[R],
+        inboxes: Sequence[Inbox[R]],
+        shelf: Shelf,
+        touch_period_seconds: float,
+        judge: Judge[R],
+    ) -> None:
+        self.kind = kind
+        self._judge = judge
+        self.inboxes = tuple(inboxes)
+        self.shelf = shelf
+        self.entries: dict[str, Entry[R]] = {}
+        self.healing: dict[str, int | None] = {}
+        """Deleted nodes and the steady time at which they are dropped, once that is known."""
+        self.doubted: set[str] = set()
+        """Nodes of which another leader has published what may be newer than what we know."""
+        self._touch_period_ms = int(touch_period_seconds * 1000)
+        self._waiting: dict[str, int] = {}
+        self._acknowledged: dict[int, int] = {}
+        self._past: dict[str, int] = {}
+
+    def restore(self, documents: Iterable[Document]) -> list[DocumentError]:
+        """Take over the documents that another leader left, so that nodes keep shard and stamp
+        (M7): an earlier run's at the start, and again each time we begin to lead.
+
+        What is published counts, also where a follower has computed something else: that is
+        computed again from it. A node that was deleted and is not published any more is dropped.
+        What cannot be read is returned, and overwritten, not obeyed.
+        """
+        found: dict[int, dict[str, Entry[R]]] = {}
+        unreadable: list[DocumentError] = []
+        for document in documents:
+            index = self.kind.index(document.name)
+            if index is not None:
+                found[index], problems = self._entries_of(document)
+                unreadable += problems
+        published: dict[str, Entry[R]] = {}
+        for _, entries in sorted(found.items()):
+            for node, one in entries.items():
+                if node not in published or published[node].stamp < one.stamp:
+                    published[node] = one
+        self._forget_dropped(published)
+        self.shelf.clear()
+        self._acknowledged = dict.fromkeys(found, 0)
+        for index, entries in sorted(found.items()):
+            mine = {node: one.text for node, one in entries.items() if published[node] is one}
+            self.shelf.restore(index, mine)
+        for node in sorted(self.entries.keys() - published.keys()):
+            self.shelf.put(node, self.entries[node].text)
+        self.entries |= published
+        return unreadable
+
+    def _forget_dropped(self, published: Mapping[str, Entry[R]]) -> None:
+        for node in self.healing.keys() - published.keys():
+            self._remember(node, self.entries.pop(node).stamp)
+            del self.healing[node]
+        self.healing = dict.fromkeys(self.healing)
+
+    def _entries_of(self, document: Document) -> tuple[dict[str, Entry[R]], list[DocumentError]]:
+        """What a document says by node; of what is known already, that."""
+        entries: dict[str, Entry[R]] = {}
+        problems: list[DocumentError] = []
+        try:
+            texts = entry_texts(document.data.get(document.name, ""), document.name)
+        except DocumentError as error:
+            return {}, [error]
+        prefix = self.kind.key("")
+        for key, text in texts.items():
+            known = self.entries.get(key.removeprefix(prefix))
+            if known is not None and known.text == text:
+                entries[key.removeprefix(prefix)] = known
+                continue
+            try:
+                node, entry = self.kind.take_over(key, text, document.name)
+            except DocumentError as error:
+                problems.append(error)
+                continue
+            entries[node] = entry
+        return entries, problems
+
+    def follow(self, document: Document, now: Moment) -> tuple[frozenset[str], frozenset[str]]:
+        """Another leader wrote this document of ours; returns the nodes of which it says something
+        else than we do (their next entries are computed from it), and all that are in it.
+        """
+        index = self.kind.index(document.name)
+        if index is None:
+            return frozenset(), frozenset()
+        self.shelf.ensure(index)
+        entries, _ = self._entries_of(document)
+        changed = {node for node, one in entries.items() if self.entries.get(node) is not one}
+        for node in changed:
+            self.entries[node] = entries[node]
+            self.shelf.put(node, entries[node].text)
+        for node in self.healing.keys() & entries.keys():
+            if node not in changed and self.healing[node] is None:
+                # The leader shows it healthy, and will drop it when this time is over.
+                self.healing[node] = now.steady_ms + self._touch_period_ms
+        return frozenset(changed), frozenset(entries)
+
+    def doubt(self, nodes: Iterable[str]) -> None:
+        """Another leader has published something else of these nodes than we would."""
+        for node in nodes:
+            if node in self.entries and not self._is_later(node):
+                self.doubted.add(node)
+                self._waiting.pop(node, None)
+                entry = self.entries[node]
+                if not entry.whole:
+                    # Jobs are told by records: without its faults the node would look healthy.
+                    record = self.kind.as_shown(node, entry)
+                    self.entries[node] = msgspec.structs.replace(entry, record=record)
+
+    def believes(self, node: str) -> bool:
+        """Whether what we know of a node may be published."""
+        if node in self.doubted and self._is_later(node):
+            self.doubted.remove(node)
+        return node not in self.doubted
+
+    def _is_later(self, node: str) -> bool:
+        """Whether what the node says is later than all that is published, by its own stamp: one
+        that is published is never before that of what it was made from.
+        """
+        report = newest(self.inboxes, node)
+        return report is not None and self.kind.age(report.record) > self.entries[node].stamp
+
+    def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
+        """Count in documents that are not ours; they are to be empty. Returns their numbers."""
+        found = {self.kind.index(document.name) for document in documents}
+        strange = frozenset(found - {None, *self.shelf.indices})
+        indices = frozenset(index for index in strange if index is not None)
+        for index in indices:
+            self.shelf.ensure(index)
+        return indices
+
+    def due(self, now: Moment) -> set[str]:
+        """Nodes whose change had to wait until now."""
+        return {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
+
+    def update(self, node: str, now: Moment, *, gone: bool) -> frozenset[int]:
+        """Bring a node's entry up to date; returns the documents that changed.
+
+        ``gone``: its document is known to have been deleted.
+        """
+        self._waiting.pop(node, None)
+        report = newest(self.inboxes, node)
+        previous = self.entries.get(node)
+        record = self._judge(
+            node,
+            None if report is None else report.record,
+            None if previous is None or gone else previous.record,
+            now,
+        )
+        if record is not None:
+            self.healing.pop(node, None)
+        elif previous is not None and (gone or self._is_over(node, previous)):
+            record = self.kind.heal(previous.record)
+            if record is None:
+                del self.entries[node]
+                return self.shelf.drop(node)
+            self.healing.setdefault(node, None)
+        else:
+            return frozenset()
+        entry = self.kind.merge(node, record, previous or self._ghost(node, record), now)
+        if isinstance(entry, Wait):
+            self._waiting[node] = entry.until_ms
+            return frozenset()
+        if entry is previous:
+            return frozenset()
+        self.entries[node] = entry
+        if previous is not None and entry.text == previous.text:
+            return frozenset()
+        return self.shelf.put(node, entry.text)
+
+    def _is_over(self, node: str, entry: Entry[R]) -> bool:
+        """Whether an entry about which nobody says anything does not hold without that."""
+        return node in self.healing or self.kind.is_only_silence(entry.record)
+
+    def _ghost(self, node: str, record: R) -> Entry[R] | None:
+        """What readers may still remember of a node that was dropped: only its stamp matters."""
+        stamp = self._past.pop(node, None)
+        return None if stamp is None else Entry("", stamp, record, whole=False)
+
+    def drop_healed(self, now: Moment) -> frozenset[int]:
+        """Leave out the deleted nodes whose time has come; returns the documents that changed."""
+        changed: set[int] = set()
+        for node, drop_at_ms in tuple(self.healing.items()):
+            if node in self._waiting or node in self.doubted:
+                continue
+            if drop_at_ms is None:
+                home = self.shelf.home(node)
+                if home is not None and self._is_acknowledged(home):
+                    self.healing[node] = now.steady_ms + self._touch_period_ms
+            elif drop_at_ms <= now.steady_ms:
+                del self.healing[node]
+                self._remember(node, self.entries.pop(node).stamp)
+                changed |= self.shelf.drop(node)
+        return frozenset(changed)
+
+    def _is_acknowledged(self, index: int) -> bool:
+        return self._acknowledged.get(index, -1) >= self.shelf.revision(index)
+
+    def _remember(self, node: str, stamp: int) -> None:
+        self._past[node] = stamp
+        while len(self._past) > _REMEMBERED:
+            del self._past[next(iter(self._past))]
+
+    def acknowledged(self, index: int, revision: int) -> frozenset[int]:
+        """Every store that is published to has this revision; returns documents that changed."""
+        self._acknowledged[index] = max(revision, self._acknowledged.get(index, -1))
+        return self.shelf.acknowledged(index, revision)
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which ``update`` or ``drop_healed`` have something to do."""
+        healing = (
+            at for node, at in self.healing.items() if at is not None and node not in self.doubted
+        )
+        return min((*self._waiting.values(), *healing), default=None)

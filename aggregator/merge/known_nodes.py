@@ -1,0 +1,91 @@
+"""Tells public faults which nodes and chips there are, from documents, Nodes and pods."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from aggregator.inputs.node_documents import newest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.inputs.cluster_state import World
+    from aggregator.merge.pipeline import Pipeline
+    from service.clock import Moment
+
+_log = logging.getLogger(__name__)
+
+_MOST_EQUAL = 256
+
+PATIENCE_MS = 5000
+"""How long a store that does not tell its nodes, for want of rights or because it is away, keeps
+back what is said of the nodes of others."""
+
+
+class ClusterPlaces:
+    """Places as the pipeline's documents and the world tell them.
+
+    A chip that a pod uses may be in no list of the node's document (``device-plugin#1.3``),
+    and document and pod do not change at the same moment, so a chip that was seen once is known as
+    long as its node is.
+    """
+
+    def __init__(self, pipeline: Pipeline, world: World) -> None:
+        self.synced = False
+        self._pipeline = pipeline
+        self._world = world
+        self._chips: dict[str, frozenset[str]] = {}
+        self._equal: dict[frozenset[str], frozenset[str]] = {}
+        """Most nodes have chips of the same names: one set for all of them."""
+        self._until_ms: int | None = None
+
+    def has_node(self, node: str) -> bool:
+        """See ``Places``."""
+        if self._world.node(node) is not None:
+            return True
+        return any(node in source.devices.present for source in self._pipeline.sources)
+
+    def chips(self, node: str) -> frozenset[str] | None:
+        """See ``Places``."""
+        return self._chips.get(node)
+
+    def node_of(self, serial_number: str) -> str | None:
+        """See ``Places``. Nobody has the empty one (defect B9), nor one that several have."""
+        state = self._world.node_by_serial_number(serial_number)
+        return None if state is None else state.name
+
+    def look(self, nodes: Iterable[str], now: Moment) -> None:
+        """Something was told of these nodes."""
+        for node in nodes:
+            report = newest(self._pipeline.device.inboxes, node)
+            if report is not None:
+                known = self._chips.get(node, frozenset())
+                seen = report.record.chips.union(self._world.facts(node).used or ())
+                if not seen <= known:
+                    if len(self._equal) >= _MOST_EQUAL:
+                        self._equal.clear()
+                    chips = known | seen
+                    self._chips[node] = self._equal.setdefault(chips, chips)
+            elif node in self._chips and not self.has_node(node):
+                del self._chips[node]
+        if not self.synced:
+            self._sync(now)
+
+    def _sync(self, now: Moment) -> None:
+        """Whether nobody is unknown any more only because nothing was read yet."""
+        sources = self._pipeline.sources
+        if self._until_ms is None:
+            self._until_ms = now.steady_ms + PATIENCE_MS
+        silent = []
+        for number, source in enumerate(sources):
+            nodes = self._world.nodes_heard(number)
+            if not source.devices.listed or (nodes.is_followed and not nodes.known):
+                silent.append(source.url)
+        listed = any(source.devices.listed for source in sources)
+        self.synced = not silent or (listed and now.steady_ms >= self._until_ms)
+        if self.synced and silent:
+            _log.warning(
+                "%s did not tell all nodes yet: public faults of others are refused until then",
+                ", ".join(silent),
+            )

@@ -1,0 +1,387 @@
+"""From what arrives to documents of three kinds, merging only the nodes that changed.
+
+No I/O and no clock of its own; the daemon calls ``step`` when something arrived or is due.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.cluster_documents.kinds import DEVICE, NODE, SWITCH
+from aggregator.cluster_documents.shards import Shards
+from aggregator.cluster_documents.single_document import Sheet
+from aggregator.inputs.node_context import Facts
+from aggregator.inputs.node_documents import Feed, Source, newest
+from aggregator.merge.entry_table import Lane
+from aggregator.processors.engine import Processing
+from aggregator.processors.state_types import (
+    NO_DEVICE_STATE,
+    NO_SWITCH_STATE,
+    HiddenEvent,
+    HiddenFault,
+    Times,
+    earliest,
+)
+from contract.documents.cluster_device import DeviceRecord
+from contract.documents.cluster_node import missed
+from contract.documents.node_info import NodeRecord
+from contract.documents.switch_info import SwitchRecord
+from contract.names import CLUSTER_NODE_NAME
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from aggregator.cluster_documents.shards import Value
+    from aggregator.processors.engine import PublicFaults
+    from contract.errors import DocumentError
+    from service.clock import Moment
+    from stores.base import Document, WatchEvent
+
+LOST_ANNOTATION = "npu-vigil/lost"
+"""On cluster-info-node-cm: the nodes that are in it because they fell silent, for the next run."""
+
+_LOST_BYTES = 200 * 1024
+"""Kubernetes allows 256 KiB of annotations on one object."""
+
+
+def _nothing(_: str) -> Facts:
+    """What is known of a node besides its documents where nobody asks."""
+    return Facts()
+
+
+class Published(msgspec.Struct, frozen=True):
+    """What is published of a node, by kind, and what is not.
+
+    After a restart a device record is without faults until the node was read. ``hidden`` faults of
+    chips have why; those of switches are all hidden by a job's filter. ``received_ms`` (chip to
+    code) and ``events_received_ms`` (by key in the time map): since when each is there (wall).
+    """
+
+    device: DeviceRecord | None
+    switch: SwitchRecord | None
+    node: NodeRecord | None
+    hidden: tuple[HiddenFault, ...] = ()
+    hidden_events: tuple[HiddenEvent, ...] = ()
+    received_ms: Times = {}
+    events_received_ms: dict[str, int] = {}
+
+
+def lost_of(document: Document) -> frozenset[str] | None:
+    """Whom a document publishes as lost; ``None`` where it is not the one that says so."""
+    if document.name != CLUSTER_NODE_NAME:
+        return None
+    return frozenset(filter(None, document.annotations.get(LOST_ANNOTATION, "").split(",")))
+
+
+class Pipeline:
+    """The state of the aggregator between its inputs and its documents."""
+
+    def __init__(
+        self,
+        stores: Sequence[str],
+        touch_period_seconds: float,
+        *,
+        facts: Callable[[str], Facts] | None = None,
+        public: PublicFaults | None = None,
+        deleted_after_ms: int = 0,
+        lasting: Collection[str] = (),
+    ) -> None:
+        """``deleted_after_ms``: a document that is gone for so long was deleted (0: at once). See
+        ``forget_deleted``. ``lasting``: stores in which absence ends nothing.
+        """
+        self.sources = tuple(Source(url, LastingFeed if url in lasting else Feed) for url in stores)
+        self.knows_all = not lasting
+        """Whether all is known that the stores had in an earlier run: who is only in documents of
+        that run was deleted, or ended."""
+        self.processing = Processing(len(self.sources), facts or _nothing, public)
+        """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
+        are the daemon's to call, ``step`` is called here.
+        """
+        self.changed: frozenset[str] = frozenset()
+        """Nodes of which something else is published or hidden since the step before the last."""
+        self.unreadable: list[DocumentError] = []
+        """Documents of an earlier run that could not be taken over."""
+        self._sheet = Sheet(NODE.key, missed)
+        period, judge = touch_period_seconds, self.processing
+        self.device = Lane(
+            DEVICE, [s.device for s in self.sources], Shards(DEVICE.key), period, judge.device
+        )
+        self.switch = Lane(
+            SWITCH, [s.switch for s in self.sources], Shards(SWITCH.key), period, judge.switch
+        )
+        self.node = Lane(NODE, [s.node for s in self.sources], self._sheet, period, judge.node)
+        self.lanes: tuple[Lane[Any], ...] = (self.device, self.switch, self.node)
+        self._feeds: dict[str, tuple[Feed, ...]] = {
+            DEVICE.name: tuple(source.devices for source in self.sources),
+            SWITCH.name: tuple(source.devices for source in self.sources),
+            NODE.name: tuple(source.nodes for source in self.sources),
+        }
+        self._deleted_after_ms = deleted_after_ms
+        self._dirty: set[str] = set()
+        self._settled: set[str] = set()
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """Names of all documents there are, empty ones too."""
+        return tuple(
+            lane.kind.document(index) for lane in self.lanes for index in lane.shelf.indices
+        )
+
+    def restore(self, documents: Iterable[Document], *, doubt: bool = False) -> None:
+        """Take over the documents of an earlier run, or of another leader as they are now.
+
+        What cannot be read is overwritten, not obeyed. ``doubt``: the other leader may have known
+        more of the nodes than we do (``doubted``).
+        """
+        documents = tuple(documents)
+        self.unreadable = []
+        dirty = frozenset(self._dirty)
+        for lane in self.lanes:
+            before = dict(lane.entries)
+            self.unreadable += lane.restore(documents)
+            if before or lane.kind.name in self._settled:
+                differ = {n for n, one in lane.entries.items() if before.get(n) is not one}
+                if doubt:
+                    lane.doubt(differ | dirty)
+                self._dirty |= differ
+        for document in documents:
+            names = lost_of(document)
+            if names is not None:
+                lost = frozenset(name for name in names if name in self.node.entries)
+                self.processing.lost = lost
+                self._note_lost()
+
+    def follow(
+        self, document: Document, now: Moment, *, doubt: bool = False
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Another leader wrote this document; returns the nodes of which it says something else
+        than was computed here, and all that are in it. ``doubt``: see ``restore``.
+        """
+        differ, found = frozenset[str](), frozenset[str]()
+        for lane in self.lanes:
+            others, nodes = lane.follow(document, now)
+            if doubt:
+                lane.doubt(others)
+            differ, found = differ | others, found | nodes
+        self._dirty |= differ
+        return differ, found
+
+    @property
+    def doubted(self) -> frozenset[str]:
+        """Nodes of which another leader has published something else than we would, and may have
+        known more: that stays until their documents were read anew, or something later came.
+        """
+        return frozenset(node for lane in self.lanes for node in lane.doubted)
+
+    def read(self, feed: Feed, documents: Mapping[str, Document | None], now: Moment) -> None:
+        """Take in the documents of these nodes, which were asked for by name."""
+        for node, document in documents.items():
+            self._dirty |= feed.read(node, document, now.wall_ms)
+
+    def believe(self, nodes: Iterable[str]) -> None:
+        """What we know of these nodes is as new as can be."""
+        nodes = frozenset(nodes)
+        for lane in self.lanes:
+            lane.doubted -= nodes
+        self._dirty |= nodes
+
+    def judge_again(self, nodes: Iterable[str]) -> None:
+        """Something that is not in documents of nodes has changed about these nodes."""
+        self._dirty |= frozenset(nodes)
+
+    def adopt(self, documents: Iterable[Document]) -> frozenset[str]:
+        """Count in documents that are not ours; they are to be empty. Returns their names."""
+        documents = tuple(documents)
+        return frozenset(
+            lane.kind.document(index) for lane in self.lanes for index in lane.adopt(documents)
+        )
+
+    def observe(self, feed: Feed, event: WatchEvent, now: Moment) -> None:
+        """Take in one event of a watch of a store."""
+        if isinstance(event, Interrupted):
+            feed.reading.failed("watch", event.reason, now.steady_ms)
+        else:
+            feed.reading.succeeded()
+        self._dirty |= feed.observe(event, now.wall_ms, self._deleted_at_ms(now))
+
+    def _deleted_at_ms(self, now: Moment) -> int | None:
+        return now.steady_ms + self._deleted_after_ms if self._deleted_after_ms else None
+
+    def forget_deleted(self, now: Moment) -> None:
+        """Take documents for deleted that have been gone for long enough; before a step."""
+        for source in self.sources:
+            for feed in source.feeds:
+                self._dirty |= feed.settle(now.steady_ms)
+
+    def knows(self, node: str) -> bool:
+        """Whether the node is in a document."""
+        return any(node in lane.entries for lane in self.lanes)
+
+    @property
+    def dirty(self) -> frozenset[str]:
+        """The nodes that the next step judges, as far as that is known now."""
+        return frozenset(self._dirty)
+
+    def set_lost(self, nodes: frozenset[str]) -> None:
+        """Publish these nodes, and no others, as lost."""
+        self._dirty |= nodes ^ self.lost
+        self.processing.lost = nodes
+
+    def set_controllers(self, jobs: frozenset[str]) -> None:
+        """The controllers of these MindIE jobs listen, and no others (clusterd#3.3)."""
+        self._dirty |= self.processing.listen(jobs)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Nodes that are published ``UnHealthy`` because they fell silent."""
+        return self.processing.lost
+
+    def step(self, now: Moment) -> frozenset[str]:
+        """Bring the documents up to date; returns the names of those that changed."""
+        fresh = self._settle()
+        self._dirty |= self.processing.advance(now)
+        changed: set[str] = set()
+        nodes: set[str] = set()
+        for lane in self.lanes:
+            settled = lane.kind.name in self._settled
+            was_all_known = self.knows_all and lane.kind.name in fresh
+            indices: set[int] = set()
+            for node in sorted(self._dirty | lane.due(now)):
+                if not lane.believes(node):
+                    continue
+                gone = self._was_deleted(lane, node) or (
+                    settled
+                    and not self._is_present(lane, node)
+                    and (was_all_known or not self._lasts(lane, node, now))
+                )
+                if gone and newest(lane.inboxes, node) is None:
+                    self.processing.forget(lane.kind.name, node)
+                before = lane.entries.get(node)
+                indices |= lane.update(node, now, gone=gone)
+                if lane.entries.get(node) is not before:
+                    nodes.add(node)
+            healing = tuple(lane.healing)
+            indices |= lane.drop_healed(now)
+            nodes.update(node for node in healing if node not in lane.entries)
+            if lane is self.node:
+                indices |= self._note_lost()
+            changed |= {lane.kind.document(index) for index in indices}
+        self.processing.settle(now)
+        self._dirty.clear()
+        for source in self.sources:
+            for feed in source.feeds:
+                feed.deleted.clear()
+        self.changed = frozenset(nodes | self.processing.altered)
+        self.processing.altered.clear()
+        return frozenset(changed)
+
+    def published(self, node: str) -> Published:
+        """What is published of a node, and what is not."""
+        device = self.device.entries.get(node)
+        switch = self.switch.entries.get(node)
+        server = self.node.entries.get(node)
+        processing = self.processing
+        return Published(
+            None if device is None else device.record,
+            None if switch is None else switch.record,
+            None if server is None else server.record,
+            processing.hidden.get(node, ()),
+            processing.hidden_events.get(node, ()),
+            processing.devices.get(node, NO_DEVICE_STATE).received,
+            processing.switches.get(node, NO_SWITCH_STATE).received,
+        )
+
+    def _settle(self) -> frozenset[str]:
+        """Once every store was listed, who is only in documents of an earlier run was deleted.
+
+        Returns the kinds of which that is so from now on.
+        """
+        fresh = set()
+        for lane in self.lanes:
+            name = lane.kind.name
+            if name not in self._settled and all(feed.listed for feed in self._feeds[name]):
+                self._settled.add(name)
+                self._dirty |= lane.entries.keys() | self.processing.nodes
+                fresh.add(name)
+        return frozenset(fresh)
+
+    def _lasts(self, lane: Lane[Any], node: str, now: Moment) -> bool:
+        """Whether what is published of a node lasts, of which no store says anything: one that may
+        come back without what it had lacks the document.
+        """
+        feeds = self._feeds[lane.kind.name]
+        lasting = [feed for feed in feeds if isinstance(feed, LastingFeed)]
+        entry = lane.entries.get(node)
+        if not lasting or entry is None or node in lane.healing:
+            return False
+        if any(node in feed.present for feed in feeds):
+            return False  # its document says nothing of this kind
+        if lane.kind.is_only_silence(entry.record):
+            return False
+        lasting[0].lack(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
+        return True
+
+    def _is_present(self, lane: Lane[Any], node: str) -> bool:
+        """Whether a document of the node says something of the kind, even one that is refused."""
+        return any(feed.tells(lane.kind, node) for feed in self._feeds[lane.kind.name])
+
+    def _was_deleted(self, lane: Lane[Any], node: str) -> bool:
+        """Whether a document went since the last step: what it said does not hold any more, even
+        if the node has a new one already, which may be refused or silent about the kind.
+        """
+        return any(node in feed.deleted for feed in self._feeds[lane.kind.name])
+
+    @property
+    def nodes(self) -> set[str]:
+        """Names of all nodes that are in a document."""
+        return {node for lane in self.lanes for node in lane.entries}
+
+    def _note_lost(self) -> frozenset[int]:
+        names, room = [], _LOST_BYTES
+        for node in sorted(self.lost):
+            room -= len(node) + 1
+            if room < 0:
+                break
+            names.append(node)
+        return self._sheet.annotate({LOST_ANNOTATION: ",".join(names)} if names else {})
+
+    def acknowledged(self, name: str, revision: int) -> frozenset[str]:
+        """Every store that is published to has this revision; returns documents that changed."""
+        lane, index = self._lane(name)
+        changed = lane.acknowledged(index, revision)
+        return frozenset(lane.kind.document(index) for index in changed)
+
+    def fit(self, limit: int) -> frozenset[str]:
+        """Keep documents within ``limit`` bytes from now on; returns those that changed."""
+        return frozenset(
+            lane.kind.document(index) for lane in self.lanes for index in lane.shelf.fit(limit)
+        )
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which ``step`` wants to be called without an event."""
+        return earliest(
+            self.processing.next_advance_ms(),
+            *(lane.next_due_ms() for lane in self.lanes),
+            *(feed.next_due_ms() for source in self.sources for feed in source.feeds),
+        )
+
+    def value(self, name: str) -> Value:
+        """What a document must say now."""
+        lane, index = self._lane(name)
+        return lane.shelf.value(index)
+
+    def revision(self, name: str) -> int:
+        """The revision of a document's value."""
+        lane, index = self._lane(name)
+        return lane.shelf.revision(index)
+
+    def _lane(self, name: str) -> tuple[Lane[Any], int]:
+        for lane in self.lanes:
+            index = lane.kind.index(name)
+            if index is not None:
+                return lane, index
+        raise KeyError(name)

@@ -1,0 +1,90 @@
+"""Documents that are older than two of their periods while their node beats.
+
+An agent writes each document again in each period, changed or not. One that is older did not come,
+as behind a bridge that drops the retain flag: its content may be wrong, and is the last that is
+known. Its time and that of the heartbeat are by one clock, the node's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from aggregator.inputs.node_documents import newest
+from contract.documents import device_info, node_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aggregator.merge.pipeline import Pipeline
+
+_log = logging.getLogger(__name__)
+
+DEVICE_INFO, NODE_INFO = "device-info", "node-info"
+_PERIODS = 2
+_LOOK_SECONDS = 60.0
+_SHOWN = 10
+
+
+class StaleDocument(msgspec.Struct, frozen=True):
+    """A document of a node, and its age at the last heartbeat."""
+
+    document: str
+    age_seconds: float
+
+
+def stale_documents(pipeline: Pipeline, node: str, beaten_at_ms: int) -> tuple[StaleDocument, ...]:
+    """Return what is stale of a node whose heartbeat is of this time (by its own clock).
+
+    Documents of a generation without a time in it are not judged.
+    """
+    found = []
+    device = newest(pipeline.device.inboxes, node)
+    if device is not None:
+        age_seconds = beaten_at_ms / 1000 - device.record.update_time
+        if device.record.update_time and age_seconds > _PERIODS * device_info.REFRESH_SECONDS:
+            found.append(StaleDocument(DEVICE_INFO, age_seconds))
+    server = newest(pipeline.node.inboxes, node)
+    if server is not None:
+        age_seconds = (beaten_at_ms - server.record.update_time_ms) / 1000
+        if server.record.update_time_ms and age_seconds > _PERIODS * node_info.REFRESH_SECONDS:
+            found.append(StaleDocument(NODE_INFO, age_seconds))
+    return tuple(found)
+
+
+class StaleDocuments:
+    """Names them in the log. ``alive`` gives the nodes that beat, with the time of their beat."""
+
+    def __init__(self, pipeline: Pipeline, alive: Callable[[], Iterable[tuple[str, int]]]) -> None:
+        self._pipeline = pipeline
+        self._alive = alive
+        self._known: frozenset[str] = frozenset()
+
+    async def run(self) -> NoReturn:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self.look()
+
+    def look(self) -> None:
+        """Look once."""
+        found = {
+            f"{node} ({one.document}, {one.age_seconds:.0f} s)": f"{one.document} of {node}"
+            for node, beaten_at_ms in self._alive()
+            for one in stale_documents(self._pipeline, node, beaten_at_ms)
+        }
+        now = frozenset(found.values())
+        if now and not self._known:
+            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+            _log.warning(
+                "documents are older than two of their periods while their nodes beat, and count "
+                "as they were last known: %s%s. Does a bridge or a broker drop the retain flag?",
+                ", ".join(sorted(found)[:_SHOWN]),
+                more,
+            )
+        elif self._known and not now:
+            _log.info("no document is older than two of its periods any more")
+        self._known = now

@@ -1,0 +1,1 @@
+"""Documents that heartbeats name and no watch delivered."""

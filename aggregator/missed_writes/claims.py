@@ -1,0 +1,119 @@
+"""What heartbeats say of the last writes of their agents, compared with what is here. Pure.
+
+A claim is the number of a node's last acknowledged write of one document. It waits for
+``PATIENCE_MS``, in which the watch may show the write; then the document is to be read, once for
+each number.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from contract.documents.write_numbers import KINDS, NoWrites, decode_writes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from stores.base import Beat
+
+PATIENCE_MS = 2000
+AGAIN_MS = 5000
+"""Until a document is read again that could not be read."""
+
+
+class Claim(NamedTuple):
+    """A document of a node, by its kind (``contract.documents.write_numbers.KINDS``)."""
+
+    kind: str
+    node: str
+
+
+class Got(Protocol):
+    """What is here of the documents of nodes."""
+
+    def __call__(self, claim: Claim, number: int, /) -> bool:
+        """Whether the write of this number is here, or a later one. A negative one: nothing."""
+
+
+class _Waiting(NamedTuple):
+    number: int
+    due_ms: int
+
+
+class Claims:
+    """The claims of one store's heartbeats. Times are steady."""
+
+    def __init__(self, got: Got) -> None:
+        self.problems: dict[str, str] = {}
+        """Nodes whose key in the heartbeat cannot be read, and why."""
+        self._got = got
+        self._texts: dict[str, str] = {}
+        """The key of each node that has one, as it was compared last."""
+        self._waiting: dict[Claim, _Waiting] = {}
+        self._asked: dict[Claim, int] = {}
+        """For which number each was read."""
+
+    def hear(self, beats: Iterable[Beat], now_ms: int) -> None:
+        """Take in the heartbeats of all nodes. Wills and beats without the key say nothing."""
+        count = 0
+        for beat in beats:
+            count += 1
+            node, text = beat.node, beat.writes
+            if self._texts.get(node, "") != text and not beat.is_broken:
+                self._compare(node, text, now_ms - (beat.age_ms or 0) + PATIENCE_MS)
+        if len(self._texts) > count:
+            self._forget({beat.node for beat in beats})
+
+    def _compare(self, node: str, text: str, due_ms: int) -> None:
+        try:
+            numbers = decode_writes(text) if text else {}
+            self.problems.pop(node, None)
+        except NoWrites as error:
+            # What it said before that was read stays as it is.
+            self.problems[node] = str(error)
+            numbers = {}
+        self._texts[node] = text
+        for kind in KINDS:
+            claim, number = Claim(kind, node), numbers.get(kind)
+            before = self._waiting.pop(claim, None)
+            if number is None or self._asked.get(claim) == number:
+                continue
+            if not self._got(claim, number):
+                # One that changes with each beat is not put off for ever.
+                due = due_ms if before is None else min(before.due_ms, due_ms)
+                self._waiting[claim] = _Waiting(number, due)
+
+    def _forget(self, there: set[str]) -> None:
+        """Nodes that are not ``there`` beat no more."""
+        for node in self._texts.keys() - there:
+            del self._texts[node]
+            self.problems.pop(node, None)
+        for claim in [one for one in (*self._waiting, *self._asked) if one.node not in there]:
+            self._waiting.pop(claim, None)
+            self._asked.pop(claim, None)
+
+    def due(self, now_ms: int) -> dict[Claim, int]:
+        """Return what is to be read now, with the number that each claims."""
+        due = {c: one.number for c, one in self._waiting.items() if one.due_ms <= now_ms}
+        for claim in [claim for claim, number in due.items() if self._got(claim, number)]:
+            del due[claim], self._waiting[claim]
+        return due
+
+    def next_due_ms(self) -> int | None:
+        """Return when ``due`` has something to return."""
+        return min((one.due_ms for one in self._waiting.values()), default=None)
+
+    def read(self, asked: Mapping[Claim, int]) -> None:
+        """Note that these were read for these numbers."""
+        for claim, number in asked.items():
+            self._asked[claim] = number
+            waiting = self._waiting.get(claim)
+            if waiting is not None and waiting.number == number:
+                del self._waiting[claim]
+
+    def failed(self, asked: Iterable[Claim], now_ms: int) -> None:
+        """Note that these could not be read."""
+        for claim in asked:
+            waiting = self._waiting.get(claim)
+            if waiting is not None:
+                self._waiting[claim] = waiting._replace(due_ms=now_ms + AGAIN_MS)

@@ -1,0 +1,313 @@
+"""Reads by name what heartbeats say was written and no watch has shown.
+
+So no single channel can hide a fault: a watch that delivers nothing is no reason to know nothing
+(``docs/decisions/017``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from aggregator.inputs.read_by_name import read_by_name
+from aggregator.missed_writes.claims import Claim, Claims
+from contract.codes.storage_faults import RESOURCES
+from contract.errors import StoreError
+from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
+from stores.base import Changed, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aggregator.inputs.node_documents import Feed, Source
+    from aggregator.merge.pipeline import Pipeline
+    from aggregator.public_faults.plugin import PublicFaults
+    from service.clock import Clock
+    from stores.base import Beat, Document, Store, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+_FEW = 50
+"""Documents of more nodes are listed, not read one by one."""
+_SHOWN = 10
+_READ_SECONDS = 30.0
+
+MISSED, UNFOUNDED, FAILED = "missed", "unfounded", "failed"
+RESULTS = (MISSED, UNFOUNDED, FAILED)
+"""Of a document that was read by name: the store had what no watch had shown; it had not; it could
+not be read."""
+
+
+class Documents(Protocol):
+    """The documents of one kind in one store."""
+
+    selection: Selection
+
+    def number(self, node: str) -> int | None:
+        """Return the number of the write that is here; ``None`` for none."""
+
+    def is_here(self, node: str) -> bool:
+        """Whether any document of the node is here."""
+
+    def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
+        """Return the name of each node's document."""
+
+    def listen(self) -> set[str]:
+        """Return a set that gets the nodes of which the watch shows something from now on."""
+
+    def heard(self, told: set[str]) -> None:
+        """Add nothing more to a set that ``listen`` returned."""
+
+    def take(self, found: Mapping[str, Document | None]) -> None:
+        """Take in what was read."""
+
+
+class Reports:
+    """Device-info or node-info, whose age is in units of which a second has ``a_second``."""
+
+    def __init__(
+        self, feed: Feed, a_second: int, take: Callable[[Feed, Mapping[str, Document | None]], None]
+    ) -> None:
+        self.selection = feed.selection
+        self.is_here = feed.has
+        self.names_of = feed.names_of
+        self.listen = feed.listen
+        self.heard = feed.heard
+        self._feed = feed
+        self._a_second = a_second
+        self._take = take
+
+    def number(self, node: str) -> int | None:
+        """See ``Documents``."""
+        inbox = self._feed.inboxes[0]
+        report = inbox.reports.get(node)
+        return None if report is None else inbox.kind.age(report.record) // self._a_second
+
+    def take(self, found: Mapping[str, Document | None]) -> None:
+        """See ``Documents``."""
+        self._take(self._feed, found)
+
+
+class StorageFaults:
+    """The public faults that agents tell of the storage client ``client``.
+
+    Each assertion in them has a time, so what a watch shows late undoes nothing.
+    """
+
+    selection = Selection(namespace=PUBLIC_FAULT_NAMESPACE, label=PUBLIC_FAULT_LABEL)
+
+    def __init__(
+        self, client: str, faults: PublicFaults, source: int, take: Callable[[WatchEvent], None]
+    ) -> None:
+        self._resource = RESOURCES[client]
+        self._faults = faults
+        self._source = source
+        self._take = take
+
+    def number(self, node: str) -> int | None:
+        """See ``Documents``."""
+        sent_at_ms = self._faults.sent_at_ms(self._source, self._place(node))
+        return None if sent_at_ms is None else sent_at_ms // 1000
+
+    def is_here(self, node: str) -> bool:
+        """See ``Documents``."""
+        return self.number(node) is not None
+
+    def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
+        """See ``Documents``."""
+        return {node: public_fault_name(node, self._resource) for node in sorted(nodes)}
+
+    def listen(self) -> set[str]:
+        """See ``Documents``."""
+        return set()
+
+    def heard(self, told: set[str]) -> None:
+        """See ``Documents``."""
+
+    def take(self, found: Mapping[str, Document | None]) -> None:
+        """See ``Documents``."""
+        for document in found.values():
+            if document is not None:
+                self._take(Changed(document))
+
+    def _place(self, node: str) -> str:
+        return f"{PUBLIC_FAULT_NAMESPACE}/{public_fault_name(node, self._resource)}"
+
+
+def documents_of(
+    source: Source,
+    number: int,
+    pipeline: Pipeline,
+    faults: PublicFaults,
+    clock: Clock,
+    take: Callable[[int, WatchEvent], None],
+) -> dict[str, Documents]:
+    """Return all kinds of documents of the store with this number; ``take`` gets public faults."""
+
+    def reports(feed: Feed, a_second: int) -> Reports:
+        return Reports(feed, a_second, lambda feed, found: pipeline.read(feed, found, clock()))
+
+    found: dict[str, Documents] = {
+        "device-info": reports(source.devices, 1),
+        "node-info": reports(source.nodes, 1000),
+    }
+    for client in RESOURCES if faults.namespaces.takes(PUBLIC_FAULT_NAMESPACE) else ():
+        found[f"{client.lower()}-fault"] = StorageFaults(
+            client, faults, number, lambda event: take(number, event)
+        )
+    return found
+
+
+class MissedWrites:
+    """Does so for one store; ``documents`` are by kind, ``changed`` is called after a read."""
+
+    def __init__(
+        self,
+        store: Store,
+        documents: Mapping[str, Documents],
+        clock: Clock,
+        changed: Callable[[], None],
+    ) -> None:
+        self.claims = Claims(self._has_got)
+        self.counts = Counter(dict.fromkeys(RESULTS, 0))
+        """How many documents were read, by result."""
+        self._store = store
+        self._documents = documents
+        self._clock = clock
+        self._changed = changed
+        self._wake = asyncio.Event()
+        self._problems: frozenset[str] = frozenset()
+        self._trouble = False
+
+    def hear(self, beats: Iterable[Beat]) -> None:
+        """Take in the heartbeats of all nodes, as they were listed now."""
+        self.claims.hear(beats, self._clock().steady_ms)
+        if self.claims.next_due_ms() is not None:
+            self._wake.set()
+        self._say_problems()
+
+    def _has_got(self, claim: Claim, number: int) -> bool:
+        documents = self._documents.get(claim.kind)
+        if documents is None:
+            return True  # nobody reads it
+        has = documents.number(claim.node)
+        if number >= 0:
+            return has is not None and has >= number
+        # A document that came after its deletion is later than the heartbeat.
+        return not documents.is_here(claim.node) or (has is not None and has > -number)
+
+    async def run(self) -> NoReturn:
+        """Read what is due until cancelled."""
+        while True:
+            now_ms = self._clock().steady_ms
+            due = self.claims.due(now_ms)
+            for kind in dict.fromkeys(claim.kind for claim in due):
+                await self._read(kind, {c.node: n for c, n in due.items() if c.kind == kind})
+            await self._wait()
+
+    async def _wait(self) -> None:
+        self._wake.clear()
+        due_ms = self.claims.next_due_ms()
+        seconds = None if due_ms is None else (due_ms - self._clock().steady_ms + 1) / 1000
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
+                await self._wake.wait()
+
+    async def _read(self, kind: str, numbers: Mapping[str, int]) -> None:
+        """Read these nodes' documents of a kind, each for its number."""
+        documents = self._documents[kind]
+        asked = {Claim(kind, node): number for node, number in numbers.items()}
+        told = documents.listen()
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                names = documents.names_of(numbers)
+                found = await read_by_name(self._store, documents.selection, names, _FEW)
+        except (StoreError, TimeoutError) as error:
+            self.counts[FAILED] += len(asked)
+            self.claims.failed(asked, self._clock().steady_ms)
+            self._fail(kind, len(asked), str(error) or "no answer in time")
+            return
+        finally:
+            documents.heard(told)
+        if self._trouble:
+            _log.info("documents in %s can be read by name again", self._store.url)
+            self._trouble = False
+        # What the watch showed meanwhile may be from before or after this. A document that its
+        # agent says is there may be missing for a moment: it deletes and creates an immutable one.
+        new = {
+            node: one
+            for node, one in found.items()
+            if node not in told and (one is not None or numbers[node] < 0)
+        }
+        before = {node: (documents.number(node), documents.is_here(node)) for node in new}
+        documents.take(new)
+        settled = {c: n for c, n in asked.items() if c.node not in told or self._has_got(c, n)}
+        self.claims.read(settled)
+        self.claims.failed(asked.keys() - settled.keys(), self._clock().steady_ms)
+        missed = [
+            node
+            for node in new
+            if (documents.number(node), documents.is_here(node)) != before[node]
+        ]
+        self.counts[MISSED] += len(missed)
+        self.counts[UNFOUNDED] += len(asked) - len(missed)
+        self._changed()
+        self._say(kind, missed, numbers)
+
+    def _fail(self, kind: str, count: int, why: str) -> None:
+        if not self._trouble:
+            _log.warning(
+                "%s of %d nodes in %s was written, by their heartbeats, is not here and cannot be "
+                "read by name, trying again: %s",
+                kind,
+                count,
+                self._store.url,
+                why,
+            )
+        self._trouble = True
+
+    def _say(self, kind: str, missed: list[str], numbers: Mapping[str, int]) -> None:
+        """Name what was read, and what of it the watch had not shown."""
+        url = self._store.url
+        if missed:
+            _log.warning(
+                "the watch of %s has not shown the last write of %s, it was read by name: %s",
+                url,
+                kind,
+                _names(missed),
+            )
+        unfounded = sorted(numbers.keys() - set(missed))
+        if unfounded:
+            _log.info(
+                "heartbeats in %s name a write of %s that is not there, it was read by name: %s",
+                url,
+                kind,
+                _names(unfounded),
+            )
+
+    def _say_problems(self) -> None:
+        problems = self.claims.problems
+        if problems.keys() == self._problems:
+            return
+        begun = sorted(problems.keys() - self._problems)
+        if begun:
+            _log.warning(
+                "the key about writes in heartbeats in %s cannot be read, watches alone show "
+                "changes of these nodes: %s (%s)",
+                self._store.url,
+                _names(begun),
+                problems[begun[0]],
+            )
+        ended = self._problems - problems.keys()
+        if ended:
+            _log.info("the key about writes can be read again, or is gone: %s", _names(ended))
+        self._problems = frozenset(problems)
+
+
+def _names(nodes: Iterable[str]) -> str:
+    names = sorted(nodes)
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

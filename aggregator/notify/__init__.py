@@ -1,0 +1,1 @@
+"""What changed, for subscribers, the history, the log and labels of Pods."""

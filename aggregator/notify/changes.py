@@ -1,0 +1,117 @@
+"""What changed in what is published of a node: faults that come, go or change their level.
+
+Pure. It is told of the same records that readers are given, so its history is theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from aggregator.merge.pipeline import Published
+    from contract.documents.cluster_device import CodeFault
+
+_NOTHING: dict[tuple[str, str], str] = {}
+_WELL = ("", "Healthy")
+STATUS = "status"
+"""The code of what is about a part of a node as a whole: the word that is published of it."""
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One fault of one node, as it is published from ``at_ms`` on (epoch milliseconds).
+
+    ``subject`` is a chip (``Ascend910-3``), a port (``switch 1 port 4``), a part of the server
+    (``Fan 3``), or ``node`` and ``switches`` for their status (``code`` is ``status`` then).
+    ``level`` is ``None`` where it is over, ``was`` where it began. Of a fault of a chip that holds,
+    the other members are those of ``FaultStatus``.
+    """
+
+    node: str
+    at_ms: int
+    subject: str
+    code: str
+    was: str | None = None
+    level: str | None = None
+    severity: str | None = None
+    device_fault: bool | None = None
+    severity_source: str | None = None
+
+
+class Changes:
+    """Knows what was published of each node last: only of those that are not well."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[tuple[str, str], str]] = {}
+
+    def seed(self, node: str, published: Published, faults: Iterable[CodeFault]) -> None:
+        """Take over what an earlier run published; ``faults`` of chips are not in the record."""
+        chips = {(fault.chip, fault.code): fault.level for fault in faults}
+        self._note(node, chips | _levels(published))
+
+    def take_over(self, standing: Mapping[str, Mapping[tuple[str, str], str]]) -> None:
+        """What an earlier run has told of, by node: what is published else now is news."""
+        self._known = {node: dict(levels) for node, levels in standing.items() if levels}
+
+    @property
+    def standing(self) -> dict[str, dict[tuple[str, str], str]]:
+        """What was published last, by node."""
+        return {node: dict(levels) for node, levels in self._known.items()}
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Nodes that are not well."""
+        return frozenset(self._known)
+
+    def observe(
+        self, node: str, published: Published, now_ms: int, faults: Iterable[CodeFault] = ()
+    ) -> tuple[Change, ...]:
+        """What changed of a node since it was told last; ``faults`` as in ``seed``."""
+        before = self._known.get(node, _NOTHING)
+        levels = {(fault.chip, fault.code): fault.level for fault in faults} | _levels(published)
+        if levels == before:
+            return ()
+        self._note(node, levels)
+        return tuple(
+            Change(node, now_ms, *key, before.get(key), levels.get(key))
+            for key in sorted(before.keys() | levels.keys())
+            if before.get(key) != levels.get(key)
+        )
+
+    def _note(self, node: str, levels: dict[tuple[str, str], str]) -> None:
+        if levels:
+            self._known[node] = levels
+        else:
+            self._known.pop(node, None)
+
+
+def _levels(published: Published) -> dict[tuple[str, str], str]:
+    return dict(_pairs(published))
+
+
+def _pairs(published: Published) -> Iterator[tuple[tuple[str, str], str]]:
+    if published.device is not None:
+        for fault in published.device.faults:
+            yield (fault.chip, fault.code), fault.level
+    if published.switch is not None:
+        switch = published.switch
+        levels = {key: level for key, _, level in switch.times or ()}
+        for event in switch.events:
+            code, chip, port = (
+                event.assembled_fault_code,
+                event.switch_chip_id,
+                event.switch_port_id,
+            )
+            level = levels.get(f"{code}_{chip}_{port}", switch.level)
+            yield (f"switch {chip} port {port}", code), level
+        if switch.status not in _WELL:
+            yield ("switches", STATUS), switch.status
+    if published.node is not None:
+        for part in published.node.faults:
+            for code in part.fault_code or ():
+                yield (f"{part.device_type} {part.device_id}", code), part.fault_level
+        if published.node.status not in _WELL:
+            yield ("node", STATUS), published.node.status

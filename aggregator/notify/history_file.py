@@ -1,0 +1,328 @@
+"""What happened to faults, as nodes told it and as it was published: one SQLite file.
+
+Blocking; ``history`` drives it.
+
+Every commit waits for the disk (``synchronous=FULL``): what a node was told is kept survives a
+power cut. Positions, one for each journal of a node, are changed with the events that they are
+about, so no event is ever there twice.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from aggregator.notify.changes import Change
+from contract.documents.episodes import EpisodeEvent
+from service.private import private_database
+from stores.base import Heard, Telling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+FILE_NAME = "history.sqlite"
+SCHEMA_VERSION = 1
+_PRUNE_ROWS = 2_000
+_JOURNALS_OF_A_NODE = 8
+_BUSY_SECONDS = 5.0
+_WAL_BYTES_KEPT = 4 << 20
+_CACHE_KIB = 256
+"""Rows are appended, and pages are asked for by people: the kernel's cache does the rest."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    node TEXT NOT NULL,
+    journal TEXT NOT NULL,
+    heard_at_ms INTEGER NOT NULL,
+    lost INTEGER NOT NULL,
+    body TEXT NOT NULL
+) STRICT;
+CREATE INDEX IF NOT EXISTS nodes ON events (node, number);
+CREATE INDEX IF NOT EXISTS times ON events (heard_at_ms);
+CREATE TABLE IF NOT EXISTS positions (
+    node TEXT NOT NULL,
+    journal TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    lost_after INTEGER NOT NULL,
+    heard_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (node, journal)
+) STRICT, WITHOUT ROWID;
+"""
+
+_STANDING = """
+CREATE TABLE standing (
+    node TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    code TEXT NOT NULL,
+    level TEXT NOT NULL,
+    PRIMARY KEY (node, subject, code)
+) STRICT, WITHOUT ROWID;
+"""
+"""What the history says that is published now; it is not there before anybody has said so."""
+
+Standing: TypeAlias = dict[str, dict[tuple[str, str], str]]
+"""Node to subject and code to level."""
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row of the history, in the order of arrival (``number``).
+
+    ``event`` is what a node told of its ``journal``. Where ``lost`` is not 0 there is none: so many
+    rows of the journal were gone before they were heard. Or it is what changed in what is
+    ``published`` of the node (``journal`` is empty). ``heard_at_ms`` is the aggregator's clock.
+    """
+
+    number: int
+    node: str
+    journal: str
+    heard_at_ms: int
+    event: EpisodeEvent | None = None
+    lost: int = 0
+    published: Change | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A part of the history, the newest last. ``next``: what to ask for behind it (``after``)."""
+
+    events: tuple[Told, ...]
+    next: int
+    more: bool
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """Which part of the history: of ``node``, behind the number ``after``, heard since.
+
+    Without ``after`` and ``since_ms`` it is the newest part.
+    """
+
+    node: str | None = None
+    since_ms: int | None = None
+    after: int | None = None
+    limit: int = 1000
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What came of tellings: what is kept of each journal that spoke, and how many rows are new."""
+
+    heard: tuple[Heard, ...]
+    events: int = 0
+    lost: int = 0
+    refused: int = 0
+
+
+class HistoryFile:
+    """The writing connection. Raises ``sqlite3.Error`` or ``OSError`` when the disk fails."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_database(path)
+        self._connection = connection = sqlite3.connect(
+            path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES_KEPT}")
+            connection.execute(f"PRAGMA cache_size=-{_CACHE_KIB}")
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version > SCHEMA_VERSION:
+                raise sqlite3.NotSupportedError(
+                    f"{path} was written by a newer version: its schema is {version}, known is "
+                    f"{SCHEMA_VERSION}"
+                )
+            connection.executescript(_SCHEMA)
+            connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        except BaseException:
+            connection.close()
+            raise
+
+    def take(self, tellings: Iterable[Telling], now_ms: int) -> Taken:
+        """Keep for good what of ``tellings`` is next; all of it or, with an error, nothing.
+
+        One that begins behind what is kept of its journal changes nothing; one that begins before
+        it counts from there on.
+        """
+        heard: dict[tuple[str, str], Heard] = {}
+        events = lost = refused = 0
+        with self._transaction():
+            for telling in tellings:
+                known, lost_after = self._position(telling)
+                key = telling.node, telling.journal
+                heard.pop(key, None)
+                heard[key] = Heard(telling.node, telling.journal, max(known, telling.upto))
+                if telling.after > known:
+                    heard[key] = Heard(telling.node, telling.journal, known)
+                    refused += 1
+                elif telling.upto > known:
+                    new = [event for event in telling.events if event.sequence > known]
+                    # A part that was lost is told again with what follows it until it is heard.
+                    gap = telling.lost if lost_after < telling.after else 0
+                    self._keep(telling, new, gap, now_ms)
+                    events += len(new)
+                    lost += gap
+        return Taken(tuple(heard.values()), events, lost, refused)
+
+    def begin(self, standing: Standing) -> None:
+        """This is published now, and is no news; unless the history knows what is."""
+        if _has_table(self._connection, "standing"):
+            return
+        with self._transaction():
+            self._connection.execute(_STANDING)
+            self._stand(
+                (node, *key, level)
+                for node, levels in standing.items()
+                for key, level in levels.items()
+            )
+
+    def note(self, changes: Iterable[Change]) -> None:
+        """Keep for good what changed in what is published; all of it or, with an error, nothing."""
+        changes = tuple(changes)
+        with self._transaction():
+            self._connection.executemany(
+                "INSERT INTO events (node, journal, heard_at_ms, lost, body)"
+                " VALUES (?, '', ?, 0, ?)",
+                ((one.node, one.at_ms, msgspec.json.encode(one).decode()) for one in changes),
+            )
+            if not _has_table(self._connection, "standing"):
+                self._connection.execute(_STANDING)  # the file before this one was broken
+            for one in changes:
+                if one.level is None:
+                    self._connection.execute(
+                        "DELETE FROM standing WHERE node = ? AND subject = ? AND code = ?",
+                        (one.node, one.subject, one.code),
+                    )
+                else:
+                    self._stand([(one.node, one.subject, one.code, one.level)])
+
+    def _stand(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
+        self._connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", rows)
+
+    def _position(self, telling: Telling) -> tuple[int, int]:
+        """What is kept of the journal, and behind which sequence rows of it were last lost."""
+        row = self._connection.execute(
+            "SELECT sequence, lost_after FROM positions WHERE node = ? AND journal = ?",
+            (telling.node, telling.journal),
+        ).fetchone()
+        return (0, -1) if row is None else (row[0], row[1])
+
+    def _keep(self, telling: Telling, new: list[EpisodeEvent], lost: int, now_ms: int) -> None:
+        node, journal = telling.node, telling.journal
+        insert = (
+            "INSERT INTO events (node, journal, heard_at_ms, lost, body) VALUES (?, ?, ?, ?, ?)"
+        )
+        if lost:
+            self._connection.execute(insert, (node, journal, now_ms, lost, "null"))
+        self._connection.executemany(
+            insert,
+            ((node, journal, now_ms, 0, msgspec.json.encode(one).decode()) for one in new),
+        )
+        self._connection.execute(
+            "INSERT INTO positions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
+            " sequence = excluded.sequence, heard_at_ms = excluded.heard_at_ms,"
+            " lost_after = max(lost_after, excluded.lost_after)",
+            (node, journal, telling.upto, telling.after if lost else -1, now_ms),
+        )
+        # Of journals that were replaced since long nothing comes any more.
+        self._connection.execute(
+            "DELETE FROM positions WHERE node = ? AND journal NOT IN (SELECT journal FROM positions"
+            " WHERE node = ? ORDER BY heard_at_ms DESC, journal = ? DESC LIMIT ?)",
+            (node, node, journal, _JOURNALS_OF_A_NODE),
+        )
+
+    def prune(self, *, older_than_ms: int, max_bytes: int) -> bool:
+        """Delete some of the oldest events if they are too old or the file is too large.
+
+        Positions stay. Returns whether there may be more to delete.
+        """
+        pages, free, size = (
+            self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        too_large = (pages - free) * size > max_bytes
+        deleted = self._connection.execute(
+            "DELETE FROM events WHERE number IN"
+            " (SELECT number FROM events ORDER BY number LIMIT ?) AND (? OR heard_at_ms < ?)",
+            (_PRUNE_ROWS, too_large, older_than_ms),
+        ).rowcount
+        return deleted == _PRUNE_ROWS
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+
+def read_page(path: Path, asked: Asked) -> Page:
+    """Read a part of the history. Raises ``sqlite3.Error`` or ``OSError``."""
+    if not path.exists():
+        return Page((), asked.after or 0, more=False)
+    where = ["number > ?"]
+    parameters: list[object] = [-1 if asked.after is None else asked.after]
+    if asked.node is not None:
+        where.append("node = ?")
+        parameters.append(asked.node)
+    if asked.since_ms is not None:
+        where.append("heard_at_ms >= ?")
+        parameters.append(asked.since_ms)
+    newest = asked.after is None and asked.since_ms is None
+    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+        if not _has_table(connection, "events"):
+            return Page((), asked.after or 0, more=False)
+        rows = connection.execute(
+            "SELECT number, node, journal, heard_at_ms, lost, body FROM events"
+            f" WHERE {' AND '.join(where)} ORDER BY number {'DESC' if newest else ''} LIMIT ?",
+            (*parameters, asked.limit + 1),
+        ).fetchall()
+    more = len(rows) > asked.limit and not newest
+    rows = rows[: asked.limit]
+    if newest:
+        rows.reverse()
+    told = tuple(_told(*row) for row in rows)
+    return Page(told, told[-1].number if told else asked.after or 0, more)
+
+
+def read_standing(path: Path) -> Standing | None:
+    """What the history says that is published; ``None`` where it does not know.
+
+    Raises ``sqlite3.Error`` or ``OSError``.
+    """
+    if not path.exists():
+        return None
+    found: Standing = {}
+    with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
+        if not _has_table(connection, "standing"):
+            return None
+        rows = connection.execute("SELECT node, subject, code, level FROM standing")
+        for node, subject, code, level in rows:
+            found.setdefault(node, {})[subject, code] = level
+    return found
+
+
+def _has_table(connection: sqlite3.Connection, name: str) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone()
+    return found is not None
+
+
+def _told(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> Told:
+    if journal:
+        return Told(number, node, journal, at_ms, _event.decode(body), lost)
+    return Told(number, node, journal, at_ms, published=_change.decode(body))
+
+
+_event = msgspec.json.Decoder(EpisodeEvent | None)
+_change = msgspec.json.Decoder(Change)

@@ -1,0 +1,90 @@
+"""The log of nodes: who came and went, and what takes chips or nodes out of use.
+
+At most ten lines a minute together: a fleet of thousands changes all the time, and lines that
+nobody reads hide those that matter. All that is not logged one by one is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from contract.codes.chip_codes import is_network
+from contract.codes.levels import takes_out
+from service.paced_lines import PacedLines, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from aggregator.notify.changes import Change
+
+_log = logging.getLogger(__name__)
+
+
+class NodeLog:
+    """Logs what changes while we lead; a follower leaves that to its leader."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+        self._came = PacedLines(_log, logging.INFO, 1, "node %s came", "%d nodes came: %s")
+        self._went = PacedLines(_log, logging.INFO, 1, "node %s is gone", "%d nodes are gone: %s")
+        self._out = PacedLines(
+            _log, logging.WARNING, 3, many="%d faults take chips, switches or nodes out: %s"
+        )
+        self._over = PacedLines(_log, logging.INFO, 2, many="%d faults or levels are over: %s")
+        self._refused = PacedLines(_log, logging.WARNING, 2, many="%d documents are refused: %s")
+        self._good = PacedLines(
+            _log, logging.INFO, 1, many="%d documents are good again or gone: %s"
+        )
+
+    def begin(
+        self, nodes: Iterable[str], standing: Mapping[str, Mapping[tuple[str, str], str]]
+    ) -> None:
+        """Log the faults that stand on the ``nodes`` that we begin to lead with."""
+        self._known = set(nodes)
+        faults = sorted(_standing(standing))
+        if faults:
+            texts = [text for _, text in faults]
+            _log.warning(
+                "%d fault(s) on %d node(s): %s",
+                len(texts),
+                len(standing),
+                shortened(texts, len(texts)),
+            )
+
+    def look(self, node: str, *, is_known: bool) -> None:
+        """Log a node that came or went."""
+        if is_known and node not in self._known:
+            self._known.add(node)
+            self._came.add((node,))
+        elif not is_known and node in self._known:
+            self._known.discard(node)
+            self._went.add((node,))
+
+    def take(self, changes: Iterable[Change]) -> None:
+        """Log what takes something out now, and what does so no more."""
+        for one in changes:
+            network = is_network(one.code)
+            where = f"node {one.node}: {one.subject} {one.code}"
+            if takes_out(one.level, is_network=network):
+                self._out.add((f"{where}: {one.was or 'nothing'} -> {one.level}",))
+            elif takes_out(one.was, is_network=network):
+                self._over.add((f"{where}: {one.was} -> {one.level or 'nothing'}",))
+
+    def refuse(self, node: str, name: str, reason: str) -> None:
+        """Log that a document of a node is refused."""
+        self._refused.add((f"node {node}: its {name} document is refused: {reason}",))
+
+    def accept(self, node: str, name: str) -> None:
+        """Log that it is not any more."""
+        self._good.add((f"node {node}: its {name} document is good again or gone",))
+
+
+def _standing(
+    standing: Mapping[str, Mapping[tuple[str, str], str]],
+) -> Iterator[tuple[bool, str]]:
+    """What stands, each with whether it takes nothing out, so that it is sorted behind."""
+    for node, levels in standing.items():
+        for (subject, code), level in levels.items():
+            is_mild = not takes_out(level, is_network=is_network(code))
+            yield is_mild, f"node {node}: {subject} {code} {level}"

@@ -1,0 +1,161 @@
+"""Tells whoever listens what changed: jobs' subscribers, HTTP clients, the history.
+
+Nobody who listens can hold up the pipeline: what is told here is put down and sent by others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.agent_reports.blindness import BlindChanges
+from aggregator.agent_reports.fault_answers import Answers
+from aggregator.notify.changes import Changes
+from aggregator.notify.node_log import NodeLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.grpc.server import GrpcServer
+    from aggregator.inputs.cluster_state import World
+    from aggregator.jobs.job_view import Board
+    from aggregator.merge.pipeline import Pipeline, Published
+    from aggregator.notify.changes import Change
+    from aggregator.notify.history import History
+    from aggregator.notify.pod_labels import Labelling
+    from aggregator.notify.sse import Stream
+    from aggregator.rank_tables.plugin import RankTables
+    from contract.documents.cluster_device import CodeFault
+    from service.clock import Moment
+
+_NO_FAULTS = '-Fault":"[]"'
+
+
+class Telling:
+    """Knows everybody who listens."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        world: World,
+        board: Board,
+        tables: RankTables,
+        stream: Stream,
+        history: History,
+        labelling: Labelling,
+    ) -> None:
+        self.server: GrpcServer | None = None
+        """Where clients of ClusterD listen, if they are served."""
+        self._pipeline = pipeline
+        self._world = world
+        self._board = board
+        self._tables = tables
+        self._stream = stream
+        self.history = history
+        self._labelling = labelling
+        self.log = NodeLog()
+        self._changes = Changes()
+        self._blind = BlindChanges(pipeline)
+        self._computed: set[str] = set()
+        """Nodes of which a follower computed something that its leader has not published yet."""
+        self._is_seeded = False
+
+    async def seed(self, now: Moment) -> None:
+        """What an earlier run has told of is no news; all that is published else now is. What it
+        told of is in the history, and where that is lost, in the documents that it wrote.
+        """
+        told = await self.history.standing()
+        pipeline = self._pipeline
+        if told is None:
+            for node in pipeline.nodes:
+                self._changes.seed(node, pipeline.published(node), self._shown_faults(node))
+            self.history.begin(self._changes.standing)
+        else:
+            self._changes.take_over(told)
+            unwritten = pipeline.dirty - pipeline.nodes
+            for node in sorted((told.keys() | pipeline.nodes) - unwritten):
+                self._observe(node, now)
+        self._blind.take(now.wall_ms)  # what an earlier run showed as blind is no news either
+        self._is_seeded = True
+
+    def followed(self, differ: frozenset[str], found: frozenset[str], now: Moment) -> None:
+        """Another leader has published a document: of the nodes that ``differ`` something else than
+        was computed here, of others that were ``found`` in it the same.
+        """
+        if not self._is_seeded:
+            return
+        confirmed = self._computed & found
+        self._computed -= confirmed
+        for node in sorted(differ | confirmed):
+            self._observe(node, now)
+
+    def _shown_faults(self, node: str) -> tuple[CodeFault, ...]:
+        """The faults of chips in an entry that was taken over: its record has none. Of an entry of
+        our own the record says all, so its text is not read again for each change.
+        """
+        device = self._pipeline.device
+        entry = device.entries.get(node)
+        if entry is None or entry.whole or _NO_FAULTS in entry.text:
+            return ()
+        return device.kind.as_shown(node, entry).faults
+
+    def began(self, now: Moment) -> None:
+        """From now on what we computed is published: what of it is not yet, is news."""
+        self._computed.clear()
+        for node in sorted(self._changes.nodes | self._pipeline.nodes):
+            self._observe(node, now)
+        self.log.begin(self._pipeline.nodes, self._changes.standing)
+
+    def _observe(self, node: str, now: Moment) -> tuple[Change, ...]:
+        published, shown = self._pipeline.published(node), self._shown_faults(node)
+        changes = self._changes.observe(node, published, now.wall_ms, shown)
+        if changes:
+            changes = self._answered(node, changes, published)
+            self._stream.send(changes)
+            self.history.note(changes)
+        return changes
+
+    def _answered(
+        self, node: str, changes: tuple[Change, ...], published: Published
+    ) -> tuple[Change, ...]:
+        """Add what is answered now about the faults of chips that hold."""
+        if published.device is None:
+            return changes
+        chips, answers = published.device.chips, Answers(self._pipeline, node)
+        return tuple(
+            one
+            if one.level is None or one.subject not in chips
+            else msgspec.structs.replace(
+                one, **msgspec.structs.asdict(answers.of(one.subject, one.code))
+            )
+            for one in changes
+        )
+
+    def after(self, moved: Iterable[str], now: Moment, *, leads: bool) -> None:
+        """The pipeline has made a step. ``moved``: nodes whose Node, pods or jobs changed.
+
+        What a follower computes is not published: it tells what its leader does.
+        """
+        changed = self._pipeline.changed
+        if leads:
+            for node in sorted(changed):
+                self.log.look(node, is_known=self._pipeline.knows(node))
+                self.log.take(self._observe(node, now))
+        else:
+            for node in changed:
+                if self._pipeline.knows(node):
+                    self._computed.add(node)
+                else:
+                    self._computed.discard(node)
+        # What agents report of themselves is read, not published: a follower shows it as well.
+        self._stream.send_blind(self._blind.take(now.wall_ms))
+        for node in moved:
+            self._tables.set_pods(node, self._world.pods_on(node))
+        self._board.changed(changed.union(moved), now)
+        jobs, services = self._board.take_changed_jobs(), self._tables.take_changed_tables()
+        if jobs:
+            self._labelling.wake.set()
+        if self.server is not None:
+            self.server.changed(jobs)
+            self.server.tables_changed(services)

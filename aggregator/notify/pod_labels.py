@@ -1,0 +1,103 @@
+"""Gives pods the labels by which schedulers hear of relation faults (``clusterd#3.10``).
+
+Level-triggered: what is wanted is asked for again until the store shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from aggregator.jobs.labels import LABEL
+from contract.errors import StoreError, StoreNotFound
+from pacing.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aggregator.jobs.labels import PodLabel
+    from service.election.leadership import Leadership
+    from stores.cluster import Cluster
+
+_log = logging.getLogger(__name__)
+
+_AT_ONCE = 8
+_SHOWN_SECONDS = 2.0
+"""How long the store may take to show a label that was set before it is set again."""
+
+
+class Labelling:
+    """Writes what ``wanted`` says, while we lead: a ``Led`` part."""
+
+    def __init__(
+        self,
+        clusters: Iterable[Cluster],
+        wanted: Callable[[], tuple[PodLabel, ...]],
+        leadership: Leadership,
+    ) -> None:
+        self.wake = asyncio.Event()
+        self._clusters = tuple(clusters)
+        self._wanted = wanted
+        self._leadership = leadership
+        self._has_begun = False
+        self._troubled: set[PodLabel] = set()
+
+    async def leads(self, leading: bool) -> None:
+        """See ``Led``."""
+        self._has_begun = leading
+        self.wake.set()
+
+    async def run(self) -> NoReturn:
+        """Write until cancelled."""
+        backoff = Backoff()
+        while True:
+            self.wake.clear()
+            wanted = self._wanted() if self._may_write else ()
+            self._troubled &= set(wanted)
+            gate = asyncio.Semaphore(_AT_ONCE)
+            done = await asyncio.gather(*(self._try(one, gate) for one in wanted))
+            if not all(done):
+                await asyncio.sleep(backoff.next_seconds())
+                continue
+            backoff.reset()
+            if wanted:
+                await asyncio.sleep(_SHOWN_SECONDS)
+            else:
+                await self.wake.wait()
+
+    @property
+    def _may_write(self) -> bool:
+        """A label has no version: who was paused looks at his clock before each."""
+        return self._has_begun and self._leadership.leads
+
+    async def _try(self, label: PodLabel, gate: asyncio.Semaphore) -> bool:
+        """Set a label; whether nothing is left to be done about it now.
+
+        One that cannot be set is in nobody's way.
+        """
+        async with gate:
+            if not self._may_write:
+                return True
+            try:
+                await self._set(label)
+            except StoreError as error:
+                if not self._troubled:
+                    where = f"pod {label.namespace}/{label.name}"
+                    _log.warning("%s gets no label, trying again: %s", where, error)
+                self._troubled.add(label)
+                return False
+        if label in self._troubled:
+            self._troubled.remove(label)
+            if not self._troubled:
+                _log.info("all pods have got their labels again")
+        return True
+
+    async def _set(self, label: PodLabel) -> None:
+        for cluster in self._clusters:
+            try:
+                labels = {LABEL: label.value}
+                await cluster.label_pod(label.namespace, label.name, labels, label.uid)
+            except StoreNotFound:
+                continue  # it is another store's, or gone, or another pod has its name
+            _log.info("pod %s/%s: %s=%s", label.namespace, label.name, LABEL, label.value)

@@ -1,0 +1,156 @@
+"""Reads for the parts, in every store that is read, and asks them what time changed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from aggregator.plugin import Keeper, Led, Part, Reader, Timed, View, Viewed
+from contract.errors import StoreError, StoreRefused
+from stores.base import Changed, Deleted, Listed
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from service.clock import Clock, Moment
+    from service.stalls import Stalls
+    from stores.base import Document, Selection, Store, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+_ASK_AGAIN_SECONDS = 30.0
+"""After a refusal that waiting does not mend by itself: somebody may."""
+
+
+class Parts:
+    """All parts. ``judge`` is told the nodes that are to be judged again, ``seen`` each event of a
+    store (by URL) after its part has taken it in.
+    """
+
+    def __init__(
+        self,
+        parts: Iterable[Part],
+        stores: Mapping[str, Store],
+        clock: Clock,
+        stalls: Stalls,
+        *,
+        judge: Callable[[frozenset[str]], None],
+        seen: Callable[[str, Selection, WatchEvent], None],
+    ) -> None:
+        parts = tuple(parts)
+        self.readers = tuple(part for part in parts if isinstance(part, Reader))
+        self.timed = tuple(part for part in parts if isinstance(part, Timed))
+        self.keepers = tuple(part for part in parts if isinstance(part, Keeper))
+        self.viewed = tuple(part for part in parts if isinstance(part, Viewed))
+        self.led = tuple(part for part in parts if isinstance(part, Led))
+        self._stores = stores
+        self._clock = clock
+        self._stalls = stalls
+        self._judge = judge
+        self._seen = seen
+        self._waits: set[tuple[int, int, Selection]] = set()
+
+    @property
+    def inputs(self) -> tuple[Selection, ...]:
+        """What is read for any part."""
+        return tuple(dict.fromkeys(one for reader in self.readers for one in reader.inputs))
+
+    def reads(self, url: str) -> bool:
+        """Whether the store with this URL is read for parts."""
+        return url in self._stores
+
+    def is_answered(self, number: int) -> bool:
+        """Whether the store with this number has said of every input what is there, or why not."""
+        return not any(waits[0] == number for waits in self._waits)
+
+    def begin(self, tasks: asyncio.TaskGroup) -> None:
+        """Read from now on."""
+        for number, (url, store) in enumerate(self._stores.items()):
+            for index, reader in enumerate(self.readers):
+                for selection in reader.inputs:
+                    self._waits.add((number, index, selection))
+                    name = f"read {named(selection)} of {url} for part {index}"
+                    tasks.create_task(self._read(number, store, index, selection), name=name)
+
+    async def _read(self, number: int, store: Store, index: int, selection: Selection) -> NoReturn:
+        """What a store will not tell of one part keeps no other, and no node, from being read."""
+        reader, is_in_trouble = self.readers[index], False
+        lasting = None if store.absence_is_deletion else Lasting()
+
+        def take(event: WatchEvent) -> None:
+            nonlocal is_in_trouble
+            if isinstance(event, Interrupted):
+                if not is_in_trouble:
+                    what = named(selection)
+                    _log.warning("%s of %s cannot be read: %s", what, store.url, event.reason)
+                is_in_trouble = True
+            elif isinstance(event, Listed):
+                if is_in_trouble:
+                    _log.info("%s of %s can be read again", named(selection), store.url)
+                is_in_trouble = False
+            with self._stalls.busy(f"read {store.url}"):
+                news = event if lasting is None else lasting.news(event)
+                nodes = frozenset[str]()
+                if news is not None:
+                    nodes = reader.observe(number, selection, news, self._clock())
+                self._waits.discard((number, index, selection))
+                self._judge(nodes)
+                self._seen(store.url, selection, event)
+
+        while True:
+            try:
+                async for event in store.watch(selection):
+                    take(event)
+                raise StoreError(f"the watch of {store.url} ended")
+            except StoreRefused as error:
+                take(Interrupted(str(error)))
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+    def step(self, now: Moment) -> frozenset[str]:
+        """Do what is due; returns nodes to be judged again."""
+        return frozenset().union(*(part.step(now) for part in self.timed))
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which ``step`` wants to be called."""
+        due = [at for part in self.timed if (at := part.next_due_ms()) is not None]
+        return min(due, default=None)
+
+    def views(self) -> tuple[View, ...]:
+        """What is to be shown now."""
+        return tuple(view for part in self.viewed for view in part.views())
+
+    async def leads(self, leading: bool) -> None:
+        """Tell the parts whose affair it is."""
+        for part in self.led:
+            await part.leads(leading)
+
+
+class Lasting:
+    """What a watch has shown of a store that may come back without what it had: what a list lacks
+    was not deleted (``docs/decisions/021``).
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], Document] = {}
+
+    def news(self, event: WatchEvent) -> WatchEvent | None:
+        """Return what an event says to who takes a list for all there is; ``None`` for nothing."""
+        match event:
+            case Listed(documents):
+                self._known |= {(one.namespace, one.name): one for one in documents}
+                return Listed(tuple(self._known.values()))
+            case Changed(document):
+                self._known[document.namespace, document.name] = document
+            case Deleted(_, _, by_list=True):
+                return None
+            case Deleted(namespace, name):
+                self._known.pop((namespace, name), None)
+        return event
+
+
+def named(selection: Selection) -> str:
+    """What is selected, for people."""
+    which = selection.name or "=".join(selection.label or ()) or selection.has_label or "everything"
+    return f"{which} in {selection.namespace or 'all namespaces'}"

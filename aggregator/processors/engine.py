@@ -1,0 +1,284 @@
+"""What lives around the chains: the nodes' states, due times, what is hidden, what is kept.
+
+No I/O and no clock of its own. An idle node costs nothing here: only nodes with faults have a
+state, and only what is due is looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from aggregator.processors import state_codec
+from aggregator.processors.chains import Around, process_device, process_node, process_switch
+from aggregator.processors.separation_documents import Documents
+from aggregator.processors.state import Memory
+from aggregator.processors.state_types import (
+    NO_DEVICE_STATE,
+    NO_SWITCH_STATE,
+    HiddenEvent,
+    HiddenFault,
+    Occurrence,
+    earliest,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aggregator.inputs.node_context import Facts
+    from aggregator.plugin import View
+    from contract.documents.cluster_device import DeviceRecord
+    from contract.documents.node_info import NodeRecord
+    from contract.documents.switch_info import SwitchRecord
+    from service.clock import Moment
+    from stores.base import Selection, WatchEvent
+
+
+H = TypeVar("H")
+
+_PRUNE_MS = 3_600_000
+
+_PATIENCE_MS = 30_000
+"""How long the list of separated chips is not shown for the sake of a store that is away."""
+
+
+class PublicFaults(Protocol):
+    """The first processor of the device chain (clusterd#3.2)."""
+
+    def apply(self, node: str, record: DeviceRecord, now: Moment) -> DeviceRecord:
+        """``record`` with the public faults of ``node``; quick where there are none."""
+
+
+class Processing:
+    """The chains with everything that they remember.
+
+    It is a ``Reader``, a ``Keeper`` and a ``Viewed``; ``advance`` is called by the pipeline.
+    ``facts`` says what is known of a node besides its documents and ``lost``.
+    """
+
+    name = "processing"
+
+    def __init__(
+        self, stores: int, facts: Callable[[str], Facts], public: PublicFaults | None = None
+    ) -> None:
+        self.lost: frozenset[str] = frozenset()
+        """Nodes that fell silent and are published so."""
+        self.controllers: frozenset[str] = frozenset()
+        """MindIE jobs whose controller listens."""
+        self.memory = Memory()
+        self.separation = self.memory.separation
+        self.windows = self.memory.windows
+        self.devices = self.memory.devices
+        self.switches = self.memory.switches
+        self.documents = Documents(self.separation, stores)
+        self.hidden: dict[str, tuple[HiddenFault, ...]] = {}
+        self.hidden_events: dict[str, tuple[HiddenEvent, ...]] = {}
+        self.altered: set[str] = set()
+        """Nodes of which something was hidden or shown again since this was cleared."""
+        self._facts = facts
+        self._public = public
+        self._new: list[Occurrence] = []
+        self._due: dict[tuple[str, str], int] = {}
+        self._again: set[str] = set()
+        self._separation_due_ms: int | None = None
+        self._pruned_at_ms: int | None = None
+        self._restored: int | None = None
+        """Hash of what was restored last."""
+        self._began_ms: int | None = None
+
+    def device(
+        self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Moment
+    ) -> DeviceRecord | None:
+        """What is published of a device record."""
+        if record is None:
+            return None
+        if self._public is not None:
+            record = self._public.apply(node, record, now)
+        if not record.faults and node not in self.devices and node not in self.separation.chips:
+            return record
+        state = self.devices.get(node, NO_DEVICE_STATE)
+        around = Around(
+            self._facts_of(node),
+            self.separation.of(node),
+            self.separation.policy.enabled,
+            self.controllers,
+        )
+        done = process_device(node, record, state, around, now.wall_ms)
+        self.memory.remember(self.devices, node, done.state, NO_DEVICE_STATE)
+        self._set_aside(self.hidden, node, done.hidden)
+        self._plan(("device", node), done.due_ms, now)
+        self._new += done.occurrences
+        return done.record
+
+    def switch(
+        self, node: str, record: SwitchRecord | None, _: SwitchRecord | None, now: Moment
+    ) -> SwitchRecord | None:
+        """What is published of a switch record."""
+        if record is None:
+            return None
+        quiet = not record.events and record.level != "PreSeparate"
+        if quiet and node not in self.switches:
+            return record
+        state = self.switches.get(node, NO_SWITCH_STATE)
+        around = Around(self._facts_of(node), controllers=self.controllers)
+        done = process_switch(record, state, around, now.wall_ms)
+        self.memory.remember(self.switches, node, done.state, NO_SWITCH_STATE)
+        self._set_aside(self.hidden_events, node, done.hidden)
+        self._plan(("switch", node), done.due_ms, now)
+        return done.record
+
+    def node(
+        self, node: str, record: NodeRecord | None, published: NodeRecord | None, _: Moment
+    ) -> NodeRecord | None:
+        """What is published of a node record, and of a node that fell silent."""
+        if node not in self.lost and (record is None or (record.tells_parts and not record.faults)):
+            return record
+        return process_node(record, published, self._facts_of(node))
+
+    def forget(self, kind: str, node: str) -> None:
+        """The node's document is gone: so is what was remembered of it."""
+        if kind == "device":
+            self.memory.remember(self.devices, node, NO_DEVICE_STATE, NO_DEVICE_STATE)
+            self._set_aside(self.hidden, node, ())
+        elif kind == "switch":
+            self.memory.remember(self.switches, node, NO_SWITCH_STATE, NO_SWITCH_STATE)
+            self._set_aside(self.hidden_events, node, ())
+        self._due.pop((kind, node), None)
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Nodes of which something is remembered."""
+        return self.memory.nodes
+
+    def _facts_of(self, node: str) -> Facts:
+        facts = self._facts(node)
+        if node in self.lost:
+            facts = msgspec.structs.replace(facts, lost=True)
+        return facts
+
+    def _set_aside(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
+        if book.get(node, ()) == hidden:
+            return
+        self.altered.add(node)
+        if hidden:
+            book[node] = hidden
+        else:
+            del book[node]
+
+    def _plan(self, key: tuple[str, str], due_ms: int | None, now: Moment) -> None:
+        if due_ms is None:
+            self._due.pop(key, None)
+        else:
+            self._due[key] = now.steady_ms + max(0, due_ms - now.wall_ms)
+
+    # What time alone does.
+
+    def advance(self, now: Moment) -> frozenset[str]:
+        """Do what is due; returns nodes to be judged again."""
+        if self._began_ms is None:
+            self._began_ms = now.steady_ms
+        self.documents.is_patient = now.steady_ms < self._began_ms + _PATIENCE_MS
+        due = [key for key, at_ms in self._due.items() if at_ms <= now.steady_ms]
+        for key in due:
+            del self._due[key]
+        nodes = {node for _, node in due} | self._again
+        self._again.clear()
+        if self._separation_due_ms is not None and self._separation_due_ms <= now.steady_ms:
+            nodes |= self._separate(now)
+            self.settle(now)
+        return frozenset(nodes)
+
+    def _separate(self, now: Moment) -> frozenset[str]:
+        counted, nodes = self.windows.step(now.wall_ms)
+        self.memory.to_keep |= nodes
+        changed = self.separation.count(counted) | self.separation.release(now.wall_ms)
+        if self._pruned_at_ms is None or self._pruned_at_ms + _PRUNE_MS <= now.steady_ms:
+            self._pruned_at_ms = now.steady_ms
+            self.separation.prune(now.wall_ms)
+        return changed
+
+    def settle(self, now: Moment) -> None:
+        """After nodes were judged: let their new faults wait, and see when something is due."""
+        if self._new:
+            self.windows.add(self._new)
+            self.memory.to_keep |= {one.node for one in self._new}
+            self._new.clear()
+        self.memory.to_keep |= self.windows.set_back(now.wall_ms)
+        self.separation.set_back(now.wall_ms)
+        at_ms = earliest(self.windows.next_due_ms(), self.separation.next_release_ms())
+        self._separation_due_ms = None
+        if at_ms is not None:
+            self._separation_due_ms = now.steady_ms + max(0, at_ms - now.wall_ms)
+        if self.separation.counts:
+            pruned_ms = now.steady_ms if self._pruned_at_ms is None else self._pruned_at_ms
+            prune_ms = max(now.steady_ms, pruned_ms + _PRUNE_MS)
+            self._separation_due_ms = earliest(self._separation_due_ms, prune_ms)
+
+    def next_advance_ms(self) -> int | None:
+        """Steady time at which ``advance`` wants to be called."""
+        return earliest(self._separation_due_ms, min(self._due.values(), default=None))
+
+    # What operators say.
+
+    @property
+    def inputs(self) -> tuple[Selection, ...]:
+        """What is watched for this in every store that is read."""
+        return self.documents.inputs
+
+    @property
+    def listed(self) -> bool:
+        """Whether every store has said what it has; before, a separated chip may look free."""
+        return self.documents.listed
+
+    def observe(
+        self, source: int, selection: Selection, event: WatchEvent, now: Moment
+    ) -> frozenset[str]:
+        """Take in an event of the store with this number; returns nodes to be judged again."""
+        was = self.separation.policy
+        nodes = self.documents.observe(source, selection, event, now.wall_ms)
+        policy = self.separation.policy
+        if policy != was:
+            self.memory.to_keep.add(state_codec.POLICY)
+            if policy.enabled != was.enabled:
+                nodes |= frozenset(self.devices)
+            if not policy.enabled:
+                self.memory.to_keep |= {one.node for one in self.windows.waiting}
+                self.windows.clear()
+        self.settle(now)
+        return nodes
+
+    def listen(self, controllers: frozenset[str]) -> frozenset[str]:
+        """The controllers of these MindIE jobs listen; returns nodes to be judged again."""
+        if controllers == self.controllers:
+            return frozenset()
+        self.controllers = controllers
+        return self.nodes
+
+    def views(self) -> tuple[View, ...]:
+        """What is to be in the stores now."""
+        return self.documents.views()
+
+    # What must not be forgotten.
+
+    def take_changed(self) -> frozenset[str]:
+        """The buckets whose text changed since this was asked last."""
+        return self.memory.take_changed()
+
+    def text(self, bucket: str) -> str | None:
+        """What a bucket holds now."""
+        return self.memory.text(bucket)
+
+    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+        """Take over what an earlier leader kept; returns what could not be read."""
+        for book in (self.hidden, self.hidden_events, self._due):
+            book.clear()
+        self._again |= self.nodes | self.separation.chips.keys()
+        problems = self.memory.restore(texts, now.wall_ms)
+        before, self._restored = self._restored, hash(frozenset(texts.items()))
+        self.documents.follow_up(is_news=self._restored != before)
+        if self.documents.policy is not None:
+            self._again |= self.separation.set_policy(self.documents.policy)
+        self._again |= self.nodes | self.separation.chips.keys()
+        self.settle(now)
+        return problems

@@ -1,0 +1,207 @@
+"""Chips whose faults came too often: counters, the list of separated chips, and their release.
+
+Source: ``docs/spec/clusterd.md#2.7`` and 3.9. Values in and out by wall time; no I/O, no clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.processors.separation_policy import Policy
+from aggregator.processors.state_types import earliest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aggregator.processors.manual_info import Codes
+    from aggregator.processors.state_types import Occurrence
+
+KEPT_MS = 720 * 3_600_000
+_AHEAD_MS = 60_000
+"""Clocks differ by less; what is further ahead was told by one that has been set back since."""
+
+_MOST_TIMES = 50
+"""The greatest threshold there is."""
+
+_MOST_CODES = 1000
+"""Of one chip: a driver has fewer. Who makes up new ones all the time must not fill the memory."""
+
+Counts = dict[str, dict[str, tuple[int, ...]]]
+"""Chip to code to the times at which it came, oldest first."""
+
+
+class Separated(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A separated chip: why, and in the documents of which stores that was seen (by number)."""
+
+    codes: dict[str, int]
+    shown: tuple[int, ...] = ()
+
+
+class Separation:
+    """What is counted, and who is separated."""
+
+    def __init__(self) -> None:
+        self.policy = Policy()
+        self.counts: dict[str, Counts] = {}
+        self.chips: dict[str, dict[str, Separated]] = {}
+        """Node to chip."""
+        self.changed: set[str] = set()
+        """Nodes about which something is to be kept anew."""
+
+    def of(self, node: str) -> frozenset[str]:
+        """The separated chips of a node, where the policy is on."""
+        return frozenset(self.chips.get(node, ())) if self.policy.enabled else frozenset()
+
+    def set_policy(self, policy: Policy) -> frozenset[str]:
+        """Judge by ``policy``; returns the nodes that are concerned. One that is off forgets."""
+        was, self.policy = self.policy, policy
+        if policy.enabled:
+            return frozenset() if was.enabled else frozenset(self.chips)
+        nodes = frozenset(self.chips)
+        self.changed |= nodes | self.counts.keys()
+        self.chips.clear()
+        self.counts.clear()
+        return nodes
+
+    def count(self, occurrences: Iterable[Occurrence]) -> frozenset[str]:
+        """Count new faults; returns the nodes where a chip is separated by that."""
+        nodes = set()
+        for one in sorted(occurrences):
+            self.changed.add(one.node)
+            codes = self.counts.setdefault(one.node, {}).setdefault(one.chip, {})
+            before = (min(at_ms, one.at_ms + _AHEAD_MS) for at_ms in codes.get(one.code, ()))
+            times = tuple(sorted((*before, one.at_ms)))[-_MOST_TIMES:]
+            threshold = self.policy.threshold
+            if len(times) < threshold or times[-1] - times[-threshold] >= self.policy.window_ms:
+                codes[one.code] = times
+                if len(codes) > _MOST_CODES:
+                    del codes[min(codes, key=lambda code: codes[code][-1])]
+                continue
+            self._forget(one.node, one.chip, one.code)
+            chips = self.chips.setdefault(one.node, {})
+            known = chips.get(one.chip, Separated({}))
+            separated = {**known.codes, one.code: times[-1]}
+            if len(separated) > _MOST_CODES:
+                del separated[min(separated, key=separated.__getitem__)]
+            chips[one.chip] = msgspec.structs.replace(known, codes=separated)
+            nodes.add(one.node)
+        return frozenset(nodes)
+
+    def set_back(self, now_ms: int) -> None:
+        """No chip was separated later than now: a clock that was set back must not keep it."""
+        for node, chips in self.chips.items():
+            for chip, one in chips.items():
+                if max(one.codes.values(), default=0) > now_ms + _AHEAD_MS:
+                    codes = {code: min(at_ms, now_ms) for code, at_ms in one.codes.items()}
+                    chips[chip] = msgspec.structs.replace(one, codes=codes)
+                    self.changed.add(node)
+
+    def release(self, now_ms: int) -> frozenset[str]:
+        """Release whose time is over; returns their nodes."""
+        free_ms = self.policy.free_ms
+        nodes = set()
+        if free_ms is None or not self.policy.enabled:
+            return frozenset()
+        for node, chips in tuple(self.chips.items()):
+            for chip, one in tuple(chips.items()):
+                left = {code: at for code, at in one.codes.items() if now_ms - at < free_ms}
+                if len(left) == len(one.codes):
+                    continue
+                for code in one.codes.keys() - left.keys():
+                    self._forget(node, chip, code)
+                nodes.add(node)
+                if left:
+                    chips[chip] = msgspec.structs.replace(one, codes=left)
+                else:
+                    self._drop(node, chip)
+        self.changed |= nodes
+        return frozenset(nodes)
+
+    def prune(self, now_ms: int) -> None:
+        """Forget what was counted more than 720 h ago."""
+        for node, chips in tuple(self.counts.items()):
+            for chip, codes in tuple(chips.items()):
+                for code, times in tuple(codes.items()):
+                    left = tuple(at for at in times if now_ms - at < KEPT_MS)
+                    if len(left) == len(times):
+                        continue
+                    self.changed.add(node)
+                    if left:
+                        codes[code] = left
+                    else:
+                        self._forget(node, chip, code)
+
+    def adopt(self, said: Mapping[str, Mapping[str, Codes]]) -> frozenset[str]:
+        """Take over chips that a store's document has and nobody knows; returns their nodes."""
+        nodes = set()
+        for node, chips in said.items():
+            for chip, codes in chips.items():
+                if chip not in self.chips.get(node, {}):
+                    self.chips.setdefault(node, {})[chip] = Separated(dict(codes))
+                    nodes.add(node)
+        self.changed |= nodes
+        return frozenset(nodes)
+
+    def compare(
+        self, source: int, said: Mapping[str, Mapping[str, Codes]], unread: Iterable[str]
+    ) -> frozenset[tuple[str, str]]:
+        """See what the document of a store has; returns nodes and chips that somebody released.
+
+        A chip that was in it and is not was released by an operator, with all that was counted
+        (clusterd#2.7). Of the nodes ``unread`` nothing is known.
+        """
+        skipped = frozenset(unread)
+        self.mark_shown(source, said)
+        released = set()
+        for node, chips in tuple(self.chips.items()):
+            for chip, one in tuple(chips.items()):
+                if source in one.shown and node not in skipped and chip not in said.get(node, {}):
+                    self.drop(node, chip)
+                    released.add((node, chip))
+        return frozenset(released)
+
+    def mark_shown(self, source: int, said: Mapping[str, Mapping[str, Codes]]) -> None:
+        """Remember which of the separated chips the document of a store has."""
+        for node, chips in self.chips.items():
+            for chip, one in tuple(chips.items()):
+                if chip in said.get(node, {}) and source not in one.shown:
+                    shown = tuple(sorted((*one.shown, source)))
+                    chips[chip] = msgspec.structs.replace(one, shown=shown)
+                    self.changed.add(node)
+
+    def drop(self, node: str, chip: str) -> None:
+        """Release a chip, and forget what was counted of it."""
+        self._drop(node, chip)
+        for code in tuple(self.counts.get(node, {}).get(chip, ())):
+            self._forget(node, chip, code)
+        self.changed.add(node)
+
+    def next_release_ms(self) -> int | None:
+        """Wall time at which ``release`` has something to do."""
+        free_ms = self.policy.free_ms
+        if free_ms is None or not self.policy.enabled:
+            return None
+        times = (
+            at
+            for chips in self.chips.values()
+            for one in chips.values()
+            for at in one.codes.values()
+        )
+        first = earliest(*times)
+        return None if first is None else first + free_ms
+
+    def _drop(self, node: str, chip: str) -> None:
+        del self.chips[node][chip]
+        if not self.chips[node]:
+            del self.chips[node]
+
+    def _forget(self, node: str, chip: str, code: str) -> None:
+        chips = self.counts.get(node, {})
+        codes = chips.get(chip, {})
+        codes.pop(code, None)
+        if not codes:
+            chips.pop(chip, None)
+        if not chips:
+            self.counts.pop(node, None)

@@ -1,0 +1,97 @@
+"""Adding faults to a record and taking them away, with the lists that follow from them.
+
+Source: ``clusterd#2.3`` (``AddFaultAndFix``, ``DelFaultAndFix``). Unlike there, the lists
+stay sorted (defect B17).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.codes.levels import ChipLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from contract.documents.cluster_device import CodeFault, DeviceRecord
+
+PUBLIC_FAULT = "PublicFault"
+_NETWORK = "CardNetworkUnhealthy"
+_CARD = frozenset({"CardUnhealthy", PUBLIC_FAULT})
+
+HARMLESS = frozenset(
+    {
+        ChipLevel.NOT_HANDLE_FAULT.value,
+        ChipLevel.SUB_HEALTH_FAULT.value,
+        ChipLevel.NORMAL_NPU.value,
+        "NormalNetwork",
+    }
+)
+"""Levels at which a chip stays available."""
+
+
+def add_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRecord:
+    """``record`` with ``faults`` too; one that is there already is not doubled.
+
+    A chip with one that is not harmless leaves the available list for the one of its type, also
+    where the node has the fault, but not the chip in that list.
+    """
+    new = set(faults).difference(record.faults)
+    serious = [fault for fault in faults if fault.level not in HARMLESS]
+    card = {fault.chip for fault in serious if fault.fault_type in _CARD}
+    network = {fault.chip for fault in serious if fault.fault_type == _NETWORK}
+    away = card | network
+    return msgspec.structs.replace(
+        record,
+        available=tuple(chip for chip in record.available if chip not in away),
+        unhealthy=_with(record.unhealthy, card),
+        network_unhealthy=_with(record.network_unhealthy, network),
+        faults=tuple(sorted((*record.faults, *new))) if new else record.faults,
+    )
+
+
+def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRecord:
+    """``record`` without ``faults``.
+
+    A chip without any other serious fault of a class leaves the unhealthy list of that class. It
+    does not become available by that.
+    """
+    gone = set(faults)
+    if gone.isdisjoint(record.faults):
+        return record
+    left = tuple(fault for fault in record.faults if fault not in gone)
+    serious = [fault for fault in left if fault.level not in HARMLESS]
+    card = {fault.chip for fault in gone if fault.fault_type in _CARD}
+    card -= {fault.chip for fault in serious if fault.fault_type in _CARD}
+    network = {fault.chip for fault in gone if fault.fault_type == _NETWORK}
+    network -= {fault.chip for fault in serious if fault.fault_type == _NETWORK}
+    return msgspec.structs.replace(
+        record,
+        unhealthy=tuple(chip for chip in record.unhealthy if chip not in card),
+        network_unhealthy=tuple(chip for chip in record.network_unhealthy if chip not in network),
+        faults=left,
+    )
+
+
+def unlisted(record: DeviceRecord, chips: Collection[str]) -> frozenset[str]:
+    """Those of ``chips`` that are in no list."""
+    return frozenset(chips).difference(
+        record.available, record.unhealthy, record.network_unhealthy, record.recovering
+    )
+
+
+def list_recovering(record: DeviceRecord, chips: Collection[str]) -> DeviceRecord:
+    """``record`` with ``chips`` among those that recover, where they are in no list.
+
+    Nobody is given such a chip, and nobody's pod is harmed for it.
+    """
+    missing = unlisted(record, chips)
+    if not missing:
+        return record
+    return msgspec.structs.replace(record, recovering=_with(record.recovering, missing))
+
+
+def _with(names: tuple[str, ...], more: Collection[str]) -> tuple[str, ...]:
+    return tuple(sorted({*more}.difference(names).union(names))) if more else names

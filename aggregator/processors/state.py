@@ -1,0 +1,142 @@
+"""Everything that the chains must not forget, and how it goes into texts and comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from aggregator.processors import state_takeover
+from aggregator.processors.manual_separation import Separation
+from aggregator.processors.separation_policy import Policy
+from aggregator.processors.software_fault_window import Windows
+from aggregator.processors.state_codec import POLICY, Kept, bucket_of, decode_bucket, encode_bucket
+from aggregator.processors.state_types import (
+    NO_DEVICE_STATE,
+    NO_SWITCH_STATE,
+    DeviceState,
+    Occurrence,
+    SwitchState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+S = TypeVar("S")
+
+
+class Memory:
+    """States of nodes, new faults that wait, counters and separated chips.
+
+    The books are filled and emptied, never replaced.
+    """
+
+    def __init__(self) -> None:
+        self.devices: dict[str, DeviceState] = {}
+        self.switches: dict[str, SwitchState] = {}
+        self.windows = Windows()
+        self.separation = Separation()
+        self.to_keep: set[str] = set()
+        """Nodes, and ``policy``, about which something is to be kept anew."""
+        self.left_out: dict[str, int] = {}
+        """Bucket to how many nodes had no room in it."""
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        """Nodes that have a state."""
+        return frozenset(self.devices.keys() | self.switches.keys())
+
+    def remember(self, states: dict[str, S], node: str, state: S, nothing: S) -> None:
+        """Put a node's state into its book, or take it out."""
+        if states.get(node, nothing) == state:
+            return
+        self.to_keep.add(node)
+        if state == nothing:
+            del states[node]
+        else:
+            states[node] = state
+
+    def take_changed(self) -> frozenset[str]:
+        """The buckets whose text changed since this was asked last."""
+        changed = self.to_keep | self.separation.changed
+        self._kept()
+        return frozenset(one if one == POLICY else bucket_of(one) for one in changed)
+
+    def text(self, bucket: str) -> str | None:
+        """What a bucket holds now; ``None``: nothing."""
+        if bucket == POLICY:
+            policy = self.separation.policy
+            return None if policy == Policy() else msgspec.json.encode(policy).decode()
+        waiting: dict[str, list[Occurrence]] = {}
+        for one in self.windows.waiting:
+            if bucket_of(one.node) == bucket:
+                waiting.setdefault(one.node, []).append(one)
+        counts, chips = self.separation.counts, self.separation.chips
+        names = self.nodes | waiting.keys() | counts.keys() | chips.keys()
+        nodes = {
+            node: Kept(
+                self.devices.get(node, NO_DEVICE_STATE),
+                self.switches.get(node, NO_SWITCH_STATE),
+                tuple(sorted(waiting.get(node, ()))),
+                counts.get(node, {}),
+                chips.get(node, {}),
+            )
+            for node in names
+            if bucket_of(node) == bucket
+        }
+        text, self.left_out[bucket] = encode_bucket(nodes)
+        return text
+
+    def restore(self, texts: Mapping[str, str], now_ms: int) -> list[str]:
+        """Replace everything by what was kept, completed by what is newer; returns what could not
+        be read.
+        """
+        own = dict(self.devices), dict(self.switches), tuple(self.windows.waiting)
+        for book in (self.devices, self.switches, self.separation.counts, self.separation.chips):
+            book.clear()
+        self.windows.clear()
+        problems: list[str] = []
+        for bucket, text in sorted(texts.items()):
+            if bucket == POLICY:
+                try:
+                    self.separation.policy = msgspec.json.decode(text, type=Policy)
+                except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                    problems.append(f"bucket {bucket}: {error}")
+                continue
+            nodes, unread = decode_bucket(bucket, text)
+            problems += unread
+            for node, kept in nodes.items():
+                self._restore(node, kept)
+        self._kept()
+        self._complete(*own, now_ms)
+        return problems
+
+    def _complete(
+        self,
+        devices: dict[str, DeviceState],
+        switches: dict[str, SwitchState],
+        waiting: tuple[Occurrence, ...],
+        now_ms: int,
+    ) -> None:
+        self.to_keep |= state_takeover.books(self.devices, self.switches, devices, switches, now_ms)
+        if not self.separation.policy.enabled:
+            return
+        kept = tuple(self.windows.waiting)
+        missing = tuple(state_takeover.missing(waiting, kept, self.separation, now_ms))
+        self.windows.add(missing)
+        self.to_keep |= {one.node for one in missing}
+
+    def _restore(self, node: str, kept: Kept) -> None:
+        if kept.device != NO_DEVICE_STATE:
+            self.devices[node] = kept.device
+        if kept.switch != NO_SWITCH_STATE:
+            self.switches[node] = kept.switch
+        self.windows.add(kept.waiting)
+        if kept.counts:
+            self.separation.counts[node] = {chip: dict(one) for chip, one in kept.counts.items()}
+        if kept.separated:
+            self.separation.chips[node] = dict(kept.separated)
+
+    def _kept(self) -> None:
+        self.to_keep = set()
+        self.separation.changed = set()

@@ -1,0 +1,94 @@
+"""How what the chains remember is kept: a text for each bucket of nodes, times by wall.
+
+A node's bucket follows from its name alone, so a change rewrites a small part, and every process
+finds it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+
+from aggregator.processors.manual_separation import Separated
+from aggregator.processors.state_types import (
+    NO_DEVICE_STATE,
+    NO_SWITCH_STATE,
+    DeviceState,
+    Occurrence,
+    SwitchState,
+)
+from contract.documents.cluster_info import VALUE_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+BUCKETS = 32
+POLICY = "policy"
+"""The bucket of the policy in force."""
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Everything that is remembered of one node."""
+
+    device: DeviceState = NO_DEVICE_STATE
+    switch: SwitchState = NO_SWITCH_STATE
+    waiting: tuple[Occurrence, ...] = ()
+    counts: dict[str, dict[str, tuple[int, ...]]] = {}
+    separated: dict[str, Separated] = {}
+
+
+NOTHING = Kept()
+
+
+@lru_cache(maxsize=32_768)
+def bucket_of(node: str) -> str:
+    """The bucket in which a node is kept."""
+    return f"{crc32(node.encode()) % BUCKETS:02x}"
+
+
+def encode_bucket(nodes: Mapping[str, Kept]) -> tuple[str | None, int]:
+    """The text of a bucket, ``None`` without anything, and how many nodes had no room in it
+    with all that is known of them.
+
+    Separated chips and counters go first, alone if need be: what else is lost begins anew with the
+    next report.
+    """
+    members, left_out, room = [], 0, VALUE_LIMIT - 2
+    order = sorted(
+        nodes, key=lambda node: (not (nodes[node].separated or nodes[node].counts), node)
+    )
+    for node in order:
+        whole = nodes[node]
+        if whole == NOTHING:
+            continue
+        for kept in (whole, Kept(counts=whole.counts, separated=whole.separated)):
+            member = msgspec.json.encode({node: kept})[1:-1].decode()
+            size = len(member.encode()) + 1
+            if kept != NOTHING and size <= room:
+                room -= size
+                members.append(member)
+                break
+        left_out += kept is not whole
+    return (f"{{{','.join(sorted(members))}}}" if members else None), left_out
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_kept = msgspec.json.Decoder(Kept)
+
+
+def decode_bucket(bucket: str, text: str) -> tuple[dict[str, Kept], list[str]]:
+    """The nodes of a bucket's text, and what of it could not be read and why."""
+    try:
+        members = _members.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return {}, [f"bucket {bucket}: {error}"]
+    found, problems = {}, []
+    for node, raw in members.items():
+        try:
+            found[node] = _kept.decode(raw)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            problems.append(f"bucket {bucket}: node {node}: {error}")
+    return found, problems

@@ -1,0 +1,97 @@
+"""What who takes over has seen himself and the leader before had not kept yet when it ended.
+
+That leader's word holds. What it does not have and is not older than a minute is of the time in
+which nobody led, or of the second before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.processors.state_types import (
+    NO_DEVICE_STATE,
+    NO_SWITCH_STATE,
+    DeviceState,
+    SwitchState,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aggregator.processors.manual_separation import Separation
+    from aggregator.processors.state_types import Occurrence, Times
+
+_FOR_MS = 60_000
+_SAME_MS = 10_000
+"""By how much two replicas may have seen the same later than each other."""
+
+
+def device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
+    """Since when faults are there that are not in ``kept``."""
+    received: Times = {chip: dict(codes) for chip, codes in kept.received.items()}
+    for chip, codes in own.received.items():
+        known = received.get(chip, {})
+        new = {c: at for c, at in codes.items() if c not in known and _is_recent(at, now_ms)}
+        if new:
+            received[chip] = known | new
+    uce = {chip: at for chip, at in own.uce.items() if _is_recent(at, now_ms)} | kept.uce
+    if received == kept.received and uce == kept.uce:
+        return kept
+    return msgspec.structs.replace(kept, received=received, uce=uce)
+
+
+def switch(kept: SwitchState, own: SwitchState, now_ms: int) -> SwitchState:
+    """The same for events of switches."""
+    new = {
+        key: at
+        for key, at in own.received.items()
+        if key not in kept.received and _is_recent(at, now_ms)
+    }
+    return SwitchState(kept.received | new) if new else kept
+
+
+def books(
+    devices: dict[str, DeviceState],
+    switches: dict[str, SwitchState],
+    own_devices: dict[str, DeviceState],
+    own_switches: dict[str, SwitchState],
+    now_ms: int,
+) -> frozenset[str]:
+    """Complete both books; returns the nodes of which something was missing."""
+    nodes = set()
+    for node, own in own_devices.items():
+        before = devices.get(node, NO_DEVICE_STATE)
+        after = device(before, own, now_ms)
+        if after is not before:
+            devices[node] = after
+            nodes.add(node)
+    for node, mine in own_switches.items():
+        was = switches.get(node, NO_SWITCH_STATE)
+        now = switch(was, mine, now_ms)
+        if now is not was:
+            switches[node] = now
+            nodes.add(node)
+    return frozenset(nodes)
+
+
+def missing(
+    own: Iterable[Occurrence], kept: Iterable[Occurrence], separation: Separation, now_ms: int
+) -> Iterator[Occurrence]:
+    """Those of ``own`` that were neither waiting nor counted."""
+    times: dict[tuple[str, str, str], list[int]] = {}
+    for one in kept:
+        times.setdefault((one.node, one.chip, one.code), []).append(one.at_ms)
+    for one in own:
+        separated = separation.chips.get(one.node, {}).get(one.chip)
+        if separated is not None and one.at_ms <= separated.codes.get(one.code, 0) + _SAME_MS:
+            continue  # it is one of those for which it was separated
+        counted = separation.counts.get(one.node, {}).get(one.chip, {}).get(one.code, ())
+        known = (*times.get((one.node, one.chip, one.code), ()), *counted)
+        if _is_recent(one.at_ms, now_ms) and all(abs(at - one.at_ms) > _SAME_MS for at in known):
+            yield one
+
+
+def _is_recent(at_ms: int, now_ms: int) -> bool:
+    return now_ms - _FOR_MS <= at_ms

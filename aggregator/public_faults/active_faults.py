@@ -1,0 +1,282 @@
+"""What stands, what ended a moment ago, and what ends by time.
+
+``clusterd#4.4`` without its defects (B22, B23). What a resource says of a fault last holds.
+Messages may overtake each other: one that was told before the newest one, and that was on its way
+for a minute at most if so, says nothing. Beyond that the sender's clock was set back, and the order
+of arrival holds, as it does where both were told at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from aggregator.public_faults.values import Outcome, Over, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aggregator.public_faults.persisted_rows import Rows
+    from aggregator.public_faults.values import Key, Saying
+    from service.clock import Moment
+
+LEAST_MS = 5000
+"""How long a fault stands at least, and one that is told once."""
+
+OVERTAKEN_MS = 60_000
+"""How long a message may be on its way."""
+
+MOST_FAULTS = 50_000
+MOST_OF_A_NODE = 5000
+"""Above what ``statistic-fault-info`` tells. One node's faults take no room from all others, and
+are judged within a moment."""
+
+_MOST_OVER = 50_000
+
+
+class Ledger:
+    """The faults by node. ``rows`` keeps the same for the next run.
+
+    ``revision`` grows with every change of what stands.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.count = 0
+        self.revision = 0
+        self.dirty: set[str] = set()
+        """Nodes of which something changed that is shown."""
+        self.was_used = False
+        """Whether a fault has ever stood."""
+        self.unplaced: set[Key] = set()
+        self._rows = rows
+        self._nodes: dict[str, dict[tuple[str, str], Standing]] = {}
+        self._over: dict[Key, Over] = {}
+        self._due: dict[Key, int] = {}
+        """Steady time at which something ends by itself."""
+        self._heap: list[tuple[int, Key]] = []
+
+    @property
+    def nodes(self) -> Mapping[str, Mapping[tuple[str, str], Standing]]:
+        """What stands, by node, then by resource and fault id."""
+        return self._nodes
+
+    def get(self, key: Key) -> Standing | None:
+        """What stands of this fault."""
+        return self._nodes.get(key[0], {}).get(key[1:])
+
+    def is_newer(self, saying: Saying) -> bool:
+        """Whether nothing that was told as late is known of this fault."""
+        known = self.get(saying.key) or self._over.get(saying.key)
+        return known is None or known.told_at_ms < saying.told_at_ms
+
+    def full(self, node: str) -> str | None:
+        """Why no further fault of ``node`` may stand; ``None``: there is room for it."""
+        if self.count >= MOST_FAULTS:
+            return f"{MOST_FAULTS} faults stand"
+        if len(self._nodes.get(node, ())) >= MOST_OF_A_NODE:
+            return f"{MOST_OF_A_NODE} faults of node {node!r} stand"
+        return None
+
+    def say(self, saying: Saying, level: str, now: Moment, *, placed: bool) -> Outcome:
+        """Take in what is said; ``level`` is that of its code."""
+        key = saying.key
+        before: Standing | Over | None = self.get(key) or self._over.get(key)
+        if before is not None and _was_overtaken(saying, before):
+            return Outcome.OVERTAKEN
+        standing = before if isinstance(before, Standing) else None
+        if saying.assertion == "recover":
+            return self._recover(saying, standing, now)
+        if standing is not None and standing.ends_at_ms is None:
+            newer = replace(
+                standing, told_at_ms=saying.told_at_ms, received_at_ms=saying.received_at_ms
+            )
+            self._nodes[key[0]][key[1:]] = newer
+            self._rows.put_quietly("fault", key, newer)
+            return Outcome.KNOWN
+        if standing is None and self.full(saying.node) is not None:
+            return Outcome.FULL
+        ends = saying.assertion == "once"
+        self._put(
+            Standing(
+                *key,
+                saying.fault_type,
+                saying.code,
+                level,
+                saying.devices,
+                saying.time_seconds,
+                now.wall_ms,
+                saying.told_at_ms,
+                saying.received_at_ms,
+                now.wall_ms + LEAST_MS if ends else None,
+                placed,
+            )
+        )
+        self._schedule(key, now.steady_ms + LEAST_MS if ends else None)
+        return Outcome.ADDED
+
+    def _recover(self, saying: Saying, standing: Standing | None, now: Moment) -> Outcome:
+        if standing is None:
+            self._bury(saying.key, saying.told_at_ms, saying.received_at_ms, now)
+            return Outcome.ABSENT
+        left_ms = _left_ms(standing.added_at_ms + LEAST_MS, now)
+        if left_ms == 0:
+            self._drop(saying.key)
+            self._bury(saying.key, saying.told_at_ms, saying.received_at_ms, now)
+            return Outcome.ENDED
+        ending = replace(
+            standing,
+            told_at_ms=saying.told_at_ms,
+            received_at_ms=saying.received_at_ms,
+            ends_at_ms=now.wall_ms + left_ms,
+        )
+        self._put(ending)
+        self._schedule(saying.key, now.steady_ms + left_ms)
+        return Outcome.ENDING
+
+    def adopt(self, standing: Standing) -> bool:
+        """Take over what another program has known, unless more is known here."""
+        known = self.get(standing.key) or self._over.get(standing.key)
+        if known is not None or self.count >= MOST_FAULTS:
+            return False
+        self._put(standing)
+        return True
+
+    def restore(self, faults: Iterable[Standing], over: Iterable[Over], now: Moment) -> None:
+        """Begin anew with what an earlier run has kept."""
+        self.dirty |= self._nodes.keys()
+        self._nodes.clear()
+        self._over.clear()
+        self._due.clear()
+        self._heap.clear()
+        self.unplaced.clear()
+        self.count = 0
+        for standing in faults:
+            self._put(standing)
+            if standing.ends_at_ms is not None:
+                left_ms = _left_ms(standing.ends_at_ms, now)
+                self._schedule(standing.key, now.steady_ms + left_ms)
+        for one in over:
+            if self.get(one.key) is None:
+                self._bury(one.key, one.told_at_ms, one.received_at_ms, now)
+
+    def step(self, now: Moment) -> None:
+        """End what is due."""
+        while self._heap and self._heap[0][0] <= now.steady_ms:
+            due_ms, key = heapq.heappop(self._heap)
+            if self._due.get(key) != due_ms:
+                continue  # it was put off, or does not end any more
+            del self._due[key]
+            standing = self.get(key)
+            if standing is None:
+                self._over.pop(key, None)
+                self._rows.drop("over", key)
+            else:
+                self._drop(key)
+                self._bury(key, standing.told_at_ms, standing.received_at_ms, now)
+
+    def next_due_ms(self) -> int | None:
+        """Steady time at which ``step`` has something to do."""
+        while self._heap and self._due.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def judge_again(self, levels: Mapping[str, str]) -> None:
+        """Another table holds. A fault whose code it does not name keeps the level that it had."""
+        for standing in [one for faults in self._nodes.values() for one in faults.values()]:
+            level = levels.get(standing.code, standing.level)
+            if level != standing.level:
+                self._put(replace(standing, level=str(level)))
+
+    def place(self, key: Key, devices: tuple[int, ...]) -> None:
+        """These chips of a fault exist; without any it goes."""
+        standing = self.get(key)
+        self.unplaced.discard(key)
+        if standing is None:
+            return
+        if devices:
+            self._put(replace(standing, devices=devices, placed=True))
+        else:
+            self._drop(key)
+
+    def forget(self, node: str) -> int:
+        """Drop everything about a node; returns how many faults that were."""
+        keys = [one.key for one in self._nodes.get(node, {}).values()]
+        for key in keys:
+            self._drop(key)
+        return len(keys)
+
+    def codes(self, resource: str) -> frozenset[str]:
+        """The codes of all faults that ``resource`` has told and that stand."""
+        return frozenset(
+            one.code
+            for faults in self._nodes.values()
+            for one in faults.values()
+            if one.resource == resource
+        )
+
+    def _put(self, standing: Standing) -> None:
+        key = standing.key
+        faults = self._nodes.setdefault(key[0], {})
+        before = faults.get(key[1:])
+        self.count += before is None
+        self.was_used = True
+        faults[key[1:]] = standing
+        if not standing.placed:
+            self.unplaced.add(key)
+        if self._over.pop(key, None) is not None:
+            self._rows.drop("over", key)
+        self._rows.put("fault", key, standing)
+        if before is None or _shown(before) != _shown(standing):
+            self.dirty.add(key[0])
+            self.revision += 1
+
+    def _drop(self, key: Key) -> None:
+        faults = self._nodes[key[0]]
+        del faults[key[1:]]
+        if not faults:
+            del self._nodes[key[0]]
+        self.count -= 1
+        self.unplaced.discard(key)
+        self._due.pop(key, None)
+        self._rows.drop("fault", key)
+        self.dirty.add(key[0])
+        self.revision += 1
+
+    def _bury(self, key: Key, told_at_ms: int, received_at_ms: int, now: Moment) -> None:
+        left_ms = received_at_ms + OVERTAKEN_MS - now.wall_ms
+        if left_ms <= 0:
+            return
+        if len(self._over) >= _MOST_OVER and key not in self._over:
+            oldest = next(iter(self._over))
+            del self._over[oldest], self._due[oldest]
+            self._rows.drop("over", oldest)
+        self._over[key] = over = Over(*key, told_at_ms, received_at_ms)
+        self._rows.put("over", key, over)
+        self._schedule(key, now.steady_ms + min(left_ms, OVERTAKEN_MS))
+
+    def _schedule(self, key: Key, due_ms: int | None) -> None:
+        if due_ms is None:
+            self._due.pop(key, None)
+        elif self._due.get(key) != due_ms:
+            self._due[key] = due_ms
+            heapq.heappush(self._heap, (due_ms, key))
+            if len(self._heap) > 2 * len(self._due) + 1000:
+                self._heap = [(at, one) for one, at in self._due.items()]
+                heapq.heapify(self._heap)
+
+
+def _was_overtaken(saying: Saying, newest: Standing | Over) -> bool:
+    late_ms = newest.told_at_ms - saying.told_at_ms
+    waited_ms = max(0, saying.received_at_ms - newest.received_at_ms)
+    return 0 < late_ms <= OVERTAKEN_MS - waited_ms
+
+
+def _left_ms(at_ms: int, now: Moment) -> int:
+    """How long until a wall time that is 5 s ahead at most: clocks are set back."""
+    return min(max(0, at_ms - now.wall_ms), LEAST_MS)
+
+
+def _shown(standing: Standing) -> tuple[object, ...]:
+    return standing.code, standing.level, standing.devices, standing.time_seconds, standing.placed

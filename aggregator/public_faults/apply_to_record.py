@@ -1,0 +1,97 @@
+"""What public faults do to a node's record: ``clusterd#3.2``, 2.3 (AddFaultAndFix)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from contract.codes.levels import ChipLevel
+from contract.documents.cluster_device import CodeFault, DeviceRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aggregator.public_faults.values import Standing
+
+PUBLIC_FAULT = "PublicFault"
+MOST_SHOWN = 1000
+"""Of one node: all codes that are shipped on all chips of a large server, and a few. Whoever tells
+of a fault again and again under new names could otherwise make the node's entry larger than a
+document may be, and nothing of the node would be published any more.
+"""
+
+_LEAVES_FREE = frozenset(
+    {ChipLevel.NOT_HANDLE_FAULT, ChipLevel.SUB_HEALTH_FAULT, ChipLevel.NORMAL_NPU}
+)
+_RANK = {level.value: rank for rank, level in enumerate(ChipLevel)}
+
+
+class _Said(NamedTuple):
+    """What is said of a chip, whenever that began."""
+
+    device: int
+    level: str
+    code: str
+
+
+def with_public_faults(
+    record: DeviceRecord, faults: Iterable[Standing], now_seconds: int
+) -> DeviceRecord:
+    """``record`` with these faults.
+
+    Chips are called by the type of the record. A chip that is in no list may be in use, so it is
+    shown; one that was never looked for (``placed``) must be in the record. The time of a public
+    fault is in seconds, where those of a driver are in milliseconds (clusterd#3.2). Of more than
+    ``MOST_SHOWN`` a code counts once for its chip, with its latest time, which is all that readers
+    keep of it; every chip is isolated that should be.
+    """
+    chips = record.chips
+    times: dict[_Said, set[int]] = {}  # equal ones are one (clusterd#2.3)
+    for one in faults:
+        for device in one.devices:
+            if one.placed or f"{record.chip_type}-{device}" in chips:
+                said = _Said(device, one.level, one.code)
+                times.setdefault(said, set()).add(one.time_seconds)
+    if not times:
+        return record
+    taken = {
+        f"{record.chip_type}-{said.device}" for said in times if said.level not in _LEAVES_FREE
+    }
+    if sum(map(len, times.values())) > MOST_SHOWN:
+        times = _fewer(times)
+    added = {
+        CodeFault(
+            PUBLIC_FAULT, f"{record.chip_type}-{said.device}", said.level, said.code, at, said.level
+        )
+        for said, found in times.items()
+        for at in found
+    }
+    return replace(
+        record,
+        available=tuple(chip for chip in record.available if chip not in taken),
+        unhealthy=tuple(sorted({*record.unhealthy, *taken})),
+        faults=tuple(sorted([*record.faults, *(added - set(record.faults))])),
+        update_time=now_seconds,
+    )
+
+
+def _fewer(times: Mapping[_Said, set[int]]) -> dict[_Said, set[int]]:
+    """The latest time of each code of a chip; of too many the worst, of each chip as many."""
+    latest = {said: max(found) for said, found in times.items()}
+    if len(latest) > MOST_SHOWN:
+        worst_first = sorted(latest, key=lambda one: (_rank(one.level), -latest[one], one))
+        place: Counter[int] = Counter()
+        order: list[tuple[int, _Said]] = []
+        for said in worst_first:
+            place[said.device] += 1
+            order.append((place[said.device], said))
+        order.sort(key=lambda one: one[0])
+        latest = {said: latest[said] for _, said in order[:MOST_SHOWN]}
+    return {said: {at} for said, at in latest.items()}
+
+
+def _rank(level: str) -> int:
+    """The most serious first; last one that nobody knows, as a state of upstream's may have."""
+    return _RANK.get(level, len(_RANK))

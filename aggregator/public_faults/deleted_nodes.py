@@ -1,0 +1,67 @@
+"""Nodes that are no more although faults of theirs stand.
+
+A node that comes back within a day has its faults again: a server is taken out of the cluster to
+be repaired, or its objects are lost by mistake. After that it is another one (defect B22).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from aggregator.public_faults.node_lookup import Places
+    from aggregator.public_faults.persisted_rows import Rows
+    from service.clock import Moment
+
+AWAY_MS = 24 * 3600 * 1000
+_LOOK_MS = 60_000
+
+
+class Away:
+    """Looks once a minute."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._since: dict[str, tuple[int, int]] = {}
+        """Wall and steady time of the look that did not find it."""
+        self._looked_ms: int | None = None
+
+    def look(self, nodes: Collection[str], places: Places, now: Moment) -> list[str]:
+        """Which of the nodes with faults have been away for too long; they are forgotten."""
+        if self._looked_ms is not None and now.steady_ms < self._looked_ms + _LOOK_MS:
+            return []
+        self._looked_ms = now.steady_ms
+        for node in [one for one in self._since if one not in nodes or places.has_node(one)]:
+            self._forget(node)
+        for node in nodes:
+            if node not in self._since and not places.has_node(node):
+                self._since[node] = now
+                self._rows.put("away", (node,), now.wall_ms)
+        lost = [node for node, (_, at) in self._since.items() if now.steady_ms - at >= AWAY_MS]
+        for node in lost:
+            self._forget(node)
+        return lost
+
+    def next_due_ms(self, nodes: Collection[str]) -> int | None:
+        """Steady time of the next look."""
+        if not nodes and not self._since:
+            return None
+        return 0 if self._looked_ms is None else self._looked_ms + _LOOK_MS
+
+    def since(self) -> dict[str, int]:
+        """Wall time since when each is away."""
+        return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
+
+    def restore(self, away: Mapping[str, int], now: Moment) -> None:
+        """Go on where an earlier run ended."""
+        self._since.clear()
+        for node, wall_ms in away.items():
+            gone_ms = min(max(0, now.wall_ms - wall_ms), AWAY_MS)
+            self._since[node] = wall_ms, now.steady_ms - gone_ms
+            self._rows.put("away", (node,), wall_ms)
+
+    def _forget(self, node: str) -> None:
+        del self._since[node]
+        self._rows.drop("away", (node,))

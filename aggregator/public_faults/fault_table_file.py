@@ -1,0 +1,65 @@
+"""The file with codes and resources of public faults, whenever it changes.
+
+``clusterd#4.5``. The file lies in a directory of the host in upstream's installation, and
+is replaced or written in place there, so it is looked at, not waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+import aiofiles
+
+from contract.operator_rules.public_fault_table import LARGEST_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+_NONE = (0, 0, 0)
+
+
+async def follow_table(path: Path, configure: Callable[[str | None], object]) -> NoReturn:
+    """Tell ``configure`` what is in the file, first at once, and then when it changes.
+
+    ``None``: there is none. What cannot be read is told to the log, and what was told holds.
+    """
+    seen: tuple[int, int, int] | None = None
+    trouble: str | None = None
+    while True:
+        try:
+            found = await asyncio.to_thread(_look, path)
+            if found != seen:
+                text = None if found == _NONE else await _read(path)
+                configure(text)
+                seen = found
+            if trouble is not None:
+                _log.info("%s can be read again", path)
+            trouble = None
+        except FileNotFoundError:
+            pass  # it went after the look
+        except OSError as error:
+            if trouble is None:
+                _log.warning("%s cannot be read: %s", path, error.strerror)
+            trouble = str(error.strerror)
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _look(path: Path) -> tuple[int, int, int]:
+    """What differs when it was changed."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return _NONE
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+async def _read(path: Path) -> str:
+    """The text; of one that is too long enough to see that."""
+    async with aiofiles.open(path, "rb") as file:
+        return (await file.read(LARGEST_BYTES + 1)).decode("utf-8", "replace")

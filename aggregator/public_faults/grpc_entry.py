@@ -1,0 +1,38 @@
+"""The way in for gRPC (``docs/spec/clusterd.md#5.3``, PubFault)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aggregator.public_faults.pieces import in_pieces
+
+if TYPE_CHECKING:
+    from aggregator.public_faults.plugin import PublicFaults
+    from aggregator.public_faults.validation import Answer
+    from contract.documents.public_fault import PublicFault
+    from service.clock import Clock
+
+PATIENCE_SECONDS = 4.0
+"""Shorter than the 5 s for which senders wait."""
+
+
+async def answered(
+    faults: PublicFaults,
+    message: PublicFault,
+    clock: Clock,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Answer:
+    """Take in a message, as soon as it is known which nodes there are.
+
+    Where that takes too long the message is taken all the same and waits. The caller wakes whoever
+    judges nodes (``take_changed_nodes``).
+    """
+    if not faults.ready.is_set():
+        try:
+            async with asyncio.timeout(patience_seconds):
+                await faults.ready.wait()
+        except TimeoutError:
+            pass  # the answer says so
+    async with faults.turn:
+        return await in_pieces(faults.sending(message, clock()))

@@ -1,0 +1,151 @@
+"""The documents that carry messages, and which of them have counted.
+
+A document is a message that stays. Each of its texts counts once: not when something else of the
+document changes, and not again after a restart, for which digests of those that have counted are
+kept. What a text said stands when the document is deleted (``docs/spec/clusterd.md#4.1``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from contract.documents.public_fault import DATA_KEY
+from stores.base import Changed, Deleted, Listed
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aggregator.public_faults.persisted_rows import Rows
+    from stores.base import Document, WatchEvent
+
+MOST_DOCUMENTS = 50_000
+
+
+class Origin(NamedTuple):
+    """A document by the number of its store, and its namespace and name with a slash between."""
+
+    source: int
+    place: str
+
+
+class Documents:
+    """What the stores have. ``texts`` are those of the data key, ``None`` where it is missing."""
+
+    def __init__(self, rows: Rows, sources: int) -> None:
+        self.texts: dict[Origin, str | None] = {}
+        self.beyond = 0
+        """How many documents were not read because there are too many."""
+        self._rows = rows
+        self._sources = sources
+        self._listed: set[int] = set()
+        self._counted: dict[str, dict[int, str]] = {}
+        """By place and number of the store: digest of the text that has counted. Numbers below 0
+        stand for stores of an earlier run, whichever they were."""
+
+    def observe(self, source: int, event: WatchEvent) -> tuple[list[Origin], list[Origin]]:
+        """Take in an event; returns the documents with a new text and those that are gone."""
+        match event:
+            case Listed(documents):
+                self._listed.add(source)
+                named = {_origin(source, document): document for document in documents}
+                gone = [one for one in self.texts if one.source == source and one not in named]
+                for one in gone:
+                    self._forget(one)
+                new = [one for one in named if self._is_new(one, named[one])]
+                self._forget_earlier()
+                return new, gone
+            case Changed(document):
+                origin = _origin(source, document)
+                return [origin] if self._is_new(origin, document) else [], []
+            case Deleted(namespace, name):
+                origin = Origin(source, f"{namespace}/{name}")
+                if origin not in self.texts:
+                    return [], []
+                self._forget(origin)
+                return [], [origin]
+            case Interrupted():
+                return [], []
+
+    def holds(self, place: str, digest: str) -> bool:
+        """Whether what has counted of a document there is still a text with this digest."""
+        return digest in self._counted.get(place, {}).values()
+
+    def count(self, origin: Origin) -> None:
+        """The text of a document has counted."""
+        if origin not in self.texts:
+            return  # it went while its message waited
+        digest = digest_of(self.texts[origin])
+        by_source = self._counted.setdefault(origin.place, {})
+        for source in [one for one, has in by_source.items() if one < 0 and has == digest]:
+            del by_source[source]
+        by_source[origin.source] = digest
+        self._keep(origin.place)
+
+    def restore(self, documents: Mapping[str, tuple[str, ...]]) -> None:
+        """These digests have counted. Texts that are known stay; ``uncounted`` names the new."""
+        self._counted.clear()
+        for place, digests in documents.items():
+            self._counted[place] = {-1 - number: one for number, one in enumerate(digests)}
+            self._keep(place)
+        for origin, text in self.texts.items():
+            if self._has_counted(origin.place, text):
+                self.count(origin)
+        self._forget_earlier()
+
+    def uncounted(self) -> Iterator[Origin]:
+        """Documents whose text has not counted."""
+        for origin, text in self.texts.items():
+            if not self._has_counted(origin.place, text):
+                yield origin
+
+    def _is_new(self, origin: Origin, document: Document) -> bool:
+        text = document.data.get(DATA_KEY)
+        if origin in self.texts:
+            if self.texts[origin] == text:
+                return False
+        elif len(self.texts) >= MOST_DOCUMENTS:
+            self.beyond += 1
+            return False
+        self.texts[origin] = text
+        if self._has_counted(origin.place, text):
+            self.count(origin)
+            return False
+        return True
+
+    def _has_counted(self, place: str, text: str | None) -> bool:
+        return digest_of(text) in self._counted.get(place, {}).values()
+
+    def _forget(self, origin: Origin) -> None:
+        del self.texts[origin]
+        by_source = self._counted.get(origin.place, {})
+        by_source.pop(origin.source, None)
+        self._keep(origin.place)
+
+    def _forget_earlier(self) -> None:
+        """Once every store was listed, what only an earlier run had is gone."""
+        if len(self._listed) < self._sources:
+            return
+        for place, by_source in tuple(self._counted.items()):
+            for source in [one for one in by_source if one < 0]:
+                del by_source[source]
+                self._keep(place)
+
+    def _keep(self, place: str) -> None:
+        digests = tuple(sorted(set(self._counted.get(place, {}).values())))
+        if digests:
+            self._rows.put("document", (place,), digests)
+        else:
+            self._counted.pop(place, None)
+            self._rows.drop("document", (place,))
+
+
+def _origin(source: int, document: Document) -> Origin:
+    return Origin(source, f"{document.namespace}/{document.name}")
+
+
+def digest_of(text: str | None) -> str:
+    """By which a text is known again."""
+    content = "" if text is None else text
+    return hashlib.blake2b(content.encode("utf-8", "replace"), digest_size=8).hexdigest()

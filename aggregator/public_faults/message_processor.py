@@ -1,0 +1,333 @@
+"""Messages on their way to the ledger: judged, held until nodes are known, limited, counted.
+
+All of it is done in pieces: a message may be about 50,000 nodes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.accepted_namespaces import namespace_of
+from aggregator.public_faults.active_faults import OVERTAKEN_MS
+from aggregator.public_faults.message_documents import Documents, Origin, digest_of
+from aggregator.public_faults.message_reader import Reader
+from aggregator.public_faults.node_ownership import belongs
+from aggregator.public_faults.pending_messages import Waiting
+from aggregator.public_faults.pieces import PIECE, Backlog
+from aggregator.public_faults.rate_limits import Limits
+from aggregator.public_faults.recent_texts import Recent
+from aggregator.public_faults.status import Record, Rejections
+from aggregator.public_faults.unknown_nodes import AbsentNodes, is_there
+from aggregator.public_faults.validation import (
+    INVALID,
+    LIMITED,
+    OK,
+    Answer,
+    answer,
+    placed,
+)
+from aggregator.public_faults.values import Absent, Outcome
+from contract.errors import DocumentError, Problem
+from service.clock import Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.accepted_namespaces import Namespaces
+    from aggregator.public_faults.active_faults import Ledger
+    from aggregator.public_faults.fault_table import Tables
+    from aggregator.public_faults.node_lookup import Places
+    from aggregator.public_faults.persisted_rows import Rows, State
+    from aggregator.public_faults.values import Saying
+    from contract.documents.public_fault import PublicFault
+    from pacing.cooperative import Work
+    from stores.base import WatchEvent
+
+_LOOKS = 100
+_TOLD = 250
+"""So much is said in a piece."""
+
+
+class Hearing:
+    """``places`` is ``None`` until it is known which nodes there are; until then messages wait."""
+
+    def __init__(
+        self, rows: Rows, ledger: Ledger, tables: Tables, sources: int, namespaces: Namespaces
+    ) -> None:
+        self.places: Places | None = None
+        self.documents = Documents(rows, sources)
+        self.waiting = Waiting(rows)
+        self.absent = AbsentNodes(rows)
+        self.backlog = Backlog()
+        """Documents that are to be taken in."""
+        self.record = Record()
+        self.rejections = Rejections()
+        self.namespaces = namespaces
+        self.now = Moment(0, 0)
+        """The time at which the next piece is done."""
+        self._serves = False
+        self._looks = 0
+        self._ledger = ledger
+        self._tables = tables
+        self._reader = Reader(tables, ledger)
+        self._limits = Limits()
+        self._recent = Recent()
+
+    def sending(self, message: PublicFault) -> Work[Answer]:
+        """Take in a message that came over gRPC."""
+        resource = self._reader.known(message.resource)
+        try:
+            said, problems = yield from self._reader.sayings(message, "message", self.now.wall_ms)
+        except DocumentError as error:
+            return self._answered(INVALID, resource, [Problem(error.where, error.what)])
+        held = 0
+        if self.places is None:
+            said, limited = self._within_limits(message.resource, said)
+            if said and self.waiting.put(None, said):
+                held = len(said)
+            elif said:
+                limited.append(Problem("message", "too many others wait: say it again later"))
+        else:
+            said, missing, _ = yield from self._placing(said, self.places)
+            problems += missing
+            said, limited = self._within_limits(message.resource, said)
+            overtaken: list[Problem] = []
+            limited += yield from self._saying(said, self.places, overtaken)
+            problems += overtaken
+        code = LIMITED if limited else OK if said else INVALID
+        return self._answered(code, resource, [*limited, *problems], held)
+
+    def _answered(self, code: int, resource: str, refused: list[Problem], held: int = 0) -> Answer:
+        verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
+        self.record.count(resource, verdict)
+        self.record.judged(f"messages of {resource} over gRPC", refused, self.now)
+        return answer(code, tuple(refused), held=held)
+
+    def observe(self, source: int, event: WatchEvent) -> None:
+        """Take in an event of the documents that carry messages."""
+        taken = self.namespaces.taken(source, event)
+        if taken is None:
+            return
+        new, gone = self.documents.observe(source, taken)
+        for origin in new:
+            text = self.documents.texts[origin]
+            if text is not None:
+                self._recent.note(origin, text, self.now)
+        for origin in gone:
+            self.record.gone(_named(origin))
+            self.rejections.gone(origin)
+            self.absent.forget(origin.place, self.documents.holds)
+        self.take_documents(new)
+
+    def take_documents(self, new: Iterable[Origin]) -> None:
+        """Judge documents, of several those first that were told first."""
+        self.backlog.add(self._taking_documents(tuple(new)))
+        self.backlog.do_piece()
+
+    def _taking_documents(self, new: tuple[Origin, ...]) -> Work[None]:
+        read: list[tuple[int, Origin, str | None, list[Saying], list[Problem]]] = []
+        for origin in new:
+            yield 1
+            if origin not in self.documents.texts:
+                continue  # it went meanwhile
+            text = self.documents.texts[origin]
+            one = yield from self._reader.read(origin.place, text, self.now.wall_ms)
+            self.rejections.judged(origin, one.foreign)
+            if one.own:
+                read.append((one.sent_at_ms, origin, text, one.own, one.problems))
+            else:
+                self.record.count(one.resource, "refused")
+                self.record.judged(_named(origin), one.problems, self.now)
+        for _, origin, text, said, problems in sorted(read, key=lambda one: one[:2]):
+            yield 1
+            may = not self.waiting.has(origin)
+            if may and (yield from self._taking(origin, said, problems)):
+                if self.documents.texts.get(origin) == text:
+                    self._count(origin)
+            else:
+                self.record.count(self._reader.known(said[0].resource), "held")
+                self.waiting.put(origin, said, problems)
+
+    def say_again(self) -> None:
+        """After a restore: what documents said before they said what they say now, as far as
+        nothing newer is known.
+        """
+        self.backlog.add(self._saying_again())
+
+    def _saying_again(self) -> Work[None]:
+        for origin, text in tuple(self._recent.since(self.now)):
+            yield 1
+            if self.places is None or self.documents.texts.get(origin) == text:
+                continue
+            one = yield from self._reader.read(origin.place, text, self.now.wall_ms)
+            # What is refused of it was named when it came.
+            good, _, _ = yield from self._placing(one.own, self.places)
+            newer = [one for one in good if self._ledger.is_newer(one)]
+            yield from self._saying(newer, self.places)
+
+    def serve(self) -> None:
+        """Take in what has waited, as far as it is its time."""
+        if not self._serves:
+            self._serves = True
+            self.backlog.add(self._serving())
+
+    def _serving(self) -> Work[None]:
+        blocked: set[Origin] = set()
+        for pending in self.waiting.line():
+            yield 1
+            origin = pending.origin
+            if origin in blocked or not (
+                yield from self._taking(origin, pending.said, pending.problems)
+            ):
+                if origin is not None:
+                    blocked.add(origin)
+                continue
+            self.waiting.done(pending)
+            if origin is not None and not self.waiting.has(origin):
+                self._count(origin)
+        self._serves = False
+
+    def _count(self, origin: Origin) -> None:
+        self.documents.count(origin)
+        self.absent.forget(origin.place, self.documents.holds)
+
+    def look_for_absent(self) -> None:
+        """Take in what documents said of nodes that are there now."""
+        if self.places is None or not self.absent or self.backlog:
+            return
+        self._looks += 1
+        if self._looks % _LOOKS == 0:
+            for place in self.absent.places:  # those of an earlier run that are no more
+                self.absent.forget(place, self.documents.holds)
+        come = self.absent.come(self.places)
+        if come:
+            self.backlog.add(self._coming(come, self.places))
+
+    def _coming(self, come: list[Absent], places: Places) -> Work[None]:
+        for one in sorted(come, key=lambda one: one.saying.told_at_ms):
+            yield 1
+            saying = one.saying
+            if not self.absent.keeps(one):
+                continue
+            is_over = saying.assertion == "once" and (
+                self.now.wall_ms - saying.received_at_ms > OVERTAKEN_MS
+            )
+            if is_over or not self.documents.holds(one.place, one.digest):
+                self.absent.drop(saying)
+                continue
+            good, missing, _ = yield from self._placing((saying,), places)
+            nodes = frozenset(one.node for one in good)
+            if good and self._limits.take(saying.resource, nodes, self.now.steady_ms):
+                self.absent.put(one)  # later
+                continue
+            full = yield from self._saying(good, places)
+            self.absent.drop(saying)
+            if one.is_all and not self.absent.has(one.place):
+                where = f"public faults in {one.place}"
+                self.record.judged(where, [*missing, *full], self.now)
+
+    def restore(self, state: State) -> None:
+        """Go on where an earlier run ended. What documents say that has not counted, counts."""
+        self.backlog.clear()
+        self._serves = False
+        self.waiting.clear()
+        self.documents.restore(state.documents)
+        self.absent.restore(
+            one
+            for one in state.absent
+            if belongs(one.place, one.saying) and self.namespaces.takes(namespace_of(one.place))
+        )
+        for saying in state.held:
+            self.waiting.put(None, (saying,))
+
+    def _taking(
+        self, origin: Origin | None, said: Iterable[Saying], problems: Iterable[Problem]
+    ) -> Work[bool]:
+        """Take in a message that was judged, if it is its time."""
+        if self.places is None:
+            return False
+        text = None if origin is None else self.documents.texts.get(origin)
+        good, missing, absent = yield from self._placing(said, self.places)
+        resource = next(iter(said)).resource
+        if good and origin is not None:
+            nodes = frozenset(one.node for one in good)
+            if self._limits.take(resource, nodes, self.now.steady_ms, whole=True):
+                return False
+        full = yield from self._saying(good, self.places)
+        if origin is None:
+            found = [*missing, *full]
+            self.record.judged("messages over gRPC that waited", found, self.now)
+        elif origin in self.documents.texts:
+            is_all = len(missing) == len(absent) and not any((*problems, *full))
+            for saying in absent:
+                self.absent.put(Absent(saying, origin.place, digest_of(text), is_all))
+            self.record.judged(_named(origin), [*problems, *missing, *full], self.now)
+        self.record.count(self._reader.known(resource), "taken" if good else "refused")
+        return True
+
+    def _placing(
+        self, said: Iterable[Saying], places: Places
+    ) -> Work[tuple[list[Saying], list[Problem], list[Saying]]]:
+        """What is about nodes and chips that are there, what is not and why, and which of that is
+        about nodes that may come.
+        """
+        good: list[Saying] = []
+        problems: list[Problem] = []
+        absent: list[Saying] = []
+        for number, saying in enumerate(said):
+            if number % PIECE == PIECE - 1:
+                yield PIECE
+            if self.absent:
+                self.absent.drop(saying)
+            recovers = saying.assertion == "recover"
+            if recovers and self._ledger.get(saying.key) is not None:
+                good.append(saying)  # also when its node has gone
+                continue
+            one, wrong = placed(saying, places)
+            problems += wrong
+            if one is not None:
+                good.append(one)
+            elif not recovers and not is_there(saying.node, saying.serial_number, places):
+                absent.append(saying)
+        return good, problems, absent
+
+    def _within_limits(
+        self, resource: str, said: list[Saying]
+    ) -> tuple[list[Saying], list[Problem]]:
+        nodes = frozenset(one.node or one.serial_number for one in said)
+        refused = self._limits.take(resource, nodes, self.now.steady_ms)
+        problems = [
+            Problem(f"node {node}", f"{resource} may say no more of it now")
+            for node in sorted(refused)
+        ]
+        return [s for s in said if (s.node or s.serial_number) not in refused], problems
+
+    def _saying(
+        self, said: Iterable[Saying], places: Places, overtaken: list[Problem] | None = None
+    ) -> Work[list[Problem]]:
+        """Take in what is said; returns what cannot be. To ``overtaken`` is added what says nothing
+        any more: who sends it may have a clock that is behind.
+        """
+        problems: list[Problem] = []
+        for number, saying in enumerate(said):
+            if number % _TOLD == _TOLD - 1:
+                yield PIECE
+            level = self._tables.in_force.levels.get(saying.code)
+            if level is None and saying.assertion != "recover":
+                what = f"{saying.code} is not configured any more"
+                problems.append(Problem(f"fault {saying.fault_id}", what))
+                continue
+            is_placed = bool(places.chips(saying.node))
+            outcome = self._ledger.say(saying, str(level or ""), self.now, placed=is_placed)
+            self.record.count(self._reader.known(saying.resource), outcome)
+            if outcome is Outcome.OVERTAKEN and overtaken is not None:
+                what = f"something newer was told of it on node {saying.node!r}"
+                overtaken.append(Problem(f"fault {saying.fault_id}", what))
+            if outcome is Outcome.FULL:
+                what = f"{self._ledger.full(saying.node)}: there is room for no more"
+                problems.append(Problem(f"fault {saying.fault_id}", what))
+        return problems
+
+
+def _named(origin: Origin) -> str:
+    return f"public faults in {origin.place}"

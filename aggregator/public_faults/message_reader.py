@@ -1,0 +1,86 @@
+"""Reads documents that carry messages, without what does not belong to their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.public_faults.node_ownership import (
+    Foreign,
+    foreign_kind,
+    foreign_resource,
+    owner_at,
+    split,
+)
+from aggregator.public_faults.validation import sayings
+from aggregator.public_faults.values import Saying
+from contract.documents.public_fault import DATA_KEY, decode_public_fault
+from contract.errors import DocumentError, Problem
+
+if TYPE_CHECKING:
+    from aggregator.public_faults.active_faults import Ledger
+    from aggregator.public_faults.fault_table import Tables
+    from contract.documents.public_fault import PublicFault
+    from pacing.cooperative import Work
+
+_NOBODY = "(not configured)"
+"""Stands in counters for all names that anybody may make up."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """The part of a message that may count, and what is wrong with the rest of it.
+
+    ``sent_at_ms`` is the message's own time; ``foreign`` is what does not belong to its place.
+    """
+
+    resource: str
+    sent_at_ms: int = 0
+    own: list[Saying] = []
+    problems: list[Problem] = []
+    foreign: Foreign | None = None
+
+
+class Reader:
+    """Reads by the codes and resources in force."""
+
+    def __init__(self, tables: Tables, ledger: Ledger) -> None:
+        self._tables = tables
+        self._ledger = ledger
+
+    def known(self, resource: str) -> str:
+        """Return the name under which ``resource`` is counted."""
+        return resource if resource in self._tables.in_force.resources else _NOBODY
+
+    def read(self, place: str, text: str | None, now_ms: int) -> Work[Read]:
+        """Read the text of the document at ``place``, which came now (wall time)."""
+        owner, resource = owner_at(place), _NOBODY
+        foreign = None if owner is None else foreign_kind(owner)
+        if foreign is not None:
+            return Read(resource, problems=[foreign.problem], foreign=foreign)
+        try:
+            message = decode_public_fault(place, {} if text is None else {DATA_KEY: text})
+            resource = self.known(message.resource)
+            foreign = None if owner is None else foreign_resource(owner, message.resource)
+            if foreign is not None:
+                return Read(resource, problems=[foreign.problem], foreign=foreign)
+            own, problems = yield from self.sayings(message, place, now_ms)
+        except DocumentError as error:
+            return Read(resource, problems=[Problem(error.where, error.what)])
+        if owner is not None:
+            own, foreign = split(owner, own)
+        if foreign is not None:
+            problems = [foreign.problem, *problems]
+        return Read(resource, message.timestamp, own, problems, foreign)
+
+    def sayings(
+        self, message: PublicFault, document: str, now_ms: int
+    ) -> Work[tuple[list[Saying], list[Problem]]]:
+        """Judge a message wherever it came from. Raises ``DocumentError`` for all of it."""
+        return sayings(
+            message,
+            document,
+            table=self._tables.in_force,
+            ending=lambda: self._ledger.codes(message.resource),
+            received_at_ms=now_ms,
+        )

@@ -1,0 +1,128 @@
+"""Messages that wait: until it is known which nodes there are, or until more may be said.
+
+Those that came over gRPC are answered already, so they are kept for the next run; a document is
+read again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.public_faults.message_documents import Origin
+from aggregator.public_faults.values import Saying
+from contract.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from aggregator.public_faults.persisted_rows import Rows
+
+MOST_SAYINGS = 50_000
+"""That came over gRPC."""
+
+_MOST_OF_A_DOCUMENT = 16
+_TOGETHER = 500
+"""So much that came over gRPC waits in one piece."""
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A message that waits; ``origin`` of ``None``: it came over gRPC."""
+
+    number: int
+    origin: Origin | None
+    said: tuple[Saying, ...]
+    problems: tuple[Problem, ...] = ()
+    """What was refused of it before."""
+
+
+class Waiting:
+    """In order of their arrival."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.dropped = 0
+        """Messages of documents that changed more often than anybody may say something."""
+        self._rows = rows
+        self._line: dict[int, Pending] = {}
+        self._held = 0
+        self._of: Counter[Origin] = Counter()
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def held(self) -> int:
+        """How much of what came over gRPC waits."""
+        return self._held
+
+    def has(self, origin: Origin) -> bool:
+        """Whether something of this document waits: what comes later must not overtake it."""
+        return self._of[origin] > 0
+
+    def put(
+        self, origin: Origin | None, said: Iterable[Saying], problems: Iterable[Problem] = ()
+    ) -> bool:
+        """Let a message wait; whether there is room for it."""
+        said = tuple(said)
+        if origin is None:
+            if self._held + len(said) > MOST_SAYINGS:
+                return False
+            self._held += len(said)
+        else:
+            if self._of[origin] >= _MOST_OF_A_DOCUMENT:
+                self._drop_first(origin)
+            self._of[origin] += 1
+        if origin is not None:
+            self._append(origin, said, tuple(problems))
+        for first in range(0, len(said) if origin is None else 0, _TOGETHER):
+            pending = self._append(None, said[first : first + _TOGETHER], ())
+            for number, saying in enumerate(pending.said):
+                self._rows.put("held", _row(pending, number), saying)
+        return True
+
+    def _append(
+        self, origin: Origin | None, said: tuple[Saying, ...], problems: tuple[Problem, ...]
+    ) -> Pending:
+        pending = Pending(self._next, origin, said, problems)
+        self._line[pending.number] = pending
+        self._next += 1
+        return pending
+
+    def line(self) -> Iterator[Pending]:
+        """What waits now, in order; more may come and go meanwhile."""
+        for number in tuple(self._line):
+            pending = self._line.get(number)
+            if pending is not None:
+                yield pending
+
+    def done(self, pending: Pending) -> None:
+        """It waits no more."""
+        if self._line.pop(pending.number, None) is None:
+            return
+        if pending.origin is None:
+            self._held -= len(pending.said)
+            for number in range(len(pending.said)):
+                self._rows.drop("held", _row(pending, number))
+        else:
+            self._of[pending.origin] -= 1
+            if not self._of[pending.origin]:
+                del self._of[pending.origin]
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._line.clear()
+        self._of.clear()
+        self._held = 0
+
+    def _drop_first(self, origin: Origin) -> None:
+        self.done(next(one for one in self._line.values() if one.origin == origin))
+        self.dropped += 1
+
+
+def _row(pending: Pending, number: int) -> tuple[str, ...]:
+    saying = pending.said[number]
+    owner = saying.node or saying.serial_number
+    return owner, f"{pending.number:012}", f"{number:06}"

@@ -1,0 +1,157 @@
+"""The state in buckets, each small enough for one document.
+
+A row's bucket follows from the node it is about, or from the document. One with many rows is in
+parts: their number doubles, and never shrinks while the process lives.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+from zlib import crc32
+
+import msgspec
+
+from aggregator.plugin import LAST
+from aggregator.public_faults.values import Absent, Over, Saying, Standing
+from contract.go.decode import Int64
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BUCKETS = 32
+_MOST_ROWS = 1000
+"""Per part: a row has less than 800 bytes."""
+
+Row: TypeAlias = Standing | Over | Saying | Absent | tuple[str, ...] | int
+_Name: TypeAlias = tuple[str, tuple[str, ...]]
+
+
+class State(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rows of one bucket, or of all.
+
+    ``held`` waits until nodes are known, in the order in which it was said. ``documents`` holds
+    names to the digests of what has counted. ``away`` holds nodes that are no more to the wall
+    time at which that was noticed. ``absent`` is said of nodes that are not there yet.
+    """
+
+    faults: tuple[Standing, ...] = ()
+    over: tuple[Over, ...] = ()
+    held: tuple[Saying, ...] = ()
+    documents: dict[str, tuple[str, ...]] = {}
+    away: dict[str, Int64] = {}
+    absent: tuple[Absent, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(State)
+
+
+class Rows:
+    """All rows by bucket, and which buckets changed."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, int] = {}
+        self._buckets: dict[str, dict[_Name, Row]] = {}
+        self._changed: set[str] = set()
+
+    def put(self, kind: str, key: tuple[str, ...], row: Row) -> None:
+        """Keep a row; the first of ``key`` decides about its bucket, all of it about the part."""
+        bucket = self._bucket(kind, key)
+        rows = self._buckets.setdefault(bucket, {})
+        rows[kind, key] = row
+        self._changed.add(bucket)
+        if len(rows) > _MOST_ROWS:
+            self._split(_home(kind, key))
+
+    def put_quietly(self, kind: str, key: tuple[str, ...], row: Row) -> None:
+        """The same for a change that need not be kept for itself."""
+        rows = self._buckets.get(self._bucket(kind, key), {})
+        if (kind, key) in rows:
+            rows[kind, key] = row
+
+    def drop(self, kind: str, key: tuple[str, ...]) -> None:
+        """Keep a row no more."""
+        bucket = self._bucket(kind, key)
+        rows = self._buckets.get(bucket, {})
+        if rows.pop((kind, key), None) is not None:
+            self._changed.add(bucket)
+            if not rows:
+                del self._buckets[bucket]
+
+    def clear(self) -> None:
+        """Begin anew; ``compare`` says afterwards what changed by that."""
+        self._buckets.clear()
+
+    def compare(self, texts: Mapping[str, str]) -> None:
+        """These are kept: only what differs has changed."""
+        names = texts.keys() | self._buckets.keys()
+        self._changed = {name for name in names if self.text(name) != texts.get(name)}
+
+    def take_changed(self) -> frozenset[str]:
+        """The buckets that changed since this was asked last."""
+        changed, self._changed = frozenset(self._changed), set()
+        return changed
+
+    def text(self, bucket: str) -> str | None:
+        """What a bucket holds."""
+        found = self._buckets.get(bucket)
+        if not found:
+            return None
+        rows = {name: found[name] for name in sorted(found)}
+        state = State(
+            tuple(row for row in rows.values() if isinstance(row, Standing)),
+            tuple(row for row in rows.values() if isinstance(row, Over)),
+            tuple(row for row in rows.values() if isinstance(row, Saying)),
+            {key[0]: row for (_, key), row in rows.items() if isinstance(row, tuple)},
+            {key[0]: row for (_, key), row in rows.items() if isinstance(row, int)},
+            tuple(row for row in rows.values() if isinstance(row, Absent)),
+        )
+        return msgspec.json.encode(state, order="sorted").decode()
+
+    def _bucket(self, kind: str, key: tuple[str, ...]) -> str:
+        home = _home(kind, key)
+        part = crc32("\0".join(key).encode()) % self._parts.get(home, 1)
+        return f"{home}-{part}" if part else home
+
+    def _split(self, home: str) -> None:
+        parts = self._parts.get(home, 1)
+        names = [home, *(f"{home}-{part}" for part in range(1, parts))]
+        rows = {row: one for name in names for row, one in self._buckets.pop(name, {}).items()}
+        self._parts[home] = parts * 2
+        for (kind, key), row in rows.items():
+            bucket = self._bucket(kind, key)
+            self._buckets.setdefault(bucket, {})[kind, key] = row
+            self._changed.add(bucket)
+        self._changed.update(names)
+
+
+def _home(kind: str, key: tuple[str, ...]) -> str:
+    """What a document said is in the buckets of its nodes: it has counted when these are kept."""
+    prefix = LAST if kind == "document" else ""
+    return f"{prefix}{crc32(key[0].encode()) % _BUCKETS:02}"
+
+
+def read(texts: Mapping[str, str]) -> tuple[State, list[str]]:
+    """The rows in these buckets together, and which of these could not be read."""
+    states, unreadable = [], []
+    for bucket, text in sorted(texts.items()):
+        try:
+            states.append(_decoder.decode(text))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            unreadable.append(f"{bucket}: {error}")
+    documents: dict[str, tuple[str, ...]] = {}
+    away: dict[str, int] = {}
+    for state in states:
+        documents |= state.documents
+        away |= state.away
+    held = sorted((one for s in states for one in s.held), key=lambda one: one.received_at_ms)
+    return (
+        State(
+            tuple(one for state in states for one in state.faults),
+            tuple(one for state in states for one in state.over),
+            tuple(held),
+            documents,
+            away,
+            tuple(one for state in states for one in state.absent),
+        ),
+        unreadable,
+    )

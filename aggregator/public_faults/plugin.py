@@ -1,0 +1,347 @@
+"""Public faults as a part of the aggregator: Reader, Timed, Keeper and Viewed of its contract.
+
+``restore`` is called once before anything is shown, also when nothing was kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.accepted_namespaces import ALL, Namespaces
+from aggregator.plugin import LAST
+from aggregator.public_faults import persisted_rows, statistic_view
+from aggregator.public_faults.active_faults import Ledger
+from aggregator.public_faults.apply_to_record import with_public_faults
+from aggregator.public_faults.deleted_nodes import Away
+from aggregator.public_faults.fault_table import CONFIG_MAP, FILE, Tables
+from aggregator.public_faults.message_documents import Origin
+from aggregator.public_faults.message_processor import Hearing
+from aggregator.public_faults.status import PublicFaultStatus
+from aggregator.public_faults.validation import existing_devices
+from contract.documents.public_fault import DATA_KEY, decode_public_fault
+from contract.errors import DocumentError, Problem
+from contract.names import PUBLIC_FAULT_LABEL
+from pacing.cooperative import whole
+from stores.base import Changed, Deleted, Listed, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aggregator.plugin import View
+    from aggregator.public_faults.node_lookup import Places
+    from aggregator.public_faults.status import Rejections
+    from aggregator.public_faults.validation import Answer
+    from aggregator.public_faults.values import Key, Standing
+    from contract.documents.cluster_device import DeviceRecord
+    from contract.documents.public_fault import PublicFault
+    from contract.operator_rules.public_fault_table import PublicFaultTable
+    from pacing.cooperative import Work
+    from service.clock import Moment
+    from stores.base import WatchEvent
+
+_log = logging.getLogger(__name__)
+
+MESSAGES = Selection(label=PUBLIC_FAULT_LABEL)
+STATISTIC = Selection(namespace=statistic_view.NAMESPACE, name=statistic_view.NAME)
+
+_ABOUT = f"{LAST}about"
+"""The bucket that says that all of an earlier state is in the others, even if there is none."""
+
+_UNSYNCED_MS = 500
+_WAITING_MS = 1000
+_ABSENT_MS = 500
+
+_PATIENCE_MS = 30_000
+"""How long a store that is away keeps back what others have of upstream's state, and our views."""
+
+_SHOWN, _OF_A_NODE = 400, 5
+"""So many faults are shown anew in one step: whoever has many nodes judged keeps others waiting."""
+
+
+class _About(msgspec.Struct, frozen=True):
+    """``used``: a public fault has ever stood."""
+
+    used: bool = False
+
+
+class PublicFaults:
+    """``sources`` is how many stores are read; documents count from these ``namespaces``."""
+
+    inputs = (MESSAGES, STATISTIC, CONFIG_MAP)
+    name = "public-faults"
+
+    def __init__(self, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)) -> None:
+        self.ready = asyncio.Event()
+        """Set once it is known which nodes there are."""
+        self._rows = persisted_rows.Rows()
+        self._ledger = Ledger(self._rows)
+        self._tables = Tables()
+        self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
+        self._hearing = Hearing(self._rows, self._ledger, self._tables, sources, self.namespaces)
+        self._away = Away(self._rows)
+        self._places: Places | None = None
+        self._sources = sources
+        self._statistic: dict[int, Mapping[str, str]] = {}
+        """What each store has of upstream's document now."""
+        self._was_restored = False
+        self._is_whole = False
+        """Whether what an earlier run or upstream knew is here."""
+        self._kept_about: str | None = None
+        self._last_step_ms = 0
+        self._began_ms: int | None = None
+        self._tried_ms = self._looked_ms = -_WAITING_MS
+        self.turn = asyncio.Lock()
+        """Held by whom a message is taken in piece by piece: the next one must not overtake it."""
+        self._view: tuple[int, View] | None = None
+
+    def know(self, places: Places) -> None:
+        """From now on this says which nodes and chips there are."""
+        self._places = places
+
+    def configure(self, text: str | None) -> frozenset[str]:
+        """The file with codes and resources has this text; ``None``: there is no file."""
+        before = self._tables.in_force
+        self._tables.put(FILE, text)
+        self._judge_again(before)
+        return self.take_changed_nodes()
+
+    def observe(
+        self, source: int, selection: Selection, event: WatchEvent, now: Moment
+    ) -> frozenset[str]:
+        """See ``Reader``."""
+        self._settle(now)
+        if selection == MESSAGES:
+            self._hearing.observe(source, event)
+        elif selection == STATISTIC:
+            self._observe_statistic(source, event, now)
+        else:
+            before = self._tables.in_force
+            self._tables.observe(source, event)
+            self._judge_again(before)
+        return self.take_changed_nodes()
+
+    def send(self, message: PublicFault, now: Moment) -> Answer:
+        """Take in a message that came over gRPC, at once."""
+        return whole(self.sending(message, now))
+
+    def sending(self, message: PublicFault, now: Moment) -> Work[Answer]:
+        """The same in pieces, of several messages one after the other (``turn``).
+
+        Until it is known which nodes there are (``ready``) it waits, and is answered with 0.
+        """
+        self._settle(now)
+        return self._hearing.sending(message)
+
+    def _settle(self, now: Moment) -> None:
+        self._hearing.now = now
+        if self._places is not None and self._places.synced and not self.ready.is_set():
+            self.ready.set()
+            self._hearing.places = self._places
+            self._hearing.serve()
+            self._hearing.backlog.do_piece()
+
+    def _judge_again(self, before: PublicFaultTable) -> None:
+        table = self._tables.in_force
+        if table != before:
+            place = self._tables.place
+            _log.info("public faults: %d codes, from %s", len(table.levels), place)
+            self._ledger.judge_again(table.levels)
+
+    def step(self, now: Moment) -> frozenset[str]:
+        """See ``Timed``."""
+        self._last_step_ms = now.steady_ms
+        if not self._is_whole:
+            self._take_over(now)
+        self._ledger.step(now)
+        self._settle(now)
+        hearing, places = self._hearing, self._hearing.places
+        if places is not None:
+            if self._tried_ms + _WAITING_MS <= now.steady_ms:
+                self._tried_ms = now.steady_ms
+                if hearing.waiting:
+                    hearing.serve()
+                for key in tuple(self._ledger.unplaced):
+                    self._look_for_chips(key, places, now)
+            if self._looked_ms + _ABSENT_MS <= now.steady_ms:
+                self._looked_ms = now.steady_ms
+                hearing.look_for_absent()
+            for node in self._away.look(self._ledger.nodes.keys(), places, now):
+                count = self._ledger.forget(node)
+                _log.warning("node %s has been away for a day: %d faults are dropped", node, count)
+        hearing.backlog.do_piece()
+        return self.take_changed_nodes()
+
+    def _look_for_chips(self, key: Key, places: Places, now: Moment) -> None:
+        standing = self._ledger.get(key)
+        assert standing is not None
+        existing = existing_devices(standing.devices, places.chips(standing.node))
+        if existing is None:
+            return
+        missing = [device for device in standing.devices if device not in existing]
+        if missing:
+            what = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
+            problem = Problem(f"fault {standing.fault_id}", what)
+            self._hearing.record.refuse(
+                f"public faults of {standing.resource}", problem, now.wall_ms
+            )
+        self._ledger.place(key, existing)
+
+    def next_due_ms(self) -> int | None:
+        """See ``Timed``."""
+        due = [self._ledger.next_due_ms()]
+        if not self._is_whole and self._began_ms is not None:
+            due.append(max(self._began_ms, self._last_step_ms) + _PATIENCE_MS)
+        if not self.ready.is_set():
+            due.append(self._last_step_ms + _UNSYNCED_MS)
+        else:
+            due.append(self._away.next_due_ms(self._ledger.nodes.keys()))
+            if self._hearing.waiting or self._ledger.unplaced:
+                due.append(self._tried_ms + _WAITING_MS)
+            if self._hearing.absent:
+                due.append(self._looked_ms + _ABSENT_MS)
+        if self._hearing.backlog or self._ledger.dirty:
+            due.append(self._last_step_ms)
+        return min((at for at in due if at is not None), default=None)
+
+    def apply(self, node: str, record: DeviceRecord, now: Moment) -> DeviceRecord:
+        """The first step of the device chain: ``record`` with the public faults of ``node``."""
+        faults = self._ledger.nodes.get(node)
+        if faults is None:
+            return record
+        return with_public_faults(record, faults.values(), now.wall_ms // 1000)
+
+    def take_changed_nodes(self) -> frozenset[str]:
+        """Nodes to be judged again, as many as can be at once; ``next_due_ms`` says when the next
+        ones can.
+        """
+        ledger, room, some = self._ledger, _SHOWN, set()
+        while ledger.dirty and room > 0:
+            node = ledger.dirty.pop()
+            some.add(node)
+            room -= _OF_A_NODE + len(ledger.nodes.get(node, ()))
+        return frozenset(some)
+
+    def views(self) -> tuple[View, ...]:
+        """See ``Viewed``. Nothing before it is known what was there (defect B11)."""
+        ledger = self._ledger
+        if not self._is_whole or not ledger.was_used:
+            return ()
+        if self._view is None or self._view[0] != ledger.revision:
+            self._view = ledger.revision, statistic_view.view(ledger.nodes, ledger.count)
+        return (self._view[1],)
+
+    def standing(self, node: str) -> tuple[Standing, ...]:
+        """The faults that stand on a node, by resource and id."""
+        faults = self._ledger.nodes.get(node, {})
+        return tuple(faults[key] for key in sorted(faults))
+
+    def sent_at_ms(self, source: int, place: str) -> int | None:
+        """Return the time of the message that the store with this number has at ``place``."""
+        text = self._hearing.documents.texts.get(Origin(source, place))
+        try:
+            return None if text is None else decode_public_fault(place, {DATA_KEY: text}).timestamp
+        except DocumentError:
+            return None
+
+    @property
+    def rejections(self) -> Rejections:
+        """Documents of which something does not belong to their place."""
+        return self._hearing.rejections
+
+    def status(self) -> PublicFaultStatus:
+        """How it is now."""
+        hearing, tables = self._hearing, self._tables
+        return PublicFaultStatus(
+            synced=self.ready.is_set(),
+            standing=self._ledger.count,
+            nodes=len(self._ledger.nodes),
+            unplaced=len(self._ledger.unplaced),
+            held=hearing.waiting.held,
+            waiting=len(hearing.waiting),
+            absent=len(hearing.absent),
+            documents=len(hearing.documents.texts),
+            documents_beyond=hearing.documents.beyond,
+            dropped=hearing.waiting.dropped,
+            away=self._away.since(),
+            counts=hearing.record.counts,
+            troubles=dict(hearing.record.troubles),
+            refused=tuple(hearing.record.refused),
+            table=tables.place,
+            table_problems=(
+                *tables.unreadable.values(),
+                *(f"{where}: {one}" for where, found in tables.problems.items() for one in found),
+            ),
+        )
+
+    def take_changed(self) -> frozenset[str]:
+        """See ``Keeper``."""
+        changed = self._rows.take_changed()
+        if self.text(_ABOUT) != self._kept_about:
+            self._kept_about = self.text(_ABOUT)
+            changed |= {_ABOUT}
+        return changed
+
+    def text(self, bucket: str) -> str | None:
+        """See ``Keeper``."""
+        if bucket != _ABOUT:
+            return self._rows.text(bucket)
+        if not self._is_whole:
+            return None
+        return msgspec.json.encode(_About(self._ledger.was_used)).decode()
+
+    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+        """See ``Keeper``. What documents say that have not counted yet, counts on top of it."""
+        kept = dict(texts)
+        self._kept_about = kept.pop(_ABOUT, None)
+        self._is_whole = self._kept_about is not None
+        state, unreadable = persisted_rows.read(kept)
+        hearing = self._hearing
+        hearing.now = now
+        self._rows.clear()
+        self._ledger.restore(state.faults, state.over, now)
+        if self._kept_about is not None:
+            try:
+                self._ledger.was_used |= msgspec.json.decode(self._kept_about, type=_About).used
+            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+                unreadable.append(f"{_ABOUT}: {error}")
+        self._ledger.judge_again(self._tables.in_force.levels)
+        hearing.restore(state)
+        self._away.restore(state.away, now)
+        self._rows.compare(kept)
+        self._was_restored = True
+        hearing.say_again()
+        hearing.take_documents(hearing.documents.uncounted())
+        self._take_over(now)
+        return unreadable
+
+    def _observe_statistic(self, source: int, event: WatchEvent, now: Moment) -> None:
+        match event:
+            case Listed(documents):
+                self._statistic[source] = next((one.data for one in documents), {})
+            case Changed(document):
+                self._statistic[source] = document.data
+            case Deleted():
+                self._statistic[source] = {}
+        self._take_over(now)
+
+    def _take_over(self, now: Moment) -> None:
+        """Where nothing of ours was kept, what upstream left is the state (clusterd#2.7)."""
+        if self._began_ms is None:
+            self._began_ms = now.steady_ms
+        is_all = len(self._statistic) == self._sources
+        waited = self._statistic and now.steady_ms >= self._began_ms + _PATIENCE_MS
+        if not self._is_whole and self._was_restored and (is_all or waited):
+            self._is_whole = True
+            for data in self._statistic.values():
+                faults, strange = statistic_view.read(data, now.wall_ms)
+                taken = sum(self._ledger.adopt(one) for one in faults)
+                if data:
+                    self._ledger.was_used = True
+                    _log.info("%d public faults are taken over from %s", taken, statistic_view.NAME)
+                for problem in strange[:10]:
+                    _log.warning("left out: %s", problem)
+            self._ledger.judge_again(self._tables.in_force.levels)

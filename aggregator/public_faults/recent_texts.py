@@ -1,0 +1,45 @@
+"""What documents have said a moment ago, and do not say any more.
+
+Who leads next begins with what the leader before has kept, and reads the documents as they are
+then. What a document said between is only known to who has read it then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from aggregator.public_faults.message_documents import Origin
+    from service.clock import Moment
+
+FOR_MS = 60_000
+"""Longer than nobody leads after a kill, with the second that a leader may not have kept yet."""
+_MOST_CHARACTERS = 16 << 20
+
+
+class _Said(NamedTuple):
+    at_ms: int
+    origin: Origin
+    text: str
+
+
+class Recent:
+    """In the order in which it was said."""
+
+    def __init__(self) -> None:
+        self._said: deque[_Said] = deque()
+        self._size = 0
+
+    def note(self, origin: Origin, text: str, now: Moment) -> None:
+        """A document says this."""
+        self._said.append(_Said(now.steady_ms, origin, text))
+        self._size += len(text)
+        while self._size > _MOST_CHARACTERS or self._said[0].at_ms + FOR_MS < now.steady_ms:
+            self._size -= len(self._said.popleft().text)
+
+    def since(self, now: Moment) -> Iterator[tuple[Origin, str]]:
+        """What was said in the last ``FOR_MS``."""
+        return ((o, text) for at_ms, o, text in self._said if at_ms + FOR_MS >= now.steady_ms)

@@ -1,0 +1,114 @@
+"""What documents say of nodes that are not there: it counts when they come.
+
+A document is a message that stays, and a node may come a second after it. Who asks over gRPC is
+told that there is no such node, and says it again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aggregator.public_faults.node_lookup import Places
+    from aggregator.public_faults.persisted_rows import Rows
+    from aggregator.public_faults.values import Absent, Saying
+
+MOST = 10_000
+"""Beyond that the oldest is forgotten."""
+
+
+class AbsentNodes:
+    """By node or serial number, then by resource and fault id: the newest saying."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._of: dict[tuple[str, str], dict[tuple[str, str], Absent]] = {}
+        self._order: dict[tuple[str, ...], None] = {}
+        self._at: dict[str, set[tuple[str, ...]]] = {}
+        """By place of the document."""
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def put(self, one: Absent) -> None:
+        """Keep this until its node comes."""
+        saying = one.saying
+        self.drop(saying)
+        self._of.setdefault(_owner(saying), {})[saying.resource, saying.fault_id] = one
+        self._order[_row(saying)] = None
+        self._at.setdefault(one.place, set()).add(_row(saying))
+        self._rows.put("absent", _row(saying), one)
+        if len(self._order) > MOST:
+            self.drop(self._get(next(iter(self._order))).saying)
+
+    def drop(self, saying: Saying) -> None:
+        """Something newer is said of this fault."""
+        if _row(saying) not in self._order:
+            return
+        place = self._get(_row(saying)).place
+        self._at[place].discard(_row(saying))
+        if not self._at[place]:
+            del self._at[place]
+        del self._order[_row(saying)]
+        of_node = self._of[_owner(saying)]
+        del of_node[saying.resource, saying.fault_id]
+        if not of_node:
+            del self._of[_owner(saying)]
+        self._rows.drop("absent", _row(saying))
+
+    def come(self, places: Places) -> list[Absent]:
+        """What is said of nodes that are there now."""
+        return [
+            one
+            for (node, number), found in self._of.items()
+            if is_there(node, number, places)
+            for one in found.values()
+        ]
+
+    def keeps(self, one: Absent) -> bool:
+        """Whether nothing newer was said since."""
+        found = self._of.get(_owner(one.saying), {})
+        return found.get((one.saying.resource, one.saying.fault_id)) is one
+
+    def has(self, place: str) -> bool:
+        """Whether anything that the document at this place says is missing its node."""
+        return place in self._at
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Of the documents of which something is kept."""
+        return tuple(self._at)
+
+    def forget(self, place: str, holds: Callable[[str, str], bool]) -> None:
+        """The document there went, or says something else: what is gone from it does not count."""
+        for row in tuple(self._at.get(place, ())):
+            one = self._get(row)
+            if not holds(one.place, one.digest):
+                self.drop(one.saying)
+
+    def restore(self, kept: Iterable[Absent]) -> None:
+        """Go on where an earlier run ended."""
+        self._of.clear()
+        self._order.clear()
+        self._at.clear()
+        for one in kept:
+            self.put(one)
+
+    def _get(self, row: tuple[str, ...]) -> Absent:
+        node, number, resource, fault = row
+        return self._of[node, number][resource, fault]
+
+
+def is_there(node: str, serial_number: str, places: Places) -> bool:
+    """Whether there is the node of this name or else of this serial number."""
+    return places.has_node(node) if node else places.node_of(serial_number) is not None
+
+
+def _owner(saying: Saying) -> tuple[str, str]:
+    return saying.node, "" if saying.node else saying.serial_number
+
+
+def _row(saying: Saying) -> tuple[str, ...]:
+    return *_owner(saying), saying.resource, saying.fault_id

@@ -1,0 +1,148 @@
+"""What a message says of which node, and what of it is refused.
+
+``docs/spec/clusterd.md#4.2``; which nodes and chips there are, upstream does not look at.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from aggregator.public_faults.values import Saying
+from contract.documents.public_fault import accepting
+from contract.errors import Problem, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from aggregator.public_faults.node_lookup import Places
+    from contract.documents.public_fault import PublicFault
+    from contract.operator_rules.public_fault_table import PublicFaultTable
+    from pacing.cooperative import Work
+
+OK, INVALID, LIMITED = 0, 409, 410
+_TOLD_MOST = 10
+_SENT = "public fault send successfully"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a sender hears. ``code`` is 0 where something was taken, 409 where nothing may be, and
+    410 where some of it may be said again later.
+    """
+
+    code: int
+    info: str
+    refused: tuple[Problem, ...] = ()
+
+
+def answer(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> Answer:
+    """An answer in which the first of what was refused is named."""
+    if code == OK:
+        info = _SENT
+        if held:
+            info += f"; {held} of it waits until the nodes are known"
+        if refused:
+            info += "; refused: "
+    else:
+        info = "limiter work by resource failed: " if code == LIMITED else ""
+    info += "; ".join(map(str, refused[:_TOLD_MOST]))
+    if len(refused) > _TOLD_MOST:
+        info += f"; and {len(refused) - _TOLD_MOST} more"
+    return Answer(code, info, refused)
+
+
+def sayings(
+    message: PublicFault,
+    document: str,
+    *,
+    table: PublicFaultTable,
+    ending: Callable[[], Collection[str]],
+    received_at_ms: int,
+) -> Work[tuple[list[Saying], list[Problem]]]:
+    """What a message says, and what of it is refused. Raises ``DocumentError`` for all of it.
+
+    ``ending`` are the codes of faults of this resource that stand although no table names them any
+    more: these may recover.
+    """
+    left = () if _is_in(message, table) else ending()
+    is_listed = message.resource in table.resources
+    faults, problems = yield from accepting(
+        message,
+        document,
+        codes=table.levels if is_listed else (),
+        resources=(message.resource,) if is_listed or left else table.resources,
+        is_serial=bool,  # whose it is, is looked at for each influence by itself
+        ending=left,
+    )
+    said = []
+    for fault in faults:
+        said += [
+            Saying(
+                about.node_name,
+                "" if about.node_name else about.node_sn,
+                message.resource,
+                fault.fault_id,
+                fault.fault_type,
+                fault.fault_code,
+                fault.assertion,
+                tuple(about.device_ids or ()),
+                fault.fault_time // 1000,
+                message.timestamp,
+                received_at_ms,
+            )
+            for about in fault.influence or ()
+        ]
+        yield len(fault.influence or ())
+    return said, list(problems)
+
+
+def _is_in(message: PublicFault, table: PublicFaultTable) -> bool:
+    if message.resource not in table.resources:
+        return False
+    return all(fault.fault_code in table.levels for fault in message.faults or ())
+
+
+def placed(saying: Saying, places: Places) -> tuple[Saying | None, list[Problem]]:
+    """What is left of ``saying`` on nodes and chips that exist, and what is refused.
+
+    A recovery is about the fault whatever chips it names. Chips of a node that has told of none yet
+    are looked at when it has.
+    """
+    where = f"fault {saying.fault_id}"
+    if not saying.node:
+        node = places.node_of(saying.serial_number)
+        if node is None:
+            what = f"no node has the serial number {quoted(repr(saying.serial_number))}"
+            return None, [Problem(where, what)]
+        saying = replace(saying, node=node, serial_number="")
+    if not places.has_node(saying.node):
+        return None, [Problem(where, f"there is no node {saying.node!r}")]
+    if saying.assertion == "recover":
+        return saying, []
+    existing = existing_devices(saying.devices, places.chips(saying.node))
+    if existing is None:
+        return saying, []
+    missing = [device for device in saying.devices if device not in existing]
+    if not missing:
+        return saying, []
+    names = ", ".join(map(str, missing))
+    problem = Problem(where, f"node {saying.node!r} has no chip {names}")
+    return replace(saying, devices=existing) if existing else None, [problem]
+
+
+def existing_devices(
+    devices: tuple[int, ...], chips: frozenset[str] | None
+) -> tuple[int, ...] | None:
+    """Those of ``devices`` that exist; ``None`` where that is not known."""
+    if not chips:
+        return None
+    numbers = _numbers(chips)
+    return tuple(device for device in devices if str(device) in numbers)
+
+
+@lru_cache(maxsize=1024)  # nodes of one kind have the same
+def _numbers(chips: frozenset[str]) -> frozenset[str]:
+    return frozenset(name.rpartition("-")[2] for name in chips)

@@ -1,0 +1,1 @@
+"""Writes the aggregator's documents: at which rate, in which order, until a store shows them."""

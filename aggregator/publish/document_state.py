@@ -1,0 +1,368 @@
+"""One document in one store: is what the store shows ours, and must it be written?
+
+Pure. The store's watch tells of own writes too, earlier or later than the write returns, so a
+document is judged only while no write is in flight. Each write replaces the version that was seen
+last, so that one computed from an older document is refused. Source: ``consumers#7.1``, M21.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from contract.documents.reader_keys import is_key_acted_on
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from service.foreign_parts import NOTHING, added_by_others, differences
+from service.foreign_writes import UNKNOWN, ForeignWrites
+from stores.base import Document
+from stores.touch import TOUCHED
+
+if TYPE_CHECKING:
+    from aggregator.cluster_documents.shards import Value
+    from service.clock import Moment
+
+LATE_MS = 2000
+"""An earlier own document that is shown for longer is no late event: somebody put it back."""
+
+_NEVER = -1
+
+
+class Shown(Enum):
+    """What the store shows when it is no document."""
+
+    NOTHING = "nothing"
+    UNKNOWN = "unknown"
+
+
+class Wanted(Protocol):
+    """What a document must say; ``revision`` grows with every change of it."""
+
+    @property
+    def revision(self) -> int: ...
+
+
+W = TypeVar("W", bound=Wanted)
+
+
+class Authored(Generic[W]):
+    """What is known of one document of ours, which must have ``labels`` and may have others.
+
+    ``all_keys``: its readers act on each of its data keys, so all of them are ours.
+    """
+
+    all_keys = False
+
+    def __init__(self, namespace: str, name: str, labels: dict[str, str]) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.labels = labels
+        self.acknowledged = _NEVER
+        """Revision of the value that the store is known to have."""
+        self.shown: Document | Shown = Shown.UNKNOWN
+        self.foreign = ForeignWrites()
+        self.conflict_writer = UNKNOWN
+        """Who writes it besides us during a conflict."""
+        self.foreign_total = 0
+        self.writes_total = 0
+        self.touches_total = 0
+        self.refused_total = 0
+        """Writes that the store refused because they were computed from an older document."""
+        self.version: str | None = None
+        """Of the document that was seen last, empty for none; ``None`` while nobody knows."""
+        self.is_input = False
+        """Whether others may change it, because that is read: no number of changes stops us. What
+        the store makes of our own writes is no such change."""
+        self.fenced = True
+        """Whether nobody who led before can write the document any more."""
+        self.error: str | None = None
+        """Why the last write failed; ``None`` after one that did not."""
+        self.touch_error: str | None = None
+        """Why the last touch failed; ``None`` after one that did not."""
+        self.asks_who = False
+        """Whether it is time to find out who else writes it."""
+        self.differing: tuple[str, ...] = ()
+        """What the answer to our own last write has otherwise than the write."""
+        self.added = NOTHING
+        """What others added to it, which our writes keep."""
+        self.pending_since_ms: int | None = None
+        """Wall time since when a change waits for its acknowledgement."""
+        self._judged = True
+        self._late_since_ms: int | None = None
+        self._repair = False
+        self._own_versions: deque[str] = deque(maxlen=16)
+        self._replaced: deque[str] = deque(maxlen=16)
+        """What our writes replaced; its events are late ones."""
+        self._began_ms: int | None = None
+        self._may_have_forgotten = False
+        """Whether the watch was interrupted, and nothing newer than its first list is shown."""
+        self._is_first_list = False
+        self._was_immutable = False
+        """Whether our last write deleted and created it: its watch shows the deletion, too."""
+        self._uncertain: dict[str, str] | None = None
+        self._touched: dict[str, str] | None = None
+        """Content of the document when it was touched; its events may be as late as ours."""
+        self._foreign: dict[str, str] | None = None
+        """Content that somebody else wrote last."""
+
+    @property
+    def conflict(self) -> bool:
+        """Whether it is written only now and then, because somebody else writes it."""
+        return self.foreign.is_conflict
+
+    def data(self, value: W) -> dict[str, str] | None:
+        """The data of the document that says ``value``; ``None``: there must be none."""
+        raise NotImplementedError
+
+    def document(self, value: W) -> Document | None:
+        """The document that says ``value``, as it is written; ``None``: it is deleted."""
+        data = self.data(value)
+        if data is None:
+            return None
+        return self.added.beside(Document(self.namespace, self.name, data, self.labels))
+
+    def begin(self, now: Moment, *, fence: bool) -> None:
+        """We lead from now on, and what was known of own writes is another leader's affair.
+
+        ``fence``: one who led before may have a write under way, and the watch may be behind.
+        """
+        self.acknowledged = _NEVER
+        self.foreign.forget()
+        self.conflict_writer = UNKNOWN
+        self.asks_who = False
+        self.fenced = not fence
+        self.pending_since_ms = None
+        self._began_ms = now.steady_ms if fence else None
+        self._repair = False
+        self._judged = self.shown is Shown.UNKNOWN
+        self._late_since_ms = None
+        self._own_versions.clear()
+        self._replaced.clear()
+        self._uncertain = self._touched = self._foreign = None
+
+    def interrupted(self) -> None:
+        """The store's watch says nothing until its next list.
+
+        A store that was away may have forgotten our last writes: what is missing or other in that
+        list is nobody's foreign write.
+        """
+        self._may_have_forgotten, self._is_first_list = True, False
+        self.shows(Shown.UNKNOWN)
+
+    def listed(self, shown: Document | Shown) -> None:
+        """The first list of the store's watch said what is there."""
+        self._is_first_list = False
+        self.shows(shown)
+        self._is_first_list = True
+
+    def shows(self, shown: Document | Shown) -> None:
+        """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
+        if self._is_first_list:
+            self._may_have_forgotten = self._is_first_list = False
+        self.shown = shown
+        self._judged = shown is Shown.UNKNOWN
+        self._late_since_ms = None
+        if shown is Shown.NOTHING:
+            self.version = ""
+            self.added = NOTHING
+        elif isinstance(shown, Document) and not self._is_older(shown):
+            self.version = shown.version
+            self.added = added_by_others(shown, all_keys=self.all_keys)
+
+    def _is_older(self, shown: Document) -> bool:
+        """Whether this is known to be from before our last write."""
+        return shown.version in self._replaced or shown.version in tuple(self._own_versions)[:-1]
+
+    def sees(self, document: Document | None) -> None:
+        """The store was asked, after it refused a write."""
+        is_repaired = self._repair and self._judged and self._is_what_was_shown(document)
+        self.shows(Shown.NOTHING if document is None else document)
+        self.version = "" if document is None else document.version
+        if is_repaired:
+            self._judged = True
+
+    def _is_what_was_shown(self, document: Document | None) -> bool:
+        """Whether this is no second change of somebody else, since the one that the watch told."""
+        if document is None or not self.labels.items() <= document.labels.items():
+            return self.shown is Shown.NOTHING  # as a watch shows one without the label
+        return isinstance(self.shown, Document) and self.shown.version == document.version
+
+    @property
+    def was_seen(self) -> bool:
+        """Whether the store has, or had, any document of this name, as far as is known."""
+        return self.acknowledged != _NEVER or not isinstance(self.shown, Shown)
+
+    @property
+    def settled(self) -> bool:
+        """Whether what the store shows is understood; if not, ``must_write`` wants to be asked
+        again after ``LATE_MS``.
+        """
+        return self._judged
+
+    def must_write(self, value: W, now: Moment) -> bool:
+        """Whether ``value`` has to be written now. Not to be asked while a write is in flight."""
+        if self.acknowledged == _NEVER and self._shows_exactly(value):
+            self._has(value)
+        self._judge(value, now)
+        self.foreign.ended(_seconds(now))
+        behind = value.revision > self.acknowledged
+        if behind and self.pending_since_ms is None:
+            self.pending_since_ms = now.wall_ms
+        if not behind:
+            self.pending_since_ms = None
+        return (behind or self._repair) and self.foreign.pause_seconds(_seconds(now)) <= 0
+
+    def conflict_seconds(self, value: W, now: Moment) -> float:
+        """In how many seconds a conflict is over, or lets us write what must be written."""
+        over_seconds = self.foreign.seconds_until_over(_seconds(now))
+        if value.revision <= self.acknowledged and not self._repair:
+            return over_seconds
+        return min(over_seconds, self.foreign.pause_seconds(_seconds(now)))
+
+    def tried(self, now: Moment) -> None:
+        """A write is acknowledged or has failed: in a conflict the next one has to wait."""
+        self.foreign.wrote(_seconds(now))
+
+    def _judge(self, value: W, now: Moment) -> None:
+        if self._judged or (not self._shows_exactly(value) and self._is_late(now)):
+            return
+        self._judged = True
+        if self.acknowledged == _NEVER or self._shows_exactly(value):
+            return
+        self.differing = ()
+        if self._is_newest_own():
+            if value.revision != self.acknowledged or not self._is_own_version():
+                return
+            self.differing = self._differences(value)
+        self._repair = True
+        if self._may_have_forgotten and not self.differing:
+            return
+        self._foreign = None if isinstance(self.shown, Shown) else self._ours(self.shown)
+        self.foreign_total += 1
+        # What an operator may change as often as he likes, a webhook may not.
+        if (self.differing or not self.is_input) and self.foreign.saw(_seconds(now)):
+            self.asks_who = True
+
+    def _is_late(self, now: Moment) -> bool:
+        """Whether this may be the event of an own write before the last one, or of another leader's
+        from before we led.
+        """
+        if self._is_newest_own():
+            return False
+        if isinstance(self.shown, Shown):
+            may_be = self._was_immutable
+        else:
+            may_be = (
+                self.shown.version in self._own_versions
+                or self.shown.version in self._replaced
+                or self._is_own_touch(self.shown)
+                or (self._began_ms is not None and now.steady_ms - self._began_ms < LATE_MS)
+            )
+        if not may_be:
+            return False
+        if self._late_since_ms is None:
+            self._late_since_ms = now.steady_ms
+        return now.steady_ms - self._late_since_ms < LATE_MS
+
+    def _is_own_touch(self, shown: Document) -> bool:
+        """Whether this may be our touch of what was there then, of ours or of a foreign write."""
+        data = self._ours(shown)
+        return data == self._touched or (data == self._foreign and TOUCHED in shown.annotations)
+
+    def _ours(self, shown: Document) -> dict[str, str]:
+        """The data without what others added."""
+        if self.all_keys:
+            return shown.data
+        return {key: text for key, text in shown.data.items() if is_key_acted_on(key, self.name)}
+
+    def _is_newest_own(self) -> bool:
+        if isinstance(self.shown, Shown):
+            return False
+        if self.shown.immutable:
+            return False
+        return self._is_own_version() or self._ours(self.shown) == self._uncertain
+
+    def _is_own_version(self) -> bool:
+        newest = self._own_versions[-1] if self._own_versions else None
+        return isinstance(self.shown, Document) and self.shown.version == newest
+
+    def _shows_exactly(self, value: W) -> bool:
+        """Whether what is ours is there; what others added is their business."""
+        if self.shown is Shown.UNKNOWN:
+            return False
+        return not self._differences(value)
+
+    def _differences(self, value: W) -> tuple[str, ...]:
+        """What of ours is shown otherwise than ``value`` has it."""
+        data = self.data(value)
+        wanted = None if data is None else Document(self.namespace, self.name, data, self.labels)
+        shown = None if isinstance(self.shown, Shown) else self.shown
+        return differences(shown, wanted, all_keys=self.all_keys)
+
+    def written(self, version: str, value: W, replaced: str | None) -> None:
+        """A write was acknowledged with ``version``; it is empty where the document is gone.
+
+        ``replaced`` is the version that was known when it was sent: what the watch showed since
+        may be from after it.
+        """
+        self._was_immutable = isinstance(self.shown, Document) and self.shown.immutable
+        if replaced:
+            self._replaced.append(replaced)
+        self._own_versions.append(version)
+        self.version = version
+        self._has(value)
+        self.error = None
+        self.writes_total += 1
+        self.fenced = True
+        self._uncertain = None
+        self._repair = False
+        if version and version == replaced and isinstance(self.shown, Document):
+            # The write changed nothing: what was there may not be what was written.
+            self._judged = False
+        elif self._judged:
+            # What was shown is from before this write; the watch has yet to show it.
+            self.shown = Shown.UNKNOWN
+
+    def _has(self, value: W) -> None:
+        """The store has ``value``: it was written, or an earlier run wrote it."""
+        self.acknowledged = value.revision
+
+    def failed(self, reason: str, value: W) -> None:
+        """A write got no acknowledgement; it may have reached the store nevertheless."""
+        self.error = reason
+        self._uncertain = self.data(value)
+
+    def touched(self, value: W) -> None:
+        """The document, which says ``value``, is being touched."""
+        self._touched = self.data(value)
+
+
+def _seconds(now: Moment) -> float:
+    return now.steady_ms / 1000
+
+
+class Output(Authored["Value"]):
+    """What is known of one cluster document."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(CLUSTER_NAMESPACE, name, dict([CLUSTER_LABEL]))
+        self.left_out = 0
+        """Nodes that are not in the document for lack of room."""
+        self.bytes = 0
+        self.nodes = 0
+
+    def data(self, value: Value) -> dict[str, str]:
+        """See ``Authored``."""
+        return {self.name: value.text}
+
+    def document(self, value: Value) -> Document:
+        """See ``Authored``."""
+        data, annotations = self.data(value), value.annotations
+        ours = Document(self.namespace, self.name, data, self.labels, annotations)
+        return self.added.beside(ours)
+
+    def _has(self, value: Value) -> None:
+        super()._has(value)
+        self.bytes = len(value.text.encode())
+        self.nodes = value.nodes
+        self.left_out = value.left_out

@@ -1,0 +1,330 @@
+"""Keeps one document in one store as it must be, for as long as we lead.
+
+What changes while a write is in flight, and for as long again, goes out together in the next one.
+A failed write is tried again with backoff and jitter. A refused one was computed from a document
+that somebody else has replaced since: it is read again, and written only if we still lead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
+
+from aggregator.publish.document_state import LATE_MS, Authored, Shown, W
+from contract.errors import DocumentError, StoreConflict, StoreError
+from pacing.backoff import Backoff
+from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from aggregator.publish.touch_schedule import Touches
+    from aggregator.publish.write_queue import Turns
+    from service.clock import Clock
+    from service.election.leadership import Leadership
+    from service.stalls import Stalls
+    from service.store_outage import Failing
+    from stores.base import Document, Store
+
+_log = logging.getLogger(__name__)
+
+_RECHECK_SECONDS = 60.0
+_TICK_SECONDS = 0.001
+_LONGEST_WINDOW_SECONDS = 0.2
+_NO_LEADER_SECONDS = 0.5
+_LONG_SECONDS = 0.5
+
+
+def compares_versions(store: Store) -> bool:
+    """Whether a write of ``store`` can demand the version that it replaces."""
+    return store.leader_lease is not None or store.leader_lock is not None
+
+
+@dataclass(frozen=True)
+class Desk:
+    """What all writers to one store share; ``failing`` are their writes.
+
+    ``touches`` of ``None``: nothing is touched; ``turns`` of ``None``: nobody waits for a turn.
+    """
+
+    store: Store
+    leadership: Leadership
+    clock: Clock
+    stalls: Stalls
+    failing: Failing
+    touches: Touches | None = None
+    turns: Turns | None = None
+
+
+class Writing(Generic[W]):
+    """Writes ``output`` until it says ``value``, and whenever it does not say so any more.
+
+    ``check`` raises ``DocumentError`` for what its readers would refuse; ``acknowledged`` is told
+    the revision that the store has; ``overtaken`` a document that an earlier leader wrote after we
+    took over, before what we want is asked for again.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        output: Authored[W],
+        *,
+        value: Callable[[], W],
+        check: Callable[[W], None] = lambda _: None,
+        acknowledged: Callable[[int], None] = lambda _: None,
+        overtaken: Callable[[Document], None] = lambda _: None,
+        pause_seconds: float = 0.0,
+    ) -> None:
+        self.output = output
+        self.wake = asyncio.Event()
+        self._desk = desk
+        self._store = desk.store
+        self._clock = desk.clock
+        self._stalls = desk.stalls
+        self._touches = desk.touches
+        self._value = value
+        self._check = check
+        self._acknowledged = acknowledged
+        self._overtaken = overtaken
+        self._pause_seconds = pause_seconds
+        self._is_conditional = compares_versions(desk.store)
+        self._refused_in_a_row = 0
+
+    async def run(self) -> NoReturn:
+        """Write until cancelled."""
+        output, backoff = self.output, Backoff()
+        while True:
+            self.wake.clear()
+            value = self._value()
+            before = output.acknowledged
+            was_conflict = output.conflict
+            must = output.must_write(value, self._clock())
+            if output.asks_who:
+                await self._ask_who()
+            if output.conflict != was_conflict:
+                self._say_conflict()
+            if output.acknowledged != before:
+                self._acknowledged(output.acknowledged)
+            if not self._desk.leadership.leads:
+                await self._wait(_NO_LEADER_SECONDS)
+            elif not must:
+                await self._rest(value)
+            elif self._is_conditional and output.version is None and not await self._look():
+                await asyncio.sleep(backoff.next_seconds())
+            elif not output.must_write(value, self._clock()):
+                continue  # it is there already
+            else:
+                await self._write(await self._in_turn(value), backoff)
+
+    async def _ask_who(self) -> None:
+        """Find out who writes the document besides us, as far as the store knows.
+
+        Another aggregator that leads by now is no stranger: its writes are no conflict.
+        """
+        output = self.output
+        output.asks_who = False
+        if not await self._desk.leadership.confirm():
+            output.foreign.forget()
+            return
+        if output.differing:
+            output.conflict_writer = Writer(differing=output.differing)
+            return
+        try:
+            found = await self._store.other_writer(output.namespace, output.name)
+        except StoreError:
+            return
+        output.conflict_writer = UNKNOWN if found is None else Writer(found.name)
+
+    def _say_conflict(self) -> None:
+        output = self.output
+        if not output.conflict:
+            output.conflict_writer = UNKNOWN
+            _log.warning("the conflict about %s in %s is over", output.name, self._store.url)
+            return
+        _log.error(
+            "conflict: %s in %s, %d times within a minute; we write it once after each pause of 1 "
+            "to %d s until nobody else does. Stop the other writer; is there a second aggregator?",
+            output.conflict_writer.changes(output.name),
+            self._store.url,
+            MANY,
+            LAST_PAUSE_SECONDS,
+        )
+
+    async def _write(self, value: W, backoff: Backoff) -> None:
+        """Write once, and let some time pass."""
+        output = self.output
+        if not self._desk.leadership.leads:
+            # The process may have been paused while it waited for its turn: what it knows is old,
+            # and the version that its watch shows by now is another leader's.
+            return
+        took_ms = await self._attempt(value)
+        if took_ms is not None:
+            backoff.reset()
+            self._refused_in_a_row = 0
+            if self._touches is not None:
+                self._touches.written(output.name, self._clock())
+            self._acknowledged(output.acknowledged)
+            # A storm of changes must not keep the store busy more than half of the time.
+            window = min(took_ms / 1000, _LONGEST_WINDOW_SECONDS)
+            await asyncio.sleep(max(window, self._pause_seconds))
+        elif self._refused_in_a_row != 1:
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def _in_turn(self, value: W) -> W:
+        """Wait for this document's turn, if it has to; what is to be written then."""
+        if self._desk.turns is None or not self.output.was_seen:
+            return value
+        await self._desk.turns.write(self.output.name)
+        return self._value()  # what changed meanwhile goes with it
+
+    async def _look(self) -> bool:
+        """See what is there, where the watch has not said so; whether that could be seen."""
+        output, asked_ms = self.output, self._clock().steady_ms
+        try:
+            output.sees(await self._store.get(output.namespace, output.name))
+        except StoreError as error:
+            if output.error is None:
+                _log.warning("%s is not published, trying again: %s", output.name, error)
+            output.error = str(error)
+            self._fails(error, asked_ms)
+            return False
+        return True
+
+    async def _rest(self, value: W) -> None:
+        """Nothing is to be written now: wait, and touch the document when that is due."""
+        output = self.output
+        if not output.fenced and not isinstance(output.shown, Shown):
+            # Who led before computed what it may still write from the version before this touch.
+            await self._touch(value)
+            output.fenced = output.touch_error is None
+        elif not output.settled:
+            await self._wait(LATE_MS / 1000)
+        elif output.conflict:
+            await self._wait(max(_TICK_SECONDS, output.conflict_seconds(value, self._clock())))
+        elif self._touches is None:
+            await self._wait(_RECHECK_SECONDS)
+        elif (due_ms := self._touches.due_ms(output.name, self._clock())) > 0:
+            await self._wait(due_ms / 1000)
+        elif self._desk.turns is None or await self._desk.turns.touch(output.name, self.wake):
+            await self._touch(value)
+
+    async def _touch(self, value: W) -> None:
+        output, asked_ms = self.output, self._clock().steady_ms
+        output.touched(value)
+        was = output.touch_error
+        try:
+            with self._stalls.busy(f"touch {output.name} in {self._store.url}"):
+                # One that arrives late, or a second attempt, is needed no more. What fences off who
+                # led before must be made, whatever there is.
+                expected = output.version if self._is_conditional and output.fenced else None
+                touch = self._store.touch(output.namespace, output.name, expected=expected)
+                if not output.fenced:
+                    await touch
+                elif not await self._unless_changed(touch):
+                    return
+        except StoreError as error:
+            if self._touches is not None:
+                self._touches.failed(output.name, self._clock())
+            output.touch_error = str(error)
+            if not isinstance(error, StoreConflict):
+                self._fails(error, asked_ms)
+            if was is None:
+                _log.warning("%s is not touched, trying again: %s", output.name, error)
+            if not output.fenced:
+                await self._wait(_NO_LEADER_SECONDS)
+            return
+        if self._touches is not None:
+            self._touches.written(output.name, self._clock())
+        output.touch_error = None
+        output.touches_total += 1
+        self._desk.failing.succeeded()
+
+    async def _unless_changed(self, touch: Coroutine[Any, Any, None]) -> bool:
+        """Wait for a touch; whether it was made: one that takes long gives way to a change."""
+        touching = asyncio.create_task(touch)
+        try:
+            while True:
+                await asyncio.wait((touching,), timeout=_LONG_SECONDS)
+                if touching.done():
+                    touching.result()
+                    return True
+                if self.output.must_write(self._value(), self._clock()):
+                    return False
+        finally:
+            touching.cancel()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _attempt(self, value: W) -> int | None:
+        """Write once; the milliseconds it took, or ``None`` where it failed."""
+        output = self.output
+        was = output.error
+        began_ms = self._clock().steady_ms
+        replaced = output.version
+        try:
+            self._check(value)
+            with self._stalls.busy(f"write {output.name} to {self._store.url}"):
+                version = await self._put(value)
+        except StoreConflict as error:
+            await self._refused(error)
+            return None
+        except (StoreError, DocumentError) as error:
+            self._refused_in_a_row = 0
+            output.tried(self._clock())
+            output.failed(str(error), value)
+            self._fails(error, began_ms)
+            if was is None:
+                _log.warning("%s is not published, trying again: %s", output.name, error)
+            return None
+        output.tried(self._clock())
+        output.written(version, value, replaced)
+        self._desk.failing.succeeded()
+        if was is not None:
+            _log.info("%s is published again", output.name)
+        return self._clock().steady_ms - began_ms
+
+    def _fails(self, error: Exception, asked_ms: int) -> None:
+        name = self.output.name
+        self._desk.failing.failed(name, f"{name}: {error}", asked_ms)
+
+    async def _put(self, value: W) -> str:
+        output = self.output
+        expected = output.version if self._is_conditional else None
+        document = output.document(value)
+        if document is not None:
+            return await self._store.put(document, expected=expected)
+        await self._store.delete(output.namespace, output.name, expected=expected or None)
+        return ""
+
+    async def _refused(self, error: StoreConflict) -> None:
+        """Somebody else wrote since: see what, but first whether we still lead."""
+        output, asked_ms = self.output, self._clock().steady_ms
+        output.refused_total += 1
+        self._refused_in_a_row += 1
+        _log.debug("%s: %s", output.name, error)
+        if not await self._desk.leadership.confirm():
+            _log.warning("%s was not written, another aggregator leads: %s", output.name, error)
+            return
+        try:
+            document = await self._store.get(output.namespace, output.name)
+        except StoreError as trouble:
+            output.error = str(trouble)
+            self._fails(trouble, asked_ms)
+            return
+        output.sees(document)
+        if document is not None and not output.fenced:
+            self._overtaken(document)
+
+
+async def ended(tasks: list[asyncio.Task[NoReturn]]) -> None:
+    """Cancel tasks and wait for their end."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

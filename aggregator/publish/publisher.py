@@ -1,0 +1,240 @@
+"""The cluster documents of one store: follows them all, and writes them while we lead.
+
+A follower sees what the leader writes, so that it can lead at once. Each document has a writer of
+its own (``document_writer.py``), so that a slow one delays no other. A document that was not
+written for a touch period is touched, so that its readers hear of it (M8). Of several documents
+each has its turn, so that the store is not asked for more than so many writes in a second; only
+what nobody has seen yet does not wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
+
+from aggregator.cluster_documents.kinds import kind_of
+from aggregator.publish.document_state import Output, Shown
+from aggregator.publish.document_writer import Desk, Writing, ended
+from aggregator.publish.touch_schedule import Touches
+from aggregator.publish.write_queue import Turns
+from contract.errors import StoreError
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from service.store_outage import Failing
+from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from aggregator.cluster_documents.shards import Value
+    from service.clock import Clock
+    from service.election.leadership import Leadership
+    from service.stalls import Stalls
+    from stores.base import Store, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL, owned=True)
+"""What to watch in every store that is published to."""
+
+
+class Publisher:
+    """Owns the documents of one store.
+
+    ``value`` says what a document must say, ``acknowledged`` is told what the store has,
+    ``appeared`` is told of documents that somebody else made, ``followed`` of what another leader
+    writes while we do not lead, and when that arrives only after we took over. ``forgot`` is called
+    when the store may have lost documents: after an interruption, and when one of ours went.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        value: Callable[[str], Value],
+        acknowledged: Callable[[Publisher, str, int], None],
+        appeared: Callable[[Iterable[Document]], None],
+        followed: Callable[[Publisher, Document], None],
+        leadership: Leadership,
+        touch_period_seconds: float,
+        writes_per_second: int,
+        clock: Clock,
+        stalls: Stalls,
+        forgot: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store = store
+        self._forgot = forgot
+        self.outputs: dict[str, Output] = {}
+        self.interrupted: str | None = None
+        self.interruptions_total = 0
+        self.reading = Failing()
+        """Whether its watch fails."""
+        self.writing = Failing()
+        """Which of its writes have failed since the last one that did not."""
+        self._value = value
+        self._acknowledged = acknowledged
+        self._appeared = appeared
+        self._followed = followed
+        self._clock = clock
+        self._stalls = stalls
+        self._leadership = leadership
+        self._touch_period_seconds = touch_period_seconds
+        self.turns = Turns(writes_per_second, clock)
+        """Everything that is written to the store waits for its turn here."""
+        self._desk: Desk | None = None
+        """There while we lead."""
+        self._writings: dict[str, Writing[Value]] = {}
+        self._tasks: dict[str, asyncio.Task[NoReturn]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._seen: asyncio.Future[tuple[Document, ...]] | None = None
+
+    async def run(self) -> NoReturn:
+        """Watch, and write while we lead, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._group = tasks
+            await self._watch()
+        raise AssertionError("a watch never ends")
+
+    async def documents(self) -> tuple[Document, ...]:
+        """What the store held when it was first seen; waits for a store that is away."""
+        return await self._first()
+
+    @property
+    def found(self) -> tuple[Document, ...]:
+        """What the store held when it was first seen; nothing if that is yet to come."""
+        return self._seen.result() if self._seen is not None and self._seen.done() else ()
+
+    def _first(self) -> asyncio.Future[tuple[Document, ...]]:
+        if self._seen is None:
+            self._seen = asyncio.get_running_loop().create_future()
+        return self._seen
+
+    async def list(self) -> tuple[Document, ...]:
+        """What the store holds now, whatever its watch has shown. Raises ``StoreError``."""
+        documents = await self.store.list(SELECTION)
+        there = {document.name: document for document in documents}
+        for name in self.outputs.keys() | there.keys():
+            if kind_of(name) is not None:
+                self._output(name).sees(there.get(name))
+        return documents
+
+    def lead(self, names: Iterable[str]) -> None:
+        """Write from now on, these documents first."""
+        self._desk = Desk(
+            self.store,
+            self._leadership,
+            self._clock,
+            self._stalls,
+            self.writing,
+            Touches(self._touch_period_seconds),
+            self.turns,
+        )
+        for output in self.outputs.values():
+            output.begin(self._clock(), fence=self._leadership.fences)
+        self.wake(names)
+
+    async def follow(self) -> None:
+        """Write no more."""
+        self._desk = None
+        self.writing.succeeded()
+        tasks = list(self._tasks.values())
+        self._tasks.clear()
+        self._writings.clear()
+        await ended(tasks)
+
+    def wake(self, names: Iterable[str]) -> None:
+        """Look at these documents: what they must say may have changed."""
+        if self._desk is None:
+            return
+        assert self._group is not None
+        for name in names:
+            if name not in self._writings:
+                self._writings[name] = self._writing(self._desk, name)
+                run = self._writings[name].run()
+                task = self._group.create_task(run, name=f"publish {name} to {self.store.url}")
+                self._tasks[name] = task
+            self._writings[name].wake.set()
+
+    def _writing(self, desk: Desk, name: str) -> Writing[Value]:
+        kind = kind_of(name)
+        assert kind is not None, "every document is of a kind"
+        return Writing(
+            desk,
+            self._output(name),
+            value=partial(self._value, name),
+            check=lambda value: kind.verify(value.text, name, value.nodes),
+            acknowledged=partial(self._acknowledged, self, name),
+            overtaken=partial(self._followed, self),
+        )
+
+    async def _watch(self) -> NoReturn:
+        async for event in self.store.watch(SELECTION):
+            with self._stalls.busy(f"watch own documents in {self.store.url}"):
+                self._take(event)
+        raise StoreError(f"the watch of {self.store.url} ended")
+
+    def _take(self, event: WatchEvent) -> None:
+        match event:
+            case Listed(documents):
+                if self.interrupted is not None:
+                    _log.info("%s answers again", self.store.url)
+                    self.interrupted = None
+                    self._forgot()
+                self.reading.succeeded()
+                self._list(documents)
+            case Changed(document):
+                self._shows(document.name, document)
+                self._stray((document,))
+            case Deleted(_, name):
+                self._shows(name, Shown.NOTHING)
+                self._forgot()
+            case Interrupted(reason):
+                if self.interrupted is None:
+                    self.interruptions_total += 1
+                    _log.warning("own documents in %s cannot be seen: %s", self.store.url, reason)
+                self.interrupted = reason
+                self.reading.failed("watch", reason, self._clock().steady_ms)
+                for output in self.outputs.values():
+                    output.interrupted()
+
+    def _list(self, documents: tuple[Document, ...]) -> None:
+        there = {document.name: document for document in documents}
+        # What is there at first is taken over as a whole, by who waits for it.
+        follows = self._first().done()
+        for name in self.outputs.keys() | there.keys():
+            self._shows(name, there.get(name, Shown.NOTHING), follows=follows, is_list=True)
+        if not self._first().done():
+            self._first().set_result(documents)
+        self._stray(documents)
+
+    def _shows(
+        self, name: str, shown: Document | Shown, *, follows: bool = True, is_list: bool = False
+    ) -> None:
+        if kind_of(name) is None:
+            return
+        output = self._output(name)
+        if is_list:
+            output.listed(shown)
+        else:
+            output.shows(shown)
+        if name in self._writings:
+            self._writings[name].wake.set()
+        elif follows and self._desk is None and isinstance(shown, Document):
+            self._followed(self, shown)
+
+    def _stray(self, documents: Iterable[Document]) -> None:
+        if self._desk is None:
+            return
+        strange = [d for d in documents if kind_of(d.name) and d.name not in self._writings]
+        if strange and self._writings:
+            self._appeared(strange)
+
+    def _output(self, name: str) -> Output:
+        if name not in self.outputs:
+            self.outputs[name] = Output(name)
+            if self._desk is not None:
+                # Nothing was seen of it: a document that is not there, unless the watch is behind.
+                self.outputs[name].version = "" if self.interrupted is None else None
+        return self.outputs[name]

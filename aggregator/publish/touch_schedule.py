@@ -1,0 +1,40 @@
+"""When a document is to be touched so that its readers see an event (M8).
+
+A reader takes a document without an event for 60 s for a broken watch. What is written need not be
+touched. After a start nobody knows when a document was written last: the first touches are spread
+over a third of the period, so that neither all come at once nor one comes too late.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+if TYPE_CHECKING:
+    from service.clock import Moment
+
+_FIRST = 1 / 3
+_AGAIN_MS = 5000
+
+
+class Touches:
+    """When each document was written or touched last."""
+
+    def __init__(self, period_seconds: float) -> None:
+        self._period_ms = int(period_seconds * 1000)
+        self._next_ms: dict[str, int] = {}
+
+    def written(self, name: str, now: Moment) -> None:
+        """The document was written or touched."""
+        self._next_ms[name] = now.steady_ms + self._period_ms
+
+    def failed(self, name: str, now: Moment) -> None:
+        """A touch failed: try again before a reader minds."""
+        self._next_ms[name] = now.steady_ms + min(self._period_ms, _AGAIN_MS)
+
+    def due_ms(self, name: str, now: Moment) -> int:
+        """Milliseconds until it must be touched; 0 or less when that is now."""
+        if name not in self._next_ms:
+            phase = crc32(name.encode()) / 2**32
+            self._next_ms[name] = now.steady_ms + int(self._period_ms * _FIRST * phase)
+        return self._next_ms[name] - now.steady_ms

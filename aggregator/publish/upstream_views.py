@@ -1,0 +1,169 @@
+"""Upstream's documents that show the state of parts, in one store: written while we lead.
+
+What others change in a view is repaired. A view that a part reads as well, because an operator may
+change it (``clusterd-manual-info-cm``), is seen through the part's watch: the part takes in the
+change first, and what is repaired is what differs from its view afterwards. Others have a watch of
+their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from aggregator.plugin import View
+from aggregator.publish.document_state import Authored, Shown
+from aggregator.publish.document_writer import Desk, Writing, ended
+from contract.errors import StoreError
+from service.store_outage import Failing
+from stores.base import Changed, Deleted, Listed, Selection
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    from aggregator.publish.write_queue import Turns
+    from service.clock import Clock
+    from service.election.leadership import Leadership
+    from service.stalls import Stalls
+    from stores.base import Store, WatchEvent
+
+_log = logging.getLogger(__name__)
+
+_PAUSE_SECONDS = 1.0
+"""A view is written at most once a second."""
+
+_Key = tuple[str, str]
+
+
+class Showing(msgspec.Struct, frozen=True):
+    """A view as it is wanted now."""
+
+    view: View
+    revision: int
+
+
+class ViewOutput(Authored[Showing]):
+    """What is known of one view in one store. Its readers act on whatever key it has."""
+
+    all_keys = True
+
+    def data(self, value: Showing) -> dict[str, str] | None:
+        """See ``Authored``."""
+        return value.view.data
+
+
+class _Shown:
+    """One view: its watch and its writer."""
+
+    def __init__(self, desk: Desk, showing: Showing) -> None:
+        view = showing.view
+        self.showing = showing
+        self.output = ViewOutput(view.namespace, view.name, view.labels)
+        self.output.begin(desk.clock(), fence=desk.leadership.fences)
+        self.writing = Writing(
+            desk, self.output, value=lambda: self.showing, pause_seconds=_PAUSE_SECONDS
+        )
+        self._store = desk.store
+        self._interrupted: str | None = None
+
+    async def watch(self) -> NoReturn:
+        view = self.showing.view
+        selection = Selection(namespace=view.namespace, name=view.name, owned=True)
+        async for event in self._store.watch(selection):
+            self.take(event)
+        raise StoreError(f"the watch of {self._store.url} ended")
+
+    def take(self, event: WatchEvent) -> None:
+        """Take in an event of a watch that shows the view, and maybe other documents."""
+        view = self.showing.view
+        if self._interrupted is not None and not isinstance(event, Interrupted):
+            _log.info("%s can be seen again in %s", self.output.name, self._store.url)
+            self._interrupted = None
+        match event:
+            case Listed(documents):
+                mine = (one for one in documents if _is_of(view, one.namespace, one.name))
+                self.output.listed(next(mine, Shown.NOTHING))
+            case Changed(document) if _is_of(view, document.namespace, document.name):
+                self.output.shows(document)
+            case Deleted(namespace, name) if _is_of(view, namespace, name):
+                self.output.shows(Shown.NOTHING)
+            case Changed() | Deleted():
+                return
+            case Interrupted(reason):
+                if self._interrupted is None:
+                    name = self.output.name
+                    _log.warning("%s cannot be seen in %s: %s", name, self._store.url, reason)
+                self._interrupted = reason
+                self.output.interrupted()
+        self.writing.wake.set()
+
+
+def _is_of(view: View, namespace: str, name: str) -> bool:
+    return (view.namespace, view.name) == (namespace, name)
+
+
+def _is_selected(view: View, selection: Selection) -> bool:
+    return (
+        selection.namespace in (None, view.namespace)
+        and selection.name in (None, view.name)
+        and (selection.label is None or selection.label in view.labels.items())
+    )
+
+
+class Views:
+    """All views in one store; ``inputs`` are what parts read of it."""
+
+    def __init__(
+        self,
+        store: Store,
+        inputs: Iterable[Selection],
+        leadership: Leadership,
+        clock: Clock,
+        stalls: Stalls,
+        turns: Turns,
+    ) -> None:
+        self._desk = Desk(store, leadership, clock, stalls, Failing(), turns=turns)
+        self._inputs = tuple(inputs)
+        self._shown: dict[_Key, _Shown] = {}
+        self._tasks: list[asyncio.Task[NoReturn]] = []
+
+    @property
+    def outputs(self) -> Iterable[ViewOutput]:
+        """What is known of each."""
+        return (one.output for one in self._shown.values())
+
+    def show(self, tasks: asyncio.TaskGroup, views: Iterable[View]) -> None:
+        """This is what is to be there now. Only to be called while we lead."""
+        for view in views:
+            key = (view.namespace, view.name)
+            shown = self._shown.get(key)
+            if shown is None:
+                shown = self._shown[key] = _Shown(self._desk, Showing(view, 0))
+                url = self._desk.store.url
+                run = shown.writing.run()
+                self._tasks.append(tasks.create_task(run, name=f"show {view.name} in {url}"))
+                if any(_is_selected(view, selection) for selection in self._inputs):
+                    shown.output.is_input = True
+                else:
+                    watch = shown.watch()
+                    self._tasks.append(tasks.create_task(watch, name=f"watch {view.name} in {url}"))
+            elif shown.showing.view != view:
+                shown.showing = Showing(view, shown.showing.revision + 1)
+                shown.writing.wake.set()
+
+    def observe(self, selection: Selection, event: WatchEvent) -> None:
+        """A part has taken in this event of one of its inputs."""
+        for shown in self._shown.values():
+            if _is_selected(shown.showing.view, selection):
+                shown.take(event)
+
+    async def follow(self) -> None:
+        """Write no more."""
+        tasks = list(self._tasks)
+        self._tasks.clear()
+        self._shown.clear()
+        await ended(tasks)

@@ -1,0 +1,71 @@
+"""Lets the tasks that write documents wait for their turn at one store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aggregator.publish.rate_limited_queue import Pace, Write
+
+if TYPE_CHECKING:
+    from service.clock import Clock
+
+
+class Turns:
+    """A ``Pace`` whose documents are awaited, each by one task."""
+
+    def __init__(self, writes_per_second: int, clock: Clock) -> None:
+        self._writes_per_second = writes_per_second
+        self._clock = clock
+        self._pace: Pace | None = None
+        self._turns: dict[str, asyncio.Future[None]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def write(self, name: str, what: Write = Write.CHANGE) -> None:
+        """Wait until a document may be written."""
+        try:
+            await self._ask(name, what)
+        finally:
+            self._withdraw(name)
+
+    async def touch(self, name: str, changed: asyncio.Event) -> bool:
+        """Wait until a document may be touched, or has ``changed``; whether it may be touched."""
+        turn = self._ask(name, Write.TOUCH)
+        if turn.done():
+            return True
+        change = asyncio.ensure_future(changed.wait())
+        try:
+            await asyncio.wait((turn, change), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
+            self._withdraw(name)
+        return turn.done() and not turn.cancelled()
+
+    def _ask(self, name: str, what: Write) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        now_ms = self._clock().steady_ms
+        if self._pace is None:
+            self._pace = Pace(self._writes_per_second, now_ms)
+        turn = self._turns[name] = loop.create_future()
+        self._pace.ask(name, now_ms, what)
+        self._grant()
+        return turn
+
+    def _withdraw(self, name: str) -> None:
+        turn = self._turns.pop(name, None)
+        if turn is not None and self._pace is not None:
+            turn.cancel()
+            self._pace.withdraw(name)
+
+    def _grant(self) -> None:
+        assert self._pace is not None, "somebody has asked"
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now_ms = self._clock().steady_ms
+        for name in self._pace.grant(now_ms):
+            self._turns.pop(name).set_result(None)
+        at_ms = self._pace.next_ms()
+        if at_ms is not None:
+            seconds = max(1, at_ms - now_ms) / 1000
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._grant)

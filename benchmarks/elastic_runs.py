@@ -1,0 +1,39 @@
+"""Plays elastic training with faults, by seeds, and says which seeds found something wrong.
+
+::
+
+    python -m benchmarks.elastic_runs [FIRST [COUNT]]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.elastic.world import run
+
+_COUNT = 500
+
+
+def main() -> int:
+    """Play the runs; 1 where one of them went wrong."""
+    first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else _COUNT
+    began = time.monotonic()
+    wrong, writes, starts = 0, 0, 0
+    for seed in range(first, first + count):
+        try:
+            world = run(seed)
+        except AssertionError as error:
+            wrong += 1
+            print(error)
+        else:
+            writes += world.writes
+            starts += world.starts
+    seconds = time.monotonic() - began
+    print(f"{count} runs, {wrong} wrong; {writes} writes, {starts} starts; {seconds:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Fault codes of chips: events, and lists as audit."""

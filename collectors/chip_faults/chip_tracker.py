@@ -1,0 +1,168 @@
+"""What is believed about one chip, and how events and audits change it. Pure: times are passed in.
+
+Codes follow the rules of ``list_tracker``; this module adds what only chips have: two queries, and
+cards that drop.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from collectors.list_tracker import CodeState, ListBeliefs
+from contract.codes.chip_codes import CARD_DROP
+from contract.observation import Assertion, SourceAnswered, SourceBlind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from contract.observation import Observation, Report, Subject
+
+
+class Query(Enum):
+    """What an audit asks a chip."""
+
+    CODES = auto()
+    HEALTH = auto()
+
+
+class ChipBeliefs:
+    """What one source believes about one chip."""
+
+    def __init__(
+        self, source: str, chip: Subject, believed: Iterable[str], card_lost_after_seconds: float
+    ) -> None:
+        self._source = source
+        self._chip = chip
+        self._card_lost_after_seconds = card_lost_after_seconds
+        self._drop = chip, CARD_DROP
+        self._codes = ListBeliefs(source, ((chip, code) for code in believed))
+        self._failing: dict[Query, str] = {}
+        self._answered: set[Query] = set()
+        self._blind = False
+        self._said_answered = False
+        self._dropped = False
+        self._silent_since: float | None = None
+        self._silent_too_long = False
+        self._drop_listed = False
+        self._asked_at = {Query.CODES: float("-inf"), Query.HEALTH: float("-inf")}
+
+    @property
+    def present(self) -> frozenset[str]:
+        """Codes that are believed to be present."""
+        return frozenset(code for (_, code), state in self._codes.states.items() if state.present)
+
+    @property
+    def blind(self) -> bool:
+        """Whether the last that was said of the chip is that it gives no answer."""
+        return self._blind
+
+    def next_check(self, query: Query) -> float | None:
+        """When ``query`` must be asked because of events; it may have been tried already."""
+        return (
+            self._codes.next_check() if query is Query.CODES else self._codes.check_of([self._drop])
+        )
+
+    def event(self, seen: Observation, at: float) -> list[Report]:
+        """An event arrived: OCCUR, RECOVER or ONCE."""
+        if seen.assertion is Assertion.ONCE:
+            return [seen]
+        return self._codes.event(seen, at, list_is_blind=self._code_query_is_blind())
+
+    def _code_query_is_blind(self) -> bool:
+        return Query.CODES in self._failing or Query.CODES not in self._answered
+
+    def codes_answered(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
+        """The driver listed ``codes`` in answer to a query made at ``asked_at``."""
+        listed = tuple(codes)
+        reports = self._answer(Query.CODES, asked_at, now_ms)
+        keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
+        apart = frozenset({self._drop})
+        reports += self._codes.answered(keys, asked_at, now_ms, apart=apart)
+        self._drop_listed = CARD_DROP in listed
+        return reports + self._judge_drop(now_ms)
+
+    def health_answered(self, ready: bool, asked_at: float, now_ms: int) -> list[Report]:
+        """The health query was answered; not ``ready`` is a card that dropped."""
+        self._dropped = not ready
+        return self._answer(Query.HEALTH, asked_at, now_ms) + self._judge_drop(now_ms)
+
+    def failed(
+        self,
+        query: Query,
+        reason: str,
+        at: float,
+        now_ms: int,
+        *,
+        by_chip: bool,
+        hangs: bool = False,
+    ) -> list[Report]:
+        """A query got no answer; ``by_chip`` tells whether the chip itself failed to give it.
+
+        A missing driver process or missing rights are not the chip's. Whose it is that a call
+        ``hangs``, nobody knows.
+        """
+        self._failing[query] = reason
+        if not by_chip:
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = at
+        reports: list[Report] = []
+        if not self._blind and not self._dropped:
+            self._blind = True
+            by_driver = hangs or not by_chip
+            reports.append(SourceBlind(self._source, self._chip, now_ms, reason, by_driver))
+        if self._silent_since is None or len(self._failing) < len(Query):
+            return reports
+        if at - self._silent_since >= self._card_lost_after_seconds:
+            self._silent_too_long = True
+            reports += self._judge_drop(now_ms)
+        return reports
+
+    def _answer(self, query: Query, asked_at: float, now_ms: int) -> list[Report]:
+        self._failing.pop(query, None)
+        self._answered.add(query)
+        self._asked_at[query] = asked_at
+        self._silent_since = None
+        self._silent_too_long = False
+        complete = not self._failing and len(self._answered) == len(Query)
+        if (complete or self._dropped) and (self._blind or not self._said_answered):
+            self._blind = False
+            self._said_answered = True
+            return [SourceAnswered(self._source, self._chip, now_ms)]
+        return []
+
+    def _judge_drop(self, now_ms: int) -> list[Report]:
+        """Whether the card dropped: by its list, its health answer or its silence."""
+        state = self._codes.states.get(self._drop) or CodeState(present=False)
+        codes_count = state.comparable(self._asked_at[Query.CODES])
+        health_counts = state.comparable(self._asked_at[Query.HEALTH])
+        state.audited = state.audited or (codes_count and health_counts)
+        if (
+            self._silent_too_long
+            or (self._dropped and health_counts)
+            or (self._drop_listed and codes_count)
+        ):
+            state.held = None
+            if state.present:
+                return []
+            state.present = True
+            self._codes.states[self._drop] = state
+            return [self._codes.observation(self._drop, Assertion.PRESENT, now_ms, state)]
+        if self._dropped or self._drop_listed or not self._healthy():
+            return []
+        if state.held is not None:
+            held = state.held
+            del self._codes.states[self._drop]
+            return [held]
+        # An occurrence that the driver told is for its list to take back.
+        codes_agree = codes_count and Query.CODES not in self._failing
+        if state.present and health_counts and (codes_agree or state.event is None):
+            del self._codes.states[self._drop]
+            return [self._codes.observation(self._drop, Assertion.ABSENT, now_ms, state)]
+        if not state.present and state.audited:
+            self._codes.states.pop(self._drop, None)
+        return []
+
+    def _healthy(self) -> bool:
+        return Query.HEALTH in self._answered and Query.HEALTH not in self._failing

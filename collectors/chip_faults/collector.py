@@ -1,0 +1,475 @@
+"""Chip faults: the driver's events at once, its code lists and health words as audits.
+
+Chips without events are found faulty by their lists alone, which are asked more often then.
+
+The rules are those of ``docs/rooms/collectors.md`` ("Chip faults"); what they decide is in
+``chip_tracker``, this module only asks the driver and keeps time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NoReturn
+
+from collectors.base import Need
+from collectors.chip_faults.chip_tracker import ChipBeliefs, Query
+from collectors.chip_faults.health_word import ChipWord
+from collectors.list_tracker import LAG_SECONDS
+from contract.codes.chip_codes import RESET_FINISHED, code_of
+from contract.codes.families import FAMILIES
+from contract.errors import DriverCallError, DriverCallStuck, DriverGone
+from contract.observation import (
+    NODE,
+    Assertion,
+    Gap,
+    Observation,
+    SourceBlind,
+    Subject,
+    chip_subject,
+)
+from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.values import DriverGap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from collectors.base import Surroundings
+    from contract.observation import Report
+    from dcmi_shim.values import Chip, DriverEvent
+
+_log = logging.getLogger(__name__)
+HEALTH = "health"
+"""The reading that a chip's health word is shown as: 0 healthy, 1 minor, 2 major, 3 critical."""
+
+LIST_PERIOD = "list_period_seconds"
+"""The reading that shows how often code lists are asked."""
+
+_ASSERTIONS = {0: Assertion.RECOVER, 1: Assertion.OCCUR, 2: Assertion.ONCE}
+_UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
+_TOGETHER_SECONDS = 0.02
+_MOST_BUSY = 0.5
+"""Without events: the part of its time for which the driver may be asked."""
+_PATIENCE_SECONDS = 1.0
+_AFTER_EVENT_SECONDS = 1.0
+"""How often health words are asked around an event: a card may drop in the same moment."""
+_OWN_SECONDS = 0.1
+"""The same of the chip that the event is about."""
+# Timers may fire early by the resolution of their clock; what is due so soon is due.
+_DUE_SECONDS = 0.001
+_NEVER = float("inf")
+
+
+def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
+    """How often lists are asked without events when a round of them takes ``round_seconds``."""
+    return max(wanted_seconds, round_seconds / _MOST_BUSY)
+
+
+@dataclass
+class _Watched:
+    """One chip: what is believed of it, and when it is asked next (loop time).
+
+    ``chip`` is ``None`` for one that is remembered and not listed: nobody knows where it is, and
+    another one may answer in its place.
+    """
+
+    subject: Subject
+    chip: Chip | None
+    beliefs: ChipBeliefs
+    due: dict[Query, float]
+    settled_at: float
+    """When the list shows all that happened before events arrived (at a start, after a gap)."""
+    listed: frozenset[str] | None = None
+    """What the driver listed last."""
+    word: ChipWord | None = None
+    """Of a chip whose driver has no events: its health word."""
+    asked_at: dict[Query, float] = field(
+        default_factory=lambda: dict.fromkeys(Query, float("-inf"))
+    )
+
+    def next(self, query: Query) -> float:
+        """When ``query`` is due: by its period, or because of an event not audited since."""
+        checks = [self.beliefs.next_check(query)]
+        if query is Query.CODES:
+            checks.append(self.settled_at)
+        asked_at = self.asked_at[query]
+        waiting = [check for check in checks if check is not None and check > asked_at]
+        return min([self.due[query], *waiting])
+
+
+class ChipFaults:
+    """The collector of chip faults.
+
+    ``audit_period_seconds`` is that of code lists while events arrive, ``list_period_seconds``
+    while none do. Health words, and whatever failed, are asked every ``health_period_seconds``;
+    around an event of any chip, and for a second after it, those of all chips once a second;
+    without events a health word is asked with each change of a list, too. A round without events
+    takes at most half of its period, which grows where a driver is slow. A chip of which
+    every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
+    replaced on disk, no failure is the chip's. A chip that is remembered (``Surroundings.chips``)
+    and not listed is silent until it is listed again.
+
+    ``Surroundings.believed`` must hold what is present now, and no one-off faults: what is
+    believed and not listed is reported ABSENT by the first audit.
+    """
+
+    name = "chip-faults"
+    needs = frozenset({Need.DRIVER})
+    deadline_seconds = 2.0
+
+    def __init__(
+        self,
+        audit_period_seconds: float = 15.0,
+        health_period_seconds: float = 5.0,
+        card_lost_after_seconds: float = 300.0,
+        list_period_seconds: float = 1.0,
+    ) -> None:
+        self.period_seconds = health_period_seconds
+        self.audit_period_seconds = audit_period_seconds
+        self.list_period_seconds = list_period_seconds
+        self.card_lost_after_seconds = card_lost_after_seconds
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(self, surroundings)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await watch.begin()
+                tasks.create_task(watch.events(), name=f"{self.name} events")
+                tasks.create_task(watch.audits(), name=f"{self.name} audits")
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        raise AssertionError("the collector's tasks never end")
+
+
+class _Watch:
+    """One run of the collector."""
+
+    def __init__(self, collector: ChipFaults, surroundings: Surroundings) -> None:
+        self._source = collector.name
+        self._period_seconds = collector.period_seconds
+        self._audit_period_seconds = collector.audit_period_seconds
+        self._list_period_seconds = collector.list_period_seconds
+        self._card_lost_after_seconds = collector.card_lost_after_seconds
+        self._around = surroundings
+        self._driver = surroundings.driver
+        self._loop = asyncio.get_running_loop()
+        self._chips: dict[int, _Watched] = {}
+        self._missing: dict[Subject, _Watched] = {}
+        self._remembered: dict[Subject, set[str]] = {
+            chip_subject(chip): set() for chip in surroundings.chips
+        }
+        self._lists: dict[Chip, tuple[int, ...]] = {}
+        """Code lists that were read in this round and not looked at yet."""
+        for subject, code in surroundings.believed:
+            self._remembered.setdefault(subject, set()).add(code)
+        self._said_silent: set[Subject] = set()
+        self._changed = asyncio.Event()
+        self._batch: list[Report] = []
+        self._event_at = float("-inf")
+        self._flush: asyncio.TimerHandle | None = None
+        self._soon: asyncio.Handle | None = None
+
+    async def begin(self) -> None:
+        """Wait for the driver's list; what is remembered and not in it is missing."""
+        asking = asyncio.ensure_future(self._driver.listed())
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+                self._around.progress()
+                if not asking.done():
+                    self._say_silent("the driver has not answered since the start")
+            self._take_over(asking.result())
+        finally:
+            asking.cancel()
+        for subject in sorted(self._remembered):
+            self._missing[subject] = self._watched(subject, None)
+
+    def _say_silent(self, reason: str) -> None:
+        silent = sorted(self._remembered.keys() - self._said_silent)
+        self._said_silent.update(silent)
+        now_ms = self._around.wall_clock()
+        self._report(SourceBlind(self._source, chip, now_ms, reason, True) for chip in silent)
+
+    def _take_over(self, listed: Iterable[Chip]) -> None:
+        """Watch chips that were not watched yet, and follow their ids."""
+        found = self._driver.found
+        watching = {watched.subject: watched for watched in self._chips.values()}
+        for chip in listed:
+            subject = chip_subject(chip.physical_id)
+            watched = watching.get(subject)
+            if watched is None:
+                watched = self._missing.pop(subject, None) or self._watched(subject, chip)
+                self._ask_now([watched])
+            watched.chip = chip
+            self._chips[chip.logic_id] = watched
+            if found is not None and not FAMILIES[found.family].events and watched.word is None:
+                # The word counts from the next list on.
+                watched.word, watched.listed = ChipWord(self._source, subject), None
+
+    def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
+        believed = self._remembered.pop(subject, set())
+        beliefs = ChipBeliefs(self._source, subject, believed, self._card_lost_after_seconds)
+        now = self._loop.time()
+        return _Watched(subject, chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
+
+    async def events(self) -> NoReturn:
+        """Report what the driver says as it says it."""
+        async for item in self._driver.events():
+            if isinstance(item, DriverGap):
+                self._report([Gap(self._source, item.at_ms, item.reason)])
+                self._take_over(await self._driver.listed())
+                self._ask_now(self._chips.values())
+            elif item.code:
+                self._event(item)
+            self._changed.set()
+        raise AssertionError("the driver's events never end")
+
+    def _event(self, event: DriverEvent) -> None:
+        code = code_of(event.code)
+        watched = self._chips.get(event.logic_id)
+        assertion = _ASSERTIONS.get(event.assertion)
+        if watched is None or assertion is None:
+            what = f"event {code} of logic id {event.logic_id} with assertion {event.assertion}"
+            why = "no such chip" if watched is None else "no such assertion"
+            _log.warning("%s: %s; every chip is audited", what, why)
+            self._report([Gap(self._source, event.seen_at_ms, f"{what}: {why}")])
+            self._ask_now(self._chips.values())
+            return
+        seen = Observation(
+            source=self._source,
+            subject=watched.subject,
+            code=code,
+            assertion=assertion,
+            seen_at_ms=event.seen_at_ms,
+            severity=event.severity,
+            driver_raised_at_ms=event.driver_raised_at_ms,
+            serial=event.serial,
+            text=event.name,
+        )
+        now = self._loop.time()
+        self._report_soon(watched.beliefs.event(seen, now))
+        self._look_at_health(watched, now)
+        if code == RESET_FINISHED:
+            self._ask_now([watched])
+
+    def _look_at_health(self, own: _Watched, now: float) -> None:
+        """There was an event: no event tells of a card that dropped in the same moment."""
+        self._event_at = now
+        for watched in self._chips.values():
+            due = watched.due[Query.HEALTH]
+            if due != _NEVER:
+                pause = _OWN_SECONDS if watched is own else _AFTER_EVENT_SECONDS
+                again_at = max(now, watched.asked_at[Query.HEALTH] + pause)
+                watched.due[Query.HEALTH] = min(due, again_at)
+
+    def _ask_now(self, chips: Iterable[_Watched]) -> None:
+        for watched in chips:
+            now = self._loop.time()
+            watched.due = dict.fromkeys(Query, now)
+            watched.settled_at = now + LAG_SECONDS
+
+    async def audits(self) -> NoReturn:
+        """Ask whatever is due, one query after the other, the longest waiting first."""
+        while True:
+            self._around.progress()
+            self._changed.clear()
+            queries = sorted(self._queries(), key=lambda item: item[0])
+            now = self._loop.time()
+            first = queries[0][0] if queries else _NEVER
+            wait = first - now
+            if wait < _DUE_SECONDS:
+                await self._ask_due(queries, max(now, first))
+                continue
+            try:
+                async with asyncio.timeout(min(wait, self._period_seconds)):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    async def _ask_due(
+        self, queries: Iterable[tuple[float, _Watched, Query]], began: float
+    ) -> None:
+        """Ask what is due of ``queries``, until an event changes what is due next.
+
+        One order for a whole round: an idle agent spends its time on little else. What is asked
+        in one round is due again at one time, counted from when the round ``began``, so that the
+        next one is one round too.
+        """
+        queries = list(queries)
+        self._lists = await self._read_lists(queries)
+        for _, watched, query in queries:
+            due = watched.next(query)
+            if due - self._loop.time() < _DUE_SECONDS:
+                if watched.chip is None:
+                    await self._leave_out(watched, began)
+                else:
+                    await self._ask(watched, watched.chip, query, due, began)
+                self._around.progress()
+            if self._changed.is_set():
+                break
+        self._rest(began)
+
+    async def _read_lists(
+        self, queries: Iterable[tuple[float, _Watched, Query]]
+    ) -> dict[Chip, tuple[int, ...]]:
+        """Without events: the lists that are due, in one message.
+
+        What is not in it is asked chip by chip, which also finds out which one is to blame.
+        """
+        if self._driver.polling_reason is None:
+            return {}
+        end = self._loop.time() + _DUE_SECONDS
+        due = [
+            watched.chip
+            for at, watched, query in queries
+            if query is Query.CODES and at < end and not watched.beliefs.blind
+            if watched.chip is not None
+        ]
+        with contextlib.suppress(DriverCallError, DriverCallStuck, DriverGone):
+            return await self._driver.code_lists(due) if len(due) > 1 else {}
+        return {}
+
+    def _rest(self, began: float) -> None:
+        """Without events: leave the driver alone for as long as the round took that ``began``."""
+        if self._driver.polling_reason is None:
+            self._around.show(NODE, LIST_PERIOD, self._audit_period_seconds)
+            return
+        if self._batch:
+            self._report(())  # it is whole: nothing follows until the next round
+        took = self._loop.time() - began
+        period = real_list_period(self._list_period_seconds, took)
+        self._around.show(NODE, LIST_PERIOD, period)
+        for watched in self._chips.values():
+            for query, due in watched.due.items():
+                if watched.word is None or watched.word.asks_again_at != due:
+                    watched.due[query] = max(due, began + took / _MOST_BUSY)
+
+    def _queries(self) -> Iterator[tuple[float, _Watched, Query]]:
+        for watched in self._chips.values():
+            for query in Query:
+                yield watched.next(query), watched, query
+        for watched in self._missing.values():
+            yield watched.due[Query.HEALTH], watched, Query.HEALTH
+
+    async def _ask(
+        self, watched: _Watched, chip: Chip, query: Query, due: float, began: float
+    ) -> None:
+        asked_at = watched.asked_at[query] = max(self._loop.time(), due)
+        watched.due[query] = began + self._period_seconds
+        if query is Query.HEALTH and asked_at < self._event_at + _AFTER_EVENT_SECONDS:
+            watched.due[query] = began + _AFTER_EVENT_SECONDS
+        wall_clock, beliefs = self._around.wall_clock, watched.beliefs
+        try:
+            if query is Query.CODES:
+                codes = self._lists.pop(chip, None)
+                if codes is None:
+                    codes = await self._driver.error_codes(chip)
+                listed = frozenset(code_of(code) for code in codes)
+                if self._driver.polling_reason is None:
+                    watched.due[query] = began + self._audit_period_seconds
+                else:
+                    watched.due[query] = began + self._list_period_seconds
+                    if listed != watched.listed:
+                        await self._list_changed(watched, chip, listed, asked_at, began)
+                watched.listed = listed
+                reports = beliefs.codes_answered(listed, asked_at, wall_clock())
+            else:
+                health = await self._health(watched, chip, asked_at)
+                if health is None:
+                    in_place = await self._driver.is_in_place()
+                    why = "the health is unknown"
+                    reports = self._failed(watched, query, why, by_chip=in_place)
+                else:
+                    reports = beliefs.health_answered(True, asked_at, wall_clock())
+        except DriverCallError as error:
+            in_place = await self._driver.is_in_place()
+            if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
+                reports = beliefs.health_answered(False, asked_at, wall_clock())
+            elif query is Query.HEALTH and error.return_code in _UNSUPPORTED:
+                watched.due[query] = _NEVER
+                reports = beliefs.health_answered(True, asked_at, wall_clock())
+            else:
+                if query is Query.CODES:
+                    # A card that dropped is not blind, and its health says that it did.
+                    await self._ask(watched, chip, Query.HEALTH, asked_at, began)
+                by_chip = in_place and error.return_code not in ENVIRONMENT
+                reports = self._failed(watched, query, str(error), by_chip=by_chip)
+        except DriverCallStuck as error:
+            in_place = await self._driver.is_in_place()
+            reports = self._failed(watched, query, str(error), by_chip=in_place, hangs=True)
+        except DriverGone as error:
+            reports = self._failed(watched, query, str(error), by_chip=False)
+        self._report_together(reports)
+
+    async def _leave_out(self, watched: _Watched, began: float) -> None:
+        """Count a chip that is not listed as silent: there is nothing to ask."""
+        watched.due = dict.fromkeys(Query, began + self._period_seconds)
+        in_place = await self._driver.is_in_place()
+        if watched.chip is None:
+            why = "the driver does not list this chip"
+            for query in Query:
+                self._report_together(self._failed(watched, query, why, by_chip=in_place))
+
+    async def _health(self, watched: _Watched, chip: Chip, at: float) -> int | None:
+        """Ask for the health word and show it; without an answer there is none to show."""
+        health = None
+        try:
+            health = await self._driver.health(chip)
+        finally:
+            self._around.show(chip_subject(chip.physical_id), HEALTH, health)
+            if watched.word is not None:
+                reports = watched.word.asked(health, at, self._around.wall_clock())
+                self._report_together(reports)
+                again = watched.word.asks_again_at
+                if again is not None:
+                    watched.due[Query.HEALTH] = again
+        return health
+
+    async def _list_changed(
+        self,
+        watched: _Watched,
+        chip: Chip,
+        listed: frozenset[str],
+        asked_at: float,
+        began: float,
+    ) -> None:
+        """Read the health word with a list that is another one than before."""
+        if watched.word is not None:
+            watched.word.list_changed(listed, asked_at)
+        if watched.due[Query.HEALTH] != _NEVER:
+            await self._ask(watched, chip, Query.HEALTH, asked_at, began)
+
+    def _failed(
+        self, watched: _Watched, query: Query, reason: str, *, by_chip: bool, hangs: bool = False
+    ) -> list[Report]:
+        now_ms = self._around.wall_clock()
+        return watched.beliefs.failed(
+            query, reason, self._loop.time(), now_ms, by_chip=by_chip, hangs=hangs
+        )
+
+    def _report_together(self, reports: list[Report]) -> None:
+        """Report with what follows at once, so that a round of audits makes one document."""
+        self._batch += reports
+        if self._batch and self._flush is None:
+            self._flush = self._loop.call_later(_TOGETHER_SECONDS, self._report, ())
+
+    def _report_soon(self, reports: list[Report]) -> None:
+        """Report in this turn of the loop, with the other events that are there already."""
+        self._batch += reports
+        if reports and self._soon is None:
+            self._soon = self._loop.call_soon(self._report, ())
+
+    def _report(self, reports: Iterable[Report]) -> None:
+        """Report at once, after what was gathered before."""
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+        batch, self._batch = [*self._batch, *reports], []
+        if batch:
+            self._around.report(batch)

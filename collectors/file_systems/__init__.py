@@ -1,0 +1,1 @@
+"""File systems of the host: mounted, writable, with room."""

@@ -1,0 +1,201 @@
+"""File systems of the host: read-only, full, out of inodes.
+
+Only real ones on devices of this host are asked, and in a thread with a deadline: one that does not
+answer is left out until it does, and blinds nobody but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import msgspec
+
+from collectors.boot import boot_id
+from collectors.file_systems.host_mounts import OF_PODS, HostMounts
+from collectors.file_systems.tracker import FileSystemBeliefs, SeenWritable, Thresholds, Usage
+from collectors.saved_state import remembered
+from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
+from contract.observation import (
+    NODE,
+    Assertion,
+    Gap,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+)
+from stores.abandonable_thread import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collectors.base import Need, Surroundings
+    from collectors.file_systems.mounts import FileSystem
+    from contract.observation import Report
+
+_log = logging.getLogger(__name__)
+
+
+class FileSystems:
+    """The collector. ``full_percent`` of space or inodes is full, until ``full_cleared_percent``.
+
+    ``excluded``: what is mounted below these paths only is not looked at.
+    """
+
+    name = FILE_SYSTEMS
+    needs: frozenset[Need] = frozenset()
+
+    def __init__(
+        self,
+        period_seconds: float = 60.0,
+        deadline_seconds: float = 5.0,
+        full_percent: float = 95.0,
+        full_cleared_percent: float = 93.0,
+        excluded: Sequence[str] = OF_PODS,
+        host: HostMounts | None = None,
+    ) -> None:
+        self.period_seconds = period_seconds
+        self.deadline_seconds = deadline_seconds
+        self.thresholds = Thresholds(full_percent, full_cleared_percent)
+        self.host = HostMounts(excluded) if host is None else host
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(self, surroundings)
+        surroundings.listen(watch.hear)
+        while True:
+            surroundings.progress()
+            await watch.look()
+            await watch.wait()
+
+
+class _Seen(NamedTuple):
+    """One look at all of them; ``failed``: why one did not tell its usage."""
+
+    file_systems: dict[int, FileSystem]
+    usages: dict[int, Usage]
+    failed: dict[str, str]
+
+
+class _Round:
+    """One look, in a thread: ``at`` is the one that is being asked."""
+
+    def __init__(self, host: HostMounts, left_out: frozenset[int]) -> None:
+        self._host = host
+        self._left_out = left_out
+        self.at: FileSystem | None = None
+
+    def __call__(self) -> _Seen:
+        file_systems, root = self._host.read()
+        usages: dict[int, Usage] = {}
+        failed: dict[str, str] = {}
+        for device, found in file_systems.items():
+            if found.read_only or device in self._left_out:
+                continue
+            self.at = found
+            try:
+                usages[device] = usage_of(os.statvfs(root + found.mount_point))
+            except OSError as error:
+                failed[found.mount_point] = error.strerror or str(error)
+        self.at = None
+        return _Seen(file_systems, usages, failed)
+
+
+def usage_of(told: os.statvfs_result) -> Usage:
+    """What is taken of that which anybody but root may take."""
+    taken = told.f_blocks - told.f_bfree
+    space = _percent(taken, taken + told.f_bavail)
+    inodes = told.f_files - told.f_ffree
+    return Usage(space, _percent(inodes, inodes + told.f_favail) if told.f_files else None)
+
+
+def _percent(part: int, whole: int) -> float | None:
+    return 100 * part / whole if whole > 0 else None
+
+
+class _Watch:
+    """One run of the collector."""
+
+    def __init__(self, collector: FileSystems, surroundings: Surroundings) -> None:
+        self._collector = collector
+        self._source = collector.name
+        self._around = surroundings
+        self._boot = boot_id()
+        kept = remembered(surroundings.memory, self._source, SeenWritable)
+        if kept is None or kept.boot != self._boot:  # ids mean nothing in another boot
+            kept = SeenWritable(self._boot, {})
+        self._kept = kept
+        self._beliefs = FileSystemBeliefs(
+            self._source, surroundings.believed, self._kept.mounts, collector.thresholds
+        )
+        self._stuck: dict[FileSystem | None, Work[_Seen]] = {}
+        self._blind: str | None = ""
+        self._look_now = asyncio.Event()
+
+    def hear(self, reports: Sequence[Report]) -> None:
+        """The kernel's log made a file system read-only, or something of it was lost."""
+        for report in reports:
+            if isinstance(report, Gap) and report.source == KERNEL_LOG:
+                self._look_now.set()
+            elif (
+                isinstance(report, Observation)
+                and report.source == self._source
+                and report.code == READ_ONLY
+                and report.assertion is Assertion.OCCUR
+            ):
+                self._beliefs.made_read_only(report.subject)
+                self._look_now.set()
+
+    async def wait(self) -> None:
+        """Until the next look is due."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._collector.period_seconds):
+                await self._look_now.wait()
+
+    async def look(self) -> None:
+        """Look at all file systems that answer."""
+        self._look_now.clear()
+        self._stuck = {at: work for at, work in self._stuck.items() if work.is_stuck}
+        deadline = self._collector.deadline_seconds
+        while None not in self._stuck:
+            left_out = frozenset(at.device for at in self._stuck if at is not None)
+            looking = _Round(self._collector.host, left_out)
+            work = Work(looking, f"{self._source} look")
+            try:
+                seen = await work.result(deadline)
+            except TimeoutError:
+                self._around.progress()
+                self._stuck[looking.at] = work
+                continue
+            except OSError as error:
+                self._say([], f"the mounts cannot be read: {error}")
+                return
+            self._saw(seen)
+            return
+        self._say([], f"the mounts cannot be read within {deadline:g} s")
+
+    def _saw(self, seen: _Seen) -> None:
+        now_ms = self._around.wall_clock()
+        reports = self._beliefs.looked(seen.file_systems, seen.usages, now_ms)
+        within = f"no answer within {self._collector.deadline_seconds:g} s"
+        silent = {at.mount_point: within for at in self._stuck if at is not None}
+        unseen = sorted((seen.failed | silent).items())
+        self._say(reports, "; ".join(f"{point}: {why}" for point, why in unseen) or None)
+        if self._beliefs.writable != self._kept.mounts:
+            self._kept = SeenWritable(self._boot, self._beliefs.writable)
+            self._around.memory.write(msgspec.json.encode(self._kept))
+
+    def _say(self, reports: list[Report], blind: str | None) -> None:
+        """``reports``, and whether that was everything: ``blind`` says why not."""
+        before, self._blind = self._blind, blind
+        now_ms = self._around.wall_clock()
+        if blind is None and before is not None:
+            reports = [SourceAnswered(self._source, NODE, now_ms), *reports]
+        elif blind is not None and not before:
+            _log.warning("%s: %s", self._source, blind)
+            reports = [*reports, SourceBlind(self._source, NODE, now_ms, blind)]
+        if reports:
+            self._around.report(reports)

@@ -1,0 +1,67 @@
+"""What is mounted on the host: seen from its first process, or from this one where that is refused.
+
+A container with the host's processes sees the host's mounts so; one without sees its own, which
+lead to the host's real file systems as well (its volumes).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from collectors.file_systems.mounts import kinds_on_devices, local_file_systems
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collectors.file_systems.mounts import FileSystem
+
+OF_PODS = ("/var/lib/kubelet/pods", "/var/lib/kubelet/plugins")
+"""Volumes of pods are mounted below these; a full one is no fault of the host."""
+
+_PROC = Path("/proc")
+
+
+class HostMounts:
+    """Reads the mounts below ``proc``. Blocking, as everything in ``/proc``, but not for long."""
+
+    def __init__(self, excluded: Sequence[str] = OF_PODS, proc: Path = _PROC) -> None:
+        self._excluded = excluded
+        self._proc = proc
+
+    def read(self) -> tuple[dict[int, FileSystem], str]:
+        """Local file systems by device number, and what to put in front of their mount points.
+
+        Raises ``OSError``.
+        """
+        kinds = kinds_on_devices((self._proc / "filesystems").read_text())
+        first = self._proc / "1"
+        try:
+            (first / "root").stat()
+            mountinfo, root = (first / "mountinfo").read_bytes(), str(first / "root")
+        except OSError:
+            mountinfo, root = (self._proc / "self/mountinfo").read_bytes(), ""
+        text = mountinfo.decode("utf-8", "surrogateescape")
+        return local_file_systems(text, kinds, self._excluded), root
+
+    def of_block_device(self, name: str) -> FileSystem | None:
+        """The file system on the block device with this name of the kernel's (``sda1``)."""
+        try:
+            file_systems, _ = self.read()
+        except OSError:
+            return None
+        for found in file_systems.values():
+            if Path(found.source).name == name or Path(found.source).resolve().name == name:
+                return found
+        number = _number_of(name)
+        return next((one for one in file_systems.values() if one.device == number), None)
+
+
+def _number_of(name: str) -> int | None:
+    """The number of a block device, as the kernel shows it."""
+    try:
+        major, _, minor = Path("/sys/class/block", name, "dev").read_text().partition(":")
+        return os.makedev(int(major), int(minor))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""Chips that are busy and make no progress."""

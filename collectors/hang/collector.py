@@ -1,0 +1,242 @@
+"""Hang detection: chips whose processes do nothing for minutes (``docs/spec/device-plugin.md#4``).
+
+Every period each chip is asked for its processes, and only one that has some is asked for more.
+What the answers mean is decided in ``tracker``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from collectors.base import Need
+from collectors.hang.tracker import Figures, HangBeliefs, Thresholds
+from contract.codes.chip_codes import HANG
+from contract.codes.families import FAMILIES
+from contract.errors import DriverCallError, DriverError, ToolError, ToolNonsense, ToolSilent
+from contract.observation import Assertion, Observation, SourceBlind, chip_subject
+from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
+from dcmi_shim.library.enums import Utilization
+from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from collectors.base import Surroundings
+    from contract.observation import Report, Subject
+    from dcmi_shim.values import Chip, Inventory
+
+_FIRST_SECONDS = 10.0
+_PATIENCE_SECONDS = 1.0
+_PACKETS = ("roce_tx_all_pkt_num", "roce_rx_all_pkt_num")
+_FLITS = ("tx_busi_flit_num", "rx_busi_flit_num")
+_A5 = "Ascend910A5"
+_UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+class Hang:
+    """The detector of hanging chips.
+
+    ``detect`` off: nothing is asked, and what an earlier run found is over. ``deadline_seconds`` is
+    that of one run of ``hccn_tool``; the other arguments are ``Thresholds``.
+    """
+
+    name = "hang"
+    needs = frozenset({Need.DRIVER})
+
+    def __init__(
+        self,
+        period_seconds: float = 60.0,
+        deadline_seconds: float = 10.0,
+        detect: bool = True,
+        **thresholds: int,
+    ) -> None:
+        self.period_seconds = period_seconds
+        self.deadline_seconds = deadline_seconds
+        self.thresholds = Thresholds(**thresholds)
+        self._detect = detect
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(self, surroundings)
+        if not self._detect:
+            watch.give_up()
+        pause = min(_FIRST_SECONDS, self.period_seconds)
+        loop = asyncio.get_running_loop()
+        while True:
+            surroundings.progress()
+            await asyncio.sleep(pause)
+            began = loop.time()
+            if self._detect:
+                await watch.round()
+            pause = max(0.0, began + self.period_seconds - loop.time())
+
+
+class _Watch:
+    """One run of the detector."""
+
+    def __init__(self, collector: Hang, surroundings: Surroundings) -> None:
+        self._source = collector.name
+        self._deadline = collector.deadline_seconds
+        self._limits = collector.thresholds
+        self._around = surroundings
+        self._driver = surroundings.driver
+        places = surroundings.places
+        self._tool = HccnTool(
+            places.driver_root, trust_driver=places.trust_driver, environment=places.environment
+        )
+        self._remembered = {subject for subject, code in surroundings.believed if code == HANG}
+        self._said_missing: set[Subject] = set()
+        self._chips: dict[int, HangBeliefs] = {}
+        self._without: set[int] = set()
+        self._has_network = True
+        self._is_a5 = False
+        self._tool_is_silent = False
+
+    def give_up(self) -> None:
+        """Nobody looks any more, so nothing is said to hang."""
+        now_ms = self._around.wall_clock()
+        gone = [
+            Observation(self._source, chip, HANG, Assertion.RECOVER, now_ms)
+            for chip in sorted(self._remembered)
+        ]
+        if gone:
+            self._around.report(gone)
+
+    async def round(self) -> None:
+        """Ask chip after chip."""
+        inventory = await self._inventory()
+        family = FAMILIES.get(inventory.family)
+        self._has_network = family is not None and family.has_network
+        self._is_a5 = inventory.family == _A5
+        self._tool_is_silent = False
+        for chip in inventory.chips:
+            beliefs = self._beliefs(chip)
+            if chip.physical_id not in self._without:
+                self._report(await self._ask(chip, beliefs))
+            self._around.progress()
+        self._say_missing()
+
+    async def _inventory(self) -> Inventory:
+        while True:
+            self._around.progress()
+            try:
+                async with asyncio.timeout(_PATIENCE_SECONDS):
+                    return await self._driver.inventory()
+            except TimeoutError:
+                continue
+
+    def _beliefs(self, chip: Chip) -> HangBeliefs:
+        beliefs = self._chips.get(chip.physical_id)
+        if beliefs is None:
+            subject = chip_subject(chip.physical_id)
+            beliefs = HangBeliefs(
+                self._source,
+                subject,
+                self._limits,
+                hung=subject in self._remembered,
+                blind=subject in self._said_missing,
+            )
+            self._remembered.discard(subject)
+            self._chips[chip.physical_id] = beliefs
+        return beliefs
+
+    def _say_missing(self) -> None:
+        missing = sorted(self._remembered - self._said_missing)
+        self._said_missing.update(missing)
+        now_ms, why = self._around.wall_clock(), "the driver does not show this chip"
+        self._report(SourceBlind(self._source, chip, now_ms, why) for chip in missing)
+
+    async def _ask(self, chip: Chip, beliefs: HangBeliefs) -> list[Report]:
+        try:
+            processes = frozenset(await self._driver.processes(chip))
+        except DriverError as error:
+            if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
+                # A driver that cannot be asked has no hang detection; that is no blindness.
+                self._without.add(chip.physical_id)
+                if not beliefs.hung:
+                    return []
+            return beliefs.failed(str(error), self._around.wall_clock())
+        if not processes:
+            return beliefs.idle(self._around.wall_clock())
+        troubles: list[str] = []
+        figures = Figures(
+            aicore=await self._utilization(chip, Utilization.AI_CORE, troubles),
+            hbm=await self._utilization(chip, Utilization.HBM, troubles),
+            traffic=await self._traffic(chip, troubles),
+            cpu_seconds=_cpu_seconds(processes, troubles),
+        )
+        now_ms = self._around.wall_clock()
+        return beliefs.sampled(processes, figures, "; ".join(troubles), now_ms)
+
+    async def _utilization(self, chip: Chip, kind: Utilization, troubles: list[str]) -> int | None:
+        try:
+            return await self._driver.utilization(chip, kind)
+        except DriverCallError as error:
+            if kind is Utilization.HBM and error.return_code in _UNSUPPORTED:
+                return 0  # a chip without such memory: there is nothing that could move
+            troubles.append(str(error))
+        except DriverError as error:
+            troubles.append(str(error))
+        return None
+
+    async def _traffic(self, chip: Chip, troubles: list[str]) -> int | None:
+        """Packets in both directions (A5: flits of UB ports); without a network there are none."""
+        if not self._has_network:
+            return 0
+        if self._tool_is_silent:
+            troubles.append("hccn_tool hung in this round")
+            return None
+        try:
+            return await (self._flits(chip) if self._is_a5 else self._packets(chip))
+        except ToolError as error:
+            # It would hang for the other chips, too, and the round would never end.
+            self._tool_is_silent = isinstance(error, ToolSilent)
+            troubles.append(str(error))
+            return None
+
+    async def _packets(self, chip: Chip) -> int:
+        counters = await self._tool.ask(COUNTERS, chip.physical_id, self._deadline)
+        return _sum(counters, _PACKETS)
+
+    async def _flits(self, chip: Chip) -> int:
+        total = 0
+        for port in await self._tool.ask_a5(A5_PORTS, chip.logic_id, self._deadline):
+            if port.kind == "UB":
+                place = (port.udie, port.port)
+                counters = await self._tool.ask_a5(
+                    A5_COUNTERS, chip.logic_id, self._deadline, port=place
+                )
+                total += _sum(counters, _FLITS)
+        return total
+
+    def _report(self, reports: Iterable[Report]) -> None:
+        batch = list(reports)
+        if batch:
+            self._around.report(batch)
+
+
+def _sum(counters: Mapping[str, int], names: tuple[str, ...]) -> int:
+    missing = [name for name in names if name not in counters]
+    if missing:
+        raise ToolNonsense(f"hccn_tool has no counter {', '.join(missing)}", "")
+    return sum(counters[name] for name in names)
+
+
+def _cpu_seconds(processes: frozenset[int], troubles: list[str]) -> int | None:
+    """Time that the CPUs spent on ``processes``, each in whole seconds as upstream has it."""
+    try:
+        return sum(map(_seconds_of, sorted(processes)))
+    except (OSError, ValueError, IndexError) as error:
+        troubles.append(f"CPU time: {error}; the agent must see the processes of the host")
+        return None
+
+
+def _seconds_of(process: int) -> int:
+    # The name of the program, in parentheses, may hold blanks and parentheses (proc(5)).
+    after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    user, system = int(after_name[11]), int(after_name[12])
+    return (user + system) // _TICKS_PER_SECOND

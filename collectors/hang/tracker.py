@@ -1,0 +1,162 @@
+"""Whether a chip hangs: it has processes, and for minutes nothing moves. Pure.
+
+The rules are those of ``device-plugin#4``, with two exceptions (defect K49): a figure that
+could not be read is no figure, so a round without it neither counts nor starts again from nought,
+unless another figure shows that something moves; and what could not be read is compared, when it
+can be read again, with what it was before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from contract.codes.chip_codes import HANG
+from contract.codes.levels import Severity
+from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
+
+if TYPE_CHECKING:
+    from contract.observation import Report, Subject
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """From where on something moves, and for how many rounds nothing may."""
+
+    aicore_utilization: int = 5
+    hbm_memory_delta: int = 0
+    traffic_delta: int = 100
+    cpu_time_delta: int = 5
+    detect_duration: int = 5
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a chip with processes does; ``None`` is what could not be read.
+
+    Percent, percent, packets since the counters were reset, seconds.
+    """
+
+    aicore: int | None
+    hbm: int | None
+    traffic: int | None
+    cpu_seconds: int | None
+
+    def over(self, before: Figures) -> Figures:
+        """These figures, and those of ``before`` where there are none."""
+        return Figures(
+            **{
+                each.name: getattr(before if getattr(self, each.name) is None else self, each.name)
+                for each in fields(self)
+            }
+        )
+
+
+def looks_hung(now: Figures, before: Figures, limits: Thresholds) -> bool | None:
+    """Whether nothing moved since ``before``; ``None`` when that cannot be told."""
+    hbm = _grown(now.hbm, before.hbm)
+    traffic = _grown(now.traffic, before.traffic)
+    cpu = _grown(now.cpu_seconds, before.cpu_seconds)
+    # What counts packets or seconds and went backwards was begun anew: something happened.
+    moves = (
+        None if now.aicore is None else now.aicore >= limits.aicore_utilization,
+        None if hbm is None else hbm > limits.hbm_memory_delta,
+        None if traffic is None else not 0 <= traffic < limits.traffic_delta,
+        None if cpu is None else not 0 <= cpu < limits.cpu_time_delta,
+    )
+    if any(moves):
+        return False
+    return None if None in moves else True
+
+
+def _grown(now: int | None, before: int | None) -> int | None:
+    return None if now is None or before is None else now - before
+
+
+class HangBeliefs:
+    """What is believed about one chip.
+
+    ``hung``: whether it was found hanging before; ``blind``: whether that was said of it.
+    """
+
+    def __init__(
+        self, source: str, chip: Subject, limits: Thresholds, *, hung: bool, blind: bool = False
+    ) -> None:
+        self._source = source
+        self._chip = chip
+        self._limits = limits
+        self._hung = hung
+        self._rounds = 0
+        self._processes: frozenset[int] = frozenset()
+        self._before: Figures | None = None
+        self._blind = blind
+
+    @property
+    def hung(self) -> bool:
+        """Whether the chip is believed to hang."""
+        return self._hung
+
+    def idle(self, now_ms: int) -> list[Report]:
+        """No process uses the chip."""
+        self._forget()
+        self._processes = frozenset()
+        return [*self._answered(now_ms), *self._moves(now_ms)]
+
+    def sampled(
+        self, processes: frozenset[int], figures: Figures, troubles: str, now_ms: int
+    ) -> list[Report]:
+        """``processes`` use the chip; ``troubles`` says why figures are missing."""
+        if processes != self._processes:
+            self._forget()
+            self._processes = processes
+        before, self._before = self._before, figures
+        if before is None:
+            return self.failed(troubles, now_ms) if troubles else self._answered(now_ms)
+        self._before = figures.over(before)
+        hung = looks_hung(figures, before, self._limits)
+        if hung is None and troubles:
+            return self.failed(troubles, now_ms)
+        reports = self._answered(now_ms)
+        if hung:
+            self._rounds += 1
+            if self._rounds >= self._limits.detect_duration and not self._hung:
+                self._hung = True
+                reports.append(self._observation(Assertion.OCCUR, now_ms))
+        elif hung is False:
+            self._rounds = 0
+            reports += self._moves(now_ms)
+        return reports
+
+    def failed(self, reason: str, now_ms: int) -> list[Report]:
+        """It could not be told what the chip does: what is believed stays."""
+        if self._blind:
+            return []
+        self._blind = True
+        return [SourceBlind(self._source, self._chip, now_ms, reason)]
+
+    def _forget(self) -> None:
+        self._rounds = 0
+        self._before = None
+
+    def _answered(self, now_ms: int) -> list[Report]:
+        if not self._blind:
+            return []
+        self._blind = False
+        return [SourceAnswered(self._source, self._chip, now_ms)]
+
+    def _moves(self, now_ms: int) -> list[Report]:
+        if not self._hung:
+            return []
+        self._hung = False
+        return [self._observation(Assertion.RECOVER, now_ms)]
+
+    def _observation(self, assertion: Assertion, now_ms: int) -> Observation:
+        return Observation(
+            source=self._source,
+            subject=self._chip,
+            code=HANG,
+            assertion=assertion,
+            seen_at_ms=now_ms,
+            # A guess must not take a chip away where an operator's table does not have the code.
+            severity=Severity.SUGGESTION,
+        )

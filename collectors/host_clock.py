@@ -1,0 +1,161 @@
+"""The host's clock: whether somebody set it, and whether it lost its synchronisation.
+
+The difference of the clock to the time since boot (which goes on while the machine sleeps, and is
+slewed with the clock) changes only when the clock is set. A clock that was never synchronised in
+this boot is nobody's fault: many machines and containers do without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import time
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from collectors.boot import boot_id
+from collectors.saved_state import remembered
+from contract.codes.host_codes import CLOCK, CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
+from contract.observation import (
+    NODE,
+    Assertion,
+    Observation,
+    SourceAnswered,
+    host_subject,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from collectors.base import Need, Surroundings
+    from contract.observation import Report
+
+_log = logging.getLogger(__name__)
+
+_SUBJECT = host_subject(HOST_CLOCK, 0)
+_STA_UNSYNC = 0x40
+"""``timex.h``: the kernel's clock is not synchronised."""
+
+_WORTH_SECONDS = 1.0
+_TIMEX_BYTES = 512
+"""More than the kernel's structure has on any machine."""
+
+
+def offset_seconds() -> float:
+    """The host's clock less the time since boot."""
+    offset = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    return offset / 1e9
+
+
+class _Timex(ctypes.Structure):
+    """The beginning of ``struct timex``, up to the last field that is read."""
+
+    _fields_ = (
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("rest", ctypes.c_char * _TIMEX_BYTES),
+    )
+
+
+def is_synchronised() -> bool | None:
+    """Whether the kernel says that something disciplines its clock; ``None``: it does not say."""
+    timex = _Timex()  # modes 0: nothing is set
+    if ctypes.CDLL(None).adjtimex(ctypes.byref(timex)) < 0:
+        return None
+    return not timex.status & _STA_UNSYNC
+
+
+class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The clock's offset in ``boot``, and whether it was synchronised in it."""
+
+    boot: str
+    offset: float
+    was_synchronised: bool = False
+
+
+class Clock:
+    """The collector. A change by more than ``step_seconds`` between two looks is told."""
+
+    name = CLOCK
+    needs: frozenset[Need] = frozenset()
+    deadline_seconds = 5.0
+
+    def __init__(
+        self,
+        period_seconds: float = 60.0,
+        step_seconds: float = 10.0,
+        offset: Callable[[], float] = offset_seconds,
+        synchronised: Callable[[], bool | None] = is_synchronised,
+    ) -> None:
+        self.period_seconds = period_seconds
+        self.step_seconds = step_seconds
+        self.offset = offset
+        self.synchronised = synchronised
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(self, surroundings)
+        surroundings.report([SourceAnswered(self.name, NODE, surroundings.wall_clock())])
+        while True:
+            surroundings.progress()
+            watch.look()
+            await asyncio.sleep(self.period_seconds)
+
+
+class _Watch:
+    """One run of the collector."""
+
+    def __init__(self, collector: Clock, surroundings: Surroundings) -> None:
+        self._collector = collector
+        self._source = collector.name
+        self._around = surroundings
+        self._boot = boot_id()
+        kept = remembered(surroundings.memory, self._source, Remembered)
+        if kept is not None and kept.boot != self._boot:
+            kept = None
+        self._kept = kept
+        self._offset = collector.offset() if kept is None else kept.offset
+        self._was_synchronised = kept is not None and kept.was_synchronised
+        self._is_lost = (_SUBJECT, CLOCK_UNSYNCHRONISED) in surroundings.believed
+
+    def look(self) -> None:
+        """Compare both clocks, and report what changed."""
+        now_ms, offset = self._around.wall_clock(), self._collector.offset()
+        step, self._offset = offset - self._offset, offset
+        reports: list[Report] = []
+        if abs(step) >= self._collector.step_seconds:
+            text = f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step):.1f} s"
+            _log.warning("%s: %s", self._source, text)
+            reports.append(self._said(CLOCK_STEP, Assertion.ONCE, now_ms, text))
+        synchronised = self._collector.synchronised()
+        self._was_synchronised |= synchronised is True
+        is_lost = synchronised is False and self._was_synchronised
+        if synchronised is not None and is_lost != self._is_lost:
+            self._is_lost = is_lost
+            assertion = Assertion.PRESENT if is_lost else Assertion.ABSENT
+            text = "the clock was synchronised in this boot and is not any more" if is_lost else ""
+            reports.append(self._said(CLOCK_UNSYNCHRONISED, assertion, now_ms, text))
+        if reports:
+            self._around.report(reports)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Remember what a later run in this boot compares with; the little that clocks do is not
+        worth a write."""
+        kept, now = self._kept, Remembered(self._boot, self._offset, self._was_synchronised)
+        if (
+            kept is None
+            or abs(kept.offset - now.offset) > _WORTH_SECONDS
+            or kept.was_synchronised != now.was_synchronised
+        ):
+            self._kept = now
+            self._around.memory.write(msgspec.json.encode(now))
+
+    def _said(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
+        return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)

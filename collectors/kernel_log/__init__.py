@@ -1,0 +1,1 @@
+"""Messages of the kernel that mean a fault."""

@@ -1,0 +1,321 @@
+"""The kernel's log: one reader of ``/dev/kmsg`` that is woken by the kernel.
+
+What was in the log before this agent ran for the first time on this machine is history: nobody can
+tell whether it is over. At a later start everything is news that no earlier run has read, also of
+another boot, from its beginning. Lost records are a ``Gap``: other host checks hear it and look at
+once, and hung tasks are compared with the kernel's own count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from collectors.boot import boot_id
+from collectors.file_systems.host_mounts import HostMounts
+from collectors.kernel_log.messages import DRIVER_PATTERNS, Messages, Remounted, Told
+from collectors.kernel_log.records import LONGEST_TEXT, KernelRecord, Records
+from collectors.kernel_log.tracker import Kept, KernelBeliefs, Moment, Position
+from collectors.saved_state import remembered
+from contract.codes.host_codes import (
+    FILE_SYSTEM,
+    FILE_SYSTEMS,
+    HUNG_TASK,
+    KERNEL_LOG,
+    READ_ONLY,
+)
+from contract.observation import (
+    NODE,
+    Assertion,
+    Gap,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    host_subject,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from collectors.base import Need, Surroundings
+    from contract.observation import Report
+
+_log = logging.getLogger(__name__)
+
+_READ_BYTES = 16_384
+_AT_ONCE = 200
+"""Records that are read before others have a turn."""
+
+_KEEP_SECONDS = 300.0
+_LIVE_SECONDS = 5.0
+_HUNG_TASKS = Path("/proc/sys/kernel/hung_task_detect_count")
+
+
+class KernelLog:
+    """The collector of what the kernel says.
+
+    ``device`` is ``/dev/kmsg`` or a pipe with its records. A lockup, a hung task and an error of
+    the NPU driver hold until they were not repeated for ``hold_seconds``. ``npu_driver_patterns``
+    are regular expressions for lines as ``dmesg --raw`` shows them. ``remounts``: somebody follows
+    file systems that the kernel makes read-only.
+    """
+
+    name = KERNEL_LOG
+    needs: frozenset[Need] = frozenset()
+    period_seconds = 60.0
+    deadline_seconds = 5.0
+
+    def __init__(
+        self,
+        device: str = "/dev/kmsg",
+        hold_seconds: float = 300.0,
+        npu_driver_patterns: Sequence[str] = DRIVER_PATTERNS,
+        remounts: bool = True,
+    ) -> None:
+        self.device = device
+        self.hold_seconds = hold_seconds
+        self.messages = Messages(npu_driver_patterns)
+        self.remounts = remounts
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(self, surroundings)
+        try:
+            while True:
+                surroundings.progress()
+                try:
+                    with _opened(self.device) as log:
+                        await watch.follow(log)
+                except OSError as error:
+                    watch.blind(error)
+                    await watch.pause()
+        finally:
+            watch.keep()
+
+
+class _Watch:
+    """One run of the collector."""
+
+    def __init__(self, collector: KernelLog, surroundings: Surroundings) -> None:
+        self._collector = collector
+        self._source = collector.name
+        self._around = surroundings
+        self._loop = asyncio.get_running_loop()
+        self._boot = boot_id()
+        kept = remembered(surroundings.memory, self._source, Kept)
+        same_boot = kept is None or kept.boot == self._boot
+        self._is_history = kept is None
+        sequence = kept.sequence if kept is not None and same_boot else None
+        self._position = Position(self._source, sequence)
+        believed = {code for _, code in surroundings.believed}
+        self._beliefs = KernelBeliefs(self._source, believed, kept, collector.hold_seconds)
+        self._report(self._beliefs.begin(self._now(), same_boot=same_boot))
+        self._answers: bool | None = None
+        self._is_live = False
+        self._kept_at = self._loop.time()
+        self._line = ""
+        self._unreadable = 0
+        self._hung_tasks = _count(_HUNG_TASKS)
+
+    async def follow(self, log: int) -> NoReturn:
+        """Read what is there, then what comes. Raises ``OSError``."""
+        readable = asyncio.Event()
+        records = Records()
+        self._is_live = False
+        self._loop.add_reader(log, readable.set)
+        try:
+            await self._drain(log, records)
+            self._is_history = False
+            if self._position.at_the_end():
+                _log.warning("%s: the log is not the one of before; going on there", self._source)
+            self._is_live = True
+            self._answered()
+            self.keep()
+            while True:
+                await self._wait(readable)
+                readable.clear()
+                await self._drain(log, records)
+        finally:
+            self._loop.remove_reader(log)
+
+    async def pause(self) -> None:
+        """Let time pass while nothing can be read; what holds ends all the same."""
+        await self._wait(asyncio.Event())
+
+    async def _wait(self, readable: asyncio.Event) -> None:
+        """Until there is something to read, or time changed something."""
+        pause = self._collector.period_seconds
+        end = self._beliefs.next_end()
+        if end is not None:
+            pause = min(pause, max(0.0, end - self._loop.time()))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await readable.wait()
+        self._around.progress()
+        over = self._beliefs.over(self._now())
+        self._report(over)
+        if over or self._loop.time() - self._kept_at > _KEEP_SECONDS:
+            self.keep()
+
+    async def _drain(self, log: int, records: Records) -> None:
+        count = 0
+        while True:
+            try:
+                data = os.read(log, _READ_BYTES)
+            except BlockingIOError:
+                return
+            except BrokenPipeError:
+                self._position.overrun()
+            else:
+                if not data:
+                    raise OSError(errno.EIO, "it ended")
+                for record in records.take(data):
+                    self._record(record)
+                self._note_unreadable(records)
+            count += 1
+            if count % _AT_ONCE == 0:
+                self._around.progress()
+                await asyncio.sleep(0)
+
+    def _record(self, record: KernelRecord) -> None:
+        position = self._position
+        if not position.is_news(record.sequence):
+            return
+        now = self._now()
+        if self._is_history:
+            position.sequence = record.sequence
+            return
+        reports = position.read(record.sequence, now.wall_ms)
+        if reports:
+            reports += self._audited(now)
+        text = record.text
+        if record.continues:
+            text = (self._line + text)[:LONGEST_TEXT]
+        messages = self._collector.messages
+        # A piece that goes on with a line tells nothing that the line told without it.
+        front = messages.told(record.level, self._line) if record.continues else ()
+        known = {told[:-1] for told in front}
+        for told in messages.told(record.level, text):
+            if told[:-1] not in known:
+                reports += self._told(told, now, self._age(record))
+        self._line = text
+        if reports:
+            self._report(reports)
+            self.keep()
+
+    def _told(self, told: Told | Remounted, now: Moment, age_seconds: float) -> list[Report]:
+        if isinstance(told, Remounted):
+            return self._remounted(told, now) if self._collector.remounts else []
+        if told.code == HUNG_TASK:
+            self._hung_tasks = _count(_HUNG_TASKS)
+        reports = self._beliefs.told(told, now, age_seconds)
+        if reports:
+            _log.info("%s: %s", self._source, told.text)
+        return reports
+
+    def _remounted(self, told: Remounted, now: Moment) -> list[Report]:
+        """Said for the check of file systems, which finds out when it is over."""
+        found = HostMounts().of_block_device(told.device)
+        if found is None:
+            _log.info("%s: %s: not mounted on this host", self._source, told.text)
+            return []
+        subject = host_subject(FILE_SYSTEM, found.device)
+        text = f"{found.mount_point}: {told.text}"
+        return [
+            Observation(FILE_SYSTEMS, subject, READ_ONLY, Assertion.OCCUR, now.wall_ms, text=text)
+        ]
+
+    def _audited(self, now: Moment) -> list[Report]:
+        """What the kernel counted of the hung tasks whose messages were lost."""
+        before, self._hung_tasks = self._hung_tasks, _count(_HUNG_TASKS)
+        if before is None or self._hung_tasks is None or self._hung_tasks <= before:
+            return []
+        text = f"the kernel counted {self._hung_tasks - before} hung tasks; its messages were lost"
+        return self._beliefs.told(Told(HUNG_TASK, text), now, 0.0)
+
+    def _age(self, record: KernelRecord) -> float:
+        """How many seconds ago ``record`` was written, as far as that matters."""
+        if self._is_live:
+            return 0.0
+        age = time.monotonic() - record.at_us / 1e6
+        return age if age > _LIVE_SECONDS else 0.0
+
+    def _note_unreadable(self, records: Records) -> None:
+        if records.unreadable and not self._unreadable:
+            _log.warning(
+                "%s: %s has lines that are no records", self._source, self._collector.device
+            )
+        self._unreadable = records.unreadable
+
+    def _answered(self) -> None:
+        if not self._answers:
+            self._answers = True
+            self._report([SourceAnswered(self._source, NODE, self._around.wall_clock())])
+
+    def blind(self, error: OSError) -> None:
+        """The log cannot be read."""
+        if self._answers is False:
+            return
+        self._answers = False
+        reason = explained(self._collector.device, error)
+        _log.warning("%s: %s", self._source, reason)
+        self._report([SourceBlind(self._source, NODE, self._around.wall_clock(), reason)])
+
+    def keep(self) -> None:
+        """Remember how far the log was read."""
+        if self._is_history:
+            return
+        self._kept_at = self._loop.time()
+        kept = Kept(self._boot, self._position.sequence, self._beliefs.said_ms())
+        self._around.memory.write(msgspec.json.encode(kept))
+
+    def _now(self) -> Moment:
+        return Moment(self._around.wall_clock(), self._loop.time())
+
+    def _report(self, reports: list[Report]) -> None:
+        for report in reports:
+            if isinstance(report, Gap):
+                _log.warning("%s: %s", self._source, report.reason)
+        if reports:
+            self._around.report(reports)
+
+
+@contextlib.contextmanager
+def _opened(device: str) -> Iterator[int]:
+    mode = Path(device).stat().st_mode
+    if not stat.S_ISCHR(mode) and not stat.S_ISFIFO(mode):
+        raise OSError(errno.EINVAL, "it is neither a device nor a pipe")
+    # A pipe that is open for both has no end when a writer goes.
+    access = os.O_RDWR if stat.S_ISFIFO(mode) else os.O_RDONLY
+    log = os.open(device, access | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield log
+    finally:
+        os.close(log)
+
+
+def explained(device: str, error: OSError) -> str:
+    """Why the log cannot be read, and what to do."""
+    what = f"{device} cannot be read: {error.strerror or error}"
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return f"{what}; the agent needs CAP_SYSLOG and, in a container, access to that device"
+    if error.errno in (errno.ENOENT, errno.ENXIO):
+        return f"{what}; in a container the host's /dev has to be mounted"
+    return what
+
+
+def _count(path: Path) -> int | None:
+    """A number that the kernel shows; ``None`` where it does not."""
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None

@@ -1,0 +1,150 @@
+"""What is believed of the kernel because of its log: what holds, how far it was read. Pure.
+
+The kernel says that a CPU is stuck or a task hangs, again and again as long as it lasts, and never
+that it is over. So such a code holds until it was not repeated for a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from contract.codes.host_codes import HOST_CODES
+from contract.observation import Assertion, Gap, Observation, host_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from collectors.kernel_log.messages import Told
+    from contract.observation import Report, Subject
+
+
+class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a reader of the log finds again after a restart.
+
+    ``boot`` is the boot of which ``sequence`` is the last record that was read (``None``: there was
+    none yet). ``said_ms`` is when each code that holds was said last (epoch milliseconds).
+    """
+
+    boot: str
+    sequence: int | None = None
+    said_ms: dict[str, int] = {}
+
+
+class Moment(NamedTuple):
+    """A time by the host's clock (epoch milliseconds) and by one that is never set (seconds)."""
+
+    wall_ms: int
+    steady: float
+
+
+class KernelBeliefs:
+    """What holds. ``hold_seconds``: for how long after the last message about it."""
+
+    def __init__(
+        self, source: str, believed: Iterable[str], kept: Kept | None, hold_seconds: float
+    ) -> None:
+        self._source = source
+        self._hold_seconds = hold_seconds
+        self._believed = set(believed)
+        self._kept_ms = {} if kept is None else kept.said_ms
+        self._said: dict[str, Moment] = {}
+
+    def begin(self, now: Moment, *, same_boot: bool) -> list[Report]:
+        """The log of this boot is going to be read. What held in another boot is over."""
+        for code in self._believed:
+            said_ms = self._kept_ms.get(code, now.wall_ms) if same_boot else 0
+            age = max(0.0, (now.wall_ms - said_ms) / 1000)
+            self._said[code] = Moment(said_ms, now.steady - age)
+        self._believed.clear()
+        return [] if same_boot else self.over(now)
+
+    def told(self, message: Told, now: Moment, age_seconds: float) -> list[Report]:
+        """The kernel said so, ``age_seconds`` ago."""
+        raised_ms = now.wall_ms - round(age_seconds * 1000)
+        if HOST_CODES[message.code].is_event:
+            return [self._observation(message, Assertion.ONCE, now, raised_ms)]
+        is_new = message.code not in self._said
+        self._said[message.code] = Moment(raised_ms, now.steady - age_seconds)
+        return [self._observation(message, Assertion.OCCUR, now, raised_ms)] if is_new else []
+
+    def over(self, now: Moment) -> list[Report]:
+        """What was not repeated for long enough by now."""
+        gone = [code for code in self._said if self._ends(code) <= now.steady]
+        for code in gone:
+            del self._said[code]
+        return [
+            Observation(self._source, _subject(code), code, Assertion.ABSENT, now.wall_ms)
+            for code in gone
+        ]
+
+    def next_end(self) -> float | None:
+        """When something is over that is not repeated until then."""
+        return min(map(self._ends, self._said), default=None)
+
+    def said_ms(self) -> dict[str, int]:
+        """When each code that holds was said last, to be kept."""
+        return {code: said.wall_ms for code, said in self._said.items()}
+
+    def _ends(self, code: str) -> float:
+        return self._said[code].steady + self._hold_seconds
+
+    def _observation(
+        self, message: Told, assertion: Assertion, now: Moment, raised_ms: int
+    ) -> Observation:
+        return Observation(
+            source=self._source,
+            subject=_subject(message.code),
+            code=message.code,
+            assertion=assertion,
+            seen_at_ms=now.wall_ms,
+            driver_raised_at_ms=raised_ms,
+            text=message.text,
+        )
+
+
+def _subject(code: str) -> Subject:
+    return host_subject(HOST_CODES[code].part, 0)
+
+
+class Position:
+    """How far the log was read: which records are news, and how many were lost."""
+
+    def __init__(self, source: str, sequence: int | None) -> None:
+        self._source = source
+        self._overrun = False
+        self._newest: int | None = None
+        self.sequence = sequence
+
+    def overrun(self) -> None:
+        """The kernel says that records were overwritten before they were read."""
+        self._overrun = True
+
+    def is_news(self, sequence: int) -> bool:
+        """Whether this record was not read before."""
+        self._newest = sequence
+        return self.sequence is None or sequence > self.sequence
+
+    def read(self, sequence: int, now_ms: int) -> list[Report]:
+        """This record is read now; a gap before it is told."""
+        before, self.sequence = self.sequence, sequence
+        lost = 0 if before is None else sequence - before - 1
+        overrun, self._overrun = self._overrun, False
+        if not lost and not (overrun and before is not None):
+            return []
+        count = f"{lost} records" if lost else "records"
+        return [
+            Gap(self._source, now_ms, f"{count} of the kernel's log were lost before {sequence}")
+        ]
+
+    def at_the_end(self) -> bool:
+        """Everything that is there was read; whether the log is not the one that was remembered.
+
+        That is so in a machine that was set back to an earlier state. It goes on from there.
+        """
+        newest = self._newest
+        if newest is None or self.sequence is None or newest >= self.sequence:
+            return False
+        self.sequence = newest
+        return True

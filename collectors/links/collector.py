@@ -1,0 +1,407 @@
+"""Network links: what ``hccn_tool`` says of them, chip by chip.
+
+Each chip is asked at start, then once per period, staggered, and 2 s after the driver reported
+anything about a network code of it. A tool that gives no usable answer is blindness, never a link
+that is down (upstream takes it for one, ``docs/spec/device-plugin.md#2.6``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NoReturn
+
+from collectors.base import Need
+from collectors.chip_faults.collector import ChipFaults
+from collectors.links.readings import SLOW_ROUND, Readings
+from collectors.links.tracker import LinkBeliefs
+from collectors.links.unified_bus import UnifiedBus
+from contract.codes.chip_codes import (
+    LINK_DOWN,
+    UB_PORT_DOWN,
+    UBOE_PORT_DOWN,
+    UBOE_PRE_SEPARATE,
+    UBOE_SUB_HEALTH,
+    is_network,
+)
+from contract.codes.families import FAMILIES
+from contract.errors import ToolError, ToolMissing, ToolSilent
+from contract.observation import (
+    NODE,
+    Assertion,
+    Gap,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    chip_subject,
+)
+from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from collectors.base import Surroundings
+    from contract.observation import Report, Subject
+    from dcmi_shim.hccn.tables import A5Port
+    from dcmi_shim.values import Chip, Inventory
+
+LINK_UP = "link_up"
+"""The reading that is 1 while the tool finds the link of a chip up, 0 while down."""
+
+_log = logging.getLogger(__name__)
+_A5 = "Ascend910A5"
+_UBOE_BOARDS = frozenset({0x23, 0x25, 0x27})
+"""Main boards of an A5 that use its UBoE ports. Elsewhere what the tool finds there does not count;
+what the driver reports by an event counts on all (``docs/spec/device-plugin.md#0``)."""
+_UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
+_SLOW_ROUND_SECONDS = 300.0
+_TOGETHER_SECONDS = 0.02
+_PATIENCE_SECONDS = 1.0
+# Timers may fire early by the resolution of their clock; what is due so soon is due.
+_DUE_SECONDS = 0.001
+_NEVER = float("inf")
+_RETRY_SECONDS = 10.0
+_FIRST_DEADLINE_SECONDS = 4.0
+"""Of the first question about a chip: while it hangs, nothing is known of the others' links."""
+
+
+@dataclass
+class _Link:
+    """One chip: what is believed of it, and when it is asked next (loop time)."""
+
+    chip: Chip
+    beliefs: LinkBeliefs
+    due: float
+    slow_due: float
+    retry_at: float = _NEVER
+    """When it is asked once more because the tool failed quickly, as one that is busy does."""
+    shown: dict[Readings, set[str]] = field(default_factory=dict)
+
+    @property
+    def subject(self) -> Subject:
+        return chip_subject(self.chip.physical_id)
+
+    @property
+    def check(self) -> float:
+        """When it is asked because of an event."""
+        return _NEVER if self.beliefs.check_at is None else self.beliefs.check_at
+
+    @property
+    def next(self) -> float:
+        return min(self.due, self.check, self.retry_at)
+
+
+class Links:
+    """The collector of network links.
+
+    ``deadline_seconds`` is that of one run of the tool; after a missed one the other chips go on.
+    ``telemetry`` also asks, every 5 minutes, for the readings that the NPU exporter shows.
+    ``error`` ``"down"`` takes a tool that fails for a link that is down, as upstream does.
+    """
+
+    name = "links"
+    needs = frozenset({Need.DRIVER})
+
+    def __init__(
+        self,
+        period_seconds: float = 60.0,
+        deadline_seconds: float = 10.0,
+        telemetry: bool = False,
+        error: Literal["blind", "down"] = "blind",
+    ) -> None:
+        self.period_seconds = period_seconds
+        self.deadline_seconds = deadline_seconds
+        self._telemetry = telemetry
+        self.failure_is_down = error == "down"
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(self, surroundings, telemetry=self._telemetry)
+        surroundings.listen(watch.hear)
+        await watch.begin()
+        while True:
+            await watch.go_on()
+
+
+class _Watch:
+    """One run of the collector."""
+
+    def __init__(self, collector: Links, surroundings: Surroundings, *, telemetry: bool) -> None:
+        self._source = collector.name
+        self._period_seconds = collector.period_seconds
+        self._deadline = collector.deadline_seconds
+        self._telemetry = telemetry
+        self._failure_is_down = collector.failure_is_down
+        self._around = surroundings
+        places = surroundings.places
+        self._tool = HccnTool(
+            places.driver_root, trust_driver=places.trust_driver, environment=places.environment
+        )
+        self._loop = asyncio.get_running_loop()
+        self._family = ""
+        self._links: dict[int, _Link] = {}
+        self._remembered: dict[Subject, set[str]] = {}
+        for subject, code in surroundings.believed:
+            self._remembered.setdefault(subject, set()).add(code)
+        self._has_plane = True
+        self._told: set[int] = {
+            subject.id for subject, code in surroundings.believed if code in _UBOE_DERIVED
+        }
+        """Chips of an A5 whose driver says that a UBoE port is down."""
+        self._bus = UnifiedBus(self._source, surroundings.believed)
+        self._said_missing: set[Subject] = set()
+        self._changed = asyncio.Event()
+        self._gap = False
+        self._is_missing: bool | None = None
+        self._trouble: str | None = None
+        self._batch: list[Report] = []
+        self._flush: asyncio.TimerHandle | None = None
+
+    async def begin(self) -> None:
+        """Wait for the chips; a link that was down and cannot be asked about is blind."""
+        asking = asyncio.ensure_future(self._around.driver.inventory())
+        try:
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+                self._around.progress()
+                if not asking.done():
+                    self._say_missing("the driver has not answered since the start")
+            self._take_over(asking.result())
+        finally:
+            asking.cancel()
+        if self._links:
+            self._say_missing("the driver does not show this chip")
+
+    def _say_missing(self, reason: str) -> None:
+        missing = sorted(self._remembered.keys() - self._said_missing)
+        self._said_missing.update(missing)
+        now_ms = self._around.wall_clock()
+        self._report_together([SourceBlind(self._source, chip, now_ms, reason) for chip in missing])
+
+    def _take_over(self, inventory: Inventory) -> None:
+        """Watch chips that were not watched yet, and follow their ids.
+
+        A new one is asked at once, and from then on in its own part of the period.
+        """
+        family = FAMILIES.get(inventory.family)
+        if family is None or not family.has_network:
+            return
+        self._family = family.name
+        self._has_plane = family.name != _A5 or inventory.main_board in _UBOE_BOARDS
+        now = self._loop.time()
+        for place, chip in enumerate(inventory.chips, start=1):
+            link = self._links.get(chip.physical_id)
+            if link is not None:
+                link.chip = chip
+                continue
+            subject = chip_subject(chip.physical_id)
+            beliefs = LinkBeliefs(self._source, subject, self._remembered.pop(subject, set()))
+            share = self._period_seconds / len(inventory.chips)
+            due = now - self._period_seconds + place * share
+            self._links[chip.physical_id] = _Link(chip, beliefs, due, now + share / 2)
+
+    def hear(self, batch: Sequence[Report]) -> None:
+        """Take notice of what the driver says about networks."""
+        for report in batch:
+            if report.source != ChipFaults.name:
+                continue
+            if isinstance(report, Gap):
+                self._gap = True
+                self._changed.set()
+            elif isinstance(report, Observation) and _is_about_links(report):
+                self._note_uboe(report)
+                link = self._links.get(report.subject.id)
+                if link is not None:
+                    self._event(link, report)
+                    self._changed.set()
+
+    def _note_uboe(self, seen: Observation) -> None:
+        """Remember of which chips the driver says that a UBoE port is down."""
+        if seen.code != UBOE_PORT_DOWN:
+            return
+        if seen.assertion in (Assertion.RECOVER, Assertion.ABSENT):
+            self._told.discard(seen.subject.id)
+        else:
+            self._told.add(seen.subject.id)
+
+    def _event(self, link: _Link, seen: Observation) -> None:
+        link.beliefs.event(self._loop.time())
+        if seen.code == UBOE_PORT_DOWN and seen.assertion is Assertion.RECOVER:
+            self._report_together(link.beliefs.ended(_UBOE_DERIVED, self._around.wall_clock()))
+        self._bus.heard(seen)
+        self._tell_of_bus()
+
+    def _tell_of_bus(self) -> None:
+        if self._family == _A5:
+            chips = [link.subject for link in self._links.values()]
+            self._report_together(self._bus.changes(chips, self._around.wall_clock()))
+
+    async def go_on(self) -> None:
+        """Ask whatever is due most, or wait for something to be due."""
+        self._around.progress()
+        self._changed.clear()
+        if self._gap:
+            self._gap = False
+            self._take_over(await self._around.driver.inventory())
+        wait = self._period_seconds / 2
+        if self._links:
+            now = self._loop.time()
+            link = self._next(now)
+            if link.next - now < _DUE_SECONDS:
+                await self._ask(link, max(now, link.next))
+                return
+            wait = min(wait, link.next - now)
+        try:
+            async with asyncio.timeout(wait):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    def _next(self, now: float) -> _Link:
+        """Whom to ask next; what an event made due goes before what time did."""
+        links = self._links.values()
+        checks = [link for link in links if link.check - now < _DUE_SECONDS]
+        if checks:
+            return min(checks, key=lambda link: link.check)
+        return min(links, key=lambda link: link.next)
+
+    async def _ask(self, link: _Link, asked_at: float) -> None:
+        is_round = link.due - asked_at < _DUE_SECONDS
+        while link.due - asked_at < _DUE_SECONDS:
+            link.due += self._period_seconds
+        link.beliefs.asked(asked_at)
+        link.retry_at = _NEVER
+        try:
+            faults = await self._faults(link)
+        except ToolMissing as error:
+            self._lacks_tool(error)
+            if self._failure_is_down:
+                self._failed(link, error, asked_at)
+            return
+        except ToolError as error:
+            self._has_tool()
+            if not link.beliefs.blind and not isinstance(error, ToolSilent):
+                link.retry_at = asked_at + _RETRY_SECONDS
+            self._failed(link, error, asked_at)
+            return
+        self._has_tool()
+        now_ms = self._around.wall_clock()
+        self._report_together(link.beliefs.answered(faults, asked_at, now_ms))
+        self._bus.found(link.subject, down=UB_PORT_DOWN in link.beliefs.present)
+        self._tell_of_bus()
+        self._around.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
+        self._trouble = None
+        if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
+            link.slow_due = asked_at + _SLOW_ROUND_SECONDS - self._period_seconds / 2
+            await self._slow_round(link)
+
+    async def _faults(self, link: _Link) -> Mapping[str, bool]:
+        """The codes that the tool can tell of, and whether they hold. Raises ``ToolError``."""
+        chip, deadline = link.chip, self._deadline
+        if link.beliefs.is_new:
+            deadline = min(deadline, _FIRST_DEADLINE_SECONDS)
+        if self._family != _A5:
+            return {LINK_DOWN: not await self._tool.ask(LINK, chip.physical_id, deadline)}
+        ports = await self._tool.ask_a5(A5_PORTS, chip.logic_id, deadline)
+        down = [port for port in ports if not port.up]
+        unified = [await self._is_wired(chip, port) for port in down if port.kind == "UB"]
+        bonding = 0
+        if self._has_plane or chip.physical_id in self._told:
+            bonding = sum(port.kind == "ETH" for port in down)
+        return {
+            UBOE_PORT_DOWN: bonding > 0,
+            UBOE_SUB_HEALTH: bonding == 1,
+            UBOE_PRE_SEPARATE: bonding > 1,
+            UB_PORT_DOWN: any(unified),
+        }
+
+    def _all_down(self) -> tuple[str, ...]:
+        """What upstream takes from a tool that fails: of an A5's UB ports it takes nothing."""
+        if self._family != _A5:
+            return (LINK_DOWN,)
+        return (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE) if self._has_plane else ()
+
+    async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
+        """Whether a port that is down should be up; one that cannot be asked about should."""
+        place = (port.udie, port.port)
+        try:
+            return await self._tool.ask_a5(
+                A5_PORT_ENABLED, chip.logic_id, self._deadline, port=place
+            )
+        except ToolSilent:
+            raise
+        except ToolError:
+            return True
+
+    async def _slow_round(self, link: _Link) -> None:
+        """Readings; what fails is not shown, and after a missed deadline the rest is left out."""
+        silent = False
+        for readings in SLOW_ROUND:
+            values: Mapping[str, float] = {}
+            if not silent:
+                try:
+                    chip = link.chip.physical_id
+                    answer = await self._tool.ask(readings.question, chip, self._deadline)
+                    values = readings.named(answer)
+                except ToolError as error:
+                    silent = isinstance(error, ToolSilent)
+            self._show(link, readings, values)
+
+    def _show(self, link: _Link, readings: Readings, values: Mapping[str, float]) -> None:
+        for name in link.shown.get(readings, set()) - values.keys():
+            self._around.show(link.subject, name, None)
+        for name, value in values.items():
+            self._around.show(link.subject, name, value)
+        link.shown[readings] = set(values)
+
+    def _failed(self, link: _Link, error: ToolError, asked_at: float) -> None:
+        down = self._all_down() if self._failure_is_down else ()
+        what = "what is known of the link stays"
+        if down:
+            what = "compatibility.hccn_error says that the link is down"
+        now_ms = self._around.wall_clock()
+        reports = link.beliefs.failed(str(error), now_ms, down, asked_at)
+        if reports and str(error) != self._trouble:
+            self._trouble = str(error)
+            _log.warning("%s: %s; %s", self._source, error, what)
+        self._hide(link)
+        self._report_together(reports)
+
+    def _hide(self, link: _Link) -> None:
+        """Show no reading of a link that could not be asked about."""
+        self._around.show(link.subject, LINK_UP, None)
+        for readings in link.shown:
+            self._show(link, readings, {})
+
+    def _lacks_tool(self, error: ToolMissing) -> None:
+        """One thing is missing: that is said once, about the node, and not of every chip."""
+        if not self._is_missing:
+            self._is_missing = True
+            _log.warning("%s: %s; what is known of links stays", self._source, error)
+            now_ms = self._around.wall_clock()
+            self._report_together([SourceBlind(self._source, NODE, now_ms, str(error))])
+            for link in self._links.values():
+                self._hide(link)
+
+    def _has_tool(self) -> None:
+        if self._is_missing is not False:
+            self._is_missing = False
+            now_ms = self._around.wall_clock()
+            self._report_together([SourceAnswered(self._source, NODE, now_ms)])
+
+    def _report_together(self, reports: Sequence[Report]) -> None:
+        """Report with what follows at once, so that a round at start makes one document."""
+        self._batch += reports
+        if self._batch and self._flush is None:
+            self._flush = self._loop.call_later(_TOGETHER_SECONDS, self._report)
+
+    def _report(self) -> None:
+        self._flush = None
+        batch, self._batch = self._batch, []
+        self._around.report(batch)
+
+
+def _is_about_links(seen: Observation) -> bool:
+    codes = (UBOE_PORT_DOWN, UB_PORT_DOWN)
+    return seen.subject.kind == "chip" and (is_network(seen.code) or seen.code in codes)

@@ -1,0 +1,115 @@
+"""What ``hccn_tool`` is believed to say of one chip. Pure: times are passed in.
+
+A driver event of a network code settles nothing here, but takes away what is believed: a RECOVER
+ends the fault for this source, too. The tool is asked 2 s later, and its answer is reported
+whatever it is, so a link that is still down returns. An answer asked earlier than that may be of
+before the event and is not compared (``docs/rooms/collectors.md``, "Two witnesses of one link").
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from collectors.list_tracker import LAG_SECONDS
+from contract.codes.chip_codes import LINK_DOWN
+from contract.codes.levels import Severity
+from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from contract.observation import Report, Subject
+
+_SEVERITIES = {LINK_DOWN: Severity.MINOR}
+
+
+class LinkBeliefs:
+    """What one source believes about the links of one chip."""
+
+    def __init__(self, source: str, chip: Subject, believed: Iterable[str]) -> None:
+        self._source = source
+        self._chip = chip
+        self._present = set(believed)
+        self._settled = True
+        self._event_at = float("-inf")
+        self._answered: bool | None = None
+        self.check_at: float | None = None
+        """When the tool is to be asked because of an event."""
+
+    @property
+    def present(self) -> frozenset[str]:
+        """Codes that hold, as far as the tool told."""
+        return frozenset(self._present)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the tool has neither answered nor failed to."""
+        return self._answered is None
+
+    @property
+    def blind(self) -> bool:
+        """Whether the last answer was none."""
+        return self._answered is False
+
+    def event(self, at: float) -> None:
+        """The driver reported something about a network code of the chip."""
+        self._event_at = at
+        self._settled = False
+        if self.check_at is None:
+            self.check_at = at + LAG_SECONDS
+
+    def asked(self, at: float) -> None:
+        """The tool is asked now."""
+        if self.check_at is None or at < self.check_at:
+            return
+        again = self._event_at + LAG_SECONDS
+        self.check_at = again if again > at else None
+
+    def answered(self, faults: Mapping[str, bool], asked_at: float, now_ms: int) -> list[Report]:
+        """The tool said of each code whether it holds."""
+        reports: list[Report] = []
+        if not self._answered:
+            self._answered = True
+            reports.append(SourceAnswered(self._source, self._chip, now_ms))
+        if asked_at < self._event_at + LAG_SECONDS:
+            return reports
+        for code, holds in faults.items():
+            if self._settled and holds is (code in self._present):
+                continue
+            assertion = Assertion.PRESENT if holds else Assertion.ABSENT
+            reports.append(self._said(code, assertion, now_ms, "hccn_tool"))
+        self._present = {code for code, holds in faults.items() if holds}
+        self._settled = True
+        return reports
+
+    def failed(
+        self, reason: str, now_ms: int, down: Iterable[str] = (), asked_at: float = 0.0
+    ) -> list[Report]:
+        """There was no answer: what is believed stays, but the codes of ``down`` count as said."""
+        reports: list[Report] = []
+        if self._answered is not False:
+            self._answered = False
+            reports.append(SourceBlind(self._source, self._chip, now_ms, reason))
+        counts = asked_at >= self._event_at + LAG_SECONDS
+        codes = [code for code in down if counts and not (self._settled and code in self._present)]
+        reports += [self._said(code, Assertion.PRESENT, now_ms, reason) for code in codes]
+        self._present.update(codes)
+        self._settled = self._settled or bool(codes)
+        return reports
+
+    def ended(self, codes: Iterable[str], now_ms: int) -> list[Report]:
+        """What follows from a fault that the driver reported recovered; the tool is asked yet."""
+        gone = [code for code in codes if code in self._present]
+        self._present.difference_update(gone)
+        return [self._said(code, Assertion.ABSENT, now_ms, "recovered") for code in gone]
+
+    def _said(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
+        return Observation(
+            source=self._source,
+            subject=self._chip,
+            code=code,
+            assertion=assertion,
+            seen_at_ms=now_ms,
+            severity=_SEVERITIES.get(code),
+            text=text,
+        )

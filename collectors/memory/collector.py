@@ -1,0 +1,188 @@
+"""Memory of the host: pressure, and processes killed of which the kernel's log does not tell.
+
+``/proc/pressure/memory`` where the kernel has it, else what is available. Kills are told by the
+collector of the kernel's log, with the victim; here they are counted, in case it cannot be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from collectors.boot import boot_id
+from collectors.memory.pressure import Limits, OomKills, Pressure, oom_kills, stalled_percent
+from collectors.saved_state import remembered
+from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
+from contract.observation import (
+    NODE,
+    Assertion,
+    Gap,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    host_subject,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from collectors.base import Need, Surroundings
+    from contract.observation import Report
+
+_log = logging.getLogger(__name__)
+
+_PROC = Path("/proc")
+_SUBJECT = host_subject(HOST_MEMORY, 0)
+_SOON_SECONDS = 2.0
+
+
+class Memory:
+    """The collector. All but the period is percent: of time stalled, of memory available."""
+
+    name = MEMORY
+    needs: frozenset[Need] = frozenset()
+    deadline_seconds = 5.0
+
+    def __init__(
+        self,
+        period_seconds: float = 60.0,
+        stalled_percent: float = 20.0,
+        stalled_cleared_percent: float = 10.0,
+        available_percent: float = 3.0,
+        available_cleared_percent: float = 5.0,
+        proc: Path = _PROC,
+    ) -> None:
+        self.period_seconds = period_seconds
+        self.stalled = Limits(stalled_percent, stalled_cleared_percent)
+        self.available = Limits(available_percent, available_cleared_percent)
+        self.proc = proc
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        watch = _Watch(self, surroundings)
+        surroundings.listen(watch.hear)
+        while True:
+            surroundings.progress()
+            watch.look()
+            await watch.wait()
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """How many kills of ``boot`` are accounted for."""
+
+    boot: str
+    accounted: int
+
+
+class _Watch:
+    """One run of the collector."""
+
+    def __init__(self, collector: Memory, surroundings: Surroundings) -> None:
+        self._collector = collector
+        self._source = collector.name
+        self._around = surroundings
+        self._boot = boot_id()
+        self._was_short = (_SUBJECT, MEMORY_PRESSURE) in surroundings.believed
+        self._pressure = Pressure(collector.stalled, collector.available, is_short=self._was_short)
+        self._kept = remembered(surroundings.memory, self._source, _Kept)
+        self._kills = OomKills(self._accounted())
+        self._answers: bool | None = None
+        self._look_now = asyncio.Event()
+
+    def _accounted(self) -> int | None:
+        """What earlier runs knew of: nothing yet in a boot after one in which there was one."""
+        if self._kept is None:
+            return None
+        return self._kept.accounted if self._kept.boot == self._boot else 0
+
+    def hear(self, reports: Sequence[Report]) -> None:
+        """The kernel's log tells of kills, or that something of it was lost."""
+        for report in reports:
+            if isinstance(report, Gap | Observation) and report.source == KERNEL_LOG:
+                if isinstance(report, Gap):
+                    self._look_now.set()
+                elif report.code == OOM_KILL:
+                    self._kills.told()
+
+    async def wait(self) -> None:
+        """Until the next look is due."""
+        pause = self._collector.period_seconds
+        if self._kills.is_suspicious:
+            pause = min(pause, _SOON_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._look_now.wait()
+
+    def look(self) -> None:
+        """Read what the kernel counts, and report what changed."""
+        self._look_now.clear()
+        now_ms = self._around.wall_clock()
+        reports: list[Report] = []
+        try:
+            text = self._look_at_pressure()
+            kills = oom_kills((self._collector.proc / "vmstat").read_text(encoding="ascii"))
+        except (OSError, ValueError) as error:
+            self._say_blind(f"the kernel does not tell of its memory: {error}", now_ms)
+            return
+        if not self._answers:
+            self._answers = True
+            reports.append(SourceAnswered(self._source, NODE, now_ms))
+        is_short = self._pressure.is_short
+        if is_short != self._was_short:
+            self._was_short = is_short
+            assertion = Assertion.PRESENT if is_short else Assertion.ABSENT
+            reports.append(self._said(MEMORY_PRESSURE, assertion, now_ms, text))
+        lost = 0 if kills is None else self._kills.counted(kills)
+        if lost:
+            text = f"the kernel killed {lost} more processes than its log tells"
+            reports.append(self._said(OOM_KILL, Assertion.ONCE, now_ms, text))
+        if reports:
+            self._around.report(reports)
+        self._keep()
+
+    def _look_at_pressure(self) -> str:
+        """Look once; what was seen."""
+        try:
+            # A kernel that counts no pressure has no such file, or one that cannot be read.
+            pressure = (self._collector.proc / "pressure/memory").read_text(encoding="ascii")
+        except OSError:
+            pressure = ""
+        stalled = stalled_percent(pressure)
+        if stalled is not None:
+            self._pressure.saw_stalls(stalled)
+            return f"everybody waited for memory in {stalled:g} % of the last minute"
+        available = _available_percent()
+        self._pressure.saw_available(available)
+        return f"{available:.1f} % of the memory is available"
+
+    def _say_blind(self, reason: str, now_ms: int) -> None:
+        if self._answers is False:
+            return
+        self._answers = False
+        _log.warning("%s: %s", self._source, reason)
+        self._around.report([SourceBlind(self._source, NODE, now_ms, reason)])
+
+    def _said(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
+        return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)
+
+    def _keep(self) -> None:
+        accounted = self._kills.accounted
+        if accounted is None:
+            return
+        kept = _Kept(self._boot, accounted)
+        if kept != self._kept:
+            self._kept = kept
+            self._around.memory.write(msgspec.json.encode(kept))
+
+
+def _available_percent() -> float:
+    # Only where the kernel counts no pressure: it takes memory itself.
+    import psutil
+
+    memory = psutil.virtual_memory()
+    return 100 * memory.available / memory.total

@@ -1,0 +1,1 @@
+"""Clients of shared storage, by their status files."""

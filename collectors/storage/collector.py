@@ -1,0 +1,166 @@
+"""The shared storage clients DPC and DTFS of this host, by the status files that they keep.
+
+Source: ``noded#4.3`` and 4.4, without the defect D-11. On a host that
+never had such a file nothing is said. A client that is told to have none is not watched, and what
+was said of it is over: the operator's way out of a fault whose instance will never be listed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from collectors.boot import boot_id
+from collectors.saved_state import remembered
+from collectors.storage.status_file import read_checked
+from collectors.storage.status_parser import DPC, DTFS, Client, parse
+from collectors.storage.tracker import Kept, StorageBeliefs
+from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
+
+if TYPE_CHECKING:
+    from collectors.base import Need, Surroundings
+    from contract.observation import Report
+
+DPC_FILE = "/user/mind-cluster/dpcstatus/dpc_status_check"
+DTFS_FILE = "/user/mind-cluster/dtfsstatus/dtfs_status_check"
+
+
+class _Memory(msgspec.Struct, frozen=True):
+    """What is remembered: of each client whose file was there, its instances."""
+
+    boot_id: str = ""
+    clients: dict[str, dict[str, tuple[Kept, ...]]] = {}
+
+
+class Storage:
+    """The collector of storage faults. An empty path: there is no such client."""
+
+    name = "storage"
+    needs: frozenset[Need] = frozenset()
+
+    def __init__(
+        self,
+        period_seconds: float = 5.0,
+        dpc_file: str = DPC_FILE,
+        dtfs_file: str = DTFS_FILE,
+    ) -> None:
+        self.period_seconds = period_seconds
+        self.deadline_seconds = 5.0
+        self._files = {
+            client: Path(file) for client, file in ((DPC, dpc_file), (DTFS, dtfs_file)) if file
+        }
+
+    async def run(self, surroundings: Surroundings) -> NoReturn:
+        """Report until cancelled."""
+        memory = remembered(surroundings.memory, self.name, _Memory) or _Memory()
+        watches = [
+            _Watch(self, client, path, memory, surroundings) for client, path in self._files.items()
+        ]
+        forgotten = self._leave_out(surroundings) & memory.clients.keys()
+        while True:
+            changed = await asyncio.gather(*(watch.look() for watch in watches))
+            if any(changed) or forgotten:
+                forgotten = set()
+                kept = {watch.client.name: watch.kept() for watch in watches if watch.was_there}
+                surroundings.memory.write(msgspec.json.encode(_Memory(boot_id(), kept)))
+            surroundings.progress()
+            await asyncio.sleep(self.period_seconds)
+
+    def _leave_out(self, surroundings: Surroundings) -> set[str]:
+        """Say that it is over with the clients that have no file; their names."""
+        left_out = [client for client in (DPC, DTFS) if client not in self._files]
+        for client in left_out:
+            subject, now_ms = storage_subject(client.name), surroundings.wall_clock()
+            reports: list[Report] = [SourceAnswered(self.name, subject, now_ms)]
+            reports += [
+                Observation(self.name, subject, code, Assertion.ABSENT, now_ms)
+                for about, code in sorted(surroundings.believed)
+                if about == subject
+            ]
+            surroundings.report(reports)
+        return {client.name for client in left_out}
+
+
+class _Watch:
+    """One file, for as long as the collector runs."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        client: Client,
+        path: Path,
+        memory: _Memory,
+        surroundings: Surroundings,
+    ) -> None:
+        subject = storage_subject(client.name)
+        believed = [code for about, code in surroundings.believed if about == subject]
+        same_boot = memory.boot_id == boot_id()
+        self.client = client
+        self.was_there = client.name in memory.clients or bool(believed)
+        self._storage = storage
+        self._path = path
+        self._surroundings = surroundings
+        self._reading: asyncio.Task[bytes] | None = None
+        self._beliefs = StorageBeliefs(
+            storage.name,
+            client,
+            believed,
+            memory.clients.get(client.name, {}) if same_boot else {},
+            _now(),
+            surroundings.wall_clock(),
+        )
+
+    def kept(self) -> dict[str, tuple[Kept, ...]]:
+        """What the next process has to know."""
+        return self._beliefs.kept(_now(), self._surroundings.wall_clock())
+
+    async def look(self) -> bool:
+        """Read once; whether there is something else to be remembered."""
+        appeared = not self.was_there
+        if appeared and not self._is_there():
+            return False
+        self.was_there = True
+        now_ms = self._surroundings.wall_clock()
+        try:
+            listed = parse(await self._content(), self.client)
+        except (OSError, ValueError) as error:
+            self._report(self._beliefs.failed(f"{self._path}: {_said(error)}", now_ms))
+            return appeared
+        reports, changed = self._beliefs.read(listed, _now(), self._surroundings.wall_clock())
+        self._report(reports)
+        return appeared or changed
+
+    def _is_there(self) -> bool:
+        return os.path.lexists(self._path)
+
+    async def _content(self) -> bytes:
+        seconds = self._storage.deadline_seconds
+        if self._reading is None:
+            # In a thread: who answers is a module of the kernel.
+            any_owner = self._surroundings.places.trust_driver
+            read = partial(read_checked, self._path, any_owner=any_owner)
+            name = f"{self.client.name} status"
+            self._reading = asyncio.create_task(asyncio.to_thread(read), name=name)
+        done, _ = await asyncio.wait({self._reading}, timeout=seconds)
+        if not done:
+            raise TimeoutError(f"no answer within {seconds:g} s")
+        reading_done, self._reading = self._reading, None
+        return reading_done.result()
+
+    def _report(self, reports: list[Report]) -> None:
+        if reports:
+            self._surroundings.report(reports)
+
+
+def _said(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+def _now() -> float:
+    """Seconds of a steady clock."""
+    return asyncio.get_running_loop().time()

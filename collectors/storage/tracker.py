@@ -1,0 +1,173 @@
+"""What is believed of one storage client, and what a reading of its file changes. Pure.
+
+Unknown is not healthy (``noded#10``, D-11): an instance at fault that is not listed any
+more, and a file that lists none, end nothing. Such an instance is waited for until it is listed
+again, or until the host was started anew. Two clocks are used, as in ``list_tracker``: ``at`` is
+seconds of one that never jumps, ``now_ms`` the host's, for reports and for what outlives this
+process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.observation import (
+    Assertion,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    storage_subject,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from collectors.storage.status_parser import Client, Flag, Instances
+    from contract.observation import Report
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """One flag of one instance, for the next process: raised or not since ``since_ms``."""
+
+    raised: bool
+    since_ms: int
+
+
+@dataclass
+class _Standing:
+    """One flag of one instance: as it is since ``since``, and was listed last at ``seen``."""
+
+    raised: bool
+    since: float
+    seen: float
+
+    def has_stood(self, seconds: float) -> bool:
+        return self.seen - self.since >= seconds
+
+
+class StorageBeliefs:
+    """What is believed of ``client``.
+
+    ``believed`` are the codes that held when the last process ended, ``kept`` what it knew of the
+    instances, where the host was not started anew since.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        client: Client,
+        believed: Iterable[str],
+        kept: Mapping[str, tuple[Kept, ...]],
+        at: float,
+        now_ms: int,
+    ) -> None:
+        self._source = source
+        self._client = client
+        self._subject = storage_subject(client.name)
+        option = f"storage.{client.name.lower()}_file"
+        self._way_out = (
+            "they are at fault until they are listed as well or the host starts anew; if they are "
+            f'gone for good, start this agent once with {option} = ""'
+        )
+        self._believed = set(believed)
+        self._answered: bool | None = None
+        self._instances = {
+            instance: tuple(_restored(flag, at, now_ms) for flag in flags)
+            for instance, flags in kept.items()
+            if len(flags) == len(client.flags)
+        }
+
+    def kept(self, at: float, now_ms: int) -> dict[str, tuple[Kept, ...]]:
+        """What the next process has to know."""
+        return {
+            instance: tuple(
+                Kept(flag.raised, now_ms - round((at - flag.since) * 1000)) for flag in flags
+            )
+            for instance, flags in self._instances.items()
+        }
+
+    def read(self, listed: Instances, at: float, now_ms: int) -> tuple[list[Report], bool]:
+        """These are all instances now: what that says, and whether ``kept`` is another."""
+        changed = self._see(listed, at)
+        missing = self._missing(listed)
+        changed |= bool(self._instances.keys() - listed.keys() - missing)
+        self._instances = {
+            instance: flags
+            for instance, flags in self._instances.items()
+            if instance in listed or instance in missing
+        }
+        reports: list[Report] = []
+        if missing:
+            numbers = ", ".join(sorted(missing))
+            gone = f"instances at fault are not listed any more: {numbers}"
+            reports += self.failed(f"{gone}; {self._way_out}", now_ms)
+        elif self._believed and not listed:
+            reports += self.failed(f"no instance is listed any more; {self._way_out}", now_ms)
+        elif not self._answered:
+            self._answered = True
+            reports.append(SourceAnswered(self._source, self._subject, now_ms))
+        for place, flag in enumerate(self._client.flags):
+            assertion = self._judge(place, flag, bool(listed))
+            if assertion is not None:
+                reports.append(
+                    Observation(self._source, self._subject, flag.code, assertion, now_ms)
+                )
+        return reports, changed
+
+    def failed(self, reason: str, since_ms: int) -> list[Report]:
+        """There is no whole reading since then: what is believed stays."""
+        if self._answered is False:
+            return []
+        self._answered = False
+        return [SourceBlind(self._source, self._subject, since_ms, reason)]
+
+    def _see(self, listed: Instances, at: float) -> bool:
+        changed = False
+        for instance, raised in listed.items():
+            flags = self._instances.get(instance)
+            if flags is None:
+                self._instances[instance] = tuple(_Standing(one, at, at) for one in raised)
+                changed = True
+                continue
+            for flag, now_raised in zip(flags, raised, strict=True):
+                flag.seen = at
+                if flag.raised != now_raised:
+                    flag.raised, flag.since = now_raised, at
+                    changed = True
+        return changed
+
+    def _missing(self, listed: Instances) -> set[str]:
+        """Instances that are not listed any more and were not known to be well."""
+        return {
+            instance
+            for instance, standings in self._instances.items()
+            if instance not in listed
+            and any(
+                standing.raised
+                or (flag.code in self._believed and not standing.has_stood(flag.debounce_seconds))
+                for standing, flag in zip(standings, self._client.flags, strict=True)
+            )
+        }
+
+    def _judge(self, place: int, flag: Flag, any_listed: bool) -> Assertion | None:
+        """What changed about ``flag``; it stands for as long as it was seen to."""
+        standings = [flags[place] for flags in self._instances.values()]
+        settled = [one for one in standings if one.has_stood(flag.debounce_seconds)]
+        if flag.code not in self._believed:
+            if not any(one.raised for one in settled):
+                return None
+            self._believed.add(flag.code)
+            return Assertion.PRESENT
+        if not any_listed or len(settled) < len(standings) or any(one.raised for one in standings):
+            return None
+        self._believed.remove(flag.code)
+        return Assertion.ABSENT
+
+
+def _restored(kept: Kept, at: float, now_ms: int) -> _Standing:
+    """As the last process knew it; not listed yet, and never changed in the future."""
+    since = at - max(0, now_ms - kept.since_ms) / 1000
+    return _Standing(kept.raised, since, since)

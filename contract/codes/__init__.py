@@ -1,0 +1,1 @@
+"""Fault codes, levels and chip families: what is shipped, and its meaning."""

@@ -1,0 +1,309 @@
+"""Describe each fault code for people: its name, its part, what follows for jobs, what to do.
+
+A field is ``known`` when a table of the vendor or of the specification gives it for this code. It
+``follows`` when it is derived: the part and the kind of a fault from the bits of its code
+(``docs/spec/dcmi.md#5.3``, 5.4, 6), the effect on jobs and the remedy from its level
+(``docs/spec/consumers.md#1.10``). Names are the vendor's; one that is missing stays missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.codes.catalogue import read_table, shipped
+from contract.codes.chip_codes import is_network, parse_code
+from contract.codes.host_codes import HOST_CODES
+from contract.codes.levels import NodeLevel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TABLE = "reference.json"
+_CODES = "contract/data/codes.json"
+_LEVELS = "contract/data/levels.json"
+_EFFECTS = "docs/spec/consumers.md#1.10"
+_LAYOUT = "docs/spec/dcmi.md#5.3, 5.4"
+_SWITCH_LAYOUT = "docs/spec/dcmi.md#6"
+_HOST_CHECKS = "contract/codes/host_codes.py"
+_DRIVER_DIGITS = 8
+_SWITCH_PARTS = 4
+_PEERS = {"cpu": "CPU", "npu": "NPU", "L2": "L2 switch"}
+
+
+class CodeKind(StrEnum):
+    """What a code is about, which decides the level table that holds it."""
+
+    CHIP = "chip"
+    SWITCH = "switch"
+    NODE = "node"
+    PUBLIC = "public"
+
+
+class CodeReference(msgspec.Struct, frozen=True):
+    """What a person needs to know of one code.
+
+    ``name_en`` and ``name_zh`` are the vendor's, empty where the vendor's are not known;
+    ``summary`` is ``name_en``, or says what follows from the code. ``rules`` are sentences: what
+    raises the level. ``severity`` is a word, empty
+    where no driver gives one. ``known`` and ``follows`` map the other fields to where they are
+    from; a field that is in neither is empty.
+    """
+
+    code: str
+    kind: CodeKind
+    level: str
+    severity: str
+    name_en: str
+    name_zh: str
+    summary: str
+    component: str
+    module: str
+    effect: str
+    remedy: str
+    rules: tuple[str, ...]
+    known: Mapping[str, str]
+    follows: Mapping[str, str]
+
+    def name(self, language: str) -> str:
+        """Return the vendor's name in ``language`` (``en`` or ``zh``), else the summary."""
+        return (self.name_zh if language == "zh" else self.name_en) or self.summary
+
+
+class LevelText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What follows for jobs at a level (``short``: in few words), and what an operator does."""
+
+    short: str
+    effect: str
+    remedy: str
+
+
+class _MadeUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    summary: str
+    module: str
+    source: str
+
+
+class _Reference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    about: str
+    levels: dict[str, dict[str, LevelText]]
+    modules: dict[str, str]
+    states: dict[str, str]
+    switch_events: dict[str, dict[str, str]]
+    made_up: dict[str, _MadeUp]
+
+
+class _Facts:
+    """Collects the fields of one code, each with its source."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.known: dict[str, str] = {}
+        self.follows: dict[str, str] = {}
+
+    def know(self, source: str, **fields: str | None) -> None:
+        self._add(self.known, source, fields)
+
+    def follow(self, source: str, **fields: str | None) -> None:
+        self._add(self.follows, source, fields)
+
+    def _add(self, sources: dict[str, str], source: str, fields: Mapping[str, str | None]) -> None:
+        for name, value in fields.items():
+            if value and name not in self.values:
+                self.values[name] = value
+                sources[name] = source
+
+
+def describe_code(text: str) -> CodeReference | None:
+    """Return what is known of the code in ``text``; ``None`` for one that is in no table.
+
+    Codes of switches are compared as they are; others may be in lower case and begin with ``0x``.
+    A code of a host check is described as one of the node.
+    """
+    text = text.strip()
+    return _references().get(text) or _references().get(_written(text))
+
+
+def all_codes() -> Iterator[CodeReference]:
+    """Return the description of each code in a level table: chip, switch, node, public."""
+    yield from _references().values()
+
+
+def level_texts(kind: CodeKind) -> Mapping[str, LevelText]:
+    """Return the texts of the levels of ``kind``, most serious first."""
+    return _reference().levels[kind]
+
+
+def text_of_level(kind: CodeKind, code: str, level: str) -> LevelText | None:
+    """Return what follows for jobs from ``code`` at ``level``; ``None`` for an unknown level.
+
+    A network code of a chip at a level that isolates concerns only jobs with several tasks.
+    """
+    levels = _reference().levels
+    if kind is CodeKind.CHIP and is_network(code):
+        return levels["network"].get(level) or levels[kind].get(level)
+    return levels[kind].get(level)
+
+
+def _written(text: str) -> str:
+    try:
+        return parse_code(text)
+    except ValueError:
+        return text
+
+
+@cache
+def _references() -> Mapping[str, CodeReference]:
+    catalogue = shipped()
+    host = dict.fromkeys(HOST_CODES, NodeLevel.NOT_HANDLE_FAULT)
+    return {
+        code: _describe(code, kind, level)
+        for kind, levels in (
+            (CodeKind.CHIP, catalogue.chip_levels),
+            (CodeKind.SWITCH, catalogue.switch_levels),
+            (CodeKind.NODE, {**catalogue.node_levels, **host}),
+            (CodeKind.PUBLIC, catalogue.public_levels),
+        )
+        for code, level in levels.items()
+    }
+
+
+@cache
+def _reference() -> _Reference:
+    return read_table(_TABLE, _Reference)
+
+
+def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
+    facts = _Facts()
+    facts.know(_HOST_CHECKS if code in HOST_CODES else _LEVELS, level=level)
+    _add_tables(facts, code, kind)
+    _add_summary(facts)
+    if kind is CodeKind.SWITCH:
+        _add_switch_layout(facts, code)
+    elif kind is CodeKind.CHIP and len(code) == _DRIVER_DIGITS:
+        _add_layout(facts, int(code, 16))
+    _add_kind(facts, kind)
+    severity = shipped().severities.get(code)
+    if kind is CodeKind.CHIP and severity is not None and len(code) == _DRIVER_DIGITS:
+        facts.follow("docs/spec/dcmi.md#5.5", severity=severity.word)
+    _add_level(facts, code, kind, level)
+    values = facts.values
+    return CodeReference(
+        code=code,
+        kind=kind,
+        **{
+            name: values.get(name, "")
+            for name in (
+                "level",
+                "severity",
+                "name_en",
+                "name_zh",
+                "summary",
+                "component",
+                "module",
+                "effect",
+                "remedy",
+            )
+        },
+        rules=tuple(_rules(code)) if kind is CodeKind.CHIP else (),
+        known=facts.known,
+        follows=facts.follows,
+    )
+
+
+def _rules(code: str) -> Iterator[str]:
+    duration = shipped().durations.get(code)
+    if duration is not None:
+        yield (
+            f"Its level is {duration.level} when it holds for more than "
+            f"{duration.fault_timeout_ms / 1000:g} s, until it was gone for "
+            f"{duration.recover_timeout_ms / 1000:g} s."
+        )
+    frequency = shipped().frequencies.get(code)
+    if frequency is not None:
+        until = "until an operator releases the chip"
+        if frequency.release_ms is not None:
+            until = f"until it was gone for {frequency.release_ms / 3_600_000:g} h"
+        yield (
+            f"The level of its chip is {frequency.level} when it occurs {frequency.times} times "
+            f"in {frequency.window_seconds / 3600:g} h, {until}."
+        )
+
+
+def _add_tables(facts: _Facts, code: str, kind: CodeKind) -> None:
+    row = shipped().facts.get(code)
+    if row is not None and kind in {CodeKind.CHIP, CodeKind.NODE}:
+        facts.know(
+            _CODES,
+            name_en=row.name_en,
+            name_zh=row.name_zh,
+            component=row.component,
+            module=row.module,
+            severity=row.severity,
+        )
+    made_up = _reference().made_up.get(code)
+    if made_up is not None:
+        facts.know(made_up.source, summary=made_up.summary, module=made_up.module)
+    check = HOST_CODES.get(code)
+    if check is not None:
+        facts.know(_HOST_CHECKS, name_en=check.name, module=check.part, component="Host")
+
+
+def _add_summary(facts: _Facts) -> None:
+    name = facts.values.get("name_en")
+    if name:
+        facts.know(facts.known["name_en"], summary=name)
+
+
+def _add_layout(facts: _Facts, number: int) -> None:
+    """Add what the bits of a driver's code say."""
+    module = (number >> 17) & 0x7FF
+    sensor, state = (number >> 9) & 0xFF, number & 0x1FF
+    name = _reference().modules.get(f"{module:X}")
+    facts.follow(_LAYOUT, module=name or f"module {module:X} (not in the tables)")
+    if (number >> 28) & 0x3:
+        what = f"record of the black box, severity field {(number >> 25) & 0x7}"
+    else:
+        what = _reference().states.get(f"{sensor:02X}/{state:X}", "")
+        what = what or f"state {state:X} of sensor type {sensor:02X}"
+    side = "host" if number >> 30 == 1 else "chip"
+    where = name or f"Module {module:X}"
+    facts.follow(_LAYOUT, summary=f"{where}: {what}, raised by the {side}")
+
+
+def _add_switch_layout(facts: _Facts, code: str) -> None:
+    parts = code.strip("[]").split(",")
+    if len(parts) != _SWITCH_PARTS:
+        return
+    event = _reference().switch_events.get(parts[0].removeprefix("0x"), {}).get(parts[1])
+    peer = _PEERS.get(parts[2])
+    what = event or f"event {parts[0]}, type {parts[1]}"
+    facts.follow(_SWITCH_LAYOUT, summary=f"Switch: {what}{f' to the {peer}' if peer else ''}")
+    facts.follow(_SWITCH_LAYOUT, module=f"port to the {peer}" if peer else "chip")
+
+
+def _add_kind(facts: _Facts, kind: CodeKind) -> None:
+    """Add what each code of a kind has at least."""
+    component = {
+        CodeKind.CHIP: "NPU",
+        CodeKind.SWITCH: "Switch",
+        CodeKind.NODE: "Server",
+        CodeKind.PUBLIC: "Reported by another program",
+    }[kind]
+    summary = {
+        CodeKind.CHIP: "Fault of a chip",
+        CodeKind.SWITCH: "Fault of a switch",
+        CodeKind.NODE: "Fault of the server: the event list of its BMC has the name",
+        CodeKind.PUBLIC: "Public fault: the program that reports it has the name",
+    }[kind]
+    facts.follow(_LEVELS, component=component, summary=summary)
+
+
+def _add_level(facts: _Facts, code: str, kind: CodeKind, level: str) -> None:
+    text = text_of_level(kind, code, level)
+    assert text is not None, f"{_TABLE} has no text for {kind} {level}"
+    facts.follow(_EFFECTS, effect=text.effect, remedy=text.remedy)

@@ -1,0 +1,1 @@
+"""The documents that daemons write and read, byte for byte."""

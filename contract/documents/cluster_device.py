@@ -1,0 +1,204 @@
+"""One node's device record as the aggregator keeps it, and its entry in cluster-info-device.
+
+Sources: ``docs/spec/clusterd.md#1.6`` (splitting and order), 2.2 and 2.3 (merge and bytes), 3.8
+(pre-separation). Lists are trimmed (defect B39).
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.codes.families import resource_of
+from contract.codes.levels import ChipLevel, most_serious
+from contract.go import encode as go_json
+from contract.names import device_info_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from contract.documents.device_info import DeviceFault, DeviceInfo
+
+_MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+
+_PARAMETER_PLANE = frozenset({"81078607", "110001024", "110000002", "81078603"})
+"""Codes of the network that never pre-separate a chip (clusterd#3.8)."""
+
+_LEAVES_IN_PLACE = frozenset(
+    {
+        ChipLevel.NOT_HANDLE_FAULT.value,
+        ChipLevel.SUB_HEALTH_FAULT.value,
+        ChipLevel.NORMAL_NPU.value,
+        ChipLevel.PRE_SEPARATE_NPU.value,
+        "NormalNetwork",
+    }
+)
+
+
+class CodeFault(msgspec.Struct, frozen=True, order=True):
+    """One fault code of one chip. The field order is the sort order of the wire.
+
+    ``time_ms`` is -1 for a manual separation without a code. ``listed_level`` is the level of the
+    code's own entry in the time map; it is empty where the writer gave none.
+    """
+
+    fault_type: str
+    chip: str
+    level: str
+    code: str
+    time_ms: int
+    listed_level: str
+
+
+class DeviceRecord(msgspec.Struct, frozen=True):
+    """What a node said last. Lists and faults are sorted; ``update_time`` is in seconds."""
+
+    chip_type: str
+    available: tuple[str, ...]
+    unhealthy: tuple[str, ...]
+    network_unhealthy: tuple[str, ...]
+    recovering: tuple[str, ...]
+    faults: tuple[CodeFault, ...]
+    update_time: int
+    super_pod_id: int
+    rack_id: int
+    server_index: int
+
+    @property
+    def chips(self) -> frozenset[str]:
+        """Every chip that is in a list or has a fault."""
+        lists = (self.available, self.unhealthy, self.network_unhealthy, self.recovering)
+        return frozenset().union(*lists, (fault.chip for fault in self.faults))
+
+
+def device_record(info: DeviceInfo) -> DeviceRecord:
+    """Turn a verified device-info into a record: one fault per code, everything sorted."""
+    return DeviceRecord(
+        chip_type=info.device_type,
+        available=_trimmed(info.free),
+        unhealthy=_trimmed(info.unhealthy),
+        network_unhealthy=_trimmed(info.network_unhealthy),
+        recovering=_trimmed(info.recovering),
+        faults=tuple(sorted(one for fault in info.faults for one in split(fault))),
+        update_time=info.update_time,
+        super_pod_id=info.super_pod_id,
+        rack_id=info.rack_id,
+        server_index=info.server_index,
+    )
+
+
+def _trimmed(names: tuple[str, ...]) -> tuple[str, ...]:
+    trimmed = tuple(sorted(name.strip() for name in names if name.strip()))
+    return names if names == trimmed else trimmed
+
+
+def split(fault: DeviceFault) -> Iterable[CodeFault]:
+    """One fault per code of an object of the wire (clusterd#1.6)."""
+    times = fault.fault_time_and_level_map or {}
+    for code in fault.fault_code.replace(" ", "").split(","):
+        listed = times.get(code)
+        if not code and fault.fault_level == _MANUAL:
+            named, level, time_ms, listed_level = _MANUAL, _MANUAL, -1, _MANUAL
+        elif listed is not None:
+            named, level, time_ms = code, listed.fault_level, listed.fault_time
+            listed_level = listed.fault_level
+        else:
+            named, level, time_ms, listed_level = code, fault.fault_level, 0, ""
+        yield CodeFault(fault.fault_type, fault.npu_name, level, named, time_ms, listed_level)
+
+
+def healed(record: DeviceRecord) -> DeviceRecord:
+    """``record`` without any fault.
+
+    The free list is not widened: a reader takes it as it is, and nobody has said that a chip that
+    was isolated may be used (``docs/spec/consumers.md#7.1``, M14).
+    """
+    return msgspec.structs.replace(
+        record, unhealthy=(), network_unhealthy=(), recovering=(), faults=()
+    )
+
+
+def pre_separates(level: str, code: str) -> bool:
+    """Whether a fault with this level and code is for ``pre_separate_device`` to decide about."""
+    return level == ChipLevel.PRE_SEPARATE_NPU and code not in _PARAMETER_PLANE
+
+
+def pre_separate_device(record: DeviceRecord, used: frozenset[str] | None) -> DeviceRecord:
+    """Decide about chips whose fault is a pre-separation (3.8, M15).
+
+    Nobody gets such a chip; one that a pod uses stays healthy until the pod is done, unless
+    another fault says otherwise. ``used`` is ``None`` where nobody knows: then the lists stay what
+    the node said.
+    """
+    if used is None:
+        return record
+    chips = {fault.chip for fault in record.faults if pre_separates(fault.level, fault.code)}
+    if not chips:
+        return record
+    condemned = {
+        fault.chip
+        for fault in record.faults
+        if fault.fault_type != "CardNetworkUnhealthy" and fault.level not in _LEAVES_IN_PLACE
+    }
+    spared = (chips & used) - condemned
+    return msgspec.structs.replace(
+        record,
+        available=tuple(name for name in record.available if name not in chips),
+        unhealthy=tuple(sorted({*record.unhealthy, *(chips - used)} - spared)),
+    )
+
+
+def render_device_entry(node: str, record: DeviceRecord, update_time: int) -> str:
+    """The value of a node's member in cluster-info-device, stamped with ``update_time``."""
+    key = resource_of(record.chip_type)
+    return go_json.encode(
+        {
+            "DeviceList": {
+                key: ",".join(record.available),
+                f"{key}-Fault": _render_faults(record.faults),
+                f"{key}-NetworkUnhealthy": ",".join(record.network_unhealthy),
+                f"{key}-Recovering": ",".join(record.recovering),
+                f"{key}-Unhealthy": ",".join(record.unhealthy),
+            },
+            "UpdateTime": update_time,
+            "CmName": device_info_name(node),
+            "SuperPodID": record.super_pod_id,
+            "RackID": record.rack_id,
+            "ServerIndex": record.server_index,
+        }
+    )
+
+
+def _render_faults(faults: tuple[CodeFault, ...]) -> str:
+    if not faults:
+        return "[]"
+    by_chip = sorted(faults, key=lambda fault: (fault.chip, fault.fault_type))
+    groups = groupby(by_chip, key=lambda fault: (fault.chip, fault.fault_type))
+    return go_json.encode([_merge(chip, kind, tuple(members)) for (chip, kind), members in groups])
+
+
+def _merge(chip: str, fault_type: str, members: tuple[CodeFault, ...]) -> dict[str, object]:
+    level = most_serious(_level(fault.level) for fault in members).value
+    coded = [fault for fault in members if fault.level != _MANUAL]
+    times = {
+        fault.code: {"fault_time": fault.time_ms, "fault_level": fault.listed_level}
+        for fault in coded
+    }
+    return {
+        "fault_type": fault_type,
+        "npu_name": chip,
+        "large_model_fault_level": level,
+        "fault_level": level,
+        "fault_handling": level,
+        "fault_code": ",".join(fault.code for fault in coded),
+        "fault_time_and_level_map": go_json.sorted_map(times),
+    }
+
+
+def _level(name: str) -> ChipLevel:
+    try:
+        return ChipLevel(name)
+    except ValueError:
+        return ChipLevel.NORMAL_NPU

@@ -1,0 +1,188 @@
+"""Whole values of the cluster-info documents: joined from entries, and read as their readers do.
+
+Sources: ``docs/spec/clusterd.md#0`` and 2.2, ``docs/spec/consumers.md#7.1`` (M1, M3 to M6, M20).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from contract.documents.cluster_device import CodeFault, DeviceRecord, split
+from contract.documents.device_info import DeviceFault
+from contract.errors import DocumentError
+from contract.go import encode as go_json
+from contract.go.decode import GoStruct, Int32, Int64, decode
+from contract.names import CLUSTER_DEVICE_PREFIX, DEVICE_INFO_PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+VALUE_LIMIT = 800 * 1024
+"""Most bytes of one value; the API server's own limit is 1 MiB for the whole object."""
+
+Entry = TypeVar("Entry")
+
+_SUFFIXES = ("", "-Fault", "-NetworkUnhealthy", "-Recovering", "-Unhealthy")
+
+
+class DeviceEntry(GoStruct, frozen=True):
+    """A node's member of cluster-info-device, as Volcano reads it."""
+
+    DeviceList: dict[str, str] | None = None
+    UpdateTime: Int64 = 0
+    CmName: str = ""
+    SuperPodID: Int32 = 0
+    RackID: Int32 = 0
+    ServerIndex: Int32 = 0
+
+
+def cluster_device_name(index: int) -> str:
+    """Name of a device document and of its only data key."""
+    return f"{CLUSTER_DEVICE_PREFIX}{index}"
+
+
+def cluster_device_index(name: str) -> int | None:
+    """The number of a device document, ``None`` for any other name."""
+    return numbered(CLUSTER_DEVICE_PREFIX, name)
+
+
+def numbered(prefix: str, name: str) -> int | None:
+    """The number that follows ``prefix`` in ``name``, if ``name`` is just that."""
+    number = name.removeprefix(prefix)
+    if number == name or not number.isascii() or not number.isdigit() or str(int(number)) != number:
+        return None
+    return int(number)
+
+
+def member(key: str, text: str) -> str:
+    """One member of a value: ``key`` and the entry's JSON text."""
+    return f"{go_json.encode(key)}:{text}"
+
+
+def value_of(members: Iterable[str]) -> str:
+    """A value from its members in key order; empty without any (checklist item 6)."""
+    joined = ",".join(members)
+    return f"{{{joined}}}" if joined else ""
+
+
+_raw_entries = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def entry_texts(value: str, document: str) -> dict[str, str]:
+    """The JSON text of each member of a value, unread; raises ``DocumentError``."""
+    if not value:
+        return {}
+    try:
+        return {key: bytes(raw).decode() for key, raw in _raw_entries.decode(value).items()}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise DocumentError(document, "$", f"is no object of entries: {error}") from None
+
+
+def read_device_entry(key: str, text: str, document: str) -> tuple[str, DeviceEntry]:
+    """The node that a member of cluster-info-device is about, and its entry.
+
+    Raises ``DocumentError`` where a reader would not understand it: types, the five keys, names in
+    the lists, the fault list (M3 to M6).
+    """
+    entry = decode(text, DeviceEntry, document, f"$.{key}")
+    node = key.removeprefix(DEVICE_INFO_PREFIX)
+    if node == key or not node or entry.CmName != key:
+        raise DocumentError(document, f"$.{key}", "is not named after the node's device-info")
+    resource, problem = _device_list_problem(entry.DeviceList or {})
+    if problem is not None:
+        raise DocumentError(document, f"$.{key}.DeviceList", problem)
+    faults = (entry.DeviceList or {})[f"{resource}-Fault"]
+    if faults != "[]":
+        decode(faults, list[DeviceFault], document, f"$.{key}.DeviceList['{resource}-Fault']")
+    return node, entry
+
+
+def _device_list_problem(devices: dict[str, str]) -> tuple[str, str | None]:
+    resource = min(devices, default="")
+    if set(devices) != {resource + suffix for suffix in _SUFFIXES}:
+        return resource, f"must have the five keys of one chip type, has {sorted(devices)}"
+    for key, names in devices.items():
+        if not key.endswith("-Fault") and names and not all(n == n.strip() for n in _listed(names)):
+            return resource, f"{key} is no plain comma list: {names!r}"
+    return resource, None
+
+
+def _listed(names: str) -> list[str]:
+    # An empty name is turned into a blank one, which is no trimmed name either.
+    return [name or " " for name in names.split(",")]
+
+
+def record_of(entry: DeviceEntry) -> DeviceRecord:
+    """What can be taken over from an entry of an earlier run: chips and ids, but no faults."""
+    devices = entry.DeviceList or {}
+    resource = min(devices, default="huawei.com/npu")
+    return DeviceRecord(
+        chip_type=resource.removeprefix("huawei.com/"),
+        available=_names(devices, resource),
+        unhealthy=(),
+        network_unhealthy=(),
+        recovering=(),
+        faults=(),
+        update_time=entry.UpdateTime,
+        super_pod_id=entry.SuperPodID,
+        rack_id=entry.RackID,
+        server_index=entry.ServerIndex,
+    )
+
+
+def _names(devices: Mapping[str, str], key: str) -> tuple[str, ...]:
+    return tuple(name for name in devices.get(key, "").split(",") if name)
+
+
+def faults_of(entry: DeviceEntry, document: str) -> tuple[CodeFault, ...]:
+    """The faults in an entry that ``read_device_entry`` has read."""
+    devices = entry.DeviceList or {}
+    text = devices[f"{min(devices)}-Fault"]
+    faults = decode(text, list[DeviceFault], document, "$")
+    return tuple(one for fault in faults for one in split(fault))
+
+
+def record_as_shown(entry: DeviceEntry, document: str) -> DeviceRecord:
+    """All that an entry says which ``read_device_entry`` has read, with its faults."""
+    devices = entry.DeviceList or {}
+    resource = min(devices, default="")
+    return msgspec.structs.replace(
+        record_of(entry),
+        unhealthy=_names(devices, f"{resource}-Unhealthy"),
+        network_unhealthy=_names(devices, f"{resource}-NetworkUnhealthy"),
+        recovering=_names(devices, f"{resource}-Recovering"),
+        faults=faults_of(entry, document) if devices else (),
+    )
+
+
+def verify_device_value(value: str, document: str, nodes: int) -> None:
+    """Read a value that is about to be written as its readers will.
+
+    Raises ``DocumentError`` when one of ``nodes`` entries would not arrive, or when it is larger
+    than an object may be with more than one entry in it.
+    """
+    verify_value(_typed_entries, value, document, nodes)
+
+
+def verify_value(
+    reader: msgspec.json.Decoder[dict[str, Entry]], value: str, document: str, nodes: int
+) -> None:
+    """``verify_device_value`` with the reader of any kind of entry."""
+    if not value:
+        if nodes:
+            raise DocumentError(document, "$", f"is empty and must have {nodes} nodes")
+        return
+    try:
+        entries = reader.decode(value)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise DocumentError(document, "$", f"a reader would refuse it: {error}") from None
+    if len(entries) != nodes:
+        raise DocumentError(document, "$", f"has {len(entries)} nodes and must have {nodes}")
+    size = len(value.encode())
+    if size > VALUE_LIMIT and nodes > 1:
+        raise DocumentError(document, "$", f"has {size} bytes, at most {VALUE_LIMIT} are allowed")
+
+
+_typed_entries = msgspec.json.Decoder(dict[str, DeviceEntry])

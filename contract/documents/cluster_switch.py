@@ -1,0 +1,77 @@
+"""Whole values of the cluster-info-switch documents, read as their readers do.
+
+Sources: ``docs/spec/clusterd.md#2.2``, ``docs/spec/consumers.md#1.3`` and 7.1 (M1, M3, M4, M9).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from contract.documents.cluster_info import numbered, verify_value
+from contract.documents.device_info import TimeAndLevel  # noqa: TC001 (msgspec reads annotations)
+from contract.documents.switch_info import SwitchEvent, SwitchRecord
+from contract.errors import DocumentError
+from contract.go.decode import GoStruct, Int64, decode
+from contract.names import CLUSTER_SWITCH_PREFIX, SWITCH_INFO_PREFIX
+
+
+class SwitchEntry(GoStruct, frozen=True):
+    """A node's member of cluster-info-switch, as Volcano reads it."""
+
+    FaultCode: list[str] | None = None
+    FaultLevel: str = ""
+    UpdateTime: Int64 = 0
+    NodeStatus: str = ""
+    FaultTimeAndLevelMap: dict[str, TimeAndLevel] | None = None
+    CmName: str = ""
+
+
+def cluster_switch_name(index: int) -> str:
+    """Name of a switch document and of its only data key."""
+    return f"{CLUSTER_SWITCH_PREFIX}{index}"
+
+
+def cluster_switch_index(name: str) -> int | None:
+    """The number of a switch document, ``None`` for any other name."""
+    return numbered(CLUSTER_SWITCH_PREFIX, name)
+
+
+def read_switch_entry(key: str, text: str, document: str) -> tuple[str, SwitchRecord]:
+    """The node that a member of cluster-info-switch is about, and what it says.
+
+    Raises ``DocumentError`` where a reader would not understand it.
+    """
+    entry = decode(text, SwitchEntry, document, f"$.{key}")
+    node = key.removeprefix(SWITCH_INFO_PREFIX)
+    if node == key or not node or entry.CmName != key:
+        raise DocumentError(document, f"$.{key}", "is not named after the node's switch-info")
+    events = tuple(
+        decode(event, SwitchEvent, document, f"$.{key}.FaultCode[{index}]")
+        for index, event in enumerate(entry.FaultCode or ())
+    )
+    times = entry.FaultTimeAndLevelMap
+    return node, SwitchRecord(
+        events=events,
+        level=entry.FaultLevel,
+        update_time=entry.UpdateTime,
+        status=entry.NodeStatus,
+        times=None
+        if times is None
+        else tuple((name, one.fault_time, one.fault_level) for name, one in sorted(times.items())),
+    )
+
+
+def healed_switch(record: SwitchRecord) -> SwitchRecord:
+    """``record`` without any fault (M9)."""
+    return msgspec.structs.replace(record, events=(), level="", status="Healthy", times=())
+
+
+def verify_switch_value(value: str, document: str, nodes: int) -> None:
+    """Read a value that is about to be written as its readers will.
+
+    Raises ``DocumentError`` when one of ``nodes`` entries would not arrive.
+    """
+    verify_value(_typed_entries, value, document, nodes)
+
+
+_typed_entries = msgspec.json.Decoder(dict[str, SwitchEntry])

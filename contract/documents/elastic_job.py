@@ -1,0 +1,72 @@
+"""What elastic training keeps on a vcjob, and where (``docs/spec/consumers.md#5.3``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SWITCH = "npu-vigil/elastic"
+"""Annotation of a vcjob: ``off`` keeps the job out, whatever its labels are."""
+OFF = "off"
+RESTORE = "npu-vigil/elastic-restore"
+"""Annotation of a vcjob: the next start is at the original size, or waits for room for it."""
+KEPT = "npu-vigil/elastic-state"
+"""Annotation of a vcjob: the original size, the size written, the cause and the last starts."""
+DISTRIBUTED = "distributed"
+"""Annotation of a vcjob that was started again with another size (5.3)."""
+STARTED = "NPU Vigil start "
+"""``status.state.message`` of a job that was started again begins with this and a number."""
+REASON = "NPUVigilElastic"
+"""``status.state.reason`` of a job that was started again."""
+LEASE = "npu-vigil.elastic"
+"""The Lease of the process that acts. Leases of nodes begin otherwise: ``npu-vigil-``."""
+ENDED = ("Failed", "Terminated", "Aborted")
+"""Phases in which a vcjob can be started again in place (2.9)."""
+FINISHED = (*ENDED, "Completed")
+"""Phases in which the controller makes no pods."""
+
+
+class Size(msgspec.Struct, frozen=True):
+    """The size of a vcjob: pods, chips of each, and how many pods start together.
+
+    ``task_available`` is ``None`` where the task does not say it.
+    """
+
+    replicas: int
+    cards: int
+    available: int
+    task_available: int | None = None
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is remembered of a vcjob between processes.
+
+    ``size`` is what was written last, ``original`` the owner's. ``start`` counts starts, of which
+    ``starts_ms`` has the times of the last hour (wall). ``at_ms`` is when ``size`` was written.
+    """
+
+    original: Size
+    size: Size
+    cause: str
+    start: int
+    at_ms: int
+    starts_ms: tuple[int, ...] = ()
+
+
+def read_kept(annotations: Mapping[str, str]) -> Kept | None:
+    """Return what is kept on a vcjob, ``None`` where nothing is. Raises ``ValueError``."""
+    text = annotations.get(KEPT)
+    if text is None:
+        return None
+    try:
+        kept = msgspec.json.decode(text, type=Kept)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"{KEPT} cannot be read: {error}") from None
+    sizes = (kept.original, kept.size)
+    if any(one.replicas < 0 or one.cards < 0 or one.available < 0 for one in sizes):
+        raise ValueError(f"{KEPT} has a size below 0")
+    return kept

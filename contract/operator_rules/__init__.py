@@ -1,0 +1,1 @@
+"""What operators write about codes and levels, decoded and checked."""

@@ -1,0 +1,315 @@
+"""The operator's fault configuration: which documents it has, and which of them are in force.
+
+Source: ``docs/spec/device-plugin.md#3.1``, ``docs/spec/noded.md#3.1``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.codes import catalogue
+from contract.errors import ConfigurationError, DocumentError, Problem, quoted
+from contract.found_problems import TOLD
+from contract.operator_rules.customization import CUSTOMIZATION_KEY, read_customization
+from contract.operator_rules.fault_codes import FAULT_CODE_KEY, read_fault_codes
+from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY, read_node_levels
+from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY, read_switch_levels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from contract.codes.catalogue import Catalogue
+
+FAULT_CONFIG_NAMESPACE = "kube-system"
+FAULT_CONFIG_NAME = "mindx-dl-fault-config"
+NODE_FAULT_CONFIG_NAMESPACE = "mindx-dl"
+NODE_FAULT_CONFIG_NAME = "mindx-dl-node-fault-config"
+POLL_INTERVAL_KEY = "PollInterval"
+_POLL_SECONDS = (30, 3600)
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+DOCUMENTS = {
+    FAULT_CODE_KEY: "fault_code",
+    CUSTOMIZATION_KEY: "customization",
+    SWITCH_FAULT_CODE_KEY: "switch_fault_code",
+    NODE_CONFIGURATION_KEY: "node",
+}
+"""Key of a document in its ConfigMap, and name of its file: its member in ``FaultTexts``."""
+
+
+@dataclass(frozen=True)
+class ConfigMap:
+    """One that operators write: where it is, and the keys that have an effect in it.
+
+    ``is_whole``: one that lacks a document is as wrong as one in which it cannot be decoded.
+    """
+
+    namespace: str
+    name: str
+    documents: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    is_whole: bool = False
+
+
+CHIP_CONFIG_MAP = ConfigMap(
+    FAULT_CONFIG_NAMESPACE,
+    FAULT_CONFIG_NAME,
+    (FAULT_CODE_KEY, CUSTOMIZATION_KEY, SWITCH_FAULT_CODE_KEY),
+    (POLL_INTERVAL_KEY,),
+)
+NODE_CONFIG_MAP = ConfigMap(
+    NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, (NODE_CONFIGURATION_KEY,), is_whole=True
+)
+CONFIG_MAPS = (CHIP_CONFIG_MAP, NODE_CONFIG_MAP)
+_CONFIG_MAP_OF = {key: one for one in CONFIG_MAPS for key in one.documents}
+
+
+class FaultTexts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The documents in force, each as its text; ``None``: the one of this package.
+
+    All of them can be decoded: one that cannot never replaces one that could.
+    """
+
+    fault_code: str | None = None
+    customization: str | None = None
+    switch_fault_code: str | None = None
+    node: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """What names this configuration in the journal."""
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+class Place(StrEnum):
+    """Where a document in force was found."""
+
+    CONFIG_MAP = "configmap"
+    FILE = "file"
+    SHIPPED = "shipped"
+
+
+class InForce(msgspec.Struct, frozen=True):
+    """The documents in force and the place where each was found, by its key."""
+
+    texts: FaultTexts = FaultTexts()
+    places: dict[str, Place] = {}
+
+    def place_of(self, key: str) -> Place:
+        """Where the document ``key`` in force was found."""
+        return self.places.get(key, Place.SHIPPED)
+
+
+@dataclass(frozen=True)
+class FaultProblem:
+    """Something in ``document`` (its key) as found at ``place`` that has not the effect it seems
+    to have. ``config_map`` is the one that has it, where one has."""
+
+    document: str
+    place: Place
+    problem: Problem
+    config_map: ConfigMap | None = None
+
+    def __str__(self) -> str:
+        where = "ConfigMap" if self.place is Place.CONFIG_MAP else self.place.value
+        return f"{self.document} ({where}): {self.problem}"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is in force from now on.
+
+    ``kept`` are the keys of documents that stay in force though there is another text in their
+    place, which cannot be decoded or read, or nobody can say what is there.
+    """
+
+    in_force: InForce
+    kept: frozenset[str]
+    catalogue: Catalogue
+    problems: tuple[FaultProblem, ...]
+
+
+def catalogue_of(texts: FaultTexts) -> Catalogue:
+    """The tables that ``texts`` make.
+
+    Raises ``ConfigurationError`` for texts that cannot be decoded.
+    """
+    documents = _Documents()
+    for key, member in DOCUMENTS.items():
+        documents.read(key, getattr(texts, member))
+    return documents.tables
+
+
+class _Documents:
+    """Documents that were read: the customisation after the level tables."""
+
+    def __init__(self) -> None:
+        self.tables = catalogue.shipped()
+        self.problems: dict[str, tuple[Problem, ...]] = {}
+        self._spellings: Mapping[int, str] = {}
+
+    def read(self, key: str, text: str | None) -> None:
+        """Take over ``text``; ``None`` for the shipped one. Raises ``ConfigurationError``."""
+        if text is None:
+            return
+        try:
+            self.problems[key] = self._read(key, text)
+        except DocumentError as error:
+            raise ConfigurationError(
+                error.document, [Problem(error.where, error.what), *error.more]
+            ) from None
+
+    def _read(self, key: str, text: str) -> tuple[Problem, ...]:
+        if key == FAULT_CODE_KEY:
+            codes = read_fault_codes(text)
+            self.tables = replace(self.tables, chip_levels=codes.levels)
+            self._spellings, problems = codes.spellings, codes.problems
+        elif key == CUSTOMIZATION_KEY:
+            # The shipped table is loaded first, so its spellings are known (device-plugin#2.5).
+            rules = read_customization(text, {**self._spellings, **_shipped_spellings()})
+            self.tables = replace(
+                self.tables, frequencies=rules.frequencies, durations=rules.durations
+            )
+            problems = rules.problems
+        elif key == SWITCH_FAULT_CODE_KEY:
+            switches = read_switch_levels(text)
+            self.tables = replace(self.tables, switch_levels=switches.levels)
+            problems = switches.problems
+        else:
+            node = read_node_levels(text)
+            self.tables = replace(self.tables, node_levels=node.levels)
+            problems = node.problems
+        return problems
+
+
+@cache
+def _shipped_spellings() -> Mapping[int, str]:
+    return {int(code, 16): code.lower() for code in catalogue.shipped().chip_levels}
+
+
+def judge_texts(
+    data: Mapping[str, str] | None,
+    files: Mapping[str, str],
+    before: InForce,
+    unreadable: Mapping[str, str] | None = None,
+) -> Judged:
+    """``judge`` where ``data`` has each document in its ConfigMap; ``None``: nobody can say."""
+    given: Mapping[ConfigMap, Mapping[str, str] | None] = {}
+    if data is not None:
+        node = {key: text for key, text in data.items() if key in NODE_CONFIG_MAP.documents}
+        chips = {key: text for key, text in data.items() if key not in node}
+        given = {CHIP_CONFIG_MAP: chips, NODE_CONFIG_MAP: node or None}
+    return judge(given, files, before, unreadable)
+
+
+def judge(
+    config_maps: Mapping[ConfigMap, Mapping[str, str] | None],
+    files: Mapping[str, str],
+    before: InForce,
+    unreadable: Mapping[str, str] | None = None,
+) -> Judged:
+    """Which documents are in force, each by itself, after ``before``.
+
+    ``config_maps`` has the data of each ConfigMap, ``None`` for one that is not there; one that is
+    not in it at all nobody can say anything of: what it gave once stays. ``files`` are texts by
+    file name; ``unreadable`` says why a file that is there could not be read. The first of
+    ConfigMap, file and package that has a document decides; what it has and cannot be decoded
+    changes nothing. The texts of ``before`` can be.
+    """
+    members: dict[str, str | None] = {}
+    places = {}
+    kept = set()
+    documents = _Documents()
+    problems: list[FaultProblem] = []
+    for key, member in DOCUMENTS.items():
+        config_map = _CONFIG_MAP_OF[key]
+        place, text = _found(key, config_maps, files, unreadable or {}, before)
+        source = config_map if place is Place.CONFIG_MAP else None
+        bad: tuple[Problem, ...] = ()
+        if place is Place.FILE and text is None:
+            assert unreadable is not None
+            bad = (Problem("(file)", f"cannot be read: {unreadable[key]}"),)
+        elif place is Place.CONFIG_MAP and text is None:
+            bad = (Problem("(key)", "is not there"),)
+        else:
+            text = None if text is None else _SURROGATE.sub("\ufffd", text)
+            try:
+                documents.read(key, text)
+            except ConfigurationError as error:
+                bad = error.problems
+        if not bad:
+            members[member], places[key] = text, place
+            found = documents.problems.get(key, ())
+            problems += [FaultProblem(key, place, one, source) for one in found]
+            if place is Place.CONFIG_MAP and config_map not in config_maps:
+                kept.add(key)
+            continue
+        for one in bad:
+            what = f"{one.what}; what was in force before stays"
+            problems.append(FaultProblem(key, place, Problem(one.where, what), source))
+        kept.add(key)
+        members[member], places[key] = getattr(before.texts, member), before.place_of(key)
+        documents.read(key, members[member])
+    for config_map, data in config_maps.items():
+        for key, problem in islice(_others(data or {}, config_map), TOLD):
+            problems.append(FaultProblem(key, Place.CONFIG_MAP, problem, config_map))
+    for key, problem in islice(_others(files, None), TOLD):
+        problems.append(FaultProblem(key, Place.FILE, problem))
+    in_force = InForce(
+        FaultTexts(**members), {key: p for key, p in places.items() if p is not Place.SHIPPED}
+    )
+    return Judged(in_force, frozenset(kept), documents.tables, tuple(problems))
+
+
+def _found(
+    key: str,
+    config_maps: Mapping[ConfigMap, Mapping[str, str] | None],
+    files: Mapping[str, str],
+    unreadable: Mapping[str, str],
+    before: InForce,
+) -> tuple[Place, str | None]:
+    """Where the document is now, and its text; ``None`` for the shipped, an unreadable or a
+    missing one."""
+    config_map = _CONFIG_MAP_OF[key]
+    if config_map not in config_maps and before.place_of(key) is Place.CONFIG_MAP:
+        return Place.CONFIG_MAP, getattr(before.texts, DOCUMENTS[key])
+    data = config_maps.get(config_map)
+    if data is not None and (key in data or config_map.is_whole):
+        return Place.CONFIG_MAP, data.get(key)
+    if key in files:
+        return Place.FILE, files[key]
+    return (Place.FILE if key in unreadable else Place.SHIPPED), None
+
+
+def _others(
+    given: Mapping[str, str], config_map: ConfigMap | None
+) -> Iterator[tuple[str, Problem]]:
+    """What is wrong with keys that are no document of the place. ``PollInterval`` has no effect:
+    what is here is watched, not polled."""
+    low, high = _POLL_SECONDS
+    known = (
+        (*DOCUMENTS, POLL_INTERVAL_KEY)
+        if config_map is None
+        else (*config_map.documents, *config_map.others)
+    )
+    for key, text in given.items():
+        if key not in known:
+            what = f"is not known and has no effect; known here: {', '.join(known)}"
+            yield quoted(key), Problem("$", what)
+        elif key == POLL_INTERVAL_KEY and (
+            not _INTEGER.fullmatch(text) or not low <= int(text) <= high
+        ):
+            what = (
+                f"{quoted(text)!r} is no number of seconds from {low} to {high} (without "
+                "effect: changes are watched)"
+            )
+            yield key, Problem("$", what)

@@ -1,0 +1,143 @@
+"""``NodeDConfiguration.json``: which code of the server's parts is at which level.
+
+Source: ``noded#3.2``. One bad code refuses the whole document there, and so it does here;
+but a code at two levels is found at once, too (D-07), and everything that is wrong is told.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import field
+
+from contract.codes.levels import NodeLevel
+from contract.errors import ConfigurationError, DocumentError, Problem, quoted
+from contract.found_problems import FoundProblems
+from contract.go.decode import GoStruct, Pairs, describe, folded, parsed
+from contract.go.dropped import dropped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NODE_CONFIGURATION_KEY = "NodeDConfiguration.json"
+_ROOT = "FaultTypeCode"
+_LEVELS = {
+    "NotHandleFaultCodes": NodeLevel.NOT_HANDLE_FAULT,
+    "PreSeparateFaultCodes": NodeLevel.PRE_SEPARATE_FAULT,
+    "SeparateFaultCodes": NodeLevel.SEPARATE_FAULT,
+}
+_NAMES = {folded(name): name for name in _LEVELS}
+_Found: TypeAlias = "dict[str, list[str | None]]"
+_CODE = re.compile(r"[0-9A-Z]{8}")
+_HEXADECIMAL = re.compile(r"[0-9A-F]{8}")
+
+
+class _Lists(GoStruct, frozen=True):
+    not_handle: list[str] | None = field(name="NotHandleFaultCodes", default=None)
+    pre_separate: list[str] | None = field(name="PreSeparateFaultCodes", default=None)
+    separate: list[str] | None = field(name="SeparateFaultCodes", default=None)
+
+
+class _Document(GoStruct, frozen=True):
+    codes: _Lists | None = field(name=_ROOT, default=None)
+
+
+@dataclass(frozen=True)
+class NodeLevels:
+    """Level by code in upper case, and what has not the effect it seems to have."""
+
+    levels: Mapping[str, NodeLevel]
+    problems: tuple[Problem, ...]
+
+
+def read_node_levels(text: str) -> NodeLevels:
+    """Read a ``NodeDConfiguration.json``. One that names no code is valid: then none is known.
+
+    Raises ``ConfigurationError`` with everything for which it is refused.
+    """
+    try:
+        tree = parsed(text, NODE_CONFIGURATION_KEY)
+    except DocumentError as error:
+        raise ConfigurationError(error.document, [Problem(error.where, error.what)]) from None
+    refused, told = FoundProblems(), FoundProblems()
+    levels: dict[str, NodeLevel] = {}
+    places: dict[str, str] = {}
+    for member, codes in _lists(tree, refused).items():
+        for index, entry in enumerate(codes):
+            where = f"$.{_ROOT}.{member}[{index}]"
+            if entry is None:
+                continue
+            code = _upper(entry)
+            if not _CODE.fullmatch(code):
+                what = f"{quoted(entry)!r} is no code: those have 8 letters and digits"
+                refused.add(Problem(where, what))
+            elif levels.setdefault(code, _LEVELS[member]) is not _LEVELS[member]:
+                refused.add(Problem(where, f"{code} is on another level, too: {places[code]}"))
+            elif code not in places:
+                places[code] = f"{member}[{index}]"
+                if not _HEXADECIMAL.fullmatch(code):
+                    what = f"{code} never comes from a BMC: its codes are hexadecimal numbers"
+                    told.add(Problem(where, what))
+    if refused.all():
+        refused.extend(dropped(text, _Document))
+        raise ConfigurationError(NODE_CONFIGURATION_KEY, refused.all())
+    told.extend(dropped(text, _Document))
+    return NodeLevels(levels, told.all())
+
+
+def _lists(tree: Any, refused: FoundProblems) -> _Found:
+    """The lists of codes by their names; of what is given more than once, the last one counts."""
+    if not isinstance(tree, Pairs) and tree is not None:
+        refused.add(_wrong_type("$", "an object", tree))
+        return {}
+    lists: _Found | None = None
+    for name, value in tree or ():
+        if folded(name) == folded(_ROOT):
+            lists = None if value is None else _members(value, refused)
+    if lists is None:
+        what = "is missing or null; a table without any code is {}"
+        refused.add(Problem(f"$.{_ROOT}", what))
+        return {}
+    return lists
+
+
+def _members(value: Any, refused: FoundProblems) -> _Found:
+    lists: _Found = {}
+    if not isinstance(value, Pairs):
+        refused.add(_wrong_type(f"$.{_ROOT}", "an object", value))
+        return lists
+    for name, entries in value:
+        member = _NAMES.get(folded(name))
+        if member is None:
+            continue
+        where = f"$.{_ROOT}.{member}"
+        if entries is None:
+            lists.pop(member, None)
+        elif not isinstance(entries, list) or isinstance(entries, Pairs):
+            refused.add(_wrong_type(where, "an array", entries))
+        else:
+            lists[member] = [
+                _text(entry, f"{where}[{index}]", refused) for index, entry in enumerate(entries)
+            ]
+    return lists
+
+
+def _text(entry: Any, where: str, refused: FoundProblems) -> str | None:
+    """The entry; ``None`` for one that has been refused."""
+    if entry is None:
+        return ""
+    if type(entry) is not str:  # numbers with a fraction are a kind of text there
+        refused.add(_wrong_type(where, "a text", entry))
+        return None
+    return entry
+
+
+def _wrong_type(where: str, expected: str, found: Any) -> Problem:
+    return Problem(where, f"must be {expected}, is {describe(found)}")
+
+
+def _upper(text: str) -> str:
+    """In upper case as Go has it: a letter stays one letter."""
+    return "".join(up if len(up := letter.upper()) == 1 else letter for letter in text)

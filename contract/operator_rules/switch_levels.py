@@ -1,0 +1,94 @@
+"""``SwitchFaultCode.json``: which code of an on-board switch is at which level.
+
+Source: ``docs/spec/device-plugin.md#5.2``. Codes are compared as text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import field
+from msgspec.structs import fields
+
+from contract.codes.levels import SwitchLevel
+from contract.codes.switch_codes import format_switch_code, parse_switch_code
+from contract.errors import Problem, quoted
+from contract.found_problems import FoundProblems
+from contract.go.decode import GoStruct, decode_all, refuse
+from contract.go.dropped import dropped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SWITCH_FAULT_CODE_KEY = "SwitchFaultCode.json"
+_LONGEST_BYTES = 50
+_PARTS = 4
+
+
+class _Lists(GoStruct, frozen=True):
+    separate: list[str] | None = field(name="SeparateFaultCodes", default=None)
+    reset: list[str] | None = field(name="ResetFaultCodes", default=None)
+    pre_separate: list[str] | None = field(name="PreSeparateFaultCodes", default=None)
+    restart_request: list[str] | None = field(name="RestartRequestFaultCodes", default=None)
+    sub_health: list[str] | None = field(name="SubHealthFaultCodes", default=None)
+    not_handle: list[str] | None = field(name="NotHandleFaultCodes", default=None)
+
+
+# Most serious first.
+_LEVELS = {
+    "separate": SwitchLevel.SEPARATE,
+    "reset": SwitchLevel.SEPARATE,
+    "pre_separate": SwitchLevel.PRE_SEPARATE,
+    "restart_request": SwitchLevel.RESTART_REQUEST,
+    "sub_health": SwitchLevel.SUB_HEALTH_FAULT,
+    "not_handle": SwitchLevel.NOT_HANDLE,
+}
+_WIRE = {member.name: member.encode_name for member in fields(_Lists)}
+
+
+@dataclass(frozen=True)
+class SwitchLevels:
+    """Level by code as text."""
+
+    levels: Mapping[str, SwitchLevel]
+    problems: tuple[Problem, ...]
+
+
+def read_switch_levels(text: str) -> SwitchLevels:
+    """Read a ``SwitchFaultCode.json``.
+
+    Raises ``DocumentError`` for a text that cannot be decoded, of which nothing counts.
+    """
+    lists, wrong = decode_all(text, _Lists, SWITCH_FAULT_CODE_KEY)
+    problems = FoundProblems()
+    problems.extend(dropped(text, _Lists))
+    levels: dict[str, SwitchLevel] = {}
+    for attribute, level in _LEVELS.items():
+        for index, entry in enumerate(getattr(lists, attribute) or ()):
+            problem = _problem(entry)
+            if problem is not None:
+                where = f"$.{_WIRE[attribute]}[{index}]"
+                problems.add(Problem(where, f"{quoted(entry)!r} {problem}"))
+            if _is_accepted(entry):
+                levels.setdefault(entry, level)
+    if not levels:
+        problems.add(Problem("$", "names no code: faults of switches have no level"))
+    refuse(SWITCH_FAULT_CODE_KEY, wrong, problems)
+    return SwitchLevels(levels, problems.all())
+
+
+def _is_accepted(entry: str) -> bool:
+    bracketed = entry.startswith("[") and entry.endswith("]")
+    short = len(entry.encode(errors="replace")) <= _LONGEST_BYTES
+    return bracketed and short and entry.count(",") == _PARTS - 1
+
+
+def _problem(entry: str) -> str | None:
+    if not _is_accepted(entry):
+        return "is no switch code, such as [0x00f1fef5,155912,cpu,na]; it is skipped"
+    try:
+        written = format_switch_code(parse_switch_code(entry))
+    except ValueError:
+        return "never comes from a driver: it is not written as [0x00f1fef5,155912,cpu,na]"
+    return None if written == entry else f"never comes from a driver, which writes {written}"

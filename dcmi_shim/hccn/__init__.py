@@ -1,0 +1,1 @@
+"""Network state of chips, from ``hccn_tool``."""

@@ -1,0 +1,130 @@
+"""Asks ``hccn_tool`` about the network of the chips (``docs/spec/dcmi.md#7``).
+
+The tool is looked for below the driver root before each run, so one that is installed later is
+found. It does not stand concurrent runs: one ``HccnTool`` runs one at a time, and tries again when
+somebody else is running it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from contract.errors import ToolFailed
+from dcmi_shim.hccn.answers import (
+    parse_bandwidth,
+    parse_counters,
+    parse_link,
+    parse_link_history,
+    parse_loopback,
+    parse_neighbour,
+    parse_net_health,
+    parse_optical,
+    parse_signal,
+    parse_speed,
+)
+from dcmi_shim.hccn.tables import (
+    parse_port_enabled,
+    parse_port_powers,
+    parse_port_speed,
+    parse_ports,
+)
+from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, ownership_problems
+from dcmi_shim.tool import Tool, check_tool, tool_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+NAME = "hccn_tool"
+_IN_ROOT = Path("tools") / NAME
+_BUSY_STATUS = 11
+_BUSY_SECONDS = 0.15
+_TRIES_WHILE_BUSY = 4
+_LIBRARIES = ("lib64/driver", "lib64/common", "lib64")
+Answer = TypeVar("Answer", covariant=True)
+
+
+@dataclass(frozen=True)
+class Question(Generic[Answer]):
+    """One command and how its answer is read."""
+
+    words: tuple[str, ...]
+    parse: Callable[[str, int], Answer]
+
+
+LINK = Question(("-link", "-g"), parse_link)
+SPEED = Question(("-speed", "-g"), parse_speed)
+LINK_HISTORY = Question(("-link_stat", "-g"), parse_link_history)
+COUNTERS = Question(("-stat", "-g"), parse_counters)
+OPTICAL = Question(("-optical", "-g"), parse_optical)
+LOOPBACK = Question(("-optical", "-g", "dfx_cfg"), parse_loopback)
+SIGNAL = Question(("-scdr", "-t", "5"), parse_signal)
+BANDWIDTH = Question(("-bandwidth", "-g"), parse_bandwidth)
+NET_HEALTH = Question(("-net_health", "-g"), parse_net_health)
+NEIGHBOUR = Question(("-lldp", "-g"), parse_neighbour)
+
+A5_PORTS = Question(("-dev_info",), parse_ports)
+A5_LINK = Question(("-link",), parse_link)
+A5_SPEED = Question(("-speed",), parse_port_speed)
+A5_LINK_HISTORY = Question(("-link_stat",), parse_link_history)
+A5_COUNTERS = Question(("-stat",), parse_counters)
+A5_OPTICAL = Question(("-optical",), parse_port_powers)
+A5_PORT_ENABLED = Question(("-port_info",), parse_port_enabled)
+
+
+class HccnTool:
+    """The tool of one driver. ``driver_root`` is ``None`` for the vendor's default place."""
+
+    def __init__(
+        self, driver_root: Path | None, *, trust_driver: bool, environment: Mapping[str, str]
+    ) -> None:
+        root = DEFAULT_DRIVER_ROOT if driver_root is None else driver_root
+        self.path = root.absolute() / _IN_ROOT
+        self._libraries = [root.absolute() / directory for directory in _LIBRARIES]
+        self._trust_driver = trust_driver
+        self._environment = environment
+        self._tool = Tool(NAME)
+
+    async def ask(self, question: Question[Answer], chip: int, deadline_seconds: float) -> Answer:
+        """Ask about the chip with the physical id ``chip``. Raises ``ToolError``."""
+        printed = await self._run(("-i", str(chip), *question.words), deadline_seconds)
+        return question.parse(printed, chip)
+
+    async def ask_a5(
+        self,
+        question: Question[Answer],
+        logic_id: int,
+        deadline_seconds: float,
+        *,
+        port: tuple[int, int] | None = None,
+    ) -> Answer:
+        """Ask an A5 about a chip, or about its ``port`` (UDie, port). Raises ``ToolError``."""
+        place = () if port is None else ("-u", str(port[0]), "-p", str(port[1]))
+        arguments = ("-g", *question.words, "-i", str(logic_id), *place)
+        return question.parse(await self._run(arguments, deadline_seconds), logic_id)
+
+    async def _run(self, arguments: tuple[str, ...], deadline_seconds: float) -> str:
+        check_tool(self.path, trust_driver=self._trust_driver)
+        libraries = [
+            directory
+            for directory in self._libraries
+            if directory.is_dir() and (self._trust_driver or not ownership_problems(directory))
+        ]
+        environment = tool_environment(self._environment, libraries)
+        for left in reversed(range(_TRIES_WHILE_BUSY)):
+            try:
+                output = await self._tool.run(self.path, arguments, environment, deadline_seconds)
+            except ToolFailed as error:
+                if not (left and _is_busy(error)):
+                    raise
+                await asyncio.sleep(_BUSY_SECONDS)
+            else:
+                return output.stdout
+        raise AssertionError("the last try returns or raises")
+
+
+def _is_busy(error: ToolFailed) -> bool:
+    """Whether somebody else, such as the vendor's exporter, was running the tool."""
+    return error.status == _BUSY_STATUS and "busy" in error.stdout + error.stderr

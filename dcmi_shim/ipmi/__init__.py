@@ -1,0 +1,1 @@
+"""The server's BMC, over the kernel's IPMI device or ``ipmitool``."""

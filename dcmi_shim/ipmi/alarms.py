@@ -1,0 +1,156 @@
+"""The list of active alarms of a BMC: how it is asked for, and what counts as an answer. Pure.
+
+Get Event Record of the vendor's BMCs (``dcmi#8.3``, ``noded#4.1``) hands the list
+out in pages, and the list may change between two of them. ``reading`` yields requests, is sent the
+replies, and returns a list only if it is complete and consistent. Replies are without their
+completion code, which whoever transports them has checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
+
+from contract.codes.bmc import device_type
+from contract.codes.chip_codes import format_code
+from contract.codes.levels import Severity
+from contract.errors import BmcError
+from dcmi_shim.ipmi.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from dcmi_shim.ipmi.request import Exchange
+
+MAX_PASSES = 5
+"""How often a list that changes while it is read is read again before that is an error."""
+
+_MANUFACTURER = bytes.fromhex("db0700")
+_SEVERITIES = 0x0E
+_EVERY_SUBJECT = 0xFF
+_HEADER = struct.Struct("<3sHBx")
+_EVENT = struct.Struct("<IIBBB4x")
+_SHOWN_BYTES = 24
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """One active alarm, as the BMC tells it.
+
+    ``code`` has 8 upper-case hexadecimal digits, ``device`` is a name of ``contract.codes.bmc``.
+    ``raised_at_seconds`` is the BMC's own clock (Unix epoch), right or wrong. ``severity`` is
+    ``None`` for a value that has no name.
+    """
+
+    code: str
+    device: str
+    index: int
+    severity: Severity | None
+    raised_at_seconds: int
+
+    @property
+    def identity(self) -> tuple[str, str, int]:
+        """What makes it this alarm."""
+        return self.code, self.device, self.index
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One reply: how many alarms there are, and some of them."""
+
+    total: int
+    alarms: tuple[Alarm, ...]
+
+
+Reading: TypeAlias = "Exchange[tuple[Alarm, ...]]"
+
+
+def request_from(index: int) -> Request:
+    """The request for alarms from ``index`` on: all that are minor or worse, of every part."""
+    data = struct.pack("<3s2BH2B", _MANUFACTURER, 0x40, 0, index, _SEVERITIES, _EVERY_SUBJECT)
+    return Request(0x30, 0x94, data)
+
+
+def reading(before: Collection[Alarm] | None) -> Reading:
+    """Read the whole list: alarms in the BMC's order, each once (the first counts).
+
+    A list of several pages counts only when two passes agree, or it is the one ``before``: an
+    alarm that goes while another comes moves the others between pages, and the total stays.
+
+    Raises ``BmcError`` that says what is wrong with which page; nothing of the list counts then.
+    """
+    known = None if before is None else _identities(before)
+    why = ""
+    for _ in range(MAX_PASSES):
+        first = yield request_from(0)
+        page = parse_page(first, 0)
+        alarms = list(page.alarms)
+        last = page
+        while len(alarms) < page.total and last.total == page.total:
+            if not last.alarms:
+                raise _wrong(len(alarms), f"it is empty, but {page.total} alarms were promised")
+            index = len(alarms)
+            last = parse_page((yield request_from(index)), index)
+            alarms += last.alarms
+        if last.total != page.total:
+            why = f"the total went from {page.total} to {last.total}"
+            known = None
+            continue
+        if len(alarms) > page.total:
+            raise _wrong(0, f"{page.total} alarms were promised, {len(alarms)} came")
+        found = _identities(alarms)
+        if last is page or found == known:
+            once: dict[tuple[str, str, int], Alarm] = {}
+            for alarm in alarms:
+                once.setdefault(alarm.identity, alarm)
+            return tuple(once.values())
+        known = found
+        why = "no two passes agree"
+    raise BmcError(f"the list of alarms changes while it is read, {MAX_PASSES} times now: {why}")
+
+
+def parse_page(reply: bytes, index: int) -> Page:
+    """The page in ``reply``, which was asked for from ``index`` on. Raises ``BmcError``.
+
+    Zeros behind all the alarms that it says it holds are no alarms.
+    """
+    if len(reply) < _HEADER.size:
+        raise _wrong(index, f"it has {len(reply)} bytes, not even {_HEADER.size}", reply)
+    manufacturer, total, count = _HEADER.unpack_from(reply)
+    if manufacturer != _MANUFACTURER:
+        what = f"it begins with {manufacturer.hex(' ')} instead of {_MANUFACTURER.hex(' ')}"
+        raise _wrong(index, f"{what}: shifted, or of a BMC that is not Huawei's", reply)
+    events = reply[_HEADER.size :]
+    counted = count * _EVENT.size
+    if len(events) > counted and not any(events[counted:]):
+        events = events[:counted]  # some BMCs fill their replies up
+    if len(events) % _EVENT.size:
+        what = f"its alarms take {len(events)} bytes, no multiple of {_EVENT.size}"
+        raise _wrong(index, what, reply)
+    alarms = tuple(map(_alarm, _EVENT.iter_unpack(events)))
+    if count != len(alarms):
+        raise _wrong(index, f"it says that it holds {count} alarms and holds {len(alarms)}", reply)
+    return Page(total, alarms)
+
+
+def _alarm(fields: tuple[int, int, int, int, int]) -> Alarm:
+    code, raised_at_seconds, severity, subject_type, index = fields
+    return Alarm(
+        code=format_code(code),
+        device=device_type(subject_type),
+        index=index,
+        severity=Severity(severity) if severity <= max(Severity) else None,
+        raised_at_seconds=raised_at_seconds,
+    )
+
+
+def _identities(alarms: Collection[Alarm]) -> frozenset[tuple[str, str, int]]:
+    return frozenset(alarm.identity for alarm in alarms)
+
+
+def _wrong(index: int, what: str, reply: bytes | None = None) -> BmcError:
+    shown = ""
+    if reply is not None:
+        more = " ..." if len(reply) > _SHOWN_BYTES else ""
+        shown = f" ({reply[:_SHOWN_BYTES].hex(' ') or 'no byte'}{more})"
+    return BmcError(f"the BMC's reply with the alarms from index {index} on is bad: {what}{shown}")

@@ -1,0 +1,70 @@
+"""The BMC of this host: its active alarms and the server's serial number.
+
+The way to it is found anew each time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from contract.errors import BmcError
+from dcmi_shim.ipmi.alarms import reading
+from dcmi_shim.ipmi.device import IpmiDevice, NoDevice
+from dcmi_shim.ipmi.serial_number import asking_for_serial_number
+from dcmi_shim.ipmi.tool import IpmiTool, NoTool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
+
+    from dcmi_shim.ipmi.alarms import Alarm
+    from dcmi_shim.ipmi.request import Exchange
+
+T = TypeVar("T")
+
+_COMMANDS_OF_A_READING = 6
+
+
+class Ipmi:
+    """Asks the BMC. One thing at a time."""
+
+    def __init__(
+        self,
+        device: Path,
+        environment: Mapping[str, str],
+        deadline_seconds: float,
+        *,
+        trust_driver: bool,
+    ) -> None:
+        self._path = device
+        self._device = IpmiDevice(device, deadline_seconds)
+        self._tool = IpmiTool(environment, deadline_seconds, trust_driver=trust_driver)
+        self._limit_seconds = _COMMANDS_OF_A_READING * deadline_seconds
+
+    async def alarms(self, before: Collection[Alarm] | None) -> tuple[Alarm, ...]:
+        """All active alarms, in the BMC's order; ``before`` is the reading before this one.
+
+        Raises ``BmcError`` or ``ToolError`` unless the list is complete and consistent.
+        """
+        return await self._ask(lambda: reading(before))
+
+    async def serial_number(self) -> str | None:
+        """The server's serial number; ``None`` where the BMC knows none.
+
+        Raises ``BmcError`` or ``ToolError`` when it gives no answer.
+        """
+        return await self._ask(asking_for_serial_number)
+
+    async def _ask(self, begin: Callable[[], Exchange[T]]) -> T:
+        """The device is used where it is there, else ``ipmitool``; that is found out each time."""
+        try:
+            return await self._device.read(begin(), self._limit_seconds)
+        except NoDevice:
+            pass
+        try:
+            return await self._tool.read(begin(), self._limit_seconds)
+        except NoTool:
+            raise BmcError(
+                f"neither {self._path} nor ipmitool is there; load the kernel modules ipmi_si and "
+                "ipmi_devintf, or install ipmitool"
+            ) from None

@@ -1,0 +1,229 @@
+"""IPMI commands through the character device of the kernel (OpenIPMI), as in ``noded#4.1``.
+
+Opening the device or an ioctl may hang in the kernel. All of it happens in a thread that nobody
+waits for: while it hangs, nothing else is tried, and the process can end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import fcntl
+import os
+import select
+import struct
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from contract.errors import BmcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from dcmi_shim.ipmi.request import Exchange, Request
+
+T = TypeVar("T")
+
+SEND_COMMAND = 0x8028690D
+RECEIVE_MESSAGE_TRUNCATED = 0xC030690B
+SYSTEM_ADDRESS = struct.Struct("@ihB")
+"""Type, channel, logical unit; the kernel wants it padded to 8 bytes."""
+SENT = struct.Struct("@PIlBBHP")
+"""Address and its length, message id, network function, command, data length, data."""
+RECEIVED = struct.Struct("@iPIlBBHP")
+"""Kind of message, then as above."""
+
+_SYSTEM_INTERFACE = 0x0C
+_BMC_CHANNEL = 0x0F
+_ADDRESS_BYTES = 8
+_REPLY_BYTES = 1024
+_RESPONSE = 1
+_NO_DEVICE = (errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.ENODEV)
+_GRACE_SECONDS = 1.0
+_LOOK_SECONDS = 0.5
+_COMPLETION_TEXTS = {
+    0xC0: "it is busy",
+    0xC1: "it does not know this command",
+    0xC3: "it timed out",
+    0xC7: "wrong length",
+    0xCC: "a field that it does not know",
+    0xD4: "not allowed",
+}
+
+
+class NoDevice(Exception):
+    """There is no such device now."""
+
+
+class IpmiDevice:
+    """The device ``path``; it is opened anew for each exchange."""
+
+    def __init__(
+        self, path: Path, deadline_seconds: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._path = path
+        self._deadline_seconds = deadline_seconds
+        self._monotonic = monotonic
+        self._doing = ""
+        self._since = 0.0
+        self._is_busy = False
+
+    async def read(self, exchange: Exchange[T], limit_seconds: float) -> T:
+        """Do a whole exchange. Each command has the deadline, all together ``limit_seconds``.
+
+        Raises ``NoDevice``, and ``BmcError`` when it fails, or hangs now or still.
+        """
+        if self._is_busy:
+            raise self._stuck()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def tell(result: T | None, error: Exception | None) -> None:
+            if done.done():
+                return
+            if error is not None:
+                done.set_exception(error)
+            else:
+                done.set_result(cast("T", result))
+
+        def work() -> None:
+            result: T | None = None
+            trouble: Exception | None = None
+            try:
+                result = self._read(exchange, limit_seconds)
+            except Exception as error:
+                trouble = error
+            self._is_busy = False
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(tell, result, trouble)
+
+        self._is_busy = True
+        self._begin("the start of a thread")
+        threading.Thread(target=work, name="ipmi", daemon=True).start()
+        try:
+            while not done.done():
+                await asyncio.wait({done}, timeout=_LOOK_SECONDS)
+                age = self._monotonic() - self._since
+                if not done.done() and age > self._deadline_seconds + _GRACE_SECONDS:
+                    raise self._stuck()
+            return done.result()
+        finally:
+            if not done.cancel():
+                done.exception()  # so that nobody misses it
+
+    def _stuck(self) -> BmcError:
+        age = self._monotonic() - self._since
+        return BmcError(
+            f"{self._path}: {self._doing} has not returned for {age:.0f} s; nothing else is "
+            "tried until it does; the BMC or the kernel's ipmi modules may need a restart"
+        )
+
+    def _begin(self, doing: str) -> None:
+        self._since = self._monotonic()
+        self._doing = doing
+
+    def _read(self, exchange: Exchange[T], limit_seconds: float) -> T:
+        """The exchange, in the thread."""
+        end = self._monotonic() + limit_seconds
+        self._begin("open")
+        try:
+            device = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno in _NO_DEVICE:
+                raise NoDevice from None
+            raise BmcError(
+                f"{self._path} cannot be opened: {error.strerror}; the agent must be allowed to "
+                "read and write it"
+            ) from None
+        try:
+            request = next(exchange)
+            number = 0
+            while True:
+                number += 1
+                if self._monotonic() > end:
+                    raise BmcError(f"{self._path}: the list takes more than {limit_seconds:g} s")
+                try:
+                    reply = self._ask(device, number, request)
+                except OSError as error:
+                    what = f"{self._doing} failed: {error.strerror}"
+                    raise BmcError(f"{self._path}: {what} (request {request})") from None
+                try:
+                    request = exchange.send(reply)
+                except StopIteration as stop:
+                    return cast("T", stop.value)
+        finally:
+            self._begin("close")
+            with suppress(OSError):
+                os.close(device)
+
+    def _ask(self, device: int, number: int, request: Request) -> bytes:
+        address = ctypes.create_string_buffer(
+            SYSTEM_ADDRESS.pack(_SYSTEM_INTERFACE, _BMC_CHANNEL, 0), _ADDRESS_BYTES
+        )
+        data = ctypes.create_string_buffer(request.data, len(request.data))
+        sent = SENT.pack(
+            ctypes.addressof(address),
+            _ADDRESS_BYTES,
+            number,
+            request.network_function,
+            request.command,
+            len(request.data),
+            ctypes.addressof(data),
+        )
+        self._begin("the send ioctl")
+        fcntl.ioctl(device, SEND_COMMAND, sent)
+        self._begin("poll")
+        readable = select.poll()
+        readable.register(device, select.POLLIN)
+        end = self._since + self._deadline_seconds
+        while (left := end - self._monotonic()) > 0:
+            events = readable.poll(left * 1000)
+            if not events:
+                continue
+            if not events[0][1] & select.POLLIN:
+                raise BmcError(f"{self._path}: the device is gone (request {request})")
+            self._begin("the receive ioctl")
+            reply = _receive(device, number, request)
+            self._begin("poll")
+            if reply is not None:
+                return checked(reply, request)
+        raise BmcError(
+            f"the BMC does not answer within {self._deadline_seconds:g} s (request {request})"
+        )
+
+
+def _receive(device: int, number: int, request: Request) -> bytes | None:
+    """The next message, if it is the reply to this request."""
+    address = ctypes.create_string_buffer(4 * _ADDRESS_BYTES)
+    buffer = ctypes.create_string_buffer(_REPLY_BYTES)
+    argument = bytearray(
+        RECEIVED.pack(
+            *(0, ctypes.addressof(address), len(address), 0),
+            *(0, 0, _REPLY_BYTES, ctypes.addressof(buffer)),
+        )
+    )
+    try:
+        fcntl.ioctl(device, RECEIVE_MESSAGE_TRUNCATED, argument, True)
+    except BlockingIOError:
+        return None
+    kind, _, _, message, _, command, length, _ = RECEIVED.unpack(argument)
+    if (kind, message, command) != (_RESPONSE, number, request.command):
+        return None
+    return buffer.raw[:length]
+
+
+def checked(reply: bytes, request: Request) -> bytes:
+    """What is behind the completion code, if that is 0."""
+    if not reply:
+        raise BmcError(f"the BMC's reply has no byte (request {request})")
+    if reply[0] != 0:
+        text = _COMPLETION_TEXTS.get(reply[0])
+        why = "" if text is None else f": {text}"
+        raise BmcError(
+            f"the BMC refuses with completion code {reply[0]:02X}{why} (request {request})"
+        )
+    return reply[1:]

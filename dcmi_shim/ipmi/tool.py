@@ -1,0 +1,85 @@
+"""IPMI commands through ``ipmitool raw``, for hosts where the device is not in reach."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from contract.errors import BmcError, ToolNonsense
+from dcmi_shim.tool import Tool, check_tool, tool_environment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dcmi_shim.ipmi.request import Exchange, Request
+
+T = TypeVar("T")
+NAME = "ipmitool"
+
+
+class NoTool(Exception):
+    """There is no such program on ``PATH`` now."""
+
+
+class IpmiTool:
+    """``ipmitool`` on the ``PATH`` of ``environment``; it is looked for at each exchange."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        deadline_seconds: float,
+        *,
+        trust_driver: bool,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._environment = tool_environment(environment)
+        self._deadline_seconds = deadline_seconds
+        self._trust_driver = trust_driver
+        self._monotonic = monotonic
+        self._tool = Tool(NAME)
+
+    async def read(self, exchange: Exchange[T], limit_seconds: float) -> T:
+        """Do a whole exchange. Each command has the deadline, all together ``limit_seconds``.
+
+        Raises ``NoTool``, ``ToolError`` when a run fails, and ``BmcError``.
+        """
+        found = shutil.which(NAME, path=self._environment["PATH"])
+        if found is None:
+            raise NoTool
+        path = Path(found)
+        check_tool(path, trust_driver=self._trust_driver)
+        end = self._monotonic() + limit_seconds
+        request = next(exchange)
+        while True:
+            if self._monotonic() > end:
+                raise BmcError(f"{path}: the list takes more than {limit_seconds:g} s")
+            arguments = raw_arguments(request)
+            output = await self._tool.run(
+                path, arguments, self._environment, self._deadline_seconds
+            )
+            try:
+                request = exchange.send(parse_raw(output.stdout))
+            except StopIteration as stop:
+                return cast("T", stop.value)
+
+
+def raw_arguments(request: Request) -> list[str]:
+    """The command line of ``request`` behind the tool's name."""
+    content = (request.network_function, request.command, *request.data)
+    return ["raw", *(f"0x{byte:02X}" for byte in content)]
+
+
+def parse_raw(printed: str) -> bytes:
+    """The reply that ``ipmitool raw`` printed: its bytes without the completion code.
+
+    Raises ``ToolNonsense`` when it printed anything else.
+    """
+    words = printed.split()
+    try:
+        if any(len(word) != 2 for word in words):
+            raise ValueError
+        return bytes.fromhex("".join(words))
+    except ValueError:
+        raise ToolNonsense(f"{NAME} raw printed no reply, which is bytes", printed) from None

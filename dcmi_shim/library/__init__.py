@@ -1,0 +1,1 @@
+"""Binding of the vendor's library: types, calls, discovery."""

@@ -1,0 +1,119 @@
+"""A vendor library as a driver child holds it: loaded, called, its outputs checked.
+
+A missing function answers ``SYMBOL_MISSING``. Runs in the driver child: ctypes only.
+"""
+
+from __future__ import annotations
+
+import os
+from ctypes import CDLL, addressof, c_char, c_char_p, c_int, c_void_p, sizeof
+
+from dcmi_shim.library.return_codes import SYMBOL_MISSING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from ctypes import Array, Structure, _SimpleCData
+    from typing import Any, Protocol, TypeVar
+
+    Output = TypeVar("Output", bound="Structure | Array[Any] | _SimpleCData[Any]")
+    Answer = tuple[int, object]
+    """The library's return code, and a value that is meaningful only when that is 0."""
+
+    class Interface(Protocol):
+        """What a child can do with its library: a module of this package."""
+
+        @property
+        def SIGNATURES(self) -> Mapping[str, tuple[Any, ...]]: ...  # noqa: N802
+        @property
+        def SUBSCRIBE(self) -> str: ...  # noqa: N802
+        @property
+        def CALLS(self) -> Mapping[str, Callable[..., Answer]]: ...  # noqa: N802
+
+        def subscribe(self, library: Library, handler: object) -> int:
+            """Have ``handler`` told of every event; the library's return code."""
+
+        def copy_event(self, address: int) -> dict[str, object]:
+            """The event at ``address``; ``Implausible`` for what is none."""
+
+
+_YEAR_10000_MS = 253_402_300_800_000
+# A library that writes more than it should must not overwrite what lies behind an output.
+SLACK = 1024
+
+
+class Implausible(Exception):
+    """The library answered 0 and a value that cannot be."""
+
+
+class CannotLoad(Exception):
+    """``dlopen`` refused; the text is its own."""
+
+
+class Library:
+    """A library loaded as MindCluster loads it (``docs/spec/dcmi.md#1.1``). Never unloaded."""
+
+    def __init__(self, path: str, signatures: Mapping[str, tuple[Any, ...]]) -> None:
+        self._signatures = signatures
+        # ctypes would add RTLD_NOW, with which one unresolved symbol makes a library unusable.
+        loader = CDLL(None)
+        loader.dlopen.argtypes = (c_char_p, c_int)
+        loader.dlopen.restype = c_void_p
+        loader.dlerror.restype = c_char_p
+        handle = loader.dlopen(os.fsencode(path), os.RTLD_LAZY | os.RTLD_GLOBAL)
+        if not handle:
+            raise CannotLoad((loader.dlerror() or b"dlopen failed").decode(errors="replace"))
+        self._library = CDLL(path, handle=handle)
+        self._functions: dict[str, Callable[..., int] | None] = {}
+        self.translate: Callable[..., int] | None = None
+        """Makes a call for a library of another generation, by ``raw``."""
+
+    def call(self, name: str, *arguments: object) -> int:
+        """Call ``name``; ``SYMBOL_MISSING`` when the library does not have it."""
+        if self.translate is not None:
+            return self.translate(self.raw, name, *arguments)
+        return self.raw(name, *arguments)
+
+    def raw(self, name: str, *arguments: object) -> int:
+        """``call`` without translation."""
+        found = self._find(name)
+        return SYMBOL_MISSING if found is None else int(found(*arguments))
+
+    def has(self, name: str) -> bool:
+        """Whether the library has ``name``."""
+        return self._find(name) is not None
+
+    def _find(self, name: str) -> Callable[..., int] | None:
+        if name not in self._functions:
+            try:
+                function = self._library[name]
+            except AttributeError:
+                self._functions[name] = None
+            else:
+                function.argtypes = self._signatures[name]
+                self._functions[name] = function
+        return self._functions[name]
+
+
+def output(kind: type[Output]) -> tuple[Output, int]:
+    """A zeroed ``kind`` with room behind it, and its address."""
+    memory = (c_char * (sizeof(kind) + SLACK))()
+    value: Any = kind.from_buffer(memory)
+    return value, addressof(memory)
+
+
+def text(raw: bytes) -> str:
+    """A C string out of a fixed-size field."""
+    return raw.split(b"\0", 1)[0].decode(errors="replace")
+
+
+def within(name: str, value: int, least: int, most: int) -> int:
+    """``value``, or ``Implausible``."""
+    if not least <= value <= most:
+        raise Implausible(f"{name} is {value}, not {least} to {most}")
+    return value
+
+
+def raised_at_ms(time: int) -> int | None:
+    """A time in an event; ``None`` for one that cannot be."""
+    return time if 0 < time < _YEAR_10000_MS else None

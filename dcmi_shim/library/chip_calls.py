@@ -1,0 +1,362 @@
+"""The calls of the fault path of ``libdcmi.so``, as the driver child makes them.
+
+Each function of ``CALLS`` returns the library's return code and a value that is meaningful only
+when that is 0. An output out of the ranges of ``dcmi#4.5`` raises ``Implausible``. Runs in
+the driver child: ctypes only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from ctypes import c_char, c_float, c_int, c_uint, sizeof, string_at
+
+from dcmi_shim.library import abi, second_generation
+from dcmi_shim.library.binding import SLACK, Implausible, output, raised_at_ms, text, within
+from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from ctypes import Structure
+    from typing import Any
+
+    from dcmi_shim.library.binding import Answer, Library
+
+SIGNATURES = abi.SIGNATURES
+SUBSCRIBE = "dcmi_subscribe_fault_event"
+_ALL = -1
+_EVENT_UNION_OFFSET = 8
+_INVALID = 0xFFFFFFFF
+_CARDS = 64
+_DEVICES_PER_CARD = 4
+_ID_MAX = 255
+_CODES = 128
+_LISTS_SECONDS = 0.1
+_VERSION_SIZE = 33
+_HEALTH_LIMIT = 2**31 - 1
+_NETWORK_HEALTH_MAX = 127
+_VDIE = 1
+SUPER_POD = (12, 1)
+VIRTUAL_DEVICES = (52, 1)
+"""Main and sub command of ``dcmi_get_device_info`` (``docs/spec/dcmi.md#2.3``)."""
+_SUPER_POD_LEAST = 24
+_TOTAL_RESOURCE_WORDS = 90
+_VIRTUAL_DEVICES_MOST = 32
+_AICORES_AT = 208
+_PRODUCT_SIZE = 65
+_ROCE = 1
+_PORT = 0
+_IPV6 = 1
+_HBM_MB_MAX = 1 << 24
+_PROCESSES = 32
+_PERCENT = 100
+
+
+def subscribe(library: Library, handler: object) -> int:
+    """Have ``handler`` told of every event of every chip; the library's return code."""
+    return library.call(SUBSCRIBE, _ALL, _ALL, abi.EventFilter(), handler)
+
+
+def copy_event(address: int) -> dict[str, object]:
+    """The event at ``address``, as ``RawEvent`` has it; ``Implausible`` for what is none."""
+    kind = int.from_bytes(string_at(address, 4), sys.byteorder)
+    if kind:
+        raise Implausible(f"an event of the unknown type {kind}")
+    event = abi.DmsFaultEvent.from_address(address + _EVENT_UNION_OFFSET)
+    return {
+        "of": "chip",
+        "code": event.event_id,
+        "logic_id": event.deviceid,
+        "severity": event.severity,
+        "assertion": event.assertion,
+        "driver_raised_at_ms": raised_at_ms(event.alarm_raised_time),
+        "serial": event.event_serial_num,
+        "notification": event.notify_serial_num,
+        "node_type": event.node_type,
+        "node_id": event.node_id,
+        "sub_node_type": event.sub_node_type,
+        "sub_node_id": event.sub_node_id,
+        "name": event.event_name.decode(errors="replace"),
+        "information": event.additional_info.decode(errors="replace"),
+    }
+
+
+def _one_int(library: Library, name: str, *before: int, kind: type[Any] = c_int) -> tuple[int, int]:
+    value, address = output(kind)
+    return library.call(name, *before, address), int(value.value)
+
+
+def init(library: Library) -> Answer:
+    """``dcmi_init``, or ``dcmiv2_init`` where there is no v1; its answer is the value then.
+
+    From then on all calls go to the generation that there is (``docs/spec/dcmi.md#10.6``).
+    """
+    answer = library.raw("dcmi_init")
+    if answer not in (UNSUPPORTED, SYMBOL_MISSING):
+        return answer, None
+    second = library.raw(second_generation.INIT)
+    if second == 0 and library.has(second_generation.CHIPS):
+        library.translate = second_generation.call
+        return second, second
+    return answer, second
+
+
+def version(library: Library) -> Answer:
+    """The DCMI version, e.g. ``24.1.rc3``."""
+    memory = (c_char * (_VERSION_SIZE + SLACK))()
+    answer = library.call("dcmi_get_dcmi_version", memory, _VERSION_SIZE)
+    return answer, text(memory.raw) or None
+
+
+def card_list(library: Library) -> Answer:
+    """``[number of cards, card ids]``; ids that the driver marks as absent are left out.
+
+    A server may have lost all of its cards: none are an answer, too.
+    """
+    number, number_at = output(c_int)
+    cards, cards_at = output(c_int * _CARDS)
+    answer = library.call("dcmi_get_card_list", number_at, cards_at, _CARDS)
+    if answer:
+        return answer, None
+    count = within("the number of cards", number.value, 0, _CARDS)
+    return answer, [count, [card for card in cards[:count] if card >= 0]]
+
+
+def devices_in_card(library: Library, card: int) -> Answer:
+    """How many chips ``card`` has."""
+    answer, count = _one_int(library, "dcmi_get_device_num_in_card", card)
+    if answer:
+        return answer, None
+    return answer, within("the number of devices", count, 1, _DEVICES_PER_CARD)
+
+
+def logic_id(library: Library, card: int, device: int) -> Answer:
+    """Logic id of a chip."""
+    value, address = output(c_int)
+    answer = library.call("dcmi_get_device_logic_id", address, card, device)
+    return answer, None if answer else within("the logic id", value.value, 0, _ID_MAX)
+
+
+def physical_id(library: Library, logic: int) -> Answer:
+    """Physical id of the chip with logic id ``logic``."""
+    answer, value = _one_int(library, "dcmi_get_device_phyid_from_logicid", logic, kind=c_uint)
+    return answer, None if answer else within("the physical id", value, 0, _ID_MAX)
+
+
+def _chip_name(
+    library: Library, name: str, kind: type[Structure], card: int, device: int
+) -> Answer:
+    info, address = output(kind)
+    answer = library.call(name, card, device, address)
+    if answer:
+        return answer, None
+    words = [text(bytes(field)) for field in (info.chip_type, info.chip_name, info.chip_ver)]
+    if not any(words):
+        raise Implausible("type, name and version of the chip are empty")
+    return answer, [*words, info.aicore_cnt]
+
+
+def chip_name_v2(library: Library, card: int, device: int) -> Answer:
+    """Type, name, version and AI cores of the chip by the newer call."""
+    return _chip_name(library, "dcmi_get_device_chip_info_v2", abi.ChipInfoV2, card, device)
+
+
+def chip_name(library: Library, card: int, device: int) -> Answer:
+    """Type, name, version and AI cores of the chip by the older call."""
+    return _chip_name(library, "dcmi_get_device_chip_info", abi.ChipInfo, card, device)
+
+
+def board_id(library: Library, card: int, device: int) -> Answer:
+    """Board id; ``None`` when the driver marks it as invalid."""
+    info, address = output(abi.BoardInfo)
+    answer = library.call("dcmi_get_device_board_info", card, device, address)
+    return answer, None if info.board_id == _INVALID else info.board_id
+
+
+def die_words(library: Library, card: int, device: int) -> Answer:
+    """The five words that name the chip's V-die, for ever."""
+    die, address = output(abi.DieId)
+    return library.call("dcmi_get_device_die_v2", card, device, _VDIE, address), list(die.soc_die)
+
+
+def serial_number(library: Library, card: int) -> Answer:
+    """The serial number on the electronic label of ``card``; empty where it has none."""
+    label, address = output(abi.ElabelInfo)
+    answer = library.call("dcmi_get_card_elabel_v2", card, address)
+    return answer, label.serial_number.decode(errors="replace").strip()
+
+
+def pcie_address(library: Library, card: int, device: int) -> Answer:
+    """Domain, bus, device and function on the PCIe bus."""
+    info, address = output(abi.PcieInfoAll)
+    answer = library.call("dcmi_get_device_pcie_info_v2", card, device, address)
+    return answer, [info.domain, info.bdf_busid, info.bdf_deviceid, info.bdf_funcid]
+
+
+def device_info(library: Library, card: int, device: int, main: int, sub: int) -> Answer:
+    """What ``dcmi_get_device_info`` says to one of the commands above."""
+    return _DEVICE_INFO[main, sub](library, card, device)
+
+
+def _super_pod(library: Library, card: int, device: int) -> Answer:
+    """Sdid, size, super-pod id, server index, chassis id and type; invalid ones are ``None``."""
+    info, info_at = output(abi.SuperPodInfo)
+    size, size_at = output(c_uint)
+    size.value = sizeof(abi.SuperPodInfo)
+    answer = library.call("dcmi_get_device_info", card, device, *SUPER_POD, info_at, size_at)
+    if answer:
+        return answer, None
+    within("the super-pod data's size", size.value, _SUPER_POD_LEAST, sizeof(abi.SuperPodInfo))
+    members = (
+        info.sdid,
+        info.super_pod_size,
+        info.super_pod_id,
+        info.server_index,
+        info.chassis_id,
+        info.super_pod_type,
+    )
+    return answer, [None if member == _INVALID else member for member in members]
+
+
+def _total_resource(library: Library, card: int, device: int) -> Answer:
+    """How many virtual devices the chip is cut into, and how many AI cores it has."""
+    words, words_at = output(c_uint * _TOTAL_RESOURCE_WORDS)
+    size, size_at = output(c_uint)
+    size.value = sizeof(words)
+    name = "dcmi_get_device_info"
+    answer = library.call(name, card, device, *VIRTUAL_DEVICES, words_at, size_at)
+    if answer:
+        return answer, None
+    devices = within("the number of virtual devices", words[0], 0, _VIRTUAL_DEVICES_MOST)
+    return answer, [devices, c_float.from_buffer(words, _AICORES_AT).value]
+
+
+_DEVICE_INFO = {SUPER_POD: _super_pod, VIRTUAL_DEVICES: _total_resource}
+
+
+def main_board(library: Library, card: int, device: int) -> Answer:
+    """Id of the main board; ``None`` when the driver marks it as invalid."""
+    answer, value = _one_int(library, "dcmi_get_mainboard_id", card, device, kind=c_uint)
+    return answer, None if value == _INVALID else value
+
+
+def product_type(library: Library, card: int, device: int) -> Answer:
+    """What the card is sold as, e.g. ``Atlas 300I Duo``."""
+    memory = (c_char * (_PRODUCT_SIZE + SLACK))()
+    answer = library.call("dcmi_get_product_type", card, device, memory, _PRODUCT_SIZE)
+    return answer, text(memory.raw) or None
+
+
+def hbm_mb(library: Library, card: int, device: int) -> Answer:
+    """How much memory is on the chip, in MB."""
+    info, address = output(abi.HbmInfo)
+    answer = library.call("dcmi_get_device_hbm_info", card, device, address)
+    return answer, None if answer else within("the HBM's size", info.memory_size, 0, _HBM_MB_MAX)
+
+
+def address(library: Library, card: int, device: int) -> Answer:
+    """The four or sixteen bytes of the address of the chip's RoCE port; IPv4 is asked for first."""
+    answer, found = _address(library, card, device, 0)
+    if answer:
+        answer, found = _address(library, card, device, _IPV6)
+    return answer, found
+
+
+def _address(library: Library, card: int, device: int, kind: int) -> tuple[int, list[int]]:
+    ip, ip_at = output(abi.IpAddress)
+    _, mask_at = output(abi.IpAddress)
+    ip.ip_type = kind
+    name = "dcmi_get_device_ip"
+    answer = library.call(name, card, device, _ROCE, _PORT, ip_at, mask_at)
+    return answer, list(ip.u_addr[: 16 if ip.ip_type == _IPV6 else 4])
+
+
+def processes(library: Library, card: int, device: int) -> Answer:
+    """Ids of the processes that use the chip, as the host counts them."""
+    found, found_at = output(abi.ProcessMemory * _PROCESSES)
+    count, count_at = output(c_int)
+    answer = library.call("dcmi_get_device_resource_info", card, device, found_at, count_at)
+    if answer:
+        return answer, None
+    listed = within("the number of processes", count.value, 0, _PROCESSES)
+    return answer, [process.proc_id for process in found[:listed]]
+
+
+def utilization(library: Library, card: int, device: int, kind: int) -> Answer:
+    """Percent of one of the kinds of ``docs/spec/dcmi.md#2.3``."""
+    name = "dcmi_get_device_utilization_rate"
+    answer, value = _one_int(library, name, card, device, kind, kind=c_uint)
+    return answer, None if answer else within("the utilization", value, 0, _PERCENT)
+
+
+def health(library: Library, card: int, device: int) -> Answer:
+    """Health word; ``None`` for "not found or not started"."""
+    answer, value = _one_int(library, "dcmi_get_device_health", card, device, kind=c_uint)
+    if answer or value == _INVALID:
+        return answer, None
+    return answer, within("the health", value, 0, _HEALTH_LIMIT - 1)
+
+
+def network_health(library: Library, card: int, device: int) -> Answer:
+    """What the chip's own network check found (``docs/spec/dcmi.md#4.3``)."""
+    answer, value = _one_int(library, "dcmi_get_device_network_health", card, device)
+    return answer, None if answer else within("the network health", value, 0, _NETWORK_HEALTH_MAX)
+
+
+def error_codes(library: Library, card: int, device: int) -> Answer:
+    """Active fault codes in the driver's order."""
+    count, count_at = output(c_int)
+    codes, codes_at = output(c_uint * _CODES)
+    name = "dcmi_get_device_errorcode_v2"
+    answer = library.call(name, card, device, count_at, codes_at, _CODES)
+    if answer:
+        return answer, None
+    listed = within("the number of error codes", count.value, 0, _CODES)
+    return answer, [code for code in codes[:listed] if code]
+
+
+def lists(library: Library, *places: int) -> Answer:
+    """Active fault codes of several chips (card, device, card, device, ...), in one message.
+
+    A chip that does not give them well has ``None``. What is not read after a moment is left out:
+    a slow driver must not look like one that hangs.
+    """
+    end = time.monotonic() + _LISTS_SECONDS
+    found: list[object] = []
+    for place in range(0, len(places), 2):
+        if time.monotonic() > end:
+            break
+        codes = None
+        with contextlib.suppress(Implausible):
+            _, codes = error_codes(library, places[place], places[place + 1])
+        found.append(codes)
+    return 0, found
+
+
+CALLS: dict[str, Callable[..., Answer]] = {
+    "dcmi_init": init,
+    "dcmi_get_dcmi_version": version,
+    "dcmi_get_card_list": card_list,
+    "dcmi_get_device_num_in_card": devices_in_card,
+    "dcmi_get_device_logic_id": logic_id,
+    "dcmi_get_device_phyid_from_logicid": physical_id,
+    "dcmi_get_device_chip_info_v2": chip_name_v2,
+    "dcmi_get_device_chip_info": chip_name,
+    "dcmi_get_device_board_info": board_id,
+    "dcmi_get_mainboard_id": main_board,
+    "dcmi_get_product_type": product_type,
+    "dcmi_get_device_hbm_info": hbm_mb,
+    "dcmi_get_device_ip": address,
+    "dcmi_get_device_die_v2": die_words,
+    "dcmi_get_card_elabel_v2": serial_number,
+    "dcmi_get_device_pcie_info_v2": pcie_address,
+    "dcmi_get_device_info": device_info,
+    "dcmi_get_device_resource_info": processes,
+    "dcmi_get_device_utilization_rate": utilization,
+    "dcmi_get_device_health": health,
+    "dcmi_get_device_network_health": network_health,
+    "dcmi_get_device_errorcode_v2": error_codes,
+    "dcmi_get_device_errorcode_v2 of several chips": lists,
+}

@@ -1,0 +1,177 @@
+"""Where a vendor library is, and whether it may be loaded (``docs/spec/dcmi.md#1.1``).
+
+Candidates in order: a driver root given by the operator, ``LD_LIBRARY_PATH``, the default driver
+root, the cache of ``ldconfig``. The first one that passes all checks wins.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from contract.errors import DriverMissing, DriverNotFound
+from dcmi_shim.library.vendor import DCMI
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from dcmi_shim.library.vendor import VendorLibrary
+
+DEFAULT_DRIVER_ROOT = Path("/usr/local/Ascend/driver")
+IN_ROOT = Path("lib64/driver")
+_LONGEST = 1024
+_LEVELS = 20
+_LDCONFIG = "/sbin/ldconfig"
+_LDCONFIG_SECONDS = 10
+_FOREIGN_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_ELF_HEADER = 20
+_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "loongarch64": 258}
+
+
+@dataclass(frozen=True)
+class FoundLibrary:
+    """A library to load. ``search`` are directories in which it may look for what it needs.
+
+    ``warnings`` are the ownership problems that were let pass because the operator trusts them.
+    """
+
+    path: Path
+    search: tuple[Path, ...]
+    warnings: tuple[str, ...]
+    vendor: VendorLibrary = DCMI
+
+
+def find_library(
+    driver_root: Path | None,
+    *,
+    trust_driver: bool,
+    environment: Mapping[str, str],
+    vendor: VendorLibrary = DCMI,
+) -> FoundLibrary:
+    """Find a library of ``vendor``; ``driver_root`` is ``None`` unless the operator gave one.
+
+    Raises ``DriverNotFound`` that names each candidate and why it was refused, or that no place has
+    one (``DriverMissing``).
+    """
+    refused: list[str] = []
+    error: type[DriverNotFound] = DriverMissing
+    for origin, candidate in _candidates(vendor.file_name, driver_root, environment, refused):
+        error = DriverNotFound
+        problems = ownership_problems(candidate)
+        if problems and not trust_driver:
+            refused.append(f"{candidate} ({origin}): {problems[0]}")
+            continue
+        unusable = _not_loadable(candidate)
+        if unusable is not None:
+            refused.append(f"{candidate} ({origin}): {unusable}")
+            continue
+        return FoundLibrary(candidate, _search(candidate, trust_driver), tuple(problems), vendor)
+    listing = "".join(f"\n  {reason}" for reason in refused)
+    raise error(
+        f"no usable {vendor.file_name}; install the driver, or name its directory with "
+        f"--driver-root{listing}"
+    )
+
+
+def _candidates(
+    name: str, driver_root: Path | None, environment: Mapping[str, str], refused: list[str]
+) -> Iterator[tuple[str, Path]]:
+    if driver_root is not None:
+        yield from _present("--driver-root", driver_root / IN_ROOT / name, refused)
+    search = environment.get("LD_LIBRARY_PATH", "")
+    if len(search) > _LONGEST:
+        refused.append(f"LD_LIBRARY_PATH: has {len(search)} characters, at most {_LONGEST} count")
+    else:
+        for directory in filter(None, search.split(":")):
+            yield from _present("LD_LIBRARY_PATH", Path(directory).absolute() / name, refused)
+    if driver_root is None:
+        yield from _present("default driver root", DEFAULT_DRIVER_ROOT / IN_ROOT / name, refused)
+    yield from _cached(name, refused)
+
+
+def _present(origin: str, path: Path, refused: list[str]) -> Iterator[tuple[str, Path]]:
+    if len(str(path)) > _LONGEST:
+        refused.append(f"{origin}: a path of {len(str(path))} characters, at most {_LONGEST} count")
+    elif not os.path.lexists(path):
+        refused.append(f"{path} ({origin}): is not there")
+    else:
+        yield origin, path
+
+
+def _cached(name: str, refused: list[str]) -> Iterator[tuple[str, Path]]:
+    try:
+        cache = subprocess.run(
+            [_LDCONFIG, "--print-cache"],
+            capture_output=True,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            timeout=_LDCONFIG_SECONDS,
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.SubprocessError) as error:
+        refused.append(f"{_LDCONFIG}: {error}")
+        return
+    for line in cache.splitlines():
+        entry, arrow, path = line.partition("=>")
+        if arrow and entry.split()[:1] == [name]:
+            yield from _present("ldconfig", Path(path.strip()), refused)
+            return
+    refused.append(f"{_LDCONFIG}: knows no {name}")
+
+
+def ownership_problems(path: Path) -> list[str]:
+    """What is wrong with the owner or mode of ``path``, its link and its parent directories."""
+    problems: list[str] = []
+    try:
+        if path.is_symlink() and path.lstat().st_uid != 0:
+            problems.append("is a link that does not belong to root")
+        real = path.resolve(strict=True)
+        for level, part in enumerate((real, *real.parents)):
+            if level >= _LEVELS:
+                problems.append(f"lies more than {_LEVELS} directories deep")
+                break
+            status = part.stat()
+            if status.st_uid != 0:
+                problems.append(f"{part} belongs to user {status.st_uid}, not to root")
+            if status.st_mode & _FOREIGN_WRITE:
+                mode = stat.S_IMODE(status.st_mode)
+                problems.append(f"{part} may be written by others (mode {mode:04o})")
+    except (OSError, RuntimeError) as error:
+        problems.append(str(error))
+    return problems
+
+
+def _not_loadable(path: Path) -> str | None:
+    """Why ``path`` is no library for this machine, or ``None``."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_ELF_HEADER)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if len(header) < _ELF_HEADER or header[:4] != b"\x7fELF":
+        return "is not an ELF library"
+    order = "little" if header[5] == 1 else "big"
+    machine = int.from_bytes(header[18:20], order)  # type: ignore[arg-type]
+    wanted = _MACHINES.get(platform.machine())
+    if header[4] != 2 or (wanted is not None and machine != wanted):
+        names = {number: name for name, number in _MACHINES.items()}
+        bits = 64 if header[4] == 2 else 32
+        built = names.get(machine, f"ELF machine {machine}")
+        return f"is built for {built} ({bits} bit), this machine is {platform.machine()}"
+    return None
+
+
+def _search(library: Path, trust_driver: bool) -> tuple[Path, ...]:
+    """The driver's own directories, as the vendor's environment script lists them."""
+    own = library.resolve().parent
+    if own.name != IN_ROOT.name:
+        return ()
+    return tuple(
+        directory
+        for directory in (own, own.parent / "common", own.parent)
+        if directory.is_dir() and (trust_driver or not ownership_problems(directory))
+    )

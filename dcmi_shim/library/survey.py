@@ -1,0 +1,298 @@
+"""Reads the inventory: which chips there are and what they are (``dcmi#1.4``, 1.6, 10.2).
+
+A chip whose identity cannot be read is left out and named; the others are served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from contract.errors import DriverCallError, DriverCallStuck, DriverError
+from dcmi_shim.library.enums import MainCommand
+from dcmi_shim.library.family import chip_family
+from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.values import Chip, ChipNames, Inventory, NodeFacts, SuperPod
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_BOARD = "dcmi_get_device_board_info"
+_DIE = "dcmi_get_device_die_v2"
+_LABEL = "dcmi_get_card_elabel_v2"
+_PCIE = "dcmi_get_device_pcie_info_v2"
+_SUPER_POD_DATA = 1
+_TOTAL_RESOURCE = 1
+_HBM = "dcmi_get_device_hbm_info"
+_A5 = "Ascend910A5"
+_MAIN_BOARD = "dcmi_get_mainboard_id"
+_NAMES = ("dcmi_get_device_chip_info_v2", "dcmi_get_device_chip_info")
+
+
+class Ask(Protocol):
+    """Calls a function of the driver; raises the driver errors of ``contract.errors``."""
+
+    async def __call__(
+        self, function: str, arguments: tuple[int, ...], where: str | None
+    ) -> msgspec.Raw: ...
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was read. ``inventory`` is ``None`` when too little answered.
+
+    ``listed`` are the chips of which the driver says the ids; where it ``is_refused`` they are of
+    several families, and count as not listed.
+    """
+
+    inventory: Inventory | None
+    problems: tuple[str, ...]
+    listed: tuple[Chip, ...] = ()
+    is_refused: bool = False
+
+
+async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
+    """Read everything once.
+
+    Chips that are ``known`` stay, even if the driver hides them now, unless another one is in their
+    place.
+
+    Raises ``DriverGone`` when there is no driver, ``DriverCallError`` or ``DriverCallStuck`` when
+    there is no list of cards, and ``DriverError`` for chips of no supported family.
+    """
+    problems: list[str] = []
+    found = await _chips(ask, problems, known)
+    hidden = (chip for chip in known if not any(_are_in_one_place(chip, one) for one in found))
+    chips = tuple(sorted([*found, *hidden]))
+    if not chips:
+        return Survey(None, (*problems, "the driver shows no chip"))
+    words = await _first(ask, _NAMES, chips, problems)
+    name = None if words is None else words[1]
+    board = await _first(ask, (_BOARD,), chips, problems)
+    if name is None:
+        return Survey(None, (*problems, "no chip says its name"), chips)
+    family = chip_family(name, board)
+    if family is None and board is None:
+        problems.append(f"chip name {name!r} needs a board id, none was read")
+        return Survey(None, tuple(problems), chips)
+    if family is None:
+        raise DriverError(
+            f"chip name {name!r} with board id {board:#x} belongs to no supported chip family"
+        )
+    families = await _families(ask, chips, is_board_known=board is not None)
+    if len(families) > 1:
+        return Survey(None, (*problems, _several(families)), chips, is_refused=True)
+    version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
+    pod = await _super_pod(ask, chips[0], problems)
+    virtual = await virtual_chips(ask, chips)
+    main_board = None
+    if family == _A5:
+        main_board = await _first(ask, (_MAIN_BOARD,), chips, problems)
+    inventory = Inventory(chips, family, name, board, version, pod, library, virtual, main_board)
+    return Survey(inventory, tuple(problems), chips)
+
+
+async def _families(
+    ask: Ask, chips: Sequence[Chip], *, is_board_known: bool
+) -> dict[str, dict[str, list[Chip]]]:
+    """The chips by family and name. One that does not say enough now is in none."""
+    found: dict[str, dict[str, list[Chip]]] = {}
+    for chip in chips:
+        words = await _first(ask, _NAMES, (chip,), [])
+        board = None if words is None else await _first(ask, (_BOARD,), (chip,), [])
+        if words is None or (board is None and is_board_known):
+            continue
+        family = chip_family(words[1], board) or "no supported family"
+        found.setdefault(family, {}).setdefault(words[1], []).append(chip)
+    return found
+
+
+def _several(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str:
+    """Why a server with chips of several families is refused."""
+    kinds = [
+        f"{family} ({name}: chips {', '.join(str(chip.physical_id) for chip in chips)})"
+        for family, names in families.items()
+        for name, chips in names.items()
+    ]
+    return (
+        f"the chips are of different families: {' and '.join(kinds)}; one document can show one "
+        "family only, so device-info stays as it is"
+    )
+
+
+async def chip_names(ask: Ask, chip: Chip) -> tuple[ChipNames, tuple[str, ...]]:
+    """What ``chip`` is called, and why not everything is known.
+
+    Raises ``DriverGone`` when there is no driver.
+    """
+    problems: list[str] = []
+    words = await _first(ask, _NAMES, (chip,), problems)
+    place = (chip.card_id, chip.device_id)
+    die = await _optional(ask, _DIE, place, str(chip), problems)
+    pcie = await _optional(ask, _PCIE, place, str(chip), problems)
+    names = ChipNames(
+        model="" if words is None else f"{words[1]}-{words[0]}-{words[2]}",
+        vdie="" if die is None else _die_of(die),
+        pcie_address="" if pcie is None else "{:04X}:{:02X}:{:02X}.{:X}".format(*pcie),
+    )
+    return names, tuple(problems)
+
+
+def _are_in_one_place(one: Chip, other: Chip) -> bool:
+    """Whether they cannot both be there: ids and places belong to one chip each."""
+    return (
+        one.physical_id == other.physical_id
+        or one.logic_id == other.logic_id
+        or (one.card_id, one.device_id) == (other.card_id, other.device_id)
+    )
+
+
+async def _chips(ask: Ask, problems: list[str], known: Sequence[Chip]) -> list[Chip]:
+    answer = await ask("dcmi_get_card_list", (), None)
+    count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
+    if count != len(cards):
+        problems.append(f"the driver has {count} cards and lists {len(cards)}")
+    chips: dict[int, Chip] = {}
+    logic_ids: set[int] = set()
+    for card in cards:
+        serial = await _optional(ask, _LABEL, (card,), f"card {card}", [])
+        devices = await _optional(
+            ask, "dcmi_get_device_num_in_card", (card,), f"card {card}", problems, needed=True
+        )
+        for device in range(devices or 0):
+            chip = await _identity(ask, card, device, problems, serial or "", known)
+            if chip is None:
+                continue
+            if chip.physical_id in chips or chip.logic_id in logic_ids:
+                problems.append(f"{chip}, logic id {chip.logic_id}: another chip has such an id")
+                continue
+            chips[chip.physical_id] = chip
+            logic_ids.add(chip.logic_id)
+    return list(chips.values())
+
+
+async def _identity(
+    ask: Ask, card: int, device: int, problems: list[str], serial: str, known: Sequence[Chip]
+) -> Chip | None:
+    where = f"card {card} device {device}"
+    logic = await _optional(
+        ask, "dcmi_get_device_logic_id", (card, device), where, problems, needed=True
+    )
+    if logic is None:
+        return None
+    physical = await _optional(
+        ask, "dcmi_get_device_phyid_from_logicid", (logic,), where, problems, needed=True
+    )
+    if physical is None:
+        return None
+    words = await _optional(ask, _DIE, (card, device), where, [])
+    die = "" if words is None or len(set(words)) == 1 else _die_of(words)
+    place = (physical, logic, card, device)
+    before = next((chip for chip in known if _place_of(chip) == place), None)
+    if before is not None:
+        # What is not answered now was answered before by the same process.
+        die, serial = die or before.die, serial or before.serial
+    return Chip(*place, die, serial)
+
+
+def _place_of(chip: Chip) -> tuple[int, int, int, int]:
+    return chip.physical_id, chip.logic_id, chip.card_id, chip.device_id
+
+
+def _die_of(words: Sequence[int]) -> str:
+    return "-".join(f"{word:08X}" for word in words)
+
+
+async def _first(
+    ask: Ask, functions: Sequence[str], chips: Sequence[Chip], problems: list[str], *more: int
+) -> Any:
+    """The first answer that some chip gives to one of ``functions``, in order."""
+    for chip in chips:
+        for function in functions:
+            value = await _optional(
+                ask, function, (chip.card_id, chip.device_id, *more), str(chip), problems
+            )
+            if value is not None:
+                return value
+    return None
+
+
+async def _super_pod(ask: Ask, chip: Chip, problems: list[str]) -> SuperPod | None:
+    where = str(chip)
+    members = await _optional(
+        ask,
+        "dcmi_get_device_info",
+        (chip.card_id, chip.device_id, MainCommand.CHIP_INFO, _SUPER_POD_DATA),
+        where,
+        problems,
+    )
+    return None if members is None else SuperPod(*members)
+
+
+async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[str, ...]]:
+    """What labels and annotations need beside the inventory, and why not all of it is known.
+
+    Raises ``DriverGone`` when there is no driver.
+    """
+    problems: list[str] = []
+    chips, family = inventory.chips, inventory.family
+    total = (MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
+    resources = await _first(ask, ("dcmi_get_device_info",), chips, problems, *total)
+    words = await _first(ask, _NAMES, chips, problems)
+    cores = round(resources[1]) if resources is not None else words[3] if words is not None else 0
+    has_memory = family.startswith("Ascend910")
+    products = []
+    if family == "Ascend310P":
+        for chip in chips:
+            told = await _first(ask, ("dcmi_get_product_type",), (chip,), problems)
+            products.append(told or "")
+    pods = {}
+    if inventory.super_pod is not None:
+        pods = {chip.physical_id: await _super_pod(ask, chip, problems) for chip in chips}
+    facts = NodeFacts(
+        aicores=cores or None,
+        memory_mb=await _first(ask, (_HBM,), chips, problems) if has_memory else None,
+        main_board=await _first(ask, (_MAIN_BOARD,), chips, problems),
+        products=tuple(products),
+        super_devices={chip: pod.sdid for chip, pod in pods.items() if pod is not None},
+    )
+    return facts, tuple(problems)
+
+
+async def virtual_chips(
+    ask: Ask, chips: Sequence[Chip], known: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """Physical ids of the chips that are cut into virtual devices.
+
+    One that gives no answer is what was ``known`` of it: most drivers do not know the question.
+    Raises ``DriverGone`` when there is no driver.
+    """
+    cut = []
+    for chip in chips:
+        place = (chip.card_id, chip.device_id, MainCommand.VDEV_MANAGEMENT, _TOTAL_RESOURCE)
+        total = await _optional(ask, "dcmi_get_device_info", place, str(chip), [])
+        if chip.physical_id in known if total is None else total[0]:
+            cut.append(chip.physical_id)
+    return tuple(cut)
+
+
+async def _optional(
+    ask: Ask,
+    function: str,
+    arguments: tuple[int, ...],
+    where: str | None,
+    problems: list[str],
+    *,
+    needed: bool = False,
+) -> Any:
+    """The answer, or ``None`` with a problem noted; being unsupported is none unless ``needed``."""
+    try:
+        return msgspec.json.decode(await ask(function, arguments, where))
+    except DriverCallError as error:
+        if needed or error.return_code not in (UNSUPPORTED, SYMBOL_MISSING):
+            problems.append(str(error))
+    except DriverCallStuck as error:
+        problems.append(str(error))
+    return None

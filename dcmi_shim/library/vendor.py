@@ -1,0 +1,75 @@
+"""What differs between the vendor libraries for the process that talks to their children."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import DriverCallError, DriverError, DriverNotFound
+from dcmi_shim.library.return_codes import (
+    SWITCH_MEANINGS,
+    SYMBOL_MISSING,
+    UNSUPPORTED,
+    meaning,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class VendorLibrary:
+    """A kind of library. ``kind`` is what a child is told to be for.
+
+    ``check_init`` raises for an answer to ``init`` that is not good.
+    """
+
+    file_name: str
+    kind: str
+    init: str
+    subscribe: str
+    own_meanings: Mapping[int, str]
+    check_init: Callable[[Path, int, msgspec.Raw], None]
+
+    def failed(self, function: str, where: str | None, return_code: int) -> DriverCallError:
+        """The error of a call that answered ``return_code``."""
+        means = self.own_meanings.get(return_code) or meaning(return_code)
+        return DriverCallError(function, where, return_code, means)
+
+
+def _check_dcmi(path: Path, answer: int, value: msgspec.Raw) -> None:
+    if answer == 0:
+        return
+    if answer in (UNSUPPORTED, SYMBOL_MISSING):
+        second_generation = msgspec.json.decode(value, type=int)
+        if second_generation == 0:
+            lacks = "which speaks DCMI v2 (Ascend 950), has no dcmiv2_get_device_list"
+            raise DriverError(f"{path}, {lacks}: that is not supported yet")
+        if answer == second_generation == SYMBOL_MISSING:
+            raise DriverNotFound(
+                f"{path} has neither dcmi_init nor dcmiv2_init: it is no DCMI library"
+            )
+    raise DCMI.failed(DCMI.init, None, answer)
+
+
+def _check_lingqu(path: Path, answer: int, _value: msgspec.Raw) -> None:
+    if answer == SYMBOL_MISSING:
+        raise DriverNotFound(f"{path} has no lq_dcmi_init: it is no switch library")
+    if answer != 0:
+        raise LINGQU.failed(LINGQU.init, None, answer)
+
+
+DCMI = VendorLibrary(
+    "libdcmi.so", "chip", "dcmi_init", "dcmi_subscribe_fault_event", {}, _check_dcmi
+)
+LINGQU = VendorLibrary(
+    "liblingqu-dcmi.so",
+    "switch",
+    "lq_dcmi_init",
+    "lq_dcmi_subscribe_fault_event",
+    SWITCH_MEANINGS,
+    _check_lingqu,
+)

@@ -1,0 +1,1 @@
+"""On-board switches, from ``liblingqu-dcmi.so``."""

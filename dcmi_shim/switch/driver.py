@@ -1,0 +1,143 @@
+"""The on-board switches as the collector sees them: events and the list of what holds.
+
+``liblingqu-dcmi.so`` lives in child processes of its own (``supervisor``). One that is absent, or
+that cannot be loaded or initialised, is looked for again from time to time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+
+from contract.errors import DriverError, DriverGone
+from dcmi_shim.library.installed import Installed
+from dcmi_shim.switch.event import SwitchEvent, switch_event
+from dcmi_shim.worker.budget import Backoff
+from dcmi_shim.worker.calls import Calls
+from dcmi_shim.worker.event_queue import EventQueue
+from dcmi_shim.worker.process import RawSwitchEvent
+from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from dcmi_shim.library.discovery import FoundLibrary
+    from dcmi_shim.values import DriverGap
+
+_log = logging.getLogger(__name__)
+_LIST = "lq_dcmi_get_fault_info"
+# An initialisation that is given up is begun anew, so a slow one must be let end.
+_SETTINGS = DriverSettings(open_seconds=90.0, retry_first_seconds=1.0, retry_last_seconds=60.0)
+
+
+class SwitchDriver:
+    """Talks to ``liblingqu-dcmi.so``. ``run`` must be running while anything else is used.
+
+    ``find`` finds the library or raises ``DriverNotFound``; it is called in a thread. Nobody waits
+    longer than ``patience_seconds`` for a library that is being initialised.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], FoundLibrary],
+        wall_clock: Callable[[], int],
+        settings: DriverSettings = _SETTINGS,
+        patience_seconds: float = 10.0,
+    ) -> None:
+        self._patience_seconds = patience_seconds
+        self._find = find
+        self._wall_clock = wall_clock
+        self._settings = settings
+        self._events = EventQueue(wall_clock, switch_event, "switch")
+        self._looked = asyncio.Event()
+        self._reason = "the switch library was not looked for yet"
+        self._keeper: Keeper | None = None
+        self._calls: Calls | None = None
+
+    async def run(self) -> NoReturn:
+        """Keep the library usable until cancelled."""
+        pauses = Backoff(self._settings.retry_first_seconds, self._settings.retry_last_seconds)
+        while True:
+            try:
+                await self._serve(await asyncio.to_thread(self._find))
+            except DriverError as error:
+                self._failed("; ".join(line.strip() for line in str(error).splitlines()))
+            await asyncio.sleep(pauses.failed())
+
+    async def _serve(self, library: FoundLibrary) -> None:
+        for warning in library.warnings:
+            _log.warning("switch library: %s", warning)
+        installed = Installed(library, self._find)
+        keeper = Keeper(installed, self._settings, self._events, asyncio.Event())
+        self._keeper = keeper
+        self._calls = Calls(installed, self._settings, keeper, self._wall_clock, self._events.gap)
+        self._looked.set()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(keeper.run(), name="switch child")
+                tasks.create_task(keeper.watch(), name="switch files")
+                tasks.create_task(self._calls.run(), name="switch probes")
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+        finally:
+            self._keeper = None
+            keeper.close()
+            keeper.tried.set()
+
+    def _failed(self, reason: str) -> None:
+        self._reason = reason
+        self._looked.set()
+
+    def close(self) -> None:
+        """Kill the library's processes; never waits for one that hangs."""
+        if self._keeper is not None:
+            self._keeper.close()
+
+    async def faults(self) -> tuple[SwitchEvent, ...]:
+        """The faults that the library lists, in its order; it shows ``LIST_LENGTH`` at most.
+
+        Waits a while for the first attempt to use the library. Raises ``DriverCallError``,
+        ``DriverCallStuck``, or ``DriverGone`` (also while there is no library).
+        """
+        calls = await self._opened()
+        value = await calls.make(_LIST, ())
+        listed = msgspec.json.decode(value, type=tuple[RawSwitchEvent, ...])
+        return tuple(switch_event(raw) for raw in listed)
+
+    async def _opened(self) -> Calls:
+        while True:
+            await self._looked.wait()
+            keeper, calls = self._keeper, self._calls
+            if keeper is None or calls is None:
+                raise DriverGone(self._reason)
+            try:
+                async with asyncio.timeout(self._patience_seconds):
+                    await keeper.tried.wait()
+            except TimeoutError:
+                waited = f"the switch library has been starting for {self._patience_seconds:g} s"
+                raise DriverGone(f"{waited} or longer") from None
+            if keeper is self._keeper:
+                return calls
+
+    def events(self) -> AsyncIterator[SwitchEvent | DriverGap]:
+        """Fault events as they arrive. One reader only."""
+        return self._events.read()
+
+    @property
+    def polling_reason(self) -> str | None:
+        """Why no events arrive and polls must do; ``None`` while subscribed."""
+        return None if self._keeper is None else self._keeper.polling_reason
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the library does not answer; ``None`` while it does."""
+        return self._reason if self._keeper is None else self._keeper.trouble
+
+    @property
+    def child_pid(self) -> int | None:
+        """Process id of the child that serves calls, for measurements."""
+        child = None if self._keeper is None else self._keeper.serving
+        return None if child is None else child.pid

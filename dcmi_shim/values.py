@@ -1,0 +1,117 @@
+"""Values that come out of the shim. Sentinels of the driver are ``None`` here."""
+
+from __future__ import annotations
+
+import msgspec
+
+from contract.codes.levels import Severity
+
+
+class Chip(msgspec.Struct, frozen=True, order=True):
+    """Identifiers of one NPU die (``docs/spec/dcmi.md#1.4``).
+
+    ``die`` and ``serial`` (of its card) do not depend on its place; empty where the driver does not
+    say them.
+    """
+
+    physical_id: int
+    logic_id: int
+    card_id: int
+    device_id: int
+    die: str = ""
+    serial: str = ""
+
+    def __str__(self) -> str:
+        return f"chip {self.physical_id} (card {self.card_id} device {self.device_id})"
+
+
+class ChipNames(msgspec.Struct, frozen=True):
+    """What a chip is called; empty where the driver does not say it.
+
+    ``model`` is ``<name>-<type>-<version>``, ``vdie`` five words in hexadecimal, ``pcie_address``
+    ``<domain>:<bus>:<device>.<function>`` (``docs/spec/dcmi.md#2.2``, 9.2).
+    """
+
+    model: str
+    vdie: str
+    pcie_address: str
+
+
+class SuperPod(msgspec.Struct, frozen=True):
+    """Super-pod identity of a chip; a member the driver calls invalid is ``None``."""
+
+    sdid: int | None
+    size: int | None
+    super_pod_id: int | None
+    server_index: int | None
+    chassis_id: int | None
+    super_pod_type: int | None
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What else the driver says of this node, for its labels and annotations.
+
+    ``None``: it does not say it. ``aicores`` and ``memory_mb`` are those of one chip, ``products``
+    what the cards are sold as, ``super_devices`` the ids of chips in their super-pod, by physical
+    id (``docs/spec/device-plugin.md#6.2``, 6.3).
+    """
+
+    aicores: int | None = None
+    memory_mb: int | None = None
+    main_board: int | None = None
+    products: tuple[str, ...] = ()
+    super_devices: dict[int, int | None] = {}
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """What the driver says this node has. Read once per child process.
+
+    ``family`` is one of ``Ascend910``, ``Ascend910B``, ``Ascend910A3``, ``Ascend910A5``,
+    ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``dcmi#1.6``). ``super_pod`` is ``None``
+    where the driver does not support it. ``virtual`` are the physical ids of the chips that are cut
+    into virtual devices, which this program does not render. ``main_board`` is read on an A5 only,
+    whose ports are used or not by it.
+    """
+
+    chips: tuple[Chip, ...]
+    family: str
+    chip_name: str
+    board_id: int | None
+    driver_version: str | None
+    super_pod: SuperPod | None
+    library: str
+    virtual: tuple[int, ...] = ()
+    main_board: int | None = None
+
+
+class DriverEvent(msgspec.Struct, frozen=True):
+    """One fault event, copied in the driver's callback (``docs/spec/dcmi.md#5.2``)."""
+
+    code: int
+    logic_id: int
+    severity: Severity | None
+    assertion: int
+    seen_at_ms: int
+    driver_raised_at_ms: int | None
+    serial: int
+    node_type: int
+    node_id: int
+    sub_node_type: int
+    sub_node_id: int
+    name: str
+    information: str
+
+
+class DriverGap(msgspec.Struct, frozen=True):
+    """Events may have been missed until ``at_ms``: a child was replaced, or a queue was full."""
+
+    at_ms: int
+    reason: str
+
+
+class StuckCall(msgspec.Struct, frozen=True):
+    """A function that did not return on a chip and is left out until a probe gets an answer."""
+
+    function: str
+    chip: Chip | None
+    since_ms: int

@@ -1,0 +1,1 @@
+"""The process that holds a vendor library, and the calls into it."""

@@ -1,0 +1,208 @@
+"""Calls to a vendor library: one at a time, with deadlines, without those that hang.
+
+A call that misses its deadline, or crashes the child twice, is left out until a probe in a
+throw-away child gets an answer. One that turns out to be slow only is given more time from then on
+(``adaptive_deadline``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
+from dcmi_shim.values import StuckCall
+from dcmi_shim.worker.adaptive_deadline import Patience
+from dcmi_shim.worker.budget import Backoff
+from dcmi_shim.worker.supervisor import open_child
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    import msgspec
+
+    from dcmi_shim.library.installed import Installed
+    from dcmi_shim.values import Chip
+    from dcmi_shim.worker.process import ChildProcess, Message
+    from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+
+    Call: TypeAlias = tuple[str, tuple[int, ...]]
+
+_log = logging.getLogger(__name__)
+_CRASHES = 2
+_FIRST_PROBE = 1 / 8
+"""How soon a call is tried again the first time, in probe periods; then the pause doubles."""
+
+
+@dataclass
+class _LeftOut:
+    """A call that is not made any more. ``child`` is the last process that hung in it.
+
+    ``due`` is the loop time of the next probe.
+    """
+
+    chip: Chip | None
+    where: str | None
+    since_ms: int
+    child: ChildProcess
+    pauses: Backoff
+    due: float
+
+
+class Calls:
+    """Makes the calls of one library through ``keeper``. ``run`` must be running meanwhile.
+
+    ``say`` is told when a call that was left out answers again.
+    """
+
+    def __init__(
+        self,
+        installed: Installed,
+        settings: DriverSettings,
+        keeper: Keeper,
+        wall_clock: Callable[[], int],
+        say: Callable[[str], None],
+    ) -> None:
+        self._installed = installed
+        self._installation = installed.in_use
+        self._settings = settings
+        self._keeper = keeper
+        self._wall_clock = wall_clock
+        self._say = say
+        self._turn = asyncio.Lock()
+        self._patience = Patience(settings.call_seconds, settings.longest_call_seconds)
+        self._left_out: dict[Call, _LeftOut] = {}
+        self._crashes: Counter[Call] = Counter()
+
+    def left_out(self) -> tuple[StuckCall, ...]:
+        """Calls that are left out now."""
+        self._follow_library()
+        return tuple(
+            StuckCall(call[0], left_out.chip, left_out.since_ms)
+            for call, left_out in self._left_out.items()
+        )
+
+    async def make(
+        self,
+        function: str,
+        arguments: tuple[int, ...],
+        where: str | None = None,
+        chip: Chip | None = None,
+    ) -> msgspec.Raw:
+        """The value that ``function`` gives; ``where`` names in errors what it is about.
+
+        Raises ``DriverCallError``, ``DriverCallStuck`` or ``DriverGone``.
+        """
+        call = (function, arguments)
+        while True:
+            self._refuse_left_out(call)
+            child = await self._keeper.ready(self._settings.call_seconds)
+            async with self._turn:
+                self._refuse_left_out(call)
+                if child is self._keeper.serving:
+                    message = await self._request(child, call, chip, where)
+                    return self._value(call, where, message)
+
+    def _value(self, call: Call, where: str | None, message: Message) -> msgspec.Raw:
+        if message.answer != 0:
+            raise self._installed.library.vendor.failed(call[0], where, message.answer)
+        if message.wrong is not None:
+            raise DriverCallError(call[0], where, 0, f"an answer that cannot be: {message.wrong}")
+        return message.value
+
+    def _follow_library(self) -> None:
+        """Make all calls again after the library was replaced: what hung was the one before."""
+        if self._installation is not self._installed.in_use:
+            self._installation = self._installed.in_use
+            self._left_out.clear()
+            self._crashes.clear()
+
+    def _refuse_left_out(self, call: Call) -> None:
+        self._follow_library()
+        left_out = self._left_out.get(call)
+        if left_out is not None:
+            raise DriverCallStuck(call[0], left_out.where, left_out.since_ms)
+
+    async def _request(
+        self, child: ChildProcess, call: Call, chip: Chip | None, where: str | None
+    ) -> Message:
+        function, arguments = call
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            message = await child.request(function, arguments, self._patience.of(call))
+        except TimeoutError:
+            self._leave_out(call, chip, where, child)
+            stuck = DriverCallStuck(function, where, self._left_out[call].since_ms)
+            _log.warning("%s; it is left out from now on", stuck)
+            self._keeper.replace(child, str(stuck))
+            raise stuck from None
+        except DriverGone as error:
+            self._crashes[call] += child.crashed
+            if self._crashes[call] >= _CRASHES:
+                self._leave_out(call, chip, where, child)
+                _log.warning("%s in %s again; the call is left out from now on", error, function)
+            at = "" if where is None else f" on {where}"
+            raise DriverGone(f"{error} in {function}{at}") from error
+        self._patience.answered(call, loop.time() - begun)
+        return message
+
+    def _leave_out(
+        self, call: Call, chip: Chip | None, where: str | None, child: ChildProcess
+    ) -> None:
+        period = self._settings.probe_seconds
+        pauses = Backoff(_FIRST_PROBE * period, period)
+        due = asyncio.get_running_loop().time() + pauses.failed()
+        self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child, pauses, due)
+
+    async def run(self) -> NoReturn:
+        """Try again, from time to time, what is left out."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_FIRST_PROBE * self._settings.probe_seconds)
+            due = [
+                call
+                for call, left_out in self._left_out.items()
+                if left_out.due <= loop.time() and left_out.child.reaped
+            ]
+            # When much hangs, processes are not started in a rush.
+            for call in due:
+                if not await self._try_again(call):
+                    break
+
+    async def _try_again(self, call: Call) -> bool:
+        """Probe ``call``; whether it is made again from now on."""
+        left_out = self._left_out.pop(call)
+        # Behind the others, so that each gets its turn.
+        self._left_out[call] = left_out
+        loop = asyncio.get_running_loop()
+        left_out.due = loop.time() + left_out.pauses.failed()
+        try:
+            child = await open_child(self._installed.library, self._settings, _ignore, _ignore)
+        except DriverError as error:
+            _log.info("no probe of %s: %s", call[0], error)
+            return False
+        left_out.child = child
+        begun = loop.time()
+        try:
+            await child.request(*call, self._patience.longest)
+        except (TimeoutError, DriverGone):
+            return False
+        finally:
+            child.close()
+        seconds = loop.time() - begun
+        self._patience.answered(call, seconds)
+        del self._left_out[call]
+        self._crashes.pop(call, None)
+        at = "" if left_out.where is None else f" on {left_out.where}"
+        slowly = "" if seconds < self._settings.call_seconds else f", after {seconds:.1f} s"
+        self._say(f"{call[0]}{at} answers again{slowly}")
+        return True
+
+
+def _ignore(*_arguments: object) -> None:
+    """A probe's child has nothing to say beside its answer."""

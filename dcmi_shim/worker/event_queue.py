@@ -1,0 +1,127 @@
+"""Events on their way from driver children to the one reader in the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from contract.codes.levels import Severity
+from dcmi_shim.values import DriverEvent, DriverGap
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from dcmi_shim.worker.process import RawEvent, RawSwitchEvent
+
+_log = logging.getLogger(__name__)
+_LONGEST = 8192
+_AT_ONCE = 64
+
+
+Raw = TypeVar("Raw")
+Value = TypeVar("Value")
+
+
+class EventQueue(Generic[Raw, Value]):
+    """A bounded queue of the values of raw events. What does not fit becomes one counted gap."""
+
+    def __init__(
+        self, wall_clock: Callable[[], int], value_of: Callable[[Raw], Value], name: str
+    ) -> None:
+        self._wall_clock = wall_clock
+        self._value_of = value_of
+        self._name = name
+        self._items: deque[Value | DriverGap] = deque()
+        self._filled = asyncio.Event()
+        self._dropped = 0
+
+    def event(self, raw: Raw) -> None:
+        """Add an event."""
+        if self._dropped or len(self._items) >= _LONGEST:
+            self._dropped += 1
+        else:
+            self._items.append(self._value_of(raw))
+        self._filled.set()
+
+    def gap(self, reason: str) -> None:
+        """Say that something may have been missed until now."""
+        _log.warning("%s events: %s", self._name, reason)
+        last = self._items[-1] if self._items else None
+        if isinstance(last, DriverGap):
+            self._items.pop()
+            reason = f"{last.reason}; {reason}"[-_LONGEST:]
+        self._items.append(DriverGap(self._wall_clock(), reason))
+        self._filled.set()
+
+    async def read(self) -> AsyncIterator[Value | DriverGap]:
+        """Everything in order, for ever; what is there comes in one turn. One reader only."""
+        while True:
+            await self._filled.wait()
+            while self._items:
+                for _ in range(min(_AT_ONCE, len(self._items))):
+                    yield self._items.popleft()
+                # A flood must not keep everybody else from their turn.
+                await asyncio.sleep(0)
+            self._filled.clear()
+            if self._dropped:
+                dropped, self._dropped = self._dropped, 0
+                self.gap(f"{dropped} events were dropped because the agent's queue was full")
+
+
+def driver_event(raw: RawEvent) -> DriverEvent:
+    """The value of ``raw``; an unknown severity becomes ``None``."""
+    known = raw.severity <= Severity.CRITICAL
+    return DriverEvent(
+        code=raw.code,
+        logic_id=raw.logic_id,
+        severity=Severity(raw.severity) if known else None,
+        assertion=raw.assertion,
+        seen_at_ms=raw.seen_at_ms,
+        driver_raised_at_ms=raw.driver_raised_at_ms,
+        serial=raw.serial,
+        node_type=raw.node_type,
+        node_id=raw.node_id,
+        sub_node_type=raw.sub_node_type,
+        sub_node_id=raw.sub_node_id,
+        name=raw.name,
+        information=raw.information,
+    )
+
+
+class Overlap:
+    """Recognises the second copy of an event while two subscribed children live side by side.
+
+    The library tells both the same, but may number its notifications for each process. So the n-th
+    equal event of one child is a copy when the other has shown it n times already.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Counter[RawEvent | RawSwitchEvent]] = {}
+
+    def begin(self, *children: int) -> None:
+        """From now on ``children`` (their process ids) may show the same events."""
+        for child in children:
+            self._seen.setdefault(child, Counter())
+
+    def end(self, child: int) -> None:
+        """Forget ``child``, which ended a while ago: nobody is behind it any more."""
+        self._seen.pop(child, None)
+        if len(self._seen) <= 1:
+            self._seen.clear()
+
+    def is_copy(self, event: RawEvent | RawSwitchEvent, child: int) -> bool:
+        """Whether another child has shown ``event``, which ``child`` shows now."""
+        mine = self._seen.get(child)
+        if mine is None:
+            return False
+        event = msgspec.structs.replace(event, seen_at_ms=0, notification=0)
+        mine[event] += 1
+        return any(
+            other[event] >= mine[event]
+            for pid, other in self._seen.items()
+            if pid != child and event in other
+        )

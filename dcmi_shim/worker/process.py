@@ -1,0 +1,252 @@
+"""One driver child as the agent sees it: started, asked with deadlines, killed, reaped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import DriverGone
+from dcmi_shim.library.return_codes import SYMBOL_MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_CHILD = Path(__file__).with_name("child.py")
+_READ_SIZE = 1 << 16
+_LONGEST_FRAME = 1 << 20
+_SYMBOL_LOOKUP_STATUS = 127
+_FIRST_REAP_SECONDS = 0.005
+_LAST_REAP_SECONDS = 1.0
+
+
+# Killed processes that are not gone yet; one that hangs inside the kernel may outlive its loop.
+_unreaped: set[subprocess.Popen[bytes]] = set()
+
+
+class RawEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="of", tag="chip"):
+    """A fault event of a chip as the child copied it; see ``DriverEvent``."""
+
+    code: int
+    logic_id: int
+    severity: int
+    assertion: int
+    seen_at_ms: int
+    driver_raised_at_ms: int | None
+    serial: int
+    notification: int
+    node_type: int
+    node_id: int
+    sub_node_type: int
+    sub_node_id: int
+    name: str
+    information: str
+
+
+class RawSwitchEvent(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="of", tag="switch"
+):
+    """A fault event of an on-board switch as the child copied it; see ``SwitchEvent``."""
+
+    event_type: int
+    sub_type: int
+    peer_device: int
+    peer_port: int
+    chip: int
+    port: int
+    severity: int
+    assertion: int
+    seen_at_ms: int
+    driver_raised_at_ms: int | None
+    serial: int
+    notification: int
+    information: str
+
+
+class Message(msgspec.Struct, frozen=True):
+    """Anything that a child sends; its protocol is described in ``child``."""
+
+    id: int | None = None
+    answer: int = SYMBOL_MISSING
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    wrong: str | None = None
+    failed: str | None = None
+    event: RawEvent | RawSwitchEvent | None = None
+    dropped: int = 0
+    odd: str | None = None
+
+
+_decoder = msgspec.json.Decoder(Message)
+
+
+class ChildProcess:
+    """A driver child for a ``kind`` of library. All methods belong to the event loop's thread.
+
+    ``on_message`` gets what is no answer: events, drops, oddities. ``on_end`` is called once when
+    the child's last message was read. Requests go one at a time; the caller takes care of that.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        environment: Mapping[str, str],
+        on_message: Callable[[ChildProcess, Message], None],
+        on_end: Callable[[ChildProcess], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_message = on_message
+        self._on_end = on_end
+        self._buffer = bytearray()
+        self._waiting: tuple[int, asyncio.Future[Message]] | None = None
+        self._last_id = 0
+        self._nonsense: str | None = None
+        self.ended = False
+        """Nothing more will be read from it."""
+        command = [sys.executable, "-I", "-S", str(_CHILD), str(os.getpid()), kind]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=dict(environment), cwd="/"
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests = self._process.stdin.fileno()
+        self._answers = self._process.stdout.fileno()
+        os.set_blocking(self._requests, False)
+        os.set_blocking(self._answers, False)
+        self._loop.add_reader(self._answers, self._read)
+
+    @property
+    def pid(self) -> int:
+        """Process id, for logs and measurements."""
+        return self._process.pid
+
+    @property
+    def reaped(self) -> bool:
+        """Whether the process is really gone. One that hangs inside the kernel is not."""
+        return self._process.poll() is not None
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it ended by itself; one that was killed, say for its memory, did not."""
+        return self._nonsense is not None or self._process.poll() not in (None, -signal.SIGKILL)
+
+    async def request(
+        self, call: str, arguments: tuple[int | str, ...], deadline_seconds: float
+    ) -> Message:
+        """Ask the child. ``TimeoutError`` after the deadline, ``DriverGone`` when it ended."""
+        if self.ended:
+            raise DriverGone(self.obituary())
+        self._last_id += 1
+        answer: asyncio.Future[Message] = self._loop.create_future()
+        self._waiting = (self._last_id, answer)
+        expiry = self._loop.call_later(deadline_seconds, self._expire, answer)
+        body = msgspec.json.encode({"id": self._last_id, "call": call, "arguments": arguments})
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._requests, len(body).to_bytes(4, "big") + body)
+        try:
+            return await answer
+        finally:
+            expiry.cancel()
+            self._waiting = None
+
+    def _expire(self, answer: asyncio.Future[Message]) -> None:
+        """The deadline is over. When the agent was the slow one, the answer waits in the pipe."""
+        self._read()
+        if not answer.done():
+            answer.set_exception(TimeoutError())
+
+    def _read(self) -> None:
+        if self.ended:
+            return
+        try:
+            data = os.read(self._answers, _READ_SIZE)
+        except BlockingIOError:
+            return
+        if not data:
+            self._end()
+            return
+        self._buffer += data
+        try:
+            self._take_frames()
+        except (ValueError, msgspec.DecodeError) as error:
+            self._nonsense = f"sent what is no message ({error}); its memory may be damaged"
+            self.kill()
+            self._end()
+
+    def _take_frames(self) -> None:
+        start = 0
+        while len(self._buffer) - start >= 4:
+            size = int.from_bytes(self._buffer[start : start + 4], "big")
+            if size > _LONGEST_FRAME:
+                raise ValueError(f"a frame of {size} bytes")
+            if len(self._buffer) - start - 4 < size:
+                break
+            message = _decoder.decode(self._buffer[start + 4 : start + 4 + size])
+            start += 4 + size
+            self._deliver(message)
+        del self._buffer[:start]
+
+    def _deliver(self, message: Message) -> None:
+        if message.id is None:
+            self._on_message(self, message)
+        elif self._waiting is not None and self._waiting[0] == message.id:
+            answer = self._waiting[1]
+            if not answer.done():
+                answer.set_result(message)
+
+    def _end(self) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self._loop.remove_reader(self._answers)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(OSError):
+                pipe.close()
+        # The pipe closes a moment before the exit status can be read.
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_FIRST_REAP_SECONDS)
+        self._reap(_FIRST_REAP_SECONDS)
+        if self._waiting is not None and not self._waiting[1].done():
+            self._waiting[1].set_exception(DriverGone(self.obituary()))
+        self._on_end(self)
+
+    def _reap(self, delay_seconds: float) -> None:
+        _unreaped.add(self._process)
+        _unreaped.difference_update([dead for dead in _unreaped if dead.poll() is not None])
+        if not self.reaped and not self._loop.is_closed():
+            later = min(2 * delay_seconds, _LAST_REAP_SECONDS)
+            self._loop.call_later(delay_seconds, self._reap, later)
+
+    def kill(self) -> None:
+        """Kill the process at once; what it sent before is still read."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Kill the process and read nothing more; never waits for it."""
+        self._process.kill()
+        self._end()
+
+    def obituary(self) -> str:
+        """How the process ended, as a part of a sentence."""
+        if self._nonsense is not None:
+            return f"the driver process {self._nonsense}"
+        status = self._process.poll()
+        if status is None:
+            return "the driver process closed its pipe"
+        if status == _SYMBOL_LOOKUP_STATUS:
+            return "the driver process ended with status 127: the library lacks a symbol it needs"
+        if status >= 0:
+            return f"the driver process ended with status {status}"
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        return f"the driver process was ended by {name}"

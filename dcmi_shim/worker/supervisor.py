@@ -1,0 +1,348 @@
+"""Keeps one good driver child alive (docs/decisions/001).
+
+A child that hangs goes on delivering events until a moment after its successor has subscribed;
+only then it is killed. A child that died is replaced, within a restart budget. Without a
+subscription the child serves polls, and the subscription is tried again from time to time in a new
+child. A library that is replaced on disk is loaded into a new child, also while the old one serves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotFound
+from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
+from dcmi_shim.worker.budget import Backoff, RestartBudget
+from dcmi_shim.worker.event_queue import EventQueue, Overlap
+from dcmi_shim.worker.process import ChildProcess, Message
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dcmi_shim.library.discovery import FoundLibrary
+    from dcmi_shim.library.installed import Installation, Installed
+
+_log = logging.getLogger(__name__)
+_BURST = 20
+_REFILL_SECONDS = 3.0
+_UNKILLABLE = 16
+_LAST_WORDS_SECONDS = 1.0
+# The switch library looks for events every 300 ms; what it holds must come out before it is killed.
+_LINGER_SECONDS = 0.5
+_LATE_COPIES_SECONDS = 5.0
+"""How long a process may be behind one that ended, with events that both were told of."""
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """Deadlines and periods, in seconds.
+
+    ``call_seconds`` is the usual deadline of one call, ``longest_call_seconds`` that of one that
+    turned out to be slow, and of a repeated subscription; ``open_seconds`` is that of loading and
+    initialising the library, ``subscribe_seconds`` that of the subscription while no other child
+    serves. Every ``probe_seconds`` (at first sooner) calls that are left out are tried again, and
+    so are chips that the inventory misses. A failed start is repeated after
+    ``retry_first_seconds``, doubling up to ``retry_last_seconds``. Every ``look_seconds`` the files
+    of the library are looked at: a replaced library is loaded when two looks show the same files.
+    """
+
+    call_seconds: float = 0.5
+    longest_call_seconds: float = 5.0
+    open_seconds: float = 10.0
+    subscribe_seconds: float = 1.0
+    probe_seconds: float = 10.0
+    retry_first_seconds: float = 0.25
+    retry_last_seconds: float = 10.0
+    look_seconds: float = 4.0
+
+
+async def open_child(
+    library: FoundLibrary,
+    settings: DriverSettings,
+    on_message: Callable[[ChildProcess, Message], None],
+    on_end: Callable[[ChildProcess], None],
+) -> ChildProcess:
+    """Start a child that has loaded and initialised ``library``.
+
+    Raises ``DriverNotFound`` (cannot be loaded), ``DriverError`` (another generation of DCMI),
+    ``DriverCallError`` (its initialisation refused) or ``DriverGone`` (crashed, hangs).
+    """
+    environment = dict(os.environ)
+    search = [str(directory) for directory in library.search]
+    if search:
+        inherited = environment.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = ":".join(search + ([inherited] if inherited else []))
+    try:
+        child = ChildProcess(library.vendor.kind, environment, on_message, on_end)
+    except OSError as error:
+        # Too many open files or processes: others may free some.
+        raise DriverGone(f"no process can be started for {library.path}: {error}") from error
+    try:
+        loaded = await child.request("open", (str(library.path),), settings.open_seconds)
+        if loaded.failed is not None:
+            raise DriverNotFound(f"{library.path} cannot be loaded: {loaded.failed}")
+        vendor = library.vendor
+        reply = await child.request(vendor.init, (), settings.open_seconds)
+        vendor.check_init(library.path, reply.answer, reply.value)
+    except BaseException as error:
+        child.close()
+        if isinstance(error, TimeoutError):
+            raise DriverGone(
+                f"loading and initialising {library.path} takes longer than "
+                f"{settings.open_seconds:g} s"
+            ) from error
+        if isinstance(error, DriverGone):
+            raise DriverGone(f"{error} while loading or initialising {library.path}") from error
+        raise
+    return child
+
+
+class Keeper:
+    """Owns the children that serve calls and events. ``run`` keeps one alive, ``watch`` has it
+    replaced when the library is.
+
+    ``reopened`` is set when the library was opened again after its process was gone, or when
+    another library was opened.
+    """
+
+    def __init__(
+        self,
+        installed: Installed,
+        settings: DriverSettings,
+        events: EventQueue[Any, Any],
+        reopened: asyncio.Event,
+    ) -> None:
+        self._installed = installed
+        self._settings = settings
+        self._events = events
+        self._reopened = reopened
+        self._overlap = Overlap()
+        self._budget = RestartBudget(_BURST, _REFILL_SECONDS)
+        self._failing = Backoff(settings.retry_first_seconds, settings.retry_last_seconds)
+        self._refused = Backoff(1.0, 60.0)
+        self._serving: ChildProcess | None = None
+        self._hanging: ChildProcess | None = None
+        self._starting: ChildProcess | None = None
+        self._killed: list[ChildProcess] = []
+        self._usable = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._opened_once = False
+        self._tried: Installation | None = None
+        self._subscribe_at: float | None = None
+        self._reason = "the driver is being loaded"
+        self._not_replaced_reason: str | None = None
+        self.tried = asyncio.Event()
+        """Whether a start has succeeded or failed."""
+        self.is_patient = False
+        """Whether a library that cannot be loaded at the start is looked for again."""
+        self.polling_reason: str | None = None
+        """Why no events arrive; ``None`` while subscribed."""
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    @property
+    def serving(self) -> ChildProcess | None:
+        """The child that takes calls now."""
+        return self._serving
+
+    @property
+    def trouble(self) -> str | None:
+        """Why no calls can be made; ``None`` while they can."""
+        return None if self._serving is not None else self._reason
+
+    async def ready(self, deadline_seconds: float) -> ChildProcess:
+        """The child that takes calls; ``DriverGone`` when there is none within the deadline."""
+        child = self._serving
+        if child is not None:
+            return child
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                while (child := self._serving) is None:
+                    await self._usable.wait()
+                return child
+        except TimeoutError:
+            raise DriverGone(self._reason) from None
+
+    def replace(self, child: ChildProcess, reason: str) -> None:
+        """``child`` hangs: it takes no more calls, and is killed once a new one has subscribed."""
+        if child is self._serving:
+            self._serving, self._hanging = None, child
+            self._usable.clear()
+            self._reason = reason
+            self._wanted.set()
+
+    def close(self) -> None:
+        """Kill everything at once; never waits."""
+        children = (self._serving, self._hanging, self._starting, *self._killed)
+        self._serving = self._hanging = self._starting = None
+        self._usable.clear()
+        for child in children:
+            if child is not None:
+                child.close()
+        self._reason = "the driver was closed"
+
+    async def run(self) -> NoReturn:
+        """Keep a child alive until cancelled. Raises when no start can ever succeed."""
+        while True:
+            self._wanted.clear()
+            child = await self._started()
+            if child is not None:
+                self._adopt(child)
+            pause = None if self._subscribe_at is None else self._subscribe_at - self.now()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
+            except TimeoutError:
+                _log.info("trying to subscribe again: %s", self.polling_reason)
+
+    async def watch(self) -> NoReturn:
+        """Notice a library that is replaced on disk, whatever the processes do that loaded it."""
+        while True:
+            await asyncio.sleep(self._settings.look_seconds)
+            if await self._installed.is_replaced() and self._serving is not None:
+                self._wanted.set()
+
+    async def _started(self) -> ChildProcess | None:
+        """A new child; ``None`` if that failed and the one that serves still does."""
+        while True:
+            await self._afford()
+            try:
+                return await self._start()
+            except DriverError as error:
+                is_passing = isinstance(error, DriverCallError | DriverGone)
+                if not self._opened_once and not is_passing and not self.is_patient:
+                    raise
+                if self._serving is not None:
+                    self._not_replaced(error)
+                    return None
+                self.tried.set()
+                if self._reason != str(error):
+                    self._reason = str(error)
+                    self._events.gap(f"no driver: {error}")
+            await asyncio.sleep(self._failing.failed())
+
+    async def _afford(self) -> None:
+        while True:
+            self._killed = [child for child in self._killed if not child.reaped]
+            wait = 1.0 if len(self._killed) >= _UNKILLABLE else self._budget.take(self.now())
+            if not wait:
+                return
+            if self._serving is None:
+                _log.warning("waiting %.1f s before the driver is started again", wait)
+            await asyncio.sleep(wait)
+
+    def _not_replaced(self, error: DriverError) -> None:
+        """Log once that the process that serves goes on because its successor cannot start."""
+        reason = str(error)
+        if reason != self._not_replaced_reason:
+            _log.warning("no new driver process, the old one goes on: %s", reason)
+        self._not_replaced_reason = reason
+
+    async def _start(self) -> ChildProcess:
+        found = await self._installed.find()
+        child = await open_child(found.library, self._settings, self._on_message, self._on_end)
+        self._starting = child
+        self._opened_once = True
+        if found != self._tried:
+            # What the library before refused for ever, this one may have.
+            self._subscribe_at, self._tried = None, found
+        try:
+            for other in (self._serving, self._hanging):
+                if other is not None and not other.ended:
+                    self._overlap.begin(other.pid, child.pid)
+            await self._subscribe(child)
+        except BaseException:
+            self._bury(child)
+            raise
+        finally:
+            self._starting = None
+        self._failing.succeeded()
+        self._not_replaced_reason = None
+        if self._installed.adopt(found):
+            self._reopened.set()
+            if self._serving is not None:
+                self._reason = "its library was replaced on disk"
+        return child
+
+    async def _subscribe(self, child: ChildProcess) -> None:
+        if self._subscribe_at is not None and self.now() < self._subscribe_at:
+            return
+        # While another child serves polls, a slow subscription holds nobody up.
+        alone = self._serving is None
+        subscribe = self._installed.library.vendor.subscribe
+        settings = self._settings
+        deadline = settings.subscribe_seconds if alone else settings.longest_call_seconds
+        try:
+            reply = await child.request(subscribe, (), deadline)
+        except (TimeoutError, DriverGone) as error:
+            what = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
+            self._poll_only(f"{subscribe} {what}", self._refused.failed())
+            # Its successor does not subscribe before the pause is over.
+            raise DriverGone(f"{subscribe} {what}") from error
+        if reply.answer == 0:
+            self.polling_reason = None
+            self._subscribe_at = None
+            self._refused.succeeded()
+            return
+        never = reply.answer in (UNSUPPORTED, SYMBOL_MISSING)
+        refusal = self._installed.library.vendor.failed(subscribe, None, reply.answer)
+        self._poll_only(str(refusal), float("inf") if never else self._refused.failed())
+
+    def _poll_only(self, reason: str, pause_seconds: float) -> None:
+        if self.polling_reason != reason:
+            self._events.gap(f"no events, polls only: {reason}")
+        self.polling_reason = reason
+        self._subscribe_at = self.now() + pause_seconds
+
+    def _adopt(self, child: ChildProcess) -> None:
+        predecessors = [old for old in (self._serving, self._hanging) if old is not None]
+        first = self._reason == "the driver is being loaded"
+        self._serving, self._hanging = child, None
+        self._usable.set()
+        self.tried.set()
+        for old in predecessors:
+            self._retire(old)
+        if not predecessors:
+            self._reopened.set()
+        if not first:
+            self._events.gap(f"the driver process was replaced: {self._reason}")
+        self._reason = "the driver process is being replaced"
+
+    def _retire(self, child: ChildProcess) -> None:
+        """Kill ``child`` soon: what was raised before its successor subscribed is on its thread."""
+        self._killed.append(child)
+        loop = asyncio.get_running_loop()
+        loop.call_later(_LINGER_SECONDS, child.kill)
+        loop.call_later(_LINGER_SECONDS + _LAST_WORDS_SECONDS, child.close)
+
+    def _bury(self, child: ChildProcess) -> None:
+        """Kill ``child``, read what it still sent, and remember it until it is really gone."""
+        child.kill()
+        self._killed.append(child)
+        asyncio.get_running_loop().call_later(_LAST_WORDS_SECONDS, child.close)
+
+    def _on_message(self, child: ChildProcess, message: Message) -> None:
+        if message.event is not None:
+            if not self._overlap.is_copy(message.event, child.pid):
+                self._events.event(message.event)
+        elif message.dropped:
+            self._events.gap(f"{message.dropped} events were dropped: the agent was too slow")
+        elif message.odd is not None:
+            self._events.gap(f"the driver sent {message.odd}")
+
+    def _on_end(self, child: ChildProcess) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(_LATE_COPIES_SECONDS, self._overlap.end, child.pid)
+        if child is self._hanging:
+            self._hanging = None
+        elif child is self._serving:
+            self._serving = None
+            self._usable.clear()
+            self._reason = child.obituary()
+            self._events.gap(self._reason)
+            self._wanted.set()

@@ -1,0 +1,1 @@
+"""Starts elastic vcjobs again after a fault, in place and at the size there is room for."""

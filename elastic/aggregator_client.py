@@ -1,0 +1,87 @@
+"""Asks the aggregator that leads for sizes, over its API."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
+
+from advisor.checks.ended_vcjobs import EndedJobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from elastic.job import Job
+
+_SECONDS = 10.0
+_ATTEMPTS = 4
+"""A Service gives any of its aggregators, and one of them leads."""
+_OK = 200
+MOST_JOBS = 40
+"""In one question; a line of HTTP has 8190 bytes."""
+
+
+class _Page(msgspec.Struct):
+    leads: bool
+    alarm: bool
+    ended: EndedJobs | None
+
+
+_decoder = msgspec.json.Decoder(_Page)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was answered; ``troubles`` are reasons not to start anything."""
+
+    ended: EndedJobs = EndedJobs()
+    troubles: tuple[str, ...] = ()
+
+
+class Aggregators:
+    """The aggregators behind ``url``."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    async def ask(self, sized: Sequence[Job], judged: Sequence[Job]) -> Answer:
+        """Ask for the sizes of some ended jobs, and for faults under others."""
+        asked = {"sized": _keys(sized), "judged": _keys(judged)}
+        trouble = ""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                for _ in range(_ATTEMPTS):
+                    page = await self._page({key: text for key, text in asked.items() if text})
+                    if page.leads:
+                        return _answer(page, self._url)
+                trouble = "no aggregator that was asked leads"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            trouble = str(error) or type(error).__name__
+        return Answer(troubles=(f"the aggregator at {self._url} is away: {trouble}",))
+
+    async def _page(self, query: dict[str, str]) -> _Page:
+        # A new connection each time, as another aggregator may answer it.
+        connector = aiohttp.TCPConnector(force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector) as session,
+            session.get(f"{self._url}/api/v1/ended-jobs", params=query) as response,
+        ):
+            body = await response.read()
+            if response.status != _OK:
+                raise ValueError(f"it answered {response.status}: {body[:200]!r}")
+            return _decoder.decode(body)
+
+
+def _keys(jobs: Sequence[Job]) -> str:
+    return ",".join(job.key for job in jobs[:MOST_JOBS])
+
+
+def _answer(page: _Page, url: str) -> Answer:
+    if page.ended is None:
+        why = f"the aggregator at {url} does not advise: set advice.enabled there"
+        return Answer(troubles=(why,))
+    troubles = list(page.ended.not_known)
+    if page.alarm:
+        troubles.insert(0, "silence alarm: too many nodes fell silent at once")
+    return Answer(page.ended, tuple(troubles))

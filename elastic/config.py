@@ -1,0 +1,47 @@
+"""The configuration of ``vigil elastic run``: command line beats environment beats TOML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field
+
+from contract.configuration import ListenAddress, Section, load
+from service.files import read_toml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def _address(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("is no address; use http://HOST:PORT")
+    return text
+
+
+class ElasticConfiguration(Section):
+    """Everything that the daemon can be told."""
+
+    act: bool = False
+    """Write vcjobs. Otherwise it says what it would write, and keeps its Lease only."""
+    kubeconfig: Path | None = None
+    aggregator: Annotated[str, AfterValidator(_address)] = (
+        "http://npu-vigil-aggregator.mindx-dl:9821"
+    )
+    state_dir: Path = Path("/var/lib/npu-vigil-elastic")
+    listen: ListenAddress | None = None
+    lease_seconds: int = Field(default=10, ge=2, le=300)
+
+
+def load_elastic(
+    file: Path | None, environment: Mapping[str, str], command_line: Mapping[str, object]
+) -> ElasticConfiguration:
+    """Merge and check all layers. Raises ``ConfigurationError`` with every problem."""
+    return load(
+        ElasticConfiguration,
+        file=None if file is None else read_toml(file),
+        environment=environment,
+        command_line=command_line,
+        source="vigil elastic" if file is None else str(file),
+    )

@@ -1,0 +1,329 @@
+"""Follows vcjobs, decides about each, and makes one write at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import msgspec
+
+from contract.documents.elastic_job import FINISHED
+from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
+from contract.scheduling import go_integer
+from elastic.aggregator_client import MOST_JOBS, Answer
+from elastic.conditions import kept_of, original_of
+from elastic.decision import Decision, Facts, State, Write, decide, recent_starts
+from elastic.job import read_job, read_pod
+from elastic.job_cache import KINDS, Known
+from elastic.patches import size_patch, start_patch
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from advisor.checks.ended_vcjobs import EndedJob, FaultUnder
+    from elastic.aggregator_client import Aggregators
+    from elastic.job import Job
+    from elastic.job_events import Telling
+    from service.clock import Clock
+    from service.election.leadership import Leadership
+    from stores.cluster import Cluster
+    from stores.kubernetes_api.vcjobs import VcJobs
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS = 1.0
+"""Between two rounds in which something waits."""
+_IDLE_SECONDS = 5.0
+_SETTLE_SECONDS = 0.02
+"""What comes within it is judged together."""
+_BEHIND_SECONDS = 0.1
+"""Until watches show what a read has shown."""
+_AFTER_A_REFUSAL_MS = 30_000
+_JUDGED_FOR_MS = 120_000
+"""For so long after its end a job without a cause is asked about: faults come late."""
+_GROUP_MS = 30_000
+"""By then the controller has made the PodGroup of a job that was started."""
+_FOLLOW_AGAIN_SECONDS = 30.0
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """How it stands with one job."""
+
+    namespace: str
+    name: str
+    state: str
+    why: str
+    original: str = ""
+    size: str = ""
+
+
+class Acting:
+    """The one place that writes vcjobs. Without ``acts`` it only says what it would write."""
+
+    def __init__(
+        self,
+        api: VcJobs,
+        aggregators: Aggregators,
+        leadership: Leadership,
+        telling: Telling,
+        clock: Clock,
+        *,
+        acts: bool,
+    ) -> None:
+        self.acts = acts
+        self.starts = 0
+        self.refusals: Counter[str] = Counter()
+        self.known = Known()
+        self.jobs: tuple[JobStatus, ...] = ()
+        self.standing_still: tuple[str, ...] = ()
+        self._api = api
+        self._aggregators = aggregators
+        self._leadership = leadership
+        self._telling = telling
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._own_starts_ms: tuple[int, ...] = ()
+        self._written = ("", 0)
+        """The job of our last write and its version, which the aggregator has to know."""
+        self._refused: dict[str, tuple[str, str, int]] = {}
+        """By uid: the version of a job that a write was refused for, why, and until when."""
+        self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
+        """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
+        self._judged: set[str] = set()
+
+    async def run(self) -> NoReturn:
+        """Follow and act until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for name in KINDS:
+                tasks.create_task(
+                    self._follow(name, self._api.cluster), name=f"read {KINDS[name].name}"
+                )
+            while True:
+                await self._wait(await self.round())
+        raise AssertionError("the tasks never end")
+
+    def look(self) -> None:
+        """Begin the next round at once."""
+        self._changed.set()
+
+    async def _follow(self, name: str, cluster: Cluster) -> NoReturn:
+        while True:
+            try:
+                async for event in cluster.objects(KINDS[name]):
+                    self.known.observe(name, event)
+                    self._changed.set()
+            except StoreRefused as error:
+                self.known.observe(name, Interrupted(str(error)))
+                self._changed.set()
+            await asyncio.sleep(_FOLLOW_AGAIN_SECONDS)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+                await asyncio.sleep(_SETTLE_SECONDS)
+
+    async def round(self) -> float:
+        """Decide about all jobs and make at most one write; seconds until the next round."""
+        self._changed.clear()
+        jobs = self.known.jobs()
+        standing = self._standing(jobs)
+        decisions = {job.uid: decide(job, self._facts(job, jobs, standing)) for job in jobs}
+        asking = [job for job in jobs if decisions[job.uid].asks]
+        advised: dict[str, EndedJob] = {}
+        if asking and self._leadership.leads:
+            answer = await self._ask(asking, decisions)
+            standing = (*standing, *answer.troubles)
+            by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
+            for job in asking:
+                found = by_name.get((job.namespace, job.name))
+                if found is not None:
+                    advised[job.uid] = found
+                facts = self._facts(job, jobs, standing, found)
+                before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
+                if before.state is State.NO_CAUSE and decisions[job.uid].cause:
+                    self.look()  # Its size is asked for next.
+        self._show(jobs, decisions, standing)
+        if not self._leadership.leads:
+            return _IDLE_SECONDS
+        for job in jobs:
+            if decisions[job.uid].write is not None and not self._is_refused(job):
+                advice = advised.get(job.uid)
+                return await self._write(job, decisions[job.uid], jobs, standing, advice)
+        states = {decision.state for decision in decisions.values()}
+        return _AGAIN_SECONDS if State.WAITING_FOR_ROOM in states else _IDLE_SECONDS
+
+    def _standing(self, jobs: Sequence[Job]) -> tuple[str, ...]:
+        """Return why nothing is started at all, but for what the aggregator answers."""
+        found = list(self.known.unread)
+        if rival := self.known.rival:
+            found.append(f"a Resilience-Controller runs: {rival}; it would start jobs, too")
+        now_ms = self._clock().wall_ms
+        for job in jobs:
+            kept = kept_of(job)
+            if kept is None or job.phase in FINISHED or job.started != kept.start:
+                continue
+            has_any = self.known.has_group(job) or self.known.pods(job)
+            if not has_any and now_ms - kept.at_ms > _GROUP_MS:
+                seconds = _GROUP_MS // 1000
+                found.append(f"{job.key} was started and has no PodGroup after {seconds} s")
+        return tuple(found)
+
+    def _facts(
+        self,
+        job: Job,
+        jobs: Sequence[Job],
+        standing: tuple[str, ...],
+        found: EndedJob | None = None,
+    ) -> Facts:
+        now_ms = self._clock().wall_ms
+        starts = {at_ms for one in jobs for at_ms in recent_starts(one, now_ms)}
+        return Facts(
+            now_ms,
+            self.known.pods(job),
+            self.known.evictions(job),
+            self._faults_under(job, found, now_ms),
+            standing,
+            tuple(sorted(starts.union(self._own_starts_ms))),
+            None if found is None else found.advice,
+        )
+
+    def _faults_under(
+        self, job: Job, found: EndedJob | None, now_ms: int
+    ) -> tuple[FaultUnder, ...]:
+        """Return the faults that were found under a job that has ended, since when.
+
+        They are kept: the answer with the size comes after the one with the fault.
+        """
+        key = (job.uid, job.ended_at_ms)
+        if found is not None and found.faults:
+            before = self._faults.get(key, ())
+            known = {(one.kind, one.node): one for one in before}
+            self._faults[key] = tuple(
+                known.get((one.kind, one.node))
+                or (one if one.since_ms else msgspec.structs.replace(one, since_ms=now_ms))
+                for one in found.faults
+            )
+        return self._faults.get(key, ())
+
+    async def _ask(self, asking: Sequence[Job], decisions: Mapping[str, Decision]) -> Answer:
+        now_ms = self._clock().wall_ms
+        sized = [job for job in asking if decisions[job.uid].state is State.WAITING_FOR_ROOM]
+        judged = [
+            job
+            for job in asking
+            if decisions[job.uid].state is State.NO_CAUSE
+            and (job.uid not in self._judged or now_ms - job.ended_at_ms < _JUDGED_FOR_MS)
+        ]
+        if not sized and not judged:
+            return Answer()
+        # Who has no cause may have one by the answer, and then asks for its size.
+        answer = await self._aggregators.ask(sized, judged)
+        self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
+        uid, version = self._written
+        is_there = any(job.uid == uid for job in self.known.jobs())
+        if sized and not answer.troubles and is_there and answer.ended.version < version:
+            return Answer(troubles=("the aggregator has not seen the last start yet",))
+        return answer
+
+    def _is_refused(self, job: Job) -> bool:
+        refused = self._refused.get(job.uid)
+        if refused is None:
+            return False
+        version, _, until_ms = refused
+        return version == job.version and self._clock().steady_ms < until_ms
+
+    async def _write(
+        self,
+        job: Job,
+        decision: Decision,
+        jobs: Sequence[Job],
+        standing: tuple[str, ...],
+        advised: EndedJob | None,
+    ) -> float:
+        """Make the write that is due; seconds until the next round."""
+        if not self.acts:
+            self._telling.would(job, decision)
+            return _IDLE_SECONDS
+        now_ms = self._clock().wall_ms
+        before = kept_of(job)
+        try:
+            # Watches may be behind, and not all by the same time.
+            live = read_job(await self._api.read(job.namespace, job.name))
+            pods = [read_pod(one) for one in await self._api.pods(job.namespace, job.name)]
+            mine = tuple(pod for pod in pods if pod.job == job.uid)
+            facts = msgspec.structs.replace(self._facts(job, jobs, standing, advised), pods=mine)
+            if live != job or decide(live, facts) != decision or not self._leadership.leads:
+                return _BEHIND_SECONDS
+            if decision.write is Write.START:
+                patch = start_patch(job, decision.start, decision.why)
+                version = await self._api.patch_status(job.namespace, job.name, patch)
+            else:
+                changes = size_patch(job, decision, now_ms)
+                version = await self._api.patch(job.namespace, job.name, changes)
+        except StoreConflict:
+            self.refusals["conflict"] += 1
+            return _AGAIN_SECONDS  # The watch shows what it is now.
+        except StoreNotFound:
+            return _AGAIN_SECONDS  # It was deleted, which the watch shows.
+        except StoreRefused as error:
+            self.refusals["refused"] += 1
+            until_ms = self._clock().steady_ms + _AFTER_A_REFUSAL_MS
+            self._refused[job.uid] = (job.version, str(error), until_ms)
+            return _AGAIN_SECONDS
+        except (StoreError, msgspec.DecodeError) as error:
+            self.refusals["unavailable"] += 1
+            _log.warning("%s: %s", job.key, error)
+            return _AGAIN_SECONDS
+        self._refused.pop(job.uid, None)
+        self._written = (job.uid, go_integer(version) or 0)
+        if before is None or decision.start > before.start:
+            self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
+        if decision.write is Write.START:
+            self.starts += 1
+        self._telling.wrote(job, decision)
+        return _AGAIN_SECONDS
+
+    def _show(
+        self, jobs: Sequence[Job], decisions: Mapping[str, Decision], standing: tuple[str, ...]
+    ) -> None:
+        self.standing_still = standing
+        shown = []
+        for job in jobs:
+            decision = decisions[job.uid]
+            state, why = decision.state.value, decision.why
+            if decision.write is not None and self._is_refused(job):
+                state, why = "refused", self._refused[job.uid][1]
+            original, size = original_of(job), job.size
+            shown.append(
+                JobStatus(
+                    job.namespace,
+                    job.name,
+                    state,
+                    why,
+                    "" if original is None else f"{original.replicas} × {original.cards}",
+                    "" if size is None else f"{size.replicas} × {size.cards}",
+                )
+            )
+            if self._leadership.leads:
+                self._telling.state(job, state, why)
+        self.jobs = tuple(shown)
+        here = {job.uid for job in jobs}
+        self._judged &= here
+        for uid in self._refused.keys() - here:
+            del self._refused[uid]
+        for key in [key for key in self._faults if key[0] not in here]:
+            del self._faults[key]
+
+    def status(self) -> dict[str, Any]:
+        """Return what is shown of it."""
+        return {
+            "acts": self.acts,
+            "leads": self._leadership.leads,
+            "standing_still": self.standing_still,
+            "jobs": self.jobs,
+        }

@@ -1,0 +1,251 @@
+"""What is to be done with one vcjob now, from all that is known. Pure.
+
+A job is started again by two writes: its size, then its phase. Both are computed anew from the
+live object each time, so a process that ended between the two is followed by one that goes on.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.checks.ended_vcjobs import FaultUnder
+from advisor.report import ElasticAdvice
+from contract.documents.elastic_job import RESTORE, Size
+from elastic.conditions import Unmet, kept_of, min_replicas, original_of, unmet
+from elastic.end_cause import Evicted, cause_of
+from elastic.job import JobPod
+
+if TYPE_CHECKING:
+    from elastic.job import Job
+
+HOUR_MS = 3_600_000
+STARTS_OF_A_JOB = 3
+STARTS_OF_A_CLUSTER = 10
+"""So many starts within an hour; one more waits."""
+
+
+class State(StrEnum):
+    """How it stands with a job."""
+
+    RUNNING = "running"
+    STARTING = "starting"
+    FINISHED = "finished"
+    ENDING = "ending"
+    CONDITIONS = "conditions"
+    NO_CAUSE = "no-cause"
+    WAITING_FOR_PODS = "waiting-for-pods"
+    WAITING_FOR_ROOM = "waiting-for-room"
+    STANDING_STILL = "standing-still"
+    TOO_MANY_STARTS = "too-many-starts"
+    READY = "ready"
+
+
+class Write(StrEnum):
+    """A write that is due."""
+
+    CLEAR = "clear"
+    """Size 0 and phase Pending: pods that ended by themselves go (2.9)."""
+    SIZE = "size"
+    START = "start"
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What is known about a job beside its object.
+
+    ``pods`` are those with its uid. ``standing_still`` are reasons why nothing is written at all.
+    ``cluster_starts_ms`` are the starts of all jobs. ``advice`` is the size of R60, ``None`` while
+    it is not known.
+    """
+
+    now_ms: int
+    pods: tuple[JobPod, ...] = ()
+    evictions: tuple[Evicted, ...] = ()
+    faults: tuple[FaultUnder, ...] = ()
+    standing_still: tuple[str, ...] = ()
+    cluster_starts_ms: tuple[int, ...] = ()
+    advice: ElasticAdvice | None = None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What is to be done. ``why`` is for people. ``asks``: the size of R60 is needed.
+
+    ``original`` and ``size`` are those of the next start, ``start`` its number.
+    """
+
+    state: State
+    why: str
+    unmet: tuple[Unmet, ...] = ()
+    asks: bool = False
+    write: Write | None = None
+    original: Size | None = None
+    size: Size | None = None
+    cause: str = ""
+    start: int = 0
+
+
+def decide(job: Job, facts: Facts) -> Decision:
+    """Return what is to be done with ``job`` now."""
+    missing = unmet(job)
+    if missing:
+        return Decision(State.CONDITIONS, missing[0].text, missing)
+    if job.is_deleted:
+        return Decision(State.FINISHED, "the job is being deleted")
+    original = original_of(job)
+    assert original is not None  # It has one task.
+    is_cleared = _is_cleared(job)
+    if not job.is_ended and not is_cleared:
+        return _active(job, facts)
+    cause = _cause(job, facts)
+    if not cause:
+        return Decision(
+            State.NO_CAUSE, "it ended without a fault of a chip, a network or a node", asks=True
+        )
+    left = [pod for pod in facts.pods if not pod.has_ended_itself]
+    if left:
+        return Decision(State.WAITING_FOR_PODS, _left(left), cause=cause)
+    if facts.standing_still:
+        return Decision(State.STANDING_STILL, "; ".join(facts.standing_still), cause=cause)
+    if not _is_resized(job) and not is_cleared and (why := _too_many(job, facts)):
+        return Decision(State.TOO_MANY_STARTS, why, cause=cause)
+    return _sized(job, facts, original, cause)
+
+
+def _active(job: Job, facts: Facts) -> Decision:
+    if job.phase == "Completed":
+        return Decision(State.FINISHED, "the job is completed")
+    if job.phase in ("Aborting", "Terminating", "Completing", "Restarting"):
+        return Decision(State.ENDING, f"phase {job.phase}; {_left(facts.pods)}")
+    if job.phase == "Running":
+        return Decision(State.RUNNING, "the job runs")
+    unbound = sum(1 for pod in facts.pods if not pod.node)
+    why = f"phase {job.phase or 'unknown'}: {len(facts.pods)} pods, {unbound} without a node"
+    return Decision(State.STARTING, why)
+
+
+def _is_cleared(job: Job) -> bool:
+    """Whether its size was set to 0, so that pods that ended by themselves go."""
+    kept, size = kept_of(job), job.size
+    return kept is not None and size is not None and kept.size.replicas == size.replicas == 0
+
+
+def _is_resized(job: Job) -> bool:
+    """Whether the size was written and the start that belongs to it was not.
+
+    The message of our last start says its number. Where somebody replaced it, a phase with pods
+    since the size was written says the same.
+    """
+    kept, size = kept_of(job), job.size
+    if kept is None or size is None or not job.is_ended:
+        return False
+    same = (size.replicas, size.cards) == (kept.size.replicas, kept.size.cards)
+    return same and job.started < kept.start and job.last_active_ms < kept.at_ms
+
+
+def _cause(job: Job, facts: Facts) -> str:
+    kept = kept_of(job)
+    if kept is not None and (_is_resized(job) or not job.is_ended):
+        return kept.cause
+    if RESTORE in job.annotations:
+        return f"annotation {RESTORE}"
+    began_ms = job.created_at_ms if kept is None else kept.at_ms
+    return cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
+
+
+def _left(pods: tuple[JobPod, ...] | list[JobPod]) -> str:
+    if not pods:
+        return "all pods have ended"
+    shown = [
+        f"{pod.name} on {pod.node or 'no node'}"
+        + (f", deleted, grace {pod.grace_seconds} s" if pod.deleted_at_ms else ", not deleted")
+        for pod in sorted(pods, key=lambda pod: pod.name)[:3]
+    ]
+    more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
+    return f"pods that have not ended: {'; '.join(shown)}{more}"
+
+
+def _too_many(job: Job, facts: Facts) -> str:
+    kept = kept_of(job)
+    own = [] if kept is None else _recent(kept.starts_ms, facts.now_ms)
+    if len(own) >= STARTS_OF_A_JOB:
+        return f"{len(own)} starts of this job within an hour; the next one waits"
+    all_of_them = _recent(facts.cluster_starts_ms, facts.now_ms)
+    if len(all_of_them) >= STARTS_OF_A_CLUSTER:
+        return f"{len(all_of_them)} starts in the cluster within an hour; the next one waits"
+    return ""
+
+
+def _recent(starts_ms: tuple[int, ...], now_ms: int) -> list[int]:
+    return [at_ms for at_ms in starts_ms if abs(now_ms - at_ms) < HOUR_MS]
+
+
+def recent_starts(job: Job, now_ms: int) -> tuple[int, ...]:
+    """Return when the job was started by us within the last hour (wall)."""
+    kept = kept_of(job)
+    return () if kept is None else tuple(_recent(kept.starts_ms, now_ms))
+
+
+def _sized(job: Job, facts: Facts, original: Size, cause: str) -> Decision:
+    advice = facts.advice
+    if advice is None:
+        why = "the aggregator is asked for the size"
+        return Decision(State.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+    if advice.replicas is None or advice.cards is None:
+        return Decision(State.WAITING_FOR_ROOM, advice.why, asks=True, cause=cause)
+    least, most = min_replicas(job), original.replicas
+    if not least <= advice.replicas <= most or not 1 <= advice.cards <= original.cards:
+        why = f"advised are {advice.replicas} × {advice.cards} chips, which the job does not allow"
+        return Decision(State.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+    is_original = (advice.replicas, advice.cards) == (original.replicas, original.cards)
+    if RESTORE in job.annotations and not is_original:
+        why = (
+            f"annotation {RESTORE}: it waits for room for {original.replicas} × {original.cards} "
+            f"chips; there is room for {advice.replicas} × {advice.cards}"
+        )
+        return Decision(State.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+    size = size_of(original, advice.replicas, advice.cards)
+    kept = kept_of(job)
+    before = 0 if kept is None else kept.start
+    # What was written and not started has its number already.
+    is_begun = _is_resized(job) or _is_cleared(job)
+    write = _write(job, facts, size)
+    if write is None:
+        why = f"{len(facts.pods)} pods that ended by themselves are removed first"
+        return Decision(State.STARTING, why, cause=cause)
+    text = f"{size.replicas} × {size.cards} chips of {original.replicas} × {original.cards}"
+    return Decision(
+        State.READY,
+        f"start with {text}: {cause}",
+        write=write,
+        original=original,
+        size=size,
+        cause=cause,
+        start=before if is_begun else before + 1,
+    )
+
+
+def _write(job: Job, facts: Facts, size: Size) -> Write | None:
+    """Return the next write; ``None`` while the controller removes pods."""
+    kept = kept_of(job)
+    if _is_cleared(job):
+        if job.is_ended:
+            return Write.START
+        return None if facts.pods else Write.SIZE
+    if facts.pods:
+        return Write.CLEAR
+    if kept is not None and _is_resized(job) and kept.size == job.size == size:
+        return Write.START
+    return Write.SIZE
+
+
+def size_of(original: Size, replicas: int, cards: int) -> Size:
+    """Return a size of so many pods and chips of each; no more of them start together."""
+    task = original.task_available
+    return Size(
+        replicas,
+        cards,
+        min(original.available, replicas),
+        None if task is None else min(task, replicas),
+    )

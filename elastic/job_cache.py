@@ -1,0 +1,125 @@
+"""What is known of vcjobs, their pods and PodGroups, and of what the scheduler records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from contract import scheduling
+from elastic.end_cause import Evicted, read_evictions
+from elastic.job import Job, JobPod, read_group, read_job, read_pod
+from stores.cluster import NotThere, ObjectKind, Snapshot
+from stores.interruption import Interrupted
+from stores.kubernetes_api.vcjobs import PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from stores.cluster import Update
+
+_RIVAL = "resilience-controller"
+"""The Resilience-Controller deletes and creates jobs of its own accord (5.1)."""
+
+_Records = dict[str, tuple[Evicted, ...]]
+
+
+class _Data(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+_data = msgspec.json.Decoder(_Data)
+
+
+def evictions_of(raw: msgspec.Raw) -> _Records:
+    """Return by job what the scheduler records, from its ConfigMap. Raises ``ValueError``."""
+    return read_evictions((_data.decode(raw).data or {}).get(scheduling.RESCHEDULE_KEY, ""))
+
+
+JOBS = "jobs"
+KINDS: dict[str, ObjectKind[Any]] = {
+    JOBS: ObjectKind("Jobs of Volcano", PATH, read_job),
+    "pods": ObjectKind("pods", "/api/v1/pods", read_pod),
+    "groups": ObjectKind("PodGroups", "/apis/scheduling.volcano.sh/v1beta1/podgroups", read_group),
+    "records": ObjectKind(
+        f"ConfigMap {scheduling.RESCHEDULE_NAMESPACE}/{scheduling.RESCHEDULE_CONFIGMAP}",
+        f"/api/v1/namespaces/{scheduling.RESCHEDULE_NAMESPACE}/configmaps",
+        evictions_of,
+        {"fieldSelector": f"metadata.name={scheduling.RESCHEDULE_CONFIGMAP}"},
+    ),
+}
+"""What is followed, by a name of one word."""
+
+
+class Known:
+    """Objects by kind and uid."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, Any]] = {name: {} for name in KINDS}
+        self._unread = {name: f"{kind.name}: not listed yet" for name, kind in KINDS.items()}
+        self._pods: dict[str, dict[str, JobPod]] = {}
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What is not known at the moment, and why."""
+        return tuple(self._unread.values())
+
+    @property
+    def rival(self) -> str:
+        """A pod of a Resilience-Controller; empty where there is none."""
+        for pod in self._found["pods"].values():
+            if not pod.job and pod.name.startswith(_RIVAL) and not pod.has_ended_itself:
+                return f"{pod.namespace}/{pod.name}"
+        return ""
+
+    def observe(
+        self, name: str, event: Snapshot[Any] | Update[Any] | NotThere | Interrupted
+    ) -> None:
+        """Take in an event about a kind."""
+        found = self._found[name]
+        match event:
+            case Interrupted(reason=reason):
+                self._unread[name] = f"{KINDS[name].name}: {reason}"
+            case NotThere(reason=reason):
+                self._unread[name] = f"{KINDS[name].name}: {reason}"
+                found.clear()
+            case Snapshot(items=items, unreadable=unreadable):
+                kept = {uid: found[uid] for uid in unreadable if uid in found}
+                self._found[name] = items | kept
+                self._unread.pop(name, None)
+                if name == "records" and unreadable:
+                    self._unread[name] = f"{KINDS[name].name}: it cannot be read"
+            case _:
+                if event.value is None:
+                    found.pop(event.key, None)
+                else:
+                    found[event.key] = event.value
+        if name == "pods":
+            self._index()
+
+    def _index(self) -> None:
+        self._pods = {}
+        for uid, pod in self._found["pods"].items():
+            if pod.job:
+                self._pods.setdefault(pod.job, {})[uid] = pod
+
+    def jobs(self) -> list[Job]:
+        """Return the jobs that ask for elastic training, in the order in which they are served."""
+        asked = (
+            one for one in self._found[JOBS].values() if scheduling.ELASTIC_SCHEDULING in one.labels
+        )
+        return sorted(asked, key=lambda one: (one.created_at_ms, one.namespace, one.name))
+
+    def pods(self, job: Job) -> tuple[JobPod, ...]:
+        """Return the pods of a job."""
+        return tuple(self._pods.get(job.uid, {}).values())
+
+    def has_group(self, job: Job) -> bool:
+        """Whether a PodGroup belongs to the job."""
+        groups: Iterable[str] = self._found["groups"].values()
+        return job.uid in groups
+
+    def evictions(self, job: Job) -> tuple[Evicted, ...]:
+        """Return what the scheduler records about the job."""
+        records: Iterable[_Records] = self._found["records"].values()
+        return tuple(one for each in records for one in each.get(job.group, ()))

@@ -1,0 +1,127 @@
+"""What people get to know about elastic jobs: Events on the job, and lines of the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NoReturn
+
+from contract.errors import StoreError
+from elastic.conditions import kept_of
+from elastic.decision import State, Write
+from stores.base import Event, Involved
+
+if TYPE_CHECKING:
+    from elastic.decision import Decision
+    from elastic.job import Job
+    from service.clock import Clock
+    from stores.base import ClusterObjects
+
+_log = logging.getLogger(__name__)
+
+_COMPONENT = "npu-vigil-elastic"
+_MOST_WAITING = 200
+_LONGEST = 1000
+"""Characters of a message; the API server takes 1024."""
+_SHOWN = {
+    State.CONDITIONS.value: "ElasticCondition",
+    State.WAITING_FOR_PODS.value: "ElasticWaitingForPods",
+    State.WAITING_FOR_ROOM.value: "ElasticWaitingForRoom",
+    State.STANDING_STILL.value: "ElasticStandingStill",
+    State.TOO_MANY_STARTS.value: "ElasticTooManyStarts",
+    State.NO_CAUSE.value: "ElasticNoCause",
+    "refused": "ElasticRefused",
+}
+"""States of which the job gets an Event, with its reason."""
+_QUIET = "is asked"
+
+
+class Telling:
+    """Events wait in a queue: nobody waits for them. Without ``records`` there is only the log."""
+
+    def __init__(self, objects: ClusterObjects, clock: Clock, *, records: bool) -> None:
+        self._objects = objects
+        self._clock = clock
+        self._records = records
+        self._last: dict[str, tuple[str, str]] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._waiting: asyncio.Queue[Event] = asyncio.Queue(_MOST_WAITING)
+        self._number = 0
+        self.dropped = 0
+
+    async def run(self) -> NoReturn:
+        """Write Events until cancelled."""
+        while True:
+            event = await self._waiting.get()
+            try:
+                await self._objects.record(event)
+            except StoreError as error:
+                _log.warning("an Event is not written: %s", error)
+
+    def state(self, job: Job, state: str, why: str) -> None:
+        """Say the state of a job where it is another one than before."""
+        self._look_at_size(job)
+        if _QUIET in why or self._last.get(job.uid) == (state, why):
+            return
+        before = self._last.get(job.uid)
+        self._last[job.uid] = (state, why)
+        if before is not None and before[0] == state and state == State.STARTING.value:
+            return
+        _log.info("%s: %s: %s", job.key, state, why)
+        if state in _SHOWN:
+            self._event(job, _SHOWN[state], why, normal=state == State.WAITING_FOR_ROOM.value)
+
+    def _look_at_size(self, job: Job) -> None:
+        """Name who gave a job another size than was written."""
+        kept, size = kept_of(job), job.size
+        if kept is None or size is None:
+            return
+        now = (size.replicas, size.cards)
+        is_foreign = now != (kept.size.replicas, kept.size.cards)
+        if is_foreign and self._sizes.get(job.uid) != now:
+            who = job.writer or "somebody"
+            why = f"{who} set {size.replicas} × {size.cards} chips, the original size from now on"
+            _log.info("%s: %s", job.key, why)
+            self._event(job, "ElasticOriginalSize", why, normal=True)
+        self._sizes[job.uid] = now
+
+    def wrote(self, job: Job, decision: Decision) -> None:
+        """Say what was written."""
+        if decision.write is Write.START:
+            self._event(job, "ElasticStart", decision.why, normal=True)
+        _log.info(
+            "%s: wrote the %s of start %d: %s",
+            job.key,
+            decision.write,
+            decision.start,
+            decision.why,
+        )
+
+    def would(self, job: Job, decision: Decision) -> None:
+        """Say what would be written."""
+        text = (f"dry run, {decision.write}", decision.why)
+        if self._last.get(f"dry {job.uid}") != text:
+            self._last[f"dry {job.uid}"] = text
+            _log.info("%s: dry run, nothing is written: %s", job.key, decision.why)
+
+    def _event(self, job: Job, reason: str, message: str, *, normal: bool) -> None:
+        if not self._records:
+            return
+        now_ms = self._clock().wall_ms
+        self._number += 1
+        event = Event(
+            namespace=job.namespace,
+            name=f"{job.name[:200]}.{now_ms:x}.{self._number:x}",
+            involved=Involved("Job", job.name, job.namespace, "batch.volcano.sh/v1alpha1", job.uid),
+            normal=normal,
+            reason=reason,
+            action="Elastic",
+            message=message[:_LONGEST],
+            first_ms=now_ms,
+            last_ms=now_ms,
+            component=_COMPONENT,
+        )
+        try:
+            self._waiting.put_nowait(event)
+        except asyncio.QueueFull:
+            self.dropped += 1

@@ -1,0 +1,61 @@
+"""Prometheus metrics of the daemon, computed at each scrape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.registry import Collector
+
+from elastic.decision import State
+from service.metric_families import counter, gauge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from elastic.controller import Acting
+
+STATES = (*(one.value for one in State), "refused")
+_REFUSALS = ("conflict", "refused", "unavailable")
+
+
+def exposition(acting: Acting) -> bytes:
+    """Return the metrics as text."""
+    registry = CollectorRegistry()
+    registry.register(_Picture(acting))
+    return generate_latest(registry)
+
+
+class _Picture(Collector):
+    def __init__(self, acting: Acting) -> None:
+        self._acting = acting
+
+    def collect(self) -> Iterator[Metric]:
+        states = Counter(one.state for one in self._acting.jobs)
+        yield gauge(
+            "npu_vigil_elastic_jobs",
+            "Elastic vcjobs by how it stands with them.",
+            ["state"],
+            (([state], states[state]) for state in STATES),
+        )
+        yield counter(
+            "npu_vigil_elastic_starts",
+            "Vcjobs that this process started again.",
+            [],
+            [([], self._acting.starts)],
+        )
+        yield counter(
+            "npu_vigil_elastic_refusals",
+            "Writes that the API server did not take.",
+            ["reason"],
+            (([reason], self._acting.refusals[reason]) for reason in _REFUSALS),
+        )
+        yield gauge(
+            "npu_vigil_elastic_standing_still",
+            "How many reasons there are to start nothing at all.",
+            [],
+            [([], len(self._acting.standing_still))],
+        )

@@ -1,0 +1,74 @@
+"""The two writes that start a vcjob again, as patches that fit one version of it only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from contract.documents.elastic_job import DISTRIBUTED, KEPT, REASON, RESTORE, STARTED, Kept
+from elastic.conditions import kept_of
+from elastic.decision import Write, recent_starts, size_of
+
+if TYPE_CHECKING:
+    from elastic.decision import Decision
+    from elastic.job import Job
+
+
+def size_patch(job: Job, decision: Decision, now_ms: int) -> list[dict[str, Any]]:
+    """Return the JSON patch of the size, with the originals and the cause in an annotation.
+
+    For ``Write.CLEAR`` the size is 0. ``now_ms`` is the wall clock.
+    """
+    assert decision.original is not None
+    assert decision.size is not None
+    size = decision.size
+    if decision.write is Write.CLEAR:
+        size = size_of(decision.original, 0, decision.size.cards)
+    starts, before = recent_starts(job, now_ms), kept_of(job)
+    # A number counts once, however often its size is written.
+    if before is None or decision.start > before.start:
+        starts = (*starts, now_ms)
+    # The controller's clock may be ahead of ours.
+    at_ms = max(now_ms, job.last_active_ms + 1)
+    kept = Kept(decision.original, size, decision.cause, decision.start, at_ms, starts)
+    patch = [
+        _set("/metadata/resourceVersion", job.version),
+        _annotation(KEPT, msgspec.json.encode(kept).decode()),
+        _annotation(DISTRIBUTED, "true"),
+        _set("/spec/tasks/0/replicas", size.replicas),
+        _set("/spec/minAvailable", size.available),
+    ]
+    if size.task_available is not None:
+        patch.append(_set("/spec/tasks/0/minAvailable", size.task_available))
+    if job.tasks[0].cards != size.cards:
+        name = job.tasks[0].resource.replace("~", "~0").replace("/", "~1")
+        patch += [
+            _set(
+                f"/spec/tasks/0/template/spec/containers/{index}/resources/{field}/{name}",
+                str(size.cards),
+            )
+            for index, field in job.tasks[0].places
+        ]
+    if RESTORE in job.annotations and decision.write is Write.SIZE:
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(RESTORE)}"})
+    return patch
+
+
+def start_patch(job: Job, number: int, text: str) -> dict[str, Any]:
+    """Return the merge patch of the status with which start ``number`` begins."""
+    state = {"phase": "Pending", "reason": REASON, "message": f"{STARTED}{number}: {text}"}
+    return {"metadata": {"resourceVersion": job.version}, "status": {"state": state}}
+
+
+def _set(path: str, value: object) -> dict[str, Any]:
+    """Return the operation that sets a member, whether it is there or not."""
+    return {"op": "add", "path": path, "value": value}
+
+
+def _annotation(key: str, text: str) -> dict[str, Any]:
+    return _set(f"/metadata/annotations/{_escaped(key)}", text)
+
+
+def _escaped(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

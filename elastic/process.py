@@ -1,0 +1,101 @@
+"""The process of ``vigil elastic run``: made from its configuration, until it is to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from contract.documents.elastic_job import LEASE
+from contract.errors import VigilError
+from elastic.aggregator_client import Aggregators
+from elastic.controller import Acting
+from elastic.job_events import Telling
+from elastic.metrics import exposition
+from service.clock import system_clock
+from service.election.identity import Identity
+from service.election.leadership import ByLease
+from service.log import flush_log, set_up_logging
+from service.pages import application, serving
+from service.stalls import Stalls
+from service.tasks import leaves, on_stop
+from stores.address import kubeconfig_files
+from stores.kubernetes_api.vcjobs import VcJobs
+
+if TYPE_CHECKING:
+    from elastic.config import ElasticConfiguration
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_SECONDS = 2.0
+
+
+def run(configuration: ElasticConfiguration) -> None:
+    """Run the daemon until SIGTERM or SIGINT. Raises ``VigilError``."""
+    set_up_logging()
+    try:
+        asyncio.run(_run(configuration))
+    finally:
+        flush_log()
+
+
+async def _run(configuration: ElasticConfiguration) -> None:
+    clock = system_clock
+    api = VcJobs(kubeconfig_files(configuration.kubeconfig))
+    identity = Identity(configuration.state_dir)
+    leadership = ByLease(
+        api.leader_lease(LEASE), "kubernetes:", identity.name, configuration.lease_seconds, clock
+    )
+    telling = Telling(api.objects, clock, records=configuration.act)
+    acting = Acting(
+        api,
+        Aggregators(configuration.aggregator),
+        leadership,
+        telling,
+        clock,
+        acts=configuration.act,
+    )
+    stalls = Stalls(lambda: clock().steady_ms / 1000)
+    pages = application(
+        stalls.stalled,
+        lambda: acting.known.unread,
+        lambda: exposition(acting),
+        {"/api/v1/elastic": acting.status},
+        lambda: acting.standing_still,
+    )
+    _log.info("acts" if configuration.act else "dry run: nothing but the Lease is written")
+    try:
+        async with serving(pages, configuration.listen, configuration.state_dir):
+            await _until_stopped(acting, leadership, telling, stalls)
+    finally:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await leadership.release()
+                await api.close()
+        identity.close()
+
+
+async def _until_stopped(
+    acting: Acting, leadership: ByLease, telling: Telling, stalls: Stalls
+) -> None:
+    """Run until a signal; an error of a root task is raised as itself."""
+
+    async def everything() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(leadership.run(acting.look), name="leadership")
+            tasks.create_task(acting.run(), name="acting")
+            tasks.create_task(telling.run(), name="Events")
+            tasks.create_task(stalls.watch(acting.look), name="stalls")
+
+    task = asyncio.ensure_future(everything())
+    on_stop(task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        _log.info("asked to stop")
+    except BaseExceptionGroup as group:
+        for error in leaves(group):
+            if isinstance(error, VigilError):
+                raise error from group
+        raise

@@ -1,0 +1,1 @@
+"""When something is tried again, and how long work gives way to other tasks. Pure."""

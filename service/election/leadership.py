@@ -1,0 +1,424 @@
+"""Which of several daemons of a kind leads: by a Lease, by a lock, or the only one there is.
+
+Only the leader writes. A Lease is renewed every third of its duration; who sees it unchanged for
+all of it, by a steady clock of his own, takes it. The holder counts from before it asked to renew
+and stops a fifth of the duration earlier, so it has stopped before anybody else begins. A process
+that was paused finds that out from its clock before it writes; what it had under way is refused by
+the version it was computed from (``docs/decisions/010-who-leads.md``). A leader whose renewals
+take long, as with slow admission, takes the Lease for longer. Until the first of those is accepted
+it reads whose the Lease is, and leads on for as long as a read counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from typing import TYPE_CHECKING, NoReturn, Protocol
+
+from contract.errors import StoreConflict, StoreError
+from service.store_outage import Failing
+from stores.base import WRITE_SECONDS, Tenure
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from service.clock import Clock
+    from stores.base import LeaderLease, LeaderLock, Store
+
+_log = logging.getLogger(__name__)
+
+_RENEWALS = 3
+_MARGIN = 5
+_AGAIN_SECONDS = 1.0
+_POLL_SECONDS = 0.25
+_RELEASE_SECONDS = 1.0
+_LONGEST_LEASE_SECONDS = 120
+_READ_MS = 2000
+"""For so long after it was asked for a read counts, which shows that nobody else has the Lease."""
+_READ_MARGIN_MS = 700
+_TIMES = 4
+"""A Lease lasts at least so many times as long as its renewal takes, so that it outlasts the next
+one, which is begun after a third."""
+
+
+class Leadership(Protocol):
+    """Whether this process may write."""
+
+    @property
+    def elected_by(self) -> str | None:
+        """The store that says who leads; ``None`` where nobody is elected."""
+
+    @property
+    def fences(self) -> bool:
+        """Whether an earlier leader may live on and write: who takes over fences it off."""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process may write now; asked before each write."""
+
+    @property
+    def holder(self) -> str:
+        """Who leads, as far as is known; empty for nobody."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether another process leads, as far as is known."""
+
+    @property
+    def taken_total(self) -> int:
+        """How often this process began to lead."""
+
+    @property
+    def failing(self) -> Failing:
+        """Whether the election fails."""
+
+    async def run(self, told: Callable[[], None]) -> NoReturn:
+        """Campaign until cancelled; ``told`` is called when ``leads`` changes."""
+
+    async def confirm(self) -> bool:
+        """Ask who leads, after a refused write; whether it is this process."""
+
+    async def release(self) -> None:
+        """Let somebody else lead at once."""
+
+
+class Always:
+    """There is nothing to elect by: the operator runs one aggregator."""
+
+    elected_by: str | None = None
+    fences = False
+    leads = True
+    follows = False
+    taken_total = 1
+
+    def __init__(self, identity: str) -> None:
+        self.holder = identity
+        self.failing = Failing()
+
+    async def run(self, told: Callable[[], None]) -> NoReturn:
+        """See ``Leadership``."""
+        told()
+        while True:
+            await asyncio.Event().wait()
+
+    async def confirm(self) -> bool:
+        """See ``Leadership``."""
+        return True
+
+    async def release(self) -> None:
+        """See ``Leadership``."""
+
+
+class ByLock:
+    """By a lock of the host: its kernel knows whether the holder lives."""
+
+    fences = False
+
+    def __init__(self, lock: LeaderLock, url: str, identity: str) -> None:
+        self.elected_by: str | None = url
+        self.leads = False
+        self.taken_total = 0
+        self.failing = Failing()
+        self._lock = lock
+        self._identity = identity
+        self._trouble: str | None = None
+
+    @property
+    def holder(self) -> str:
+        """See ``Leadership``."""
+        return self._identity if self.leads else self._lock.holder()
+
+    @property
+    def follows(self) -> bool:
+        """See ``Leadership``."""
+        return not self.leads and bool(self._lock.holder())
+
+    async def run(self, told: Callable[[], None]) -> NoReturn:
+        """See ``Leadership``."""
+        while not self._take():  # noqa: ASYNC110  (the kernel tells nobody)
+            await asyncio.sleep(_POLL_SECONDS)
+        self.leads = True
+        self.taken_total += 1
+        told()
+        while True:
+            await asyncio.Event().wait()
+
+    def _take(self) -> bool:
+        try:
+            taken = self._lock.take(self._identity)
+        except StoreError as error:
+            if self._trouble is None:
+                _log.warning("nobody can be elected by %s: %s", self.elected_by, error)
+            self._trouble = str(error)
+            return False
+        if self._trouble is not None:
+            _log.info("the lock of %s can be used again", self.elected_by)
+            self._trouble = None
+        return taken
+
+    async def confirm(self) -> bool:
+        """See ``Leadership``."""
+        return self.leads
+
+    async def release(self) -> None:
+        """See ``Leadership``."""
+        self.leads = False
+        self._lock.release()
+
+
+class ByLease:
+    """By a Lease. One that ``identity`` holds was left by an earlier run of the same place."""
+
+    fences = True
+
+    def __init__(
+        self, lease: LeaderLease, url: str, identity: str, duration_seconds: int, clock: Clock
+    ) -> None:
+        self.elected_by: str | None = url
+        self.taken_total = 0
+        self.failing = Failing()
+        self._lease = lease
+        self._identity = identity
+        self._duration_seconds = duration_seconds
+        self._clock = clock
+        self._seen: Tenure | None = None
+        self._seen_at_ms = 0
+        self._own: Tenure | None = None
+        self._renewed_at_ms = 0
+        self._proven_until_ms = 0
+        """Until then a read counts, made while the answer to a renewal is awaited."""
+        self._trouble: str | None = None
+        self._took_ms = 0
+        self._is_late = False
+        """Whether the last write was answered too late to lead by it, or not at all."""
+        self._wake = asyncio.Event()
+        self._told: Callable[[], None] = lambda: None
+
+    @property
+    def _wanted_seconds(self) -> int:
+        """For how long the next write takes the Lease: longer while writes take long."""
+        longest = max(self._duration_seconds, _LONGEST_LEASE_SECONDS)
+        if self._is_late:
+            return longest
+        return max(self._duration_seconds, min(-(-self._took_ms * _TIMES // 1000), longest))
+
+    @property
+    def leads(self) -> bool:
+        """See ``Leadership``."""
+        if self._own is None:
+            return False
+        now_ms = self._clock().steady_ms
+        return now_ms < max(self._renewed_at_ms + _safe_ms(self._own), self._proven_until_ms)
+
+    @property
+    def holder(self) -> str:
+        """See ``Leadership``."""
+        tenure = self._own or self._seen
+        return "" if tenure is None else tenure.holder
+
+    @property
+    def follows(self) -> bool:
+        """See ``Leadership``."""
+        return self._own is None and self.holder not in ("", self._identity)
+
+    async def run(self, told: Callable[[], None]) -> NoReturn:
+        """See ``Leadership``."""
+        self._told = told
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow(), name="follow the Lease")
+            while True:
+                self._wake.clear()
+                await self._wait(await self._act())
+        raise AssertionError("the tasks never end")
+
+    async def _follow(self) -> NoReturn:
+        async for event in self._lease.watch():
+            if not isinstance(event, Interrupted):
+                await self._observe(event)
+        raise StoreError(f"the watch of the Lease in {self.elected_by} ended")
+
+    async def _observe(self, tenure: Tenure) -> None:
+        if self._own is None:
+            self._see(tenure)
+        elif tenure.holder != self._identity:
+            # An event from before we took it, or somebody took it from us.
+            await self.confirm()
+
+    def _see(self, tenure: Tenure) -> None:
+        if self._seen is None or self._seen.version != tenure.version:
+            self._seen_at_ms = self._clock().steady_ms
+        if tenure.holder not in ("", self._identity):
+            self.failing.succeeded()  # somebody else renews it
+        is_news = self._seen is None or self._seen.holder != tenure.holder
+        if is_news and tenure.holder != self._identity:  # else we are about to lead
+            _log.info("follower of %s", tenure.holder or "nobody")
+        self._seen = tenure
+        self._wake.set()
+
+    async def _act(self) -> float | None:
+        """Do what is due; returns the seconds until the next thing is, ``None`` for no time."""
+        now_ms = self._clock().steady_ms
+        if self._own is not None:
+            safe_ms = self._renewed_at_ms + _safe_ms(self._own) - now_ms
+            if safe_ms <= 0:
+                if self._is_late:
+                    # Unless somebody else takes it meanwhile, which refuses this write, we lead on
+                    # from the answer, and until then by reads.
+                    return await self._write(self._own, None)
+                self._lose(self._own, "its Lease could not be renewed in time")
+                return 0
+            due_ms = self._renewed_at_ms + self._own.duration_seconds * 1000 // _RENEWALS
+            if now_ms < due_ms:
+                return (due_ms - now_ms) / 1000
+            return await self._write(self._own, safe_ms)
+        if self._seen is None:
+            return None
+        if self._seen.holder not in ("", self._identity):
+            free_at_ms = self._seen_at_ms + self._seen.duration_seconds * 1000
+            if now_ms <= free_at_ms:
+                return (free_at_ms - now_ms + 1) / 1000
+        return await self._write(self._seen, None)
+
+    async def _write(self, before: Tenure, within_ms: int | None) -> float:
+        """Take or renew the Lease that is as ``before``; seconds until the next try."""
+        began_ms = self._clock().steady_ms
+        transitions = before.transitions + (before.holder != self._identity)
+        wanted = Tenure(self._identity, self._wanted_seconds, transitions, before.version)
+        was_late, self._is_late = self._is_late, False
+        try:
+            async with asyncio.timeout(WRITE_SECONDS if within_ms is None else within_ms / 1000):
+                async with self._proving():
+                    written = await self._lease.write(wanted)
+        except StoreConflict:
+            # If it is still ours, the attempt before, which got no answer, was accepted late.
+            self._is_late = await self._is_ours() and was_late
+            return 0 if self.leads else _AGAIN_SECONDS * random.uniform(0.1, 0.5)
+        except (StoreError, TimeoutError) as error:
+            trouble = str(error) or "no answer in time"
+            if self._trouble is None:
+                _log.warning("the Lease in %s cannot be written: %s", self.elected_by, trouble)
+            self._trouble = trouble
+            self.failing.failed("Lease", self._trouble, began_ms)
+            if isinstance(error, TimeoutError) and not was_late:
+                self._is_late = True
+                return 0
+            return min(_AGAIN_SECONDS, self._duration_seconds / _RENEWALS / 2)
+        if self._trouble is not None:
+            _log.info("the Lease in %s can be written again", self.elected_by)
+            self._trouble = None
+        self.failing.succeeded()
+        led = self.leads
+        self._renewed_at_ms = began_ms
+        self._took_ms = self._clock().steady_ms - began_ms
+        self._is_late = self._took_ms >= _safe_ms(written)
+        had, self._own = self._own, written
+        if had is None:
+            self.taken_total += 1
+            _log.info("leads, as %s", self._identity)
+        if self._is_late:
+            await self._read()
+        if self.leads and not led:
+            self._told()
+        return 0
+
+    @contextlib.asynccontextmanager
+    async def _proving(self) -> AsyncIterator[None]:
+        """Within the block a leader whose Lease has nearly run out reads whose it is.
+
+        Another one may take it right after a read. What is written then it finds and follows, or
+        has refused (``docs/decisions/010``): that is no more than after a pause of this process.
+        """
+        task = asyncio.create_task(self._prove())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _prove(self) -> None:
+        while self._own is not None:
+            safe_until_ms = self._renewed_at_ms + _safe_ms(self._own)
+            now_ms = self._clock().steady_ms
+            due_ms = max(safe_until_ms, self._proven_until_ms) - _READ_MARGIN_MS
+            if now_ms < due_ms:
+                await asyncio.sleep((due_ms - now_ms) / 1000)
+                continue
+            led = self.leads
+            if not await self._read():
+                await asyncio.sleep(_READ_MARGIN_MS / 1000)
+            elif not led:
+                self._told()
+
+    async def _read(self) -> bool:
+        """Read whose the Lease is, to lead by that for a while; whether that can be done."""
+        asked_at_ms = self._clock().steady_ms
+        if not await self._is_ours():
+            return False
+        self._proven_until_ms = asked_at_ms + _READ_MS
+        self.failing.succeeded()
+        return self.leads
+
+    async def confirm(self) -> bool:
+        """See ``Leadership``."""
+        await self._is_ours()
+        return self.leads
+
+    async def _is_ours(self) -> bool:
+        """Read whose the Lease is; whether it was read and is still ours."""
+        try:
+            tenure = await self._lease.read()
+        except StoreError:
+            return False
+        if self._own is None:
+            self._see(tenure)
+            return False
+        if tenure.holder == self._identity:
+            self._own = tenure
+            return True
+        self._lose(tenure, f"the Lease is {tenure.holder or 'nobody'}'s")
+        return False
+
+    def _lose(self, tenure: Tenure, why: str) -> None:
+        _log.warning("leads no more: %s", why)
+        self._own = None
+        self._see(tenure)
+        self._told()
+
+    async def release(self) -> None:
+        """See ``Leadership``."""
+        own, self._own = self._own, None
+        if own is None:
+            return
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._lease.write(Tenure("", 1, own.transitions, own.version))
+        except (StoreError, TimeoutError) as error:
+            _log.warning("the Lease is not given up and will run out: %s", error)
+
+    async def _wait(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+
+def _safe_ms(tenure: Tenure) -> int:
+    """For how long after it was asked for a Lease proves that nobody else leads."""
+    return tenure.duration_seconds * 1000 * (_MARGIN - 1) // _MARGIN
+
+
+def leadership(
+    stores: Iterable[Store], identity: str, duration_seconds: int, clock: Clock
+) -> Leadership:
+    """By the first store with Leases, else by the first with a lock, else without an election."""
+    stores = tuple(stores)
+    for store in stores:
+        if (lease := store.leader_lease) is not None:
+            return ByLease(lease, store.url, identity, duration_seconds, clock)
+    for store in stores:
+        if (lock := store.leader_lock) is not None:
+            return ByLock(lock, store.url, identity)
+    return Always(identity)

@@ -1,0 +1,124 @@
+"""The heartbeats of a directory store: ``PATH/beats/<node>.json``, replaced by rename.
+
+Everything here blocks and is called from threads.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import asdict
+
+from contract.documents.write_numbers import text_found
+from contract.errors import StoreRefused
+from contract.names import node_name_problem
+from contract.refusal import Reason
+from stores.base import Beat
+from stores.directory import files
+from stores.refusals import Refusals
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stores.directory.owner import Owner
+
+_NAME_LENGTH = 253
+
+
+class _File(Beat, frozen=True, omit_defaults=True):
+    """What a file has. Nothing that is wrong with ``writes`` makes it no heartbeat."""
+
+    writes: Any = ""
+
+
+_decoder = msgspec.json.Decoder(_File)
+
+
+class Heartbeats:
+    """The heartbeats under ``root``."""
+
+    def __init__(self, root: Path, owner: Owner) -> None:
+        self._root = root
+        self._owner = owner
+        self.refusals = Refusals()
+        self._good: dict[str, Beat] = {}
+        """The last good heartbeat of each node whose file is there."""
+
+    def beat(self, beat: Beat) -> None:
+        """See ``Store``."""
+        _check(beat.node)
+        content = msgspec.json.encode(beat) + b"\n"
+        self._owner.check()
+        with files.locked(self._root, files.BEATS) as directory:
+            files.replace(directory, self._path(beat.node), content)
+
+    def forget(self, node: str) -> None:
+        """See ``Store.forget_beat``."""
+        _check(node)
+        if (self._root / files.BEATS).is_dir():
+            self._owner.check()
+            with files.locked(self._root, files.BEATS) as directory:
+                files.remove(directory, self._path(node))
+
+    def beats(self, node: str | None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        if node is not None:
+            _check(node)
+            return _some(self._read(node))
+        nodes = files.names(self._root, files.BEATS)
+        for gone in self._good.keys() - frozenset(nodes):
+            self._drop(gone)
+        return tuple(beat for one in nodes for beat in _some(self._read(one)))
+
+    def _read(self, node: str) -> Beat | None:
+        """The beat in a file, or of one that is refused the last good one."""
+        path = self._path(node)
+        reason = Reason.UNREADABLE
+        try:
+            content = files.content(path)
+            if content is None:
+                self._drop(node)
+                return None
+            found = _decoder.decode(content)
+            beat = Beat(**asdict(found) | {"writes": text_found(found.writes)})
+            problem = _problem(beat, node)
+            if beat.node != node:
+                reason = Reason.OTHER_NODE
+        except (files.Malformed, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem = str(error)
+        else:
+            if problem is None:
+                self.refusals.accept(str(path))
+                self._good[node] = beat
+                return beat
+        self.refusals.find(str(path), reason, f"it is no heartbeat: {problem}")
+        return self._good.get(node)
+
+    def _drop(self, node: str) -> None:
+        self._good.pop(node, None)
+        self.refusals.accept(str(self._path(node)))
+
+    def _path(self, node: str) -> Path:
+        return files.document_path(self._root, files.BEATS, node)
+
+
+def _some(beat: Beat | None) -> tuple[Beat, ...]:
+    return () if beat is None else (beat,)
+
+
+def _check(node: str) -> None:
+    problem = node_name_problem(node)
+    if problem is not None:
+        raise StoreRefused(f"the node name {problem}")
+
+
+def _problem(beat: Beat, node: str) -> str | None:
+    if beat.node != node:
+        return f"it is one of {beat.node[:_NAME_LENGTH]!r}"
+    if not beat.holder:
+        return "it has no holder"
+    if not 0 < beat.interval_seconds < math.inf:
+        return f"its interval is {beat.interval_seconds}"
+    return None

@@ -1,0 +1,209 @@
+"""Lists a directory store: what changed there that no event told of.
+
+inotify does not tell of what other machines change on a file system that they share, and FUSE may
+tell of nothing. So name, inode, size and time of the files are compared every 10 s, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from contract.errors import StoreUnavailable
+from stores.directory import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from stores.base import Selection
+    from stores.directory.one_thread import OneThread
+
+_log = logging.getLogger(__name__)
+
+PERIOD_SECONDS = 10.0
+IDENTITY_SECONDS = 4.0
+"""Between two looks at whether the path still leads to the same directory."""
+SHOWN_SECONDS = 2.0
+"""For so long the event of a change that a listing found may still come."""
+_SHARED_SECONDS = 1.0
+
+_Key: TypeAlias = tuple[str, str]
+Identity: TypeAlias = tuple[int, int]
+"""Device and inode of a directory."""
+
+
+class Stamp(NamedTuple):
+    """What is another one when a file was replaced or edited."""
+
+    inode: int
+    size: int
+    modified_ns: int
+
+
+class Listing(NamedTuple):
+    """The files there are, and in which directory."""
+
+    identity: Identity
+    namespaces: tuple[str, ...]
+    stamps: Mapping[_Key, Stamp]
+
+
+def listed(root: Path, selection: Selection) -> Listing:
+    """List what may be selected; of a selection by name nothing else is looked at. Blocks.
+
+    Raises ``StoreUnavailable`` where the directory is not there.
+    """
+    identity = _identity(root)
+    found = tuple(n for n in files.namespaces(root) if selection.namespace in (None, n))
+    stamps: dict[_Key, Stamp] = {}
+    for namespace in found:
+        if selection.name is None:
+            stamps.update(_stamps(root, namespace))
+        else:
+            # One that cannot be looked at is found by whoever reads it.
+            with contextlib.suppress(OSError):
+                one = files.document_path(root, namespace, selection.name).stat()
+                stamps[namespace, selection.name] = _stamp(one)
+    return Listing(identity, found, stamps)
+
+
+def _identity(root: Path) -> Identity:
+    try:
+        status = root.stat()
+    except OSError as error:
+        raise StoreUnavailable(f"cannot read {root}: {error.strerror}") from error
+    return status.st_dev, status.st_ino
+
+
+def _stamps(root: Path, namespace: str) -> Iterable[tuple[_Key, Stamp]]:
+    try:
+        with os.scandir(root / namespace) as entries:
+            for entry in entries:
+                name = files.name_in(entry.name)
+                if name is not None:
+                    with contextlib.suppress(OSError):
+                        yield (namespace, name), _stamp(entry.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise StoreUnavailable(f"cannot read {root / namespace}: {error.strerror}") from error
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+class Lister:
+    """Lists for all watches of a store; those that list at the same time share one."""
+
+    def __init__(self, root: Path, thread: OneThread) -> None:
+        self._root = root
+        self._thread = thread
+        self._shared: dict[str | None, tuple[float, Listing]] = {}
+        self._turn = asyncio.Lock()
+        self._seen: tuple[float, Identity] | None = None
+        self.missed = 0
+        """Changes that no event told of."""
+
+    async def list(self, selection: Selection) -> Listing:
+        """Return the files there are. Raises ``StoreUnavailable``."""
+        if selection.name is not None:
+            return await self._thread.run(listed, self._root, selection)
+        async with self._turn:
+            began = time.monotonic()
+            shared = self._shared.get(selection.namespace)
+            if shared is not None and began - shared[0] <= _SHARED_SECONDS:
+                return shared[1]
+            listing = await self._thread.run(listed, self._root, selection)
+            self._shared[selection.namespace] = began, listing
+            return listing
+
+    async def identity(self, *, fresh: bool = False) -> Identity:
+        """Return which directory there is. Raises ``StoreUnavailable``.
+
+        Unless it is to be ``fresh``, the answer may be a second old.
+        """
+        async with self._turn:
+            began = time.monotonic()
+            if fresh or self._seen is None or began - self._seen[0] > _SHARED_SECONDS:
+                self._seen = began, await self._thread.run(_identity, self._root)
+            return self._seen[1]
+
+    def miss(self, count: int, key: _Key) -> None:
+        """Count changes that no event told of; ``key`` is one of the documents."""
+        if not self.missed:
+            _log.warning(
+                "no event of the kernel tells of changes in %s, as on file systems that are shared "
+                "over a network or made by a program (FUSE): changes as of %s/%s are found every "
+                "%g s only",
+                *(self._root, *key, PERIOD_SECONDS),
+            )
+        self.missed += count
+
+
+class Comparison:
+    """What one watch knows of the files, against what a listing shows.
+
+    Times are those of the loop. ``listing`` was made before the documents were read, and
+    ``identity`` read before the kernel was asked to tell of changes.
+    """
+
+    def __init__(self, identity: Identity, listing: Listing, now: float) -> None:
+        self.listing = listing
+        self.identity = identity
+        self.identity_due = _next_turn(now, IDENTITY_SECONDS)
+        self._shown: set[_Key] = set()
+        self._unshown: dict[_Key, float] = {}
+        """Changes that a listing found, and until when their event may come."""
+        self.due = _next_turn(now, PERIOD_SECONDS)
+
+    def wakes_at(self) -> float:
+        """Return when something is to be done next."""
+        return min((self.due, self.identity_due, *self._unshown.values()))
+
+    def is_same(self, identity: Identity, now: float) -> bool:
+        """Whether the path leads to the same directory; to be asked again after a while."""
+        self.identity_due = _next_turn(now, IDENTITY_SECONDS)
+        return identity == self.identity
+
+    def shown(self, keys: Iterable[_Key]) -> None:
+        """Take note that events told of these documents."""
+        for key in keys:
+            self._shown.add(key)
+            self._unshown.pop(key, None)
+
+    def compare(self, listing: Listing, now: float) -> tuple[_Key, ...]:
+        """Return the documents that are other ones and that no event told of so far."""
+        before, after = self.listing.stamps, listing.stamps
+        others: set[_Key] = set()
+        if before != after:
+            others = {
+                key for key in before.keys() | after.keys() if before.get(key) != after.get(key)
+            }
+        found = tuple(sorted(others - self._shown))
+        self.listing = listing
+        self._shown.clear()
+        self.due = _next_turn(now, PERIOD_SECONDS)
+        return found
+
+    def found(self, keys: Iterable[_Key], now: float) -> None:
+        """Take note that these changes are news for the watch."""
+        for key in keys:
+            self._unshown.setdefault(key, now + SHOWN_SECONDS)
+
+    def missed(self, now: float) -> tuple[_Key, ...]:
+        """Return the changes whose event did not come in time, each once."""
+        missed = tuple(key for key, until in self._unshown.items() if until <= now)
+        for key in missed:
+            del self._unshown[key]
+        return missed
+
+
+def _next_turn(now: float, period: float) -> float:
+    """All watches have their turn at the same times."""
+    return (now // period + 1) * period

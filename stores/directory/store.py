@@ -1,0 +1,456 @@
+"""The store that is a directory: for the demo, for tests and for servers without Kubernetes.
+
+A file that is no document (see ``files``) never replaces one that was good: a watch goes
+on as if the good one were still there, and says once in the log what is wrong with which file. Its
+owner, and a reader that has not seen a good one, take it for absent, so that it is written anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, ParamSpec, TypeAlias, TypeVar
+
+import msgspec
+
+from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
+from pacing.backoff import Backoff
+from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent, spoilt
+from stores.directory import files
+from stores.directory import mark as directory_mark
+from stores.directory.beats import Heartbeats
+from stores.directory.inotify import Inotify
+from stores.directory.listing import Comparison, Lister
+from stores.directory.lock import DirectoryLock
+from stores.directory.mark import DirectoryMark
+from stores.directory.one_thread import OneThread
+from stores.directory.owner import Owner
+from stores.document_names import check_names
+from stores.interruption import Interrupted
+from stores.touch import TOUCHED, touched_now
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from pathlib import Path
+
+    from stores.base import Beat, Writer
+    from stores.directory.listing import Identity
+    from stores.refusals import Refusals
+
+_log = logging.getLogger(__name__)
+
+_LOCK_PATIENCE_SECONDS = 5.0
+_LOCK_STEP_SECONDS = 0.01
+
+_Key: TypeAlias = tuple[str, str]
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class DirectoryStore:
+    """Documents as files under ``root``, which must be on a local file system."""
+
+    def __init__(self, url: str, root: Path, *, others_may_write: bool = True) -> None:
+        self._url = url
+        self._root = root
+        self._owner = Owner(root, others_may_write=others_may_write)
+        self._complained: dict[_Key, str] = {}
+        self._thread = OneThread(str(root))
+        self._lister = Lister(root, self._thread)
+        self._heartbeats = Heartbeats(root, self._owner)
+        self._leader_lock = DirectoryLock(root)
+        self._mark = DirectoryMark(root, self._owner, self._thread)
+
+    @property
+    def url(self) -> str:
+        """See ``Store``."""
+        return self._url
+
+    @property
+    def refusals(self) -> Refusals:
+        """See ``Store``."""
+        return self._heartbeats.refusals
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``. A directory may be unmounted, replaced or not mounted yet."""
+        return False
+
+    @property
+    def missed_changes(self) -> int:
+        """See ``Store``."""
+        return self._lister.missed
+
+    @property
+    def largest_document(self) -> None:
+        """See ``Store``. None of ours is too large."""
+        return
+
+    @property
+    def objects(self) -> None:
+        """See ``Store``. A directory has neither Events nor Nodes."""
+        return
+
+    @property
+    def cluster(self) -> None:
+        """See ``Store``. A directory knows neither Nodes nor pods."""
+        return
+
+    @property
+    def channel(self) -> None:
+        """See ``Store``."""
+        return
+
+    @property
+    def leader_lease(self) -> None:
+        """See ``Store``."""
+        return
+
+    @property
+    def leader_lock(self) -> DirectoryLock:
+        """See ``Store``."""
+        return self._leader_lock
+
+    @property
+    def mark(self) -> DirectoryMark:
+        """See ``Store``."""
+        return self._mark
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        """See ``Store``."""
+        _check(namespace, name)
+        return await self._thread.run(self._read_or_complain, namespace, name)
+
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        """See ``Store``."""
+        found = await self._thread.run(self._scan, selection, {})
+        return tuple(found.values())
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        """See ``Store``."""
+        _check(document.namespace, document.name)
+        return await self._write(self._put, document, expected)
+
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """See ``Store``. A file has what was written."""
+        version = await self.put(document, expected=expected)
+        return msgspec.structs.replace(document, version=version)
+
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        """See ``Store``."""
+        _check(namespace, name)
+        await self._write(self._delete, namespace, name, expected)
+
+    def usage(self, node: str) -> None:  # noqa: ARG002
+        """See ``Store``. A directory knows nothing of pods."""
+        return
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``."""
+        await self._write(self._heartbeats.beat, beat)
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        return await self._thread.run(self._heartbeats.beats, node)
+
+    async def rehearse_beat(self, node: str) -> None:
+        """See ``Store``. Nothing is in the way of a beat."""
+
+    async def forget_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await self._write(self._heartbeats.forget, node)
+
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        """See ``Store``."""
+        del expected  # nothing arrives late
+        _check(namespace, name)
+        await self._write(self._touch, namespace, name)
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``. A file does not tell who wrote it."""
+        _check(namespace, name)
+        return None
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``. A file has no writer's name."""
+        _check(namespace, name)
+        return None
+
+    async def close(self) -> None:
+        """See ``Store``."""
+        self._thread.close()
+
+    async def _write(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do what needs a lock, in turn with writers of other processes."""
+        give_up = _now() + _LOCK_PATIENCE_SECONDS
+        while True:
+            try:
+                return await self._thread.run(work, *args, **kwargs)
+            except files.Locked as locked:
+                if _now() >= give_up:
+                    raise StoreUnavailable(
+                        f"{locked.path} has been locked by another process for "
+                        f"{_LOCK_PATIENCE_SECONDS:g} s"
+                    ) from None
+            await asyncio.sleep(_LOCK_STEP_SECONDS)
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        """See ``Store``. A missing directory is made at the start, but not when it goes later."""
+        known: dict[_Key, Document] = {}
+        backoff = Backoff()
+        reason = ""
+        make = True
+        while True:
+            try:
+                with Inotify() as inotify:
+                    if make:
+                        await self._thread.run(files.make, self._root)
+                        make = False
+                    identity = await self._lister.identity()
+                    await self._thread.run(self._add_all, inotify, selection)
+                    comparison = Comparison(identity, await self._lister.list(selection), _now())
+                    known = await self._thread.run(self._scan, selection, known)
+                    backoff.reset()
+                    reason = ""
+                    yield Listed(tuple(known.values()))
+                    while True:
+                        for event in await self._changes(inotify, comparison, selection, known):
+                            _apply(known, event)
+                            yield event
+            except (OSError, StoreError) as error:
+                if str(error) != reason:
+                    reason = str(error)
+                    yield Interrupted(reason)
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def _changes(
+        self,
+        inotify: Inotify,
+        comparison: Comparison,
+        selection: Selection,
+        known: dict[_Key, Document],
+    ) -> tuple[Changed | Deleted, ...]:
+        """Wait for events of the kernel or the next listing; what is other than ``known``."""
+        try:
+            async with asyncio.timeout_at(comparison.wakes_at()):
+                changed, everything = await inotify.changes()
+        except TimeoutError:
+            # Events that came while the loop was held were in time.
+            changed, everything = inotify.taken()
+        if everything or _now() >= comparison.identity_due:
+            # What is missing in another directory was not deleted.
+            self._demand_same(comparison, await self._lister.identity(fresh=everything))
+        keys = self._keys(changed, selection)
+        comparison.shown(keys)
+        if everything:
+            await self._thread.run(self._add_all, inotify, selection)
+            comparison.shown(comparison.listing.stamps)
+            found = await self._thread.run(self._scan, selection, known)
+            return _by_list(_difference(known, found))
+        events = await self._updates(keys, selection, known) if keys else ()
+        missed = comparison.missed(_now())
+        if missed:
+            self._lister.miss(len(missed), missed[0])
+        if _now() < comparison.due:
+            return events
+        for event in events:
+            _apply(known, event)
+        return (*events, *await self._look(inotify, comparison, selection, known))
+
+    async def _look(
+        self,
+        inotify: Inotify,
+        comparison: Comparison,
+        selection: Selection,
+        known: dict[_Key, Document],
+    ) -> tuple[Changed | Deleted, ...]:
+        """List, and tell what no event has told of."""
+        before = comparison.listing
+        listing = await self._lister.list(selection)
+        self._demand_same(comparison, listing.identity)
+        if listing.namespaces != before.namespaces:
+            await self._thread.run(self._add_all, inotify, selection)
+        keys = comparison.compare(listing, _now())
+        events = await self._updates(keys, selection, known) if keys else ()
+        comparison.found((_key(event) for event in events), _now())
+        return _by_list(events)
+
+    def _demand_same(self, comparison: Comparison, identity: Identity) -> None:
+        if not comparison.is_same(identity, _now()):
+            raise StoreUnavailable(f"{self._root} is another directory than before")
+
+    async def _updates(
+        self, keys: tuple[_Key, ...], selection: Selection, known: dict[_Key, Document]
+    ) -> tuple[Changed | Deleted, ...]:
+        return await self._thread.run(self._read_again, keys, selection, known)
+
+    def _add_all(self, inotify: Inotify, selection: Selection) -> None:
+        """Watch the directory and its namespaces. What is read after that is told of."""
+        try:
+            inotify.add(self._root)
+        except OSError as error:
+            raise StoreUnavailable(f"cannot watch {self._root}: {error.strerror}") from error
+        for namespace in self._namespaces(selection):
+            try:
+                inotify.add(self._root / namespace)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            except OSError as error:
+                where = self._root / namespace
+                raise StoreUnavailable(f"cannot watch {where}: {error.strerror}") from error
+
+    def _namespaces(self, selection: Selection) -> tuple[str, ...]:
+        found = files.namespaces(self._root)
+        return tuple(n for n in found if selection.namespace in (None, n))
+
+    def _keys(self, changed: Iterable[tuple[Path, str]], selection: Selection) -> tuple[_Key, ...]:
+        keys = []
+        for directory, file_name in sorted(changed):
+            name = files.name_in(file_name)
+            if directory == self._root or name is None:
+                continue
+            if selection.name in (None, name):
+                keys.append((directory.name, name))
+        return tuple(keys)
+
+    def _scan(self, selection: Selection, known: dict[_Key, Document]) -> dict[_Key, Document]:
+        found = {}
+        for namespace in self._namespaces(selection):
+            for name in files.names(self._root, namespace):
+                if selection.name in (None, name):
+                    document = self._read(namespace, name, known, selection)
+                    if document is not None and selection.fits(document.labels):
+                        found[namespace, name] = document
+        return found
+
+    def _read_again(
+        self, keys: Iterable[_Key], selection: Selection, known: dict[_Key, Document]
+    ) -> tuple[Changed | Deleted, ...]:
+        before = {key: known[key] for key in keys if key in known}
+        after = {}
+        spoilt = []
+        for key in keys:
+            document = self._read(*key, known, selection)
+            if document is not None and selection.fits(document.labels):
+                after[key] = document
+            elif selection.owned and key not in before and key in self._complained:
+                # It was spoilt, written anew and spoilt again before anybody looked.
+                spoilt.append(Deleted(*key))
+        return (*_difference(before, after), *spoilt)
+
+    def _read(
+        self,
+        namespace: str,
+        name: str,
+        known: dict[_Key, Document],
+        selection: Selection,
+    ) -> Document | None:
+        """The document now. Of a malformed file what is wrong, or the one known but for its owner,
+        as ``selection`` wants it.
+        """
+        try:
+            document = files.read(self._root, namespace, name)
+        except files.Malformed as error:
+            if selection.spoilt:
+                return spoilt((namespace, name), str(error), error.digest, selection)
+            self._complain(namespace, name, error)
+            return None if selection.owned else known.get((namespace, name))
+        self._complained.pop((namespace, name), None)
+        return document
+
+    def _read_or_complain(self, namespace: str, name: str) -> Document | None:
+        return self._read(namespace, name, {}, Selection())
+
+    def _complain(self, namespace: str, name: str, error: files.Malformed) -> None:
+        complaint = f"{error.digest} {error}"
+        if self._complained.get((namespace, name)) != complaint:
+            self._complained[namespace, name] = complaint
+            path = self._path(namespace, name)
+            _log.warning("%s is left out, it is no document: %s", path, error)
+
+    def _put(self, document: Document, expected: str | None) -> str:
+        namespace, name = document.namespace, document.name
+        content = files.encode(document)
+        self._owner.check()
+        with files.locked(self._root, namespace) as directory:
+            self._demand(namespace, name, expected)
+            directory_mark.make(self._root)
+            return files.replace(directory, self._path(namespace, name), content)
+
+    def _demand(self, namespace: str, name: str, expected: str | None) -> None:
+        if expected is None:
+            return
+        current = self._read_or_complain(namespace, name)
+        version = "" if current is None else current.version
+        if version != expected:
+            wanted = f"version {expected}" if expected else "nothing"
+            there = f"version {version}" if version else "nothing"
+            path = self._path(namespace, name)
+            raise StoreConflict(f"{path}: expected {wanted}, found {there}")
+
+    def _touch(self, namespace: str, name: str) -> None:
+        if not self._path(namespace, name).exists():
+            return
+        self._owner.check()
+        with files.locked(self._root, namespace) as directory:
+            document = self._read_or_complain(namespace, name)
+            if document is not None:
+                annotations = document.annotations | {TOUCHED: touched_now()}
+                touched = msgspec.structs.replace(document, annotations=annotations)
+                files.replace(directory, self._path(namespace, name), files.encode(touched))
+
+    def _delete(self, namespace: str, name: str, expected: str | None) -> None:
+        if (self._root / namespace).is_dir():
+            self._owner.check()
+            with files.locked(self._root, namespace) as directory:
+                if self._path(namespace, name).exists():
+                    self._demand(namespace, name, expected)
+                files.remove(directory, self._path(namespace, name))
+
+    def _path(self, namespace: str, name: str) -> Path:
+        return files.document_path(self._root, namespace, name)
+
+
+def _check(namespace: str, name: str) -> None:
+    check_names(namespace, name)
+    if namespace == files.BEATS:
+        raise StoreRefused(
+            f"no document can be in a namespace {files.BEATS}: heartbeats are there in a directory"
+        )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _key(event: Changed | Deleted) -> _Key:
+    if isinstance(event, Changed):
+        return event.document.namespace, event.document.name
+    return event.namespace, event.name
+
+
+def _difference(
+    before: dict[_Key, Document], after: dict[_Key, Document]
+) -> tuple[Changed | Deleted, ...]:
+    events: list[Changed | Deleted] = [Deleted(*key) for key in before if key not in after]
+    for key, document in after.items():
+        if key not in before or before[key].version != document.version:
+            events.append(Changed(document))
+    return tuple(events)
+
+
+def _by_list(
+    events: Iterable[Changed | Deleted],
+) -> tuple[Changed | Deleted, ...]:
+    """Return ``events`` that were found by a list, not by an event about each file."""
+    return tuple(
+        msgspec.structs.replace(event, by_list=True) if isinstance(event, Deleted) else event
+        for event in events
+    )
+
+
+def _apply(known: dict[_Key, Document], event: Changed | Deleted) -> None:
+    if isinstance(event, Changed):
+        known[event.document.namespace, event.document.name] = event.document
+    else:
+        known.pop((event.namespace, event.name), None)

@@ -1,0 +1,1 @@
+"""The store on a Kubernetes API server."""

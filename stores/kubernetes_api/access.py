@@ -1,0 +1,112 @@
+"""What this process may do in a cluster, asked of the API server itself; changes nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from contract.errors import StoreUnavailable
+from stores.kubernetes_api import wire
+from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.own_node_only import is_own_node_only, is_refused_by_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_CREATED = 201
+_OK = 200
+_NOT_FOUND = 404
+_CONFLICT = 409
+
+
+class Right(NamedTuple):
+    """``verb`` on ``resource`` (``nodes/status``: a subresource) of ``group``, in ``namespace``;
+    an empty one: everywhere. With ``name`` only on the object of that name."""
+
+    namespace: str
+    group: str
+    resource: str
+    verb: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        named = f"{what}/{self.name}" if self.name else what
+        return f"{self.verb} {named} {f'in {self.namespace}' if self.namespace else 'everywhere'}"
+
+
+class _Verdict(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Verdict
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+class Access:
+    """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        self._connection = Connection(kubeconfig)
+
+    async def version(self) -> str:
+        """Which release the API server is of."""
+        status, body = await self._connection.request("GET", "/version")
+        if status != _OK:
+            raise wire.refusal(status, body, "read the version of the API server")
+        try:
+            return msgspec.json.decode(body, type=_Version).git_version
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"what answers is no API server: {error}") from error
+
+    async def missing(self, rights: Iterable[Right]) -> tuple[Right, ...]:
+        """Those of ``rights`` that are not granted."""
+        return tuple([right for right in rights if not await self._allowed(right)])
+
+    async def has_namespace(self, namespace: str, free_name: str) -> bool | None:
+        """Whether a ConfigMap could be created in ``namespace``; ``None`` if it may not be asked.
+
+        Reading namespaces is no right of ours, so a creation of ``free_name`` is rehearsed.
+        """
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": free_name}}
+        path = f"/api/v1/namespaces/{namespace}/configmaps?dryRun=All&{wire.FIELD_MANAGER}"
+        status, answer = await self._connection.request("POST", path, msgspec.json.encode(body))
+        if status == _NOT_FOUND:
+            return False
+        # What the policy refuses would be in a namespace that is there.
+        is_there = status in (_OK, _CREATED, _CONFLICT) or is_refused_by_policy(status, answer)
+        return True if is_there else None
+
+    async def is_own_node_only(self, node: str) -> bool | None:
+        """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
+        return await is_own_node_only(self._connection, node)
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        await self._connection.close()
+
+    async def _allowed(self, right: Right) -> bool:
+        resource, _, below = right.resource.partition("/")
+        attributes = {
+            "group": right.group,
+            "resource": resource,
+            "verb": right.verb,
+            **({"namespace": right.namespace} if right.namespace else {}),
+            **({"subresource": below} if below else {}),
+            **({"name": right.name} if right.name else {}),
+        }
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
+        status, answer = await self._connection.request("POST", _REVIEWS, msgspec.json.encode(body))
+        if status not in (_OK, _CREATED):
+            raise wire.refusal(status, answer, "ask for our own rights")
+        return msgspec.json.decode(answer, type=_Review).status.allowed

@@ -1,0 +1,66 @@
+"""Objects of any kind, whose bytes a reader outside of this room understands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from stores.kubernetes_api.feed import Item, Kind, Metadata, follow_if_installed
+from stores.kubernetes_api.watch import Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.cluster import NotThere, ObjectKind, Snapshot, Update
+    from stores.interruption import Interrupted
+    from stores.kubernetes_api.client.connection import Connection
+
+Value = TypeVar("Value")
+
+
+class _Identified(msgspec.Struct):
+    metadata: Metadata
+
+
+class _Bytes(Item):
+    """An object of which only its identity is read; ``content`` is all of it."""
+
+    content: msgspec.Raw
+
+
+_identified = msgspec.json.Decoder(_Identified)
+_pages: msgspec.json.Decoder[Page[msgspec.Raw]] = msgspec.json.Decoder(Page[msgspec.Raw])
+
+
+class _Items:
+    """Reads one object. Raises ``msgspec.DecodeError``."""
+
+    def decode(self, content: msgspec.Raw | bytes, /) -> _Bytes:
+        return _Bytes(_identified.decode(content).metadata, msgspec.Raw(content))
+
+
+class _Pages:
+    """Reads a page of objects. Raises ``msgspec.DecodeError``."""
+
+    def decode(self, body: bytes, /) -> Page[_Bytes]:
+        page = _pages.decode(body)
+        return Page(page.metadata, [_Items().decode(raw) for raw in page.items or ()])
+
+
+def follow_objects(
+    connection: Connection, kind: ObjectKind[Value]
+) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+    """See ``Cluster.objects``. Raises ``StoreRefused``."""
+    return follow_if_installed(
+        connection,
+        Kind[_Bytes, Value](
+            name=kind.name,
+            path=kind.path,
+            query=kind.query,
+            pages=_Pages(),
+            item=_Items(),
+            key=lambda metadata: metadata.uid,
+            read=lambda item: kind.read(item.content),
+        ),
+    )

@@ -1,0 +1,239 @@
+"""Heartbeats in a Kubernetes API server: one write per beat, one cheap list for all of them.
+
+A list is asked for with ``resourceVersion=0``: the API server answers from its cache, in one piece,
+without a question to etcd. It also does so while etcd is away and no beat can be written, so before
+each list etcd is asked for something small.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec.structs import astuple
+
+from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
+from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name, node_name_problem
+from contract.refusal import Reason
+from stores.base import Beat
+from stores.kubernetes_api import leases, wire
+from stores.kubernetes_api.namespaces import create_namespace
+from stores.refusals import Refusals
+
+if TYPE_CHECKING:
+    from stores.kubernetes_api.client.connection import Connection
+
+_OK = 200
+_CREATED = 201
+_NOT_FOUND = 404
+_CONFLICT = 409
+
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{HEARTBEAT_NAMESPACE}/leases"
+_FROM_CACHE = "resourceVersion=0"
+_LABELLED = urlencode({"labelSelector": "=".join(leases.LABEL)})
+_ETCD = (
+    f"/api/v1/namespaces/{HEARTBEAT_NAMESPACE}/configmaps"
+    "?fieldSelector=metadata.name%3Dnpu-vigil&limit=1"
+)
+"""One object by its name, there or not; who lists heartbeats watches these, so has the right."""
+_LIST_SECONDS = 30.0
+_ATTEMPTS = 3
+_REHEARSES = "npu-vigil-rehearsal"
+_REHEARSED_SECONDS = 5.0
+
+
+class _Held(NamedTuple):
+    holder: str
+    version: str
+
+
+class Heartbeats:
+    """The Leases of all nodes behind one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._held: dict[str, _Held] = {}
+        """By node, our last beat that was acknowledged."""
+        self._altered: dict[str, tuple[str, Beat]] = {}
+        """By node, our last beat and the version of the answer to it that was otherwise."""
+        self.refusals = Refusals()
+        self._good: dict[str, Beat] = {}
+        """By name of the Lease, the last good heartbeat of each that was listed."""
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``. The first beat of a holder also reads, to count changes of hands.
+
+        Each one names the version that it follows: one that arrives late undoes none that came
+        after it, of this holder or of another.
+        """
+        what = f"renew Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(beat.node)}"
+        for is_again in (False, *(_ATTEMPTS - 1) * (True,)):
+            held = self._held.get(beat.node)
+            if held is not None and held.holder == beat.holder:
+                status = await self._renew(beat, held.version, None, what)
+            else:
+                body = await self._read(beat.node, "", what)
+                lease = None if body is None else _decoded(body, what)
+                if lease is not None and is_again and self._beat(lease) == beat:
+                    self._remember(beat, lease)  # by an attempt of ours that got no answer
+                    return
+                if lease is None:
+                    status = await self._create(beat, what)
+                else:
+                    is_taken = lease.holder != beat.holder
+                    transitions = lease.transitions + 1 if is_taken else None
+                    version = lease.metadata.resource_version
+                    status = await self._renew(beat, version, transitions, what)
+            if status in (_OK, _CREATED):
+                return
+            # Somebody else wrote or deleted it, or it was an earlier attempt of ours.
+            if self._held.pop(beat.node, None) is not None:
+                await self._check_holder(beat, what)
+        raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
+
+    async def beats(self, node: str | None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        if node is None:
+            found = {one.metadata.name: self._beat(one) for one in await self._list()}
+            self._good = {name: beat for name, beat in found.items() if beat is not None}
+            return tuple(self._good.values())
+        what = f"read Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
+        body = await self._read(node, _FROM_CACHE, what)
+        lease = None if body is None else _decoded(body, what)
+        version, own = self._altered.get(node, ("", None))
+        if lease is not None and own is not None and lease.metadata.resource_version == version:
+            return (own,)  # an admission webhook made another one of it
+        beat = None if lease is None else self._beat(lease)
+        return () if beat is None else (beat,)
+
+    async def rehearse(self, node: str) -> None:
+        """See ``Store.rehearse_beat``. That there is one already is an answer, too."""
+        beat = Beat(node, _REHEARSES, _REHEARSED_SECONDS, 0)
+        status, answer = await self._connection.request(
+            "POST",
+            f"{_LEASES}?dryRun=All&{wire.FIELD_MANAGER}",
+            msgspec.json.encode(leases.whole(beat)),
+        )
+        if status not in (_OK, _CREATED, _CONFLICT):
+            raise wire.refusal(status, answer, f"rehearse a heartbeat of node {node}")
+
+    async def forget(self, node: str) -> None:
+        """See ``Store.forget_beat``."""
+        status, answer = await self._connection.request("DELETE", _path(node))
+        if status not in (_OK, _NOT_FOUND):
+            what = f"delete Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
+            raise wire.refusal(status, answer, what)
+        self._held.pop(node, None)
+
+    async def _check_holder(self, beat: Beat, what: str) -> None:
+        """Raise ``StoreConflict`` if another holder has it now: who that is decides who goes on."""
+        body = await self._read(beat.node, "", what)
+        if body is not None and _decoded(body, what).holder not in ("", beat.holder):
+            raise StoreConflict(f"cannot {what}: another holder has written it")
+
+    async def _renew(self, beat: Beat, version: str, transitions: int | None, what: str) -> int:
+        """Write over ``version``; the status: a conflict or that it is gone is no error."""
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"{_path(beat.node)}?{wire.FIELD_MANAGER}",
+            msgspec.json.encode(leases.fields(beat, transitions, version)),
+            headers=wire.MERGE_PATCH_HEADERS,
+            is_urgent=True,
+        )
+        return self._answered(beat, status, answer, what)
+
+    def _answered(self, beat: Beat, status: int, answer: bytes, what: str) -> int:
+        if status in (_OK, _CREATED):
+            lease = _decoded(answer, what)
+            self._remember(beat, lease)
+            self._check(beat, lease, what)
+        elif status not in (_NOT_FOUND, _CONFLICT):
+            raise wire.refusal(status, answer, what)
+        return status
+
+    def _remember(self, beat: Beat, lease: leases.Lease) -> None:
+        self._held[beat.node] = _Held(beat.holder, lease.metadata.resource_version)
+
+    def _check(self, beat: Beat, lease: leases.Lease, what: str) -> None:
+        """Raise ``StoreRefused`` where the API server made something else of our own beat."""
+        self._altered.pop(beat.node, None)
+        found = self._beat(lease)
+        if found == beat:
+            return
+        self._altered[beat.node] = (lease.metadata.resource_version, beat)
+        pairs = zip(found.__struct_fields__, astuple(found), strict=True) if found else ()
+        written = dict(zip(beat.__struct_fields__, astuple(beat), strict=True))
+        differing = [field for field, value in pairs if value != written[field]] or ["no heartbeat"]
+        raise StoreRefused(
+            f"the answer to our own write differs from what was written ({what}): "
+            f"{', '.join(differing)}; an admission webhook or policy changes it"
+        )
+
+    async def _create(self, beat: Beat, what: str) -> int:
+        """Create the first Lease of this node; the status, as of ``_renew``."""
+        body = msgspec.json.encode(leases.whole(beat))
+        status, answer = await self._connection.request(
+            "POST", f"{_LEASES}?{wire.FIELD_MANAGER}", body, is_urgent=True
+        )
+        if status == _NOT_FOUND:
+            await create_namespace(self._connection, HEARTBEAT_NAMESPACE, what)
+        return self._answered(beat, status, answer, what)
+
+    async def _read(self, node: str, query: str, what: str) -> bytes | None:
+        path = f"{_path(node)}?{query}"
+        status, body = await self._connection.request("GET", path, is_urgent=True)
+        if status == _NOT_FOUND:
+            return None
+        if status != _OK:
+            raise wire.refusal(status, body, what)
+        return body
+
+    async def _list(self) -> list[leases.Lease]:
+        status, body = await self._connection.request("GET", _ETCD)
+        if status == _OK:
+            path = f"{_LEASES}?{_LABELLED}&{_FROM_CACHE}"
+            status, body = await self._connection.list(path, _LIST_SECONDS)
+        if status != _OK:
+            raise wire.refusal(status, body, "list Leases")
+        try:
+            found, problems = leases.decode_list(body)
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the list of Leases is malformed: {error}") from error
+        places = {f"Lease in the list ({problem})" for problem in problems}
+        for place in places:
+            self.refusals.find(place, Reason.UNREADABLE, "it is no heartbeat: malformed")
+        if not self.refusals.is_empty:
+            places.update(_place(one.metadata.name) for one in found)
+            self.refusals.keep(places.__contains__)
+        return found
+
+    def _beat(self, lease: leases.Lease) -> Beat | None:
+        """The beat of a Lease, or of one that is refused the last good one."""
+        name = lease.metadata.name
+        try:
+            beat = leases.beat_of(lease)
+        except leases.NoBeat as error:
+            self.refusals.find(_place(name), error.reason, f"it is no heartbeat: {error}")
+            return self._good.get(name)
+        if not self.refusals.is_empty:
+            self.refusals.accept(_place(name))
+        return beat
+
+
+def _place(name: str) -> str:
+    return f"Lease {HEARTBEAT_NAMESPACE}/{name}"
+
+
+def _path(node: str) -> str:
+    problem = node_name_problem(node)
+    if problem is not None:
+        raise StoreRefused(f"the node name {problem}")
+    return f"{_LEASES}/{quote(heartbeat_name(node), safe='')}"
+
+
+def _decoded(body: bytes, what: str) -> leases.Lease:
+    try:
+        return leases.decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error

@@ -1,0 +1,1 @@
+"""Requests to an API server: addresses, credentials, connections, pauses."""

@@ -1,0 +1,290 @@
+"""How one API server is reached, and as whom: read from a kubeconfig, or as in a pod.
+
+The official client reads both too, but keeps keys in temporary files, waits for a plugin without
+end, and takes tokens that no header can hold. All of this blocks and belongs to a thread.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from contract.errors import Problem, StoreMisconfigured, quoted
+from stores.kubernetes_api.client.auth_providers import ProviderUnusable, authorization_by
+from stores.kubernetes_api.client.credential_files import FileUnusable
+from stores.kubernetes_api.client.credential_plugin import PluginUnusable, credential_in, request_to
+from stores.kubernetes_api.client.kubeconfig import KubeconfigUnusable, current_context
+from stores.kubernetes_api.client.proxies import proxy_for
+from stores.kubernetes_api.client.tls import TlsUnusable, check_server_name, client_tls, identify
+from stores.kubernetes_api.client.urls import Address, address_of, basic
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping, Sequence
+
+    from stores.kubernetes_api.client.credential_files import CredentialFiles
+    from stores.kubernetes_api.client.credential_plugin import PluginCredential, Plugins
+    from stores.kubernetes_api.client.kubeconfig import Cluster, Entry, Plugin, User
+
+_LONGEST_KUBECONFIG = 1 << 20
+_LONGEST_PEM = 4 << 20
+_LONGEST_TOKEN = 256 << 10
+"""Bytes; an API server takes 1 MiB of headers in all."""
+
+_HEADER_TEXT = re.compile(r"[!-~]+")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What a connection is made of. PEM texts are as they were read."""
+
+    server: str
+    """Without ``/`` at its end, and without user and password."""
+    server_name: str | None
+    """Whose certificate the server must have, if not that of its address."""
+    verify: bool
+    authorities: bytes | None
+    certificate: bytes | None = field(repr=False)
+    key: bytes | None = field(repr=False)
+    proxy: str | None
+    """Without user and password."""
+    proxy_authorization: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class ClientConfiguration:
+    """What a request needs. Two that are equal have the same content."""
+
+    endpoint: Endpoint
+    authorization: str | None = field(repr=False)
+    tls: ssl.SSLContext | None = field(repr=False, compare=False)
+    unused: Problem | None = field(default=None, compare=False)
+    """What was given and has no effect."""
+
+
+class Reading:
+    """Reads a configuration once. ``deadline`` (``time.monotonic``) ends its plugin."""
+
+    def __init__(
+        self,
+        files: CredentialFiles,
+        plugins: Plugins,
+        environment: Mapping[str, str],
+        deadline: float,
+    ) -> None:
+        self._files = files
+        self._plugins = plugins
+        self._environment = environment
+        self._deadline = deadline
+
+    def read(self, kubeconfig: str | None) -> ClientConfiguration:
+        """Read the files ``kubeconfig`` (as ``KUBECONFIG`` lists them), or those of the pod.
+
+        Raises ``StoreMisconfigured``.
+        """
+        return self._of_pod() if kubeconfig is None else self._of_kubeconfig(kubeconfig)
+
+    def _of_pod(self) -> ClientConfiguration:
+        # The official client defines where the files are.
+        from stores.kubernetes_api.client.official_client import incluster_config
+
+        names = (incluster_config.SERVICE_HOST_ENV_NAME, incluster_config.SERVICE_PORT_ENV_NAME)
+        host, port = (self._environment.get(name, "") for name in names)
+        host = f"[{host}]" if ":" in host else host
+        server = _address(f"https://{host}:{port}", " and ".join(names))
+        where = "the pod's service account"
+        token = Path(incluster_config.SERVICE_TOKEN_FILENAME)
+        authorization = self._token_in(token, where)
+        authorities = Path(incluster_config.SERVICE_CERT_FILENAME)
+        pem = self._file(authorities, where, _LONGEST_PEM)
+        try:
+            tls = client_tls(pem, verify=True)
+        except TlsUnusable as error:
+            _wrong(where, f"{authorities} {error}")
+        proxy = self._proxy(server.url, None, "")
+        endpoint = Endpoint(server.url, None, True, pem, None, None, *proxy)
+        return ClientConfiguration(endpoint, authorization, tls)
+
+    def _of_kubeconfig(self, kubeconfig: str) -> ClientConfiguration:
+        paths = [Path(part).expanduser() for part in kubeconfig.split(os.pathsep) if part]
+        contents = []
+        for path in paths:
+            # Those that are not there are left out, as by kubectl; they may come.
+            if len(paths) == 1 or path.exists():
+                contents.append((path, self._file(path, "kubeconfig", _LONGEST_KUBECONFIG)))
+            else:
+                self._files.note_absent(path)
+        try:
+            cluster, user = current_context(contents)
+        except KubeconfigUnusable as error:
+            raise _misconfigured(error.problem) from None
+        server = _address(cluster.value.server or "", f"{cluster.where}.server")
+        credential = self._plugin_credential(user)
+        authorization = self._authorization(user, credential)
+        tls, pems = self._tls(cluster, user, credential, server.url)
+        proxy = self._proxy(server.url, cluster.value.proxy_url, f"{cluster.where}.proxy-url")
+        verify = not cluster.value.insecure_skip_tls_verify
+        endpoint = Endpoint(server.url, cluster.value.tls_server_name, verify, *pems, *proxy)
+        unused = None
+        if server.authorization is not None and authorization is not None:
+            unused = Problem(
+                f"{cluster.where}.server",
+                "has a user and a password, which are not used: there are other credentials; "
+                "take them out",
+            )
+        return ClientConfiguration(endpoint, authorization or server.authorization, tls, unused)
+
+    def _proxy(self, server: str, given: str | None, where: str) -> Address | tuple[None, None]:
+        text = given or proxy_for(server, self._environment)
+        if not text:
+            return None, None
+        return _address(text, where if given else "the proxy that the environment names")
+
+    def _plugin_credential(self, user: Entry[User]) -> PluginCredential | None:
+        plugin = user.value.exec
+        if plugin is None or user.value.auth_provider is not None:
+            return None
+        where = f"{user.where}.exec"
+        name = plugin.command
+        command = [str(user.directory / name) if "/" in name else name, *(plugin.args or ())]
+        try:
+            printed = self._plugins.run(command, self._environment_of(plugin), self._deadline)
+            return credential_in(printed, plugin.api_version)
+        except PluginUnusable as error:
+            _wrong(where, f"{quoted(name)} {error}")
+
+    def _environment_of(self, plugin: Plugin) -> dict[str, str]:
+        own = {variable.name: variable.value for variable in plugin.env or ()}
+        request = request_to(plugin.api_version)
+        return {**self._environment, **own, "KUBERNETES_EXEC_INFO": request}
+
+    def _authorization(self, user: Entry[User], credential: PluginCredential | None) -> str | None:
+        value, where = user.value, user.where
+        if value.auth_provider is not None:
+            return self._provided(value.auth_provider, f"{where}.auth-provider")
+        if credential is not None:
+            token = credential.token
+            return None if token is None else _bearer(token, f"{where}.exec: its token")
+        if value.token:
+            return _bearer(value.token, f"{where}.token")
+        if value.token_file:
+            return self._token_in(user.directory / value.token_file, f"{where}.tokenFile")
+        if value.username is not None and value.password is not None:
+            return basic(value.username, value.password)
+        return None
+
+    def _provided(self, provider: Mapping[str, object], where: str) -> str:
+        def run(command: Sequence[str]) -> bytes:
+            return self._plugins.run(command, self._environment, self._deadline)
+
+        try:
+            seconds = max(self._deadline - time.monotonic(), 0.0)
+            header = authorization_by(provider, run, seconds)
+        except (ProviderUnusable, PluginUnusable) as error:
+            _wrong(where, str(error))
+        except Exception as error:  # the official client's are of any kind, with any text
+            _wrong(where, f"cannot be used: {type(error).__name__}")
+        protocol, _, token = header.partition(" ")
+        return f"{protocol} {_token(token, where)}"
+
+    def _tls(
+        self,
+        cluster: Entry[Cluster],
+        user: Entry[User],
+        credential: PluginCredential | None,
+        server: str,
+    ) -> tuple[ssl.SSLContext | None, tuple[bytes | None, bytes | None, bytes | None]]:
+        """Return the context, and the authorities, certificate and key (PEM) that it has."""
+        if not server.startswith("https:"):
+            return None, (None, None, None)
+        how, who = cluster.value, user.value
+        authorities = self._pem(
+            cluster,
+            "certificate-authority",
+            how.certificate_authority_data,
+            how.certificate_authority,
+        )
+        try:
+            tls = client_tls(authorities, verify=not how.insecure_skip_tls_verify)
+        except TlsUnusable as error:
+            _wrong(f"{cluster.where}.certificate-authority", str(error))
+        if how.tls_server_name:
+            try:
+                check_server_name(tls, how.tls_server_name)
+            except TlsUnusable as error:
+                _wrong(f"{cluster.where}.tls-server-name", str(error))
+        if credential is not None and credential.client_certificate_data is not None:
+            where = f"{user.where}.exec: its certificate"
+            certificate = credential.client_certificate_data.encode("utf-8", "replace")
+            key: bytes | None = (credential.client_key_data or "").encode("utf-8", "replace")
+        else:
+            where = f"{user.where}.client-certificate"
+            pem = self._pem(
+                user, "client-certificate", who.client_certificate_data, who.client_certificate
+            )
+            if pem is None:
+                return tls, (authorities, None, None)
+            certificate = pem
+            key = self._pem(user, "client-key", who.client_key_data, who.client_key)
+        try:
+            identify(tls, certificate, key)
+        except TlsUnusable as error:
+            _wrong(where, str(error))
+        return tls, (authorities, certificate, key)
+
+    def _pem(
+        self, entry: Entry[Cluster] | Entry[User], name: str, data: str | None, file: str | None
+    ) -> bytes | None:
+        where = f"{entry.where}.{name}"
+        if data:
+            try:
+                return binascii.a2b_base64(data)
+            except ValueError:
+                _wrong(f"{where}-data", "is no base64")
+        return self._file(entry.directory / file, where, _LONGEST_PEM) if file else None
+
+    def _token_in(self, path: Path, where: str) -> str:
+        content = self._file(path, where, _LONGEST_TOKEN)
+        return _bearer(content.decode("utf-8", "replace"), f"{where}: {quoted(str(path))}")
+
+    def _file(self, path: Path, where: str, most_bytes: int) -> bytes:
+        try:
+            return self._files.read(path, most_bytes)
+        except FileUnusable as error:
+            _wrong(where, f"{quoted(str(path))} {error}")
+
+
+def _address(text: str, where: str) -> Address:
+    try:
+        return address_of(text)
+    except ValueError as error:
+        _wrong(where, str(error))
+
+
+def _bearer(text: str, where: str) -> str:
+    return f"Bearer {_token(text, where)}"
+
+
+def _token(text: str, where: str) -> str:
+    """Return ``text`` without the white space around it, if a header can hold it."""
+    token = text.strip()
+    if not token:
+        _wrong(where, "is an empty token")
+    if len(token) > _LONGEST_TOKEN:
+        _wrong(where, f"is no token: it is longer than {_LONGEST_TOKEN} bytes")
+    if not _HEADER_TEXT.fullmatch(token):
+        _wrong(where, "is no token: it has white space inside, or is not ASCII")
+    return token
+
+
+def _misconfigured(problem: Problem) -> StoreMisconfigured:
+    return StoreMisconfigured("store kubernetes", [problem])
+
+
+def _wrong(where: str, what: str) -> NoReturn:
+    raise _misconfigured(Problem(where, what)) from None

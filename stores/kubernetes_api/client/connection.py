@@ -1,0 +1,271 @@
+"""Requests to one API server: deadlines, keepalive, error texts.
+
+Requests go out as raw bytes over the same ``aiohttp`` that ``kubernetes.aio`` uses, and whose
+credentials are not read by it (``credentials.py``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import socket
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+from yarl import URL
+
+from contract.errors import StoreUnavailable
+from stores.kubernetes_api.client.attempts import Answer, Attempts, Kind, Response
+from stores.kubernetes_api.client.credentials import Credentials
+from stores.kubernetes_api.client.pauses import Pauses
+from stores.kubernetes_api.client.pool import Pool
+from stores.kubernetes_api.client.tls import is_of_tls
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from stores.kubernetes_api.client.configuration import ClientConfiguration
+    from stores.kubernetes_api.client.pool import Line
+
+_CONNECT_SECONDS = 4.0
+_ANSWER_SECONDS = 10.0
+_ACCEPTED_SECONDS = 36.0
+"""An API server gives a write up after 34 s, of which admission webhooks may take 30 s."""
+_LARGE_BODY_BYTES = 1024 * 1024
+_UNAUTHORIZED = 401
+# A quiet watch gets a bookmark about once a minute, where anything of its kind changes.
+_SILENCE_SECONDS = 90.0
+_KEEPALIVE_IDLE_SECONDS = 10
+_KEEPALIVE_STEP_SECONDS = 5
+_KEEPALIVE_PROBES = 3
+_UNACKNOWLEDGED_MS = 20_000
+
+_WATCH_TIMEOUT = aiohttp.ClientTimeout(
+    total=None, sock_connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS
+)
+
+
+class _Asked(NamedTuple):
+    """A request. ``path`` is already quoted."""
+
+    method: str
+    path: str
+    body: bytes | None
+    timeout: aiohttp.ClientTimeout
+    headers: Mapping[str, str]
+    urgent: str | None = None
+    is_watch: bool = False
+    end: Callable[[], None] | None = None
+    """Ends it while it waits for the begin of its answer."""
+
+
+class Connection:
+    """Requests to one API server. ``kubeconfig`` is ``None`` inside a pod."""
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        self._credentials = Credentials(kubeconfig)
+        self._pool = Pool()
+        self._attempts = Attempts(self._pool)
+        self._pauses = Pauses()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
+    ) -> tuple[int, bytes]:
+        """Ask about one object; the status and the body of the answer. See ``ask``."""
+        answer = await self.ask(method, path, body, headers, is_urgent=is_urgent)
+        return answer.response
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        is_urgent: bool = False,
+    ) -> Answer:
+        """Ask about one object, without an answer once more. ``path`` is already quoted.
+
+        ``headers`` go over the usual ones, which say that everything is JSON.
+        Raises ``StoreUnavailable`` if there is no answer in time: a read has 10 s, a write as long
+        as an API server may take to accept it. While the server asks for a pause only what
+        ``is_urgent`` is asked, every 5 s.
+        """
+        kind = Kind.READ if method == "GET" else Kind.WRITE
+        seconds = _ANSWER_SECONDS if kind is Kind.READ else _ACCEPTED_SECONDS
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
+        # To read them may take its time, which is no silence of the server.
+        await self._credentials.current()
+        urgent = f"{method} {path.partition('?')[0]}" if is_urgent else None
+        await self._pauses.turn(urgent)
+        asked = _Asked(method, path, body, timeout, headers or {}, urgent)
+        return await self._attempts.answer(lambda is_new: self._attempt(asked, is_new=is_new), kind)
+
+    async def list(
+        self, path: str, seconds: float, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, bytes]:
+        """Ask for many objects, once: the answer may take its time, up to ``seconds``."""
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
+        await self._pauses.turn(None)
+        response = await self._attempt(_Asked("GET", path, None, timeout, headers or {}))
+        return response.status, response.body
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, path: str, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open a watch. A peer that is not there any more is noticed within 30 s.
+
+        It breaks, too, when other requests find that connections as old as its own are dead.
+        Raises ``StoreUnavailable``, also while the answer is read.
+        """
+        await self._pauses.turn(None)
+        asked = _Asked("GET", path, None, _WATCH_TIMEOUT, headers or {}, is_watch=True)
+        async with self._open(asked) as response:
+            _notice_dead_peer(response)
+            yield response
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._credentials.close()
+        self._attempts.close()
+        await self._pool.close()
+
+    async def _attempt(self, asked: _Asked, *, is_new: bool = False) -> Response:
+        async with self._open(asked, is_new=is_new) as response:
+            body = await response.read()
+            return Response(response.status, body)
+
+    @contextlib.asynccontextmanager
+    async def _open(
+        self, asked: _Asked, *, is_new: bool = False
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request over a connection that is free, or a new one."""
+        used = await self._credentials.current()
+        what = f"({asked.method} {asked.path})"
+        host = used.endpoint.server
+        try:
+            # A watch has no deadline, but what it follows is told at once.
+            async with asyncio.timeout(_ANSWER_SECONDS if asked.is_watch else None) as deadline:
+                asked = asked._replace(end=partial(deadline.reschedule, 0.0))
+                line, response = await self._answer(used, asked, is_new=is_new)
+            retry_after = response.headers.get("Retry-After")
+            self._pauses.answered(host, asked.urgent, response.status, retry_after)
+            is_whole = False
+            try:
+                line.end = partial(_abandon, response)
+                async with response:
+                    try:
+                        yield response
+                    finally:
+                        is_whole = response.connection is None
+                        _abandon(response)
+            finally:
+                if is_whole:
+                    self._pool.give_back(line)
+                else:
+                    self._pool.discard(line)
+        except TimeoutError as error:
+            raise StoreUnavailable(f"{host} gives no answer in time {what}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise StoreUnavailable(f"{host} cannot be used {what}: {error}") from error
+
+    async def _answer(
+        self, used: ClientConfiguration, asked: _Asked, *, is_new: bool
+    ) -> tuple[Line, aiohttp.ClientResponse]:
+        """Ask once; once more with newer credentials, where those in use are refused."""
+        try:
+            line, response = await self._send(used, asked, is_new=is_new)
+        except (aiohttp.ClientError, OSError) as error:
+            newer = await self._credentials.renewed(used) if is_of_tls(error) else used
+            if newer is used:
+                raise
+            return await self._send(newer, asked)
+        if response.status != _UNAUTHORIZED:
+            return line, response
+        try:
+            # Read now: the deadline of the answer does not count while credentials are read.
+            await response.read()
+            newer = await self._credentials.renewed(used)
+        except BaseException:
+            self._pool.discard(line)
+            raise
+        if newer is used:
+            return line, response
+        self._pool.give_back(line)
+        return await self._send(newer, asked)
+
+    async def _send(
+        self, used: ClientConfiguration, asked: _Asked, *, is_new: bool = False
+    ) -> tuple[Line, aiohttp.ClientResponse]:
+        line = self._pool.take(used, is_new=is_new)
+        line.is_watch, line.end = asked.is_watch, asked.end
+        try:
+            return line, await _sent(line, used, asked)
+        except BaseException:
+            self._pool.discard(line)
+            raise
+
+
+async def _sent(
+    line: Line, configuration: ClientConfiguration, asked: _Asked
+) -> aiohttp.ClientResponse:
+    endpoint = configuration.endpoint
+    headers = {"Accept": "application/json", "User-Agent": "npu-vigil"}
+    body = asked.body
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    headers.update(asked.headers)
+    if configuration.authorization is not None:
+        headers["Authorization"] = configuration.authorization
+    options: dict[str, Any] = {}
+    if endpoint.server_name:
+        options["server_hostname"] = endpoint.server_name
+    if endpoint.proxy_authorization is not None:
+        if endpoint.server.startswith("https:"):
+            options["proxy_headers"] = {"Proxy-Authorization": endpoint.proxy_authorization}
+        else:
+            headers["Proxy-Authorization"] = endpoint.proxy_authorization
+    return await line.session.request(
+        asked.method,
+        URL(endpoint.server + asked.path, encoded=True),
+        # aiohttp writes a large body piece by piece only if it is a file.
+        data=io.BytesIO(body) if body and len(body) > _LARGE_BODY_BYTES else body,
+        headers=headers,
+        timeout=asked.timeout,
+        proxy=endpoint.proxy,
+        allow_redirects=False,
+        **options,
+    )
+
+
+def _abandon(response: aiohttp.ClientResponse) -> None:
+    """Leave a connection on which more would come, as that of a watch, without a goodbye.
+
+    A server that hangs would not answer it, and nobody waits for it when the store is closed.
+    """
+    connection = response.connection  # none once everything has come
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+
+
+def _notice_dead_peer(response: aiohttp.ClientResponse) -> None:
+    connection = response.connection
+    if connection is None or connection.transport is None:
+        return
+    peer = connection.transport.get_extra_info("socket")
+    if peer is None or peer.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_IDLE_SECONDS)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_STEP_SECONDS)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _KEEPALIVE_PROBES)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)

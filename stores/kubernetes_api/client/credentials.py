@@ -1,0 +1,159 @@
+"""The configuration that requests to an API server are made with, read again when that may help.
+
+Files that change are read again. So is everything, at most once in 5 s, after the server refused
+what is in use. What cannot be used leaves the last good one in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from contract.errors import Problem, StoreMisconfigured, StoreUnavailable
+from stores.abandonable_thread import Work
+from stores.kubernetes_api.client.configuration import Reading
+from stores.kubernetes_api.client.credential_files import CredentialFiles
+from stores.kubernetes_api.client.credential_plugin import Plugins
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stores.kubernetes_api.client.configuration import ClientConfiguration
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_LOOK_SECONDS = 1.0
+_PAUSE_SECONDS = 5.0
+_DEADLINE_SECONDS = 10.0
+_ENDING_SECONDS = 1.0
+"""What a plugin that misses the deadline needs to be ended."""
+
+_CLOSED = "the store has been closed"
+
+
+class Credentials:
+    """Reads in a thread, and never twice at once. ``kubeconfig`` is ``None`` inside a pod."""
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        self._kubeconfig = kubeconfig
+        self._files = CredentialFiles()
+        self._plugins = Plugins()
+        self._good: ClientConfiguration | None = None
+        self._trouble: StoreMisconfigured | None = None
+        self._is_closed = False
+        self._unused: Problem | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stuck: Work[Any] | None = None
+        self._began = -math.inf
+        self._looked = -math.inf
+
+    async def current(self) -> ClientConfiguration:
+        """Return the configuration in force, at once if there is one.
+
+        Raises ``StoreMisconfigured`` while there has been no good one.
+        """
+        if self._good is None:
+            await self._finished(self._refreshing(is_refused=True))
+        elif time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._refreshing(is_refused=False)
+        return self._in_force()
+
+    async def renewed(self, refused: ClientConfiguration) -> ClientConfiguration:
+        """Return a newer configuration than ``refused``, or the same if there is none.
+
+        For those who got an answer 401 or an error of TLS.
+        """
+        if self._task is not None:
+            await self._finished(self._task)
+        if self._good is refused:
+            await self._finished(self._refreshing(is_refused=True))
+        return self._in_force()
+
+    def close(self) -> None:
+        """End what is under way, and its plugin."""
+        self._is_closed = True
+        self._plugins.end()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _in_force(self) -> ClientConfiguration:
+        if self._good is not None and not self._is_closed:
+            return self._good
+        if self._trouble is not None:
+            # Another one: each raise adds to the traceback that an exception keeps.
+            raise StoreMisconfigured(self._trouble.source, self._trouble.problems)
+        raise StoreUnavailable(_CLOSED if self._is_closed else "no credentials could be read")
+
+    @staticmethod
+    async def _finished(task: asyncio.Task[None]) -> None:
+        """Wait for ``task``, which goes on for others if this wait is cancelled."""
+        await asyncio.wait([task])
+
+    def _refreshing(self, *, is_refused: bool) -> asyncio.Task[None]:
+        if self._is_closed:
+            raise StoreUnavailable(_CLOSED)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._refresh(is_refused), name="credentials")
+        return self._task
+
+    async def _refresh(self, is_refused: bool) -> None:
+        """Read again if that may help: files have changed, or what there is does not do."""
+        self._looked = time.monotonic()
+        if self._stuck is not None and self._stuck.is_stuck:
+            return
+        try:
+            has_changed = await self._in_thread(self._files.have_changed, _DEADLINE_SECONDS)
+            now = time.monotonic()
+            is_due = now - self._began >= _PAUSE_SECONDS
+            if has_changed:
+                is_due = now - self._plugins.began >= _PAUSE_SECONDS
+            if is_due and (has_changed or is_refused or self._trouble is not None):
+                self._began = now
+                await self._read(now + _DEADLINE_SECONDS)
+        except TimeoutError:
+            what = f"cannot be read within {_DEADLINE_SECONDS:g} s; is their file system there?"
+            self._fail(StoreMisconfigured("store kubernetes", [Problem("credentials", what)]))
+
+    async def _read(self, deadline: float) -> None:
+        files = CredentialFiles()
+        reading = Reading(files, self._plugins, dict(os.environ), deadline)
+        read = partial(reading.read, self._kubeconfig)
+        try:
+            self._succeed(await self._in_thread(read, _DEADLINE_SECONDS + _ENDING_SECONDS))
+        except StoreMisconfigured as error:
+            self._fail(error)
+        self._files = files
+
+    async def _in_thread(self, work: Callable[[], T], seconds: float) -> T:
+        begun = Work(work, "credentials")
+        try:
+            return await begun.result(seconds)
+        except TimeoutError:
+            self._stuck = begun
+            raise
+
+    def _fail(self, error: StoreMisconfigured) -> None:
+        if self._trouble is None:
+            _log.warning(
+                "%s; %s", error, "the credentials in use stay" if self._good else "read again soon"
+            )
+        self._trouble = error
+
+    def _succeed(self, read: ClientConfiguration) -> None:
+        if self._trouble is not None:
+            _log.info("store kubernetes: the credentials are good again")
+            self._trouble = None
+        if read.unused is not None and read.unused != self._unused:
+            _log.warning("store kubernetes: %s", read.unused)
+        self._unused = read.unused
+        if self._good is not None and read.endpoint != self._good.endpoint:
+            _log.info("store kubernetes: the address or the certificates were replaced")
+        if read != self._good:
+            self._good = read

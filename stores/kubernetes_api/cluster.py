@@ -1,0 +1,83 @@
+"""Nodes, pods and PodGroups of an API server, and the labels of pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from contract.errors import StoreNotFound
+from stores.document_names import check_names
+from stores.kubernetes_api import wire
+from stores.kubernetes_api.any_kind import follow_objects
+from stores.kubernetes_api.cluster_pods import PODS
+from stores.kubernetes_api.feed import Feed
+from stores.kubernetes_api.nodes import NODES
+from stores.kubernetes_api.pod_groups import follow_pod_groups
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from stores.cluster import (
+        JobsEvent,
+        NodeStatesEvent,
+        NotThere,
+        ObjectKind,
+        PodsEvent,
+        Snapshot,
+        Update,
+        Value,
+    )
+    from stores.interruption import Interrupted
+    from stores.kubernetes_api.client.connection import Connection
+
+_OK = 200
+_INVALID = 422
+
+
+class KubernetesCluster:
+    """See ``Cluster``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def pods(self) -> AsyncIterator[PodsEvent]:
+        """See ``Cluster``."""
+        return Feed(PODS).follow(self._connection)
+
+    def nodes(self) -> AsyncIterator[NodeStatesEvent]:
+        """See ``Cluster``."""
+        return Feed(NODES).follow(self._connection)
+
+    def jobs(self) -> AsyncIterator[JobsEvent]:
+        """See ``Cluster``."""
+        return follow_pod_groups(self._connection)
+
+    def objects(
+        self, kind: ObjectKind[Value]
+    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+        """See ``Cluster``."""
+        return follow_objects(self._connection, kind)
+
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None
+    ) -> None:
+        """See ``Cluster``. By way of the status: the right to write pods would be far more.
+
+        Whoever may write a pod may put another program into it.
+        """
+        check_names(namespace, name)
+        place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        # The uid of a pod cannot be changed: a patch with another one is refused.
+        metadata = {"labels": labels} | ({} if uid is None else {"uid": uid})
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"{place}/status?{wire.FIELD_MANAGER}",
+            msgspec.json.encode({"metadata": metadata}),
+            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
+        )
+        if uid is not None and status in (wire.CONFLICT, _INVALID):
+            raise StoreNotFound(f"{namespace}/{name} is another pod now")
+        if status != _OK:
+            raise wire.refusal(status, answer, f"write labels of pod {namespace}/{name}")

@@ -1,0 +1,129 @@
+"""The pods of a whole cluster that have chips or belong to a job (``clusterd#1.8``, 6).
+
+The server leaves out pods that are done, failed or on no node: one that ends looks deleted. A pod
+belongs to a job if it has a controlling owner and one of the keys that Volcano, the operators and
+MindIE give to pods of jobs (``consumers#1.15``, 4.1): those of a DaemonSet, of which each
+node has several, are not kept.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from sys import intern
+
+import msgspec
+
+from stores.cluster import Pod, Texts
+from stores.kubernetes_api.feed import Item, Kind, Metadata, kept
+from stores.kubernetes_api.pods import ALIVE, PATH, chip_names
+from stores.kubernetes_api.watch import Page
+
+_MINDIE = "mindie-ms-"
+_NONE: Texts = {}
+
+
+class Owner(msgspec.Struct):
+    """A reference to what made an object."""
+
+    uid: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class _Annotations(msgspec.Struct):
+    real: str = msgspec.field(default="", name="huawei.com/AscendReal")
+    rank: str = msgspec.field(default="", name="hccl/rankIndex")
+    group: str = msgspec.field(default="", name="scheduling.k8s.io/group-name")
+    ascend910: str = msgspec.field(
+        default="", name="ascend.kubectl.kubernetes.io/ascend-910-configuration"
+    )
+    npu: str = msgspec.field(
+        default="", name="ascend.kubectl.kubernetes.io/ascend-npu-configuration"
+    )
+
+
+class _Labels(msgspec.Struct):
+    app: str = ""
+    job_id: str = msgspec.field(default="", name="jobID")
+    fault_type: str = msgspec.field(default="", name="fault-type")
+
+
+class _PodMetadata(Metadata, rename="camel"):
+    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
+    labels: _Labels = msgspec.field(default_factory=_Labels)
+    owner_references: list[Owner] = msgspec.field(default_factory=list)
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    ip: str = msgspec.field(default="", name="podIP")
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class _Pod(Item):
+    metadata: _PodMetadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def controller(owners: list[Owner]) -> Owner | None:
+    """The owner that controls, if one does."""
+    return next((owner for owner in owners if owner.controller and owner.uid), None)
+
+
+def _read(item: _Pod) -> Pod | None:
+    metadata, told = item.metadata, item.metadata.annotations
+    owner = controller(metadata.owner_references)
+    annotations = kept(
+        **{
+            "hccl/rankIndex": told.rank,
+            "scheduling.k8s.io/group-name": intern(told.group),
+            "ascend.kubectl.kubernetes.io/ascend-910-configuration": told.ascend910,
+            "ascend.kubectl.kubernetes.io/ascend-npu-configuration": told.npu,
+        }
+    )
+    labels = metadata.labels
+    is_of_job = owner is not None and bool(
+        annotations or labels.job_id or labels.fault_type or labels.app.startswith(_MINDIE)
+    )
+    if not item.spec.node_name or not (told.real or is_of_job):
+        return None
+    return Pod(
+        uid=metadata.uid,
+        node=intern(item.spec.node_name),
+        namespace=intern(metadata.namespace),
+        name=metadata.name,
+        job="" if owner is None else intern(owner.uid),
+        chips=_chips(told.real),
+        annotations=annotations or _NONE,
+        labels=_labels(labels.app, labels.job_id, labels.fault_type),
+        job_name="" if owner is None else intern(owner.name),
+        ip=item.status.ip,
+        host_ip=intern(item.status.host_ip),
+    )
+
+
+@lru_cache(1024)
+def _chips(text: str) -> tuple[str, ...]:
+    """Most pods have chips that others have, too, on other nodes."""
+    kept(text=text)
+    return tuple(map(intern, chip_names(text)))
+
+
+@lru_cache(1024)
+def _labels(app: str, job_id: str, fault_type: str) -> Texts:
+    return kept(**{"app": app, "jobID": job_id, "fault-type": fault_type}) or _NONE
+
+
+PODS = Kind[_Pod, Pod](
+    name="pods",
+    path=PATH,
+    query={"fieldSelector": f"{ALIVE}!="},
+    pages=msgspec.json.Decoder(Page[_Pod]),
+    item=msgspec.json.Decoder(_Pod),
+    key=lambda metadata: metadata.uid,
+    read=_read,
+)

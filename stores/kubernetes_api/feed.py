@@ -1,0 +1,214 @@
+"""All objects of one kind as values by key, of which one that cannot be read spoils no other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import msgspec
+
+from contract.errors import StoreNotFound
+from stores.cluster import NotThere, Snapshot, Update
+from stores.kubernetes_api.watch import Page, Pages, watched
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+
+    from stores.interruption import Interrupted
+    from stores.kubernetes_api.client.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_TEXT = 32 * 1024
+"""Characters of one label or annotation that is kept; an object with a longer one is refused."""
+
+_NAMED = 100
+"""So many objects that cannot be read are named in the log at a time."""
+
+_ASK_AGAIN_SECONDS = 45.0
+"""A kind may be installed later. Nobody is in a hurry."""
+
+Value = TypeVar("Value")
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    """What tells an object from others."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: Metadata
+
+
+class Item(msgspec.Struct):
+    """An object of an API server."""
+
+    metadata: Metadata
+
+
+AnyItem = TypeVar("AnyItem", bound=Item)
+AnyItem_co = TypeVar("AnyItem_co", bound=Item, covariant=True)
+
+_identified = msgspec.json.Decoder(_Identified)
+_raw_pages: msgspec.json.Decoder[Page[msgspec.Raw]] = msgspec.json.Decoder(Page[msgspec.Raw])
+
+
+class Items(Protocol[AnyItem_co]):
+    """Reads the bytes of one object."""
+
+    def decode(self, content: msgspec.Raw, /) -> AnyItem_co:
+        """Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+
+
+@dataclass(frozen=True)
+class Kind(Generic[AnyItem, Value]):
+    """What is followed, and how it is read. ``name`` is for people, a plural."""
+
+    name: str
+    path: str
+    query: Mapping[str, str]
+    pages: Pages[AnyItem]
+    item: Items[AnyItem]
+    key: Callable[[Metadata], str]
+    """Empty where an object has none: such a one cannot be read."""
+    read: Callable[[AnyItem], Value | None]
+    """``None`` for one that means nothing here. Raises ``ValueError``."""
+
+
+class _Read(msgspec.Struct, Generic[Value]):
+    """An object of a list; ``value`` of ``None``: it cannot be read."""
+
+    key: str
+    value: Value | None
+
+
+class Feed(Generic[AnyItem, Value]):
+    """Reads a kind, and says in the log which objects it cannot read."""
+
+    def __init__(self, kind: Kind[AnyItem, Value]) -> None:
+        self._kind = kind
+        self._unreadable: dict[str, str] = {}
+
+    def follow(
+        self, connection: Connection
+    ) -> AsyncGenerator[Snapshot[Value] | Update[Value] | Interrupted, None]:
+        """Follow them for ever. Raises ``StoreRefused``."""
+        kind = self._kind
+        return watched(
+            connection, kind.path, kind.query, self, kind.name, self._everything, self._one
+        )
+
+    def decode(self, body: bytes, /) -> Page[_Read[Value]]:
+        """What means something here of a page. See ``Pages``.
+
+        Mostly all can be read, and it is done in one go.
+        """
+        try:
+            page = self._kind.pages.decode(body)
+        except (msgspec.ValidationError, RecursionError):
+            raw = _raw_pages.decode(body)
+            each = (self._attempt(one) for one in raw.items or ())
+            return Page(raw.metadata, [one for one in each if one is not None])
+        found = (self._take(item) for item in page.items or ())
+        return Page(page.metadata, [one for one in found if one is not None])
+
+    def _everything(self, found: list[_Read[Value]]) -> Snapshot[Value]:
+        items = {one.key: one.value for one in found if one.value is not None}
+        unreadable = frozenset(one.key for one in found if one.value is None)
+        for key in self._unreadable.keys() - unreadable:
+            self._readable(key)
+        return Snapshot(items, unreadable)
+
+    def _one(self, type_: str, content: msgspec.Raw) -> tuple[Update[Value] | None, str]:
+        if type_ == "DELETED":
+            metadata = _identified.decode(content).metadata
+            key = self._kind.key(metadata)
+            self._readable(key)
+            return Update(key, None), metadata.resource_version
+        try:
+            item = self._kind.item.decode(content)
+            key, value = self._read(item)
+        except (ValueError, RecursionError) as error:
+            _, metadata = self._refuse(content, error)
+            return None, metadata.resource_version
+        self._readable(key)
+        return Update(key, value), item.metadata.resource_version
+
+    def _attempt(self, content: msgspec.Raw) -> _Read[Value] | None:
+        """One of a page in which something is wrong."""
+        try:
+            item = self._kind.item.decode(content)
+        except (msgspec.DecodeError, RecursionError) as error:
+            key, _ = self._refuse(content, error)
+            return _Read(key, None)
+        return self._take(item)
+
+    def _take(self, item: AnyItem) -> _Read[Value] | None:
+        try:
+            key, value = self._read(item)
+        except ValueError as error:
+            return _Read(self._say(item.metadata, error), None)
+        return None if value is None else _Read(key, value)
+
+    def _read(self, item: AnyItem) -> tuple[str, Value | None]:
+        key = self._kind.key(item.metadata)
+        if not key:
+            raise ValueError("it has neither name nor uid")
+        return key, self._kind.read(item)
+
+    def _refuse(self, content: msgspec.Raw, error: Exception) -> tuple[str, Metadata]:
+        """Says it; who it is as far as that can be read."""
+        try:
+            metadata = _identified.decode(content).metadata
+        except (msgspec.DecodeError, RecursionError):
+            metadata = Metadata()
+        return self._say(metadata, error), metadata
+
+    def _say(self, metadata: Metadata, error: Exception) -> str:
+        key = self._kind.key(metadata)
+        if key not in self._unreadable and len(self._unreadable) < _NAMED:
+            who = (
+                "/".join(filter(None, (metadata.namespace, metadata.name))) or "one without a name"
+            )
+            self._unreadable[key] = who
+            _log.warning("of the %s %s cannot be read: %s", self._kind.name, who, error)
+        return key
+
+    def _readable(self, key: str) -> None:
+        who = self._unreadable.pop(key, None)
+        if who is not None:
+            _log.info("of the %s %s is gone or can be read again", self._kind.name, who)
+
+
+def kept(**texts: str) -> dict[str, str]:
+    """The texts that are not empty. Raises ``ValueError`` for one that is too long to be kept."""
+    for text in texts.values():
+        if len(text) > _LONGEST_TEXT:
+            raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")
+    return {key: text for key, text in texts.items() if text}
+
+
+async def follow_if_installed(
+    connection: Connection, kind: Kind[AnyItem, Value]
+) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+    """Follow all objects of a kind; ``NotThere`` while the API has no such kind, then ask again.
+
+    Raises ``StoreRefused``.
+    """
+    feed = Feed(kind)
+    while True:
+        try:
+            async with contextlib.aclosing(feed.follow(connection)) as events:
+                async for event in events:
+                    yield event
+        except StoreNotFound as error:
+            yield NotThere(str(error))
+        await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))

@@ -1,0 +1,166 @@
+"""The Lease by which one of several daemons leads: read, followed, and written by its version.
+
+What it holds beside the holder is for people (``kubectl get lease``): nobody compares its times.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreRefused, StoreUnavailable
+from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from stores.base import Tenure
+from stores.kubernetes_api import wire
+from stores.kubernetes_api.namespaces import create_namespace
+from stores.kubernetes_api.watch import Page, watched
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.interruption import Interrupted
+    from stores.kubernetes_api.client.connection import Connection
+
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
+_OK = 200
+_CREATED = 201
+_NOT_FOUND = 404
+
+NOBODY = Tenure("", 0)
+"""What is said where there is no Lease."""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+
+
+class _Lease(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_decoder = msgspec.json.Decoder(_Lease)
+_pages: msgspec.json.Decoder[Page[_Lease]] = msgspec.json.Decoder(Page[_Lease])
+
+
+class KubernetesLeaderLease:
+    """See ``LeaderLease``. ``name`` is that of the Lease."""
+
+    def __init__(self, connection: Connection, name: str = LEADER_LEASE) -> None:
+        self._connection = connection
+        self._name = name
+        self._path = f"{_LEASES}/{name}"
+        self._what = f"Lease {LEADER_NAMESPACE}/{name}"
+        self._acquired: tuple[str, str] | None = None
+        """Who acquired the Lease by us, and when."""
+        self._added = _Metadata()
+        """The labels and annotations of the Lease: all are other people's, and stay."""
+
+    def watch(self) -> AsyncIterator[Tenure | Interrupted]:
+        """See ``LeaderLease``."""
+        query = {"fieldSelector": f"metadata.name={self._name}"}
+        return watched(
+            self._connection, _LEASES, query, _pages, self._what, self._everything, self._one
+        )
+
+    async def read(self) -> Tenure:
+        """See ``LeaderLease``."""
+        status, body = await self._connection.request("GET", self._path, is_urgent=True)
+        if status == _NOT_FOUND:
+            return NOBODY
+        if status != _OK:
+            raise wire.refusal(status, body, f"read {self._what}")
+        return self._decoded(body, f"read {self._what}")
+
+    async def write(self, tenure: Tenure) -> Tenure:
+        """See ``LeaderLease``. A missing namespace is created."""
+        what = f"write {self._what}"
+        body = self._body(tenure)
+        method, path = ("PUT", self._path) if tenure.version else ("POST", _LEASES)
+        for _ in range(2):
+            status, answer = await self._connection.request(
+                method, f"{path}?{wire.FIELD_MANAGER}", body, is_urgent=True
+            )
+            if status in (_OK, _CREATED):
+                written = self._decoded(answer, what)
+                _check(tenure, written, what)
+                return written
+            if status != _NOT_FOUND:
+                break
+            if tenure.version:
+                # It was deleted: whoever wants it makes a new one.
+                raise wire.refusal(wire.CONFLICT, answer, what)
+            await create_namespace(self._connection, LEADER_NAMESPACE, what)
+        raise wire.refusal(status, answer, what)
+
+    def _body(self, tenure: Tenure) -> bytes:
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        if self._acquired is None or self._acquired[0] != tenure.holder:
+            self._acquired = (tenure.holder, now)
+        metadata: dict[str, object] = {"name": self._name, "namespace": LEADER_NAMESPACE}
+        if tenure.version:
+            metadata["resourceVersion"] = tenure.version
+            metadata["labels"] = self._added.labels
+            metadata["annotations"] = self._added.annotations
+        spec = {
+            "holderIdentity": tenure.holder,
+            "leaseDurationSeconds": tenure.duration_seconds,
+            "leaseTransitions": tenure.transitions,
+            "acquireTime": self._acquired[1],
+            "renewTime": now,
+        }
+        api = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+        return msgspec.json.encode({**api, "metadata": metadata, "spec": spec})
+
+    def _decoded(self, body: bytes, what: str) -> Tenure:
+        try:
+            return self._tenure(_decoder.decode(body))
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error
+
+    def _tenure(self, lease: _Lease) -> Tenure:
+        self._added = lease.metadata
+        return _tenure(lease)
+
+    def _everything(self, found: list[_Lease]) -> Tenure:
+        return self._tenure(found[0]) if found else NOBODY
+
+    def _one(self, kind: str, content: msgspec.Raw) -> tuple[Tenure, str]:
+        tenure = self._tenure(_decoder.decode(content))
+        return NOBODY if kind == "DELETED" else tenure, tenure.version
+
+
+def _check(wanted: Tenure, written: Tenure, what: str) -> None:
+    """Raise ``StoreRefused`` where the API server made something else of our own write."""
+    pairs = (
+        ("holderIdentity", wanted.holder, written.holder),
+        ("leaseDurationSeconds", wanted.duration_seconds, written.duration_seconds),
+        ("leaseTransitions", wanted.transitions, written.transitions),
+    )
+    differing = [field for field, ours, there in pairs if ours != there]
+    if differing:
+        raise StoreRefused(
+            f"the answer to our own write differs from what was written ({what}): "
+            f"{', '.join(differing)}; an admission webhook or policy changes it"
+        )
+
+
+def _tenure(lease: _Lease) -> Tenure:
+    spec = lease.spec
+    return Tenure(
+        spec.holder_identity or "",
+        spec.lease_duration_seconds or 0,
+        spec.lease_transitions or 0,
+        lease.metadata.resource_version,
+    )

@@ -1,0 +1,60 @@
+"""All Nodes of a cluster, of which only what faults need is kept (``clusterd#1.8``)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stores.cluster import NodeState
+from stores.kubernetes_api.feed import Item, Kind, Metadata, kept
+from stores.kubernetes_api.watch import Page
+
+
+class _Annotations(msgspec.Struct):
+    serial_number: str = msgspec.field(default="", name="product-serial-number")
+
+
+class _NodeMetadata(Metadata, rename="camel"):
+    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
+
+
+class _Address(msgspec.Struct):
+    type: str = ""
+    address: str = ""
+
+
+class _Condition(msgspec.Struct):
+    type: str = ""
+    status: str = ""
+
+
+class _Status(msgspec.Struct):
+    addresses: list[_Address] = []
+    conditions: list[_Condition] = []
+
+
+class _Node(Item):
+    metadata: _NodeMetadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+def _read(item: _Node) -> NodeState:
+    metadata, status = item.metadata, item.status
+    serial_number = metadata.annotations.serial_number
+    kept(serial_number=serial_number)
+    return NodeState(
+        name=metadata.name,
+        ip=next((one.address for one in status.addresses if one.type == "InternalIP"), ""),
+        serial_number=serial_number,
+        is_ready=any(one.type == "Ready" and one.status == "True" for one in status.conditions),
+    )
+
+
+NODES = Kind[_Node, NodeState](
+    name="nodes",
+    path="/api/v1/nodes",
+    query={},
+    pages=msgspec.json.Decoder(Page[_Node]),
+    item=msgspec.json.Decoder(_Node),
+    key=lambda metadata: metadata.name,
+    read=_read,
+)

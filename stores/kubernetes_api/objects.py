@@ -1,0 +1,280 @@
+"""What only an API server has: Events, and the labels and annotations of Nodes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from contract.errors import StoreRefused, StoreUnavailable
+from contract.names import node_name_problem
+from stores.base import NodeChanged, NodeObject, NodesListed
+from stores.kubernetes_api import wire
+from stores.kubernetes_api.own_node_only import is_own_node_only
+from stores.kubernetes_api.pods import ALIVE
+from stores.kubernetes_api.watch import Page, watched
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from stores.base import Event, NodesEvent
+    from stores.interruption import Interrupted
+    from stores.kubernetes_api.client.connection import Connection
+
+_NODES = "/api/v1/nodes"
+_OK = 200
+_CREATED = 201
+_CONFLICT = 409
+_NOT_THERE = NodeObject({}, {})
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+
+
+_node = msgspec.json.Decoder(_Node)
+_pages: msgspec.json.Decoder[Page[_Node]] = msgspec.json.Decoder(Page[_Node])
+
+
+class _Identity(msgspec.Struct):
+    uid: str = ""
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
+
+
+_identified = msgspec.json.Decoder(_Identified)
+
+
+class _Commanded(msgspec.Struct):
+    command: list[str] = []
+    args: list[str] = []
+
+
+class _CommandedSpec(msgspec.Struct, rename="camel"):
+    containers: list[_Commanded] = []
+    service_account_name: str = "default"
+
+
+class _Named(msgspec.Struct):
+    namespace: str = ""
+    name: str = ""
+
+
+class _CommandedPod(msgspec.Struct):
+    metadata: _Named
+    spec: _CommandedSpec = msgspec.field(default_factory=_CommandedSpec)
+
+
+class _CommandedPods(msgspec.Struct):
+    items: list[_CommandedPod] = []
+
+
+_commanded = msgspec.json.Decoder(_CommandedPods)
+
+
+class KubernetesObjects:
+    """See ``ClusterObjects``."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def record(self, event: Event) -> None:
+        """See ``ClusterObjects``."""
+        status, answer = await self._connection.request(
+            "POST",
+            f"/api/v1/namespaces/{quote(event.namespace, safe='')}/events?{wire.FIELD_MANAGER}",
+            msgspec.json.encode(event_body(event, await self._uid(event))),
+            headers=wire.ONLY_METADATA,
+        )
+        if status not in (_OK, _CREATED, _CONFLICT):
+            raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
+
+    async def _uid(self, event: Event) -> str:
+        """By which ``kubectl describe`` finds the Events about an object; empty where unknown.
+
+        Of a Node it looks for the name as well, which the kubelet writes, too.
+        """
+        involved = event.involved
+        if involved.kind == "Node":
+            return involved.name
+        if involved.uid or involved.kind != "ConfigMap":
+            return involved.uid
+        namespace, name = quote(involved.namespace, safe=""), quote(involved.name, safe="")
+        status, answer = await self._connection.request(
+            "GET",
+            f"/api/v1/namespaces/{namespace}/configmaps/{name}",
+            headers=wire.ONLY_METADATA,
+        )
+        if status != _OK:
+            return ""
+        try:
+            return _identified.decode(answer).metadata.uid
+        except msgspec.DecodeError:
+            return ""
+
+    async def get_node(self, node: str) -> NodeObject:
+        """See ``ClusterObjects``."""
+        status, answer = await self._connection.request(
+            "GET", _path(node), headers=wire.ONLY_METADATA
+        )
+        if status != _OK:
+            raise wire.refusal(status, answer, f"read node {node}")
+        try:
+            return _object(_node.decode(answer))
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the answer for node {node} is no Node: {error}") from error
+
+    async def set_node(
+        self,
+        node: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+        *,
+        expected: str | None = None,
+    ) -> None:
+        """See ``ClusterObjects``. By way of the status, which is all that the right allows."""
+        metadata = {"labels": labels, "annotations": annotations, "resourceVersion": expected}
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"{_path(node)}/status?{wire.FIELD_MANAGER}",
+            msgspec.json.encode(
+                {"metadata": {key: told for key, told in metadata.items() if told}}
+            ),
+            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
+        )
+        if status != _OK:
+            raise wire.refusal(status, answer, f"write labels and annotations of node {node}")
+
+    async def commands(self, node: str) -> tuple[tuple[str, str, str], ...]:
+        """See ``ClusterObjects``. Asked of the API server's cache, as the node's kubelet does."""
+        _check(node)
+        selector = quote(f"{ALIVE}={node}", safe="")
+        path = f"/api/v1/pods?fieldSelector={selector}&resourceVersion=0"
+        status, answer = await self._connection.request("GET", path)
+        if status != _OK:
+            raise wire.refusal(status, answer, f"read the pods of node {node}")
+        pods = _commanded.decode(answer).items
+        return tuple(
+            (
+                f"{pod.metadata.namespace}/{pod.metadata.name}",
+                " ".join((*one.command, *one.args)),
+                f"{pod.metadata.namespace}/{pod.spec.service_account_name}",
+            )
+            for pod in pods
+            for one in pod.spec.containers
+        )
+
+    async def is_own_node_only(self, node: str) -> bool | None:
+        """See ``ClusterObjects``."""
+        _check(node)
+        return await is_own_node_only(self._connection, node)
+
+    def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
+        """See ``ClusterObjects``. Only metadata travels, not the status that kubelets write."""
+        _check(node)
+        query = {"fieldSelector": f"metadata.name={node}"}
+        return watched(
+            self._connection,
+            _NODES,
+            query,
+            _pages,
+            f"node {node}",
+            _everything,
+            _one,
+            only_metadata=True,
+        )
+
+    def watch_nodes(self, label: tuple[str, str]) -> AsyncIterator[NodesEvent]:
+        """See ``ClusterObjects``. The API server leaves the other Nodes out."""
+        return watched(
+            self._connection,
+            _NODES,
+            {"labelSelector": "=".join(label)},
+            _pages,
+            "nodes",
+            _all_nodes,
+            _one_of_all,
+            only_metadata=True,
+        )
+
+
+def event_body(event: Event, uid: str = "") -> dict[str, object]:
+    """The Event as core/v1 has it; ``eventTime`` makes the server demand an action and a reporter.
+
+    Time stamps of an Event that stands for several are those of its first and last. ``uid`` is that
+    of the object it is about, where it is known.
+    """
+    involved = event.involved
+    where = {"namespace": involved.namespace} if involved.namespace else {}
+    which = {"uid": uid} if uid else {}
+    return {
+        "metadata": {"name": event.name, "namespace": event.namespace},
+        "involvedObject": {
+            "apiVersion": involved.api_version,
+            "kind": involved.kind,
+            "name": involved.name,
+            **where,
+            **which,
+        },
+        "type": "Normal" if event.normal else "Warning",
+        "reason": event.reason,
+        "action": event.action,
+        "message": event.message,
+        "eventTime": _time(event.first_ms, "microseconds"),
+        "firstTimestamp": _time(event.first_ms, "seconds"),
+        "lastTimestamp": _time(event.last_ms, "seconds"),
+        "count": event.count,
+        "source": {"component": event.component, "host": event.host},
+        "reportingComponent": event.component,
+        "reportingInstance": event.instance or event.host or event.component,
+    }
+
+
+def _time(at_ms: int, precision: str) -> str:
+    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=precision)
+    return text.replace("+00:00", "Z")
+
+
+def _path(node: str) -> str:
+    _check(node)
+    return f"{_NODES}/{quote(node, safe='')}"
+
+
+def _check(node: str) -> None:
+    if problem := node_name_problem(node):
+        raise StoreRefused(f"the node name {problem}")
+
+
+def _object(node: _Node) -> NodeObject:
+    metadata = node.metadata
+    return NodeObject(metadata.labels, metadata.annotations, metadata.resource_version)
+
+
+def _everything(found: list[_Node]) -> NodeObject:
+    return _object(found[0]) if found else _NOT_THERE
+
+
+def _one(kind: str, content: msgspec.Raw) -> tuple[NodeObject, str]:
+    node = _object(_node.decode(content))
+    return _NOT_THERE if kind == "DELETED" else node, node.version
+
+
+def _all_nodes(found: list[_Node]) -> NodesEvent:
+    return NodesListed({node.metadata.name: _object(node) for node in found})
+
+
+def _one_of_all(kind: str, content: msgspec.Raw) -> tuple[NodesEvent, str]:
+    node = _node.decode(content)
+    seen = _object(node)
+    return NodeChanged(node.metadata.name, None if kind == "DELETED" else seen), seen.version

@@ -1,0 +1,105 @@
+"""PodGroups of Volcano: what a job asks for (``docs/spec/clusterd.md#1.8``, 3.3, 3.5 and 6)."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 (msgspec reads it)
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stores.cluster import Job, Texts
+from stores.kubernetes_api.cluster_pods import Owner, controller
+from stores.kubernetes_api.feed import Item, Kind, Metadata, follow_if_installed, kept
+from stores.kubernetes_api.watch import Page
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.cluster import JobsEvent
+    from stores.kubernetes_api.client.connection import Connection
+
+_NONE: Texts = {}
+
+
+class _Annotations(msgspec.Struct):
+    codes: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultCode")
+    levels: str = msgspec.field(default="", name="huawei.com/schedule.filter.faultLevel")
+    strategy: str = msgspec.field(default="", name="recover-strategy")
+
+
+class _Labels(msgspec.Struct):
+    app: str = ""
+    framework: str = ""
+    job_id: str = msgspec.field(default="", name="jobID")
+    sub_healthy: str = msgspec.field(default="", name="subHealthyStrategy")
+    recovers: str = msgspec.field(default="", name="process-recover-enable")
+
+
+class _GroupMetadata(Metadata, rename="camel"):
+    annotations: _Annotations = msgspec.field(default_factory=_Annotations)
+    labels: _Labels = msgspec.field(default_factory=_Labels)
+    owner_references: list[Owner] = msgspec.field(default_factory=list)
+    creation_timestamp: datetime | None = None
+
+
+class _PodGroup(Item):
+    metadata: _GroupMetadata
+    spec: object = None
+
+
+def _read(item: _PodGroup) -> Job | None:
+    metadata, told, labels = item.metadata, item.metadata.annotations, item.metadata.labels
+    owner = controller(metadata.owner_references)
+    if owner is None:
+        return None
+    created = metadata.creation_timestamp
+    return Job(
+        key=owner.uid,
+        namespace=metadata.namespace,
+        name=owner.name,
+        annotations=kept(
+            **{
+                "huawei.com/schedule.filter.faultCode": told.codes,
+                "huawei.com/schedule.filter.faultLevel": told.levels,
+                "recover-strategy": told.strategy,
+            }
+        )
+        or _NONE,
+        labels=kept(
+            **{
+                "app": labels.app,
+                "framework": labels.framework,
+                "jobID": labels.job_id,
+                "subHealthyStrategy": labels.sub_healthy,
+                "process-recover-enable": labels.recovers,
+            }
+        )
+        or _NONE,
+        created_at_ms=0 if created is None else int(created.timestamp() * 1000),
+        size=_size(item.spec),
+    )
+
+
+def _size(spec: object) -> int:
+    """Return how many pods make the job complete; 0 where the PodGroup does not say it."""
+    number = spec.get("minMember") if isinstance(spec, dict) else None
+    return max(0, number) if isinstance(number, int) else 0
+
+
+POD_GROUPS = Kind[_PodGroup, Job](
+    name="PodGroups",
+    path="/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    query={},
+    pages=msgspec.json.Decoder(Page[_PodGroup]),
+    item=msgspec.json.Decoder(_PodGroup),
+    key=lambda metadata: metadata.uid,
+    read=_read,
+)
+
+
+def follow_pod_groups(connection: Connection) -> AsyncIterator[JobsEvent]:
+    """See ``Cluster.jobs``. Until Volcano is installed, jobs are known by their pods.
+
+    Raises ``StoreRefused``.
+    """
+    return follow_if_installed(connection, POD_GROUPS)

@@ -1,0 +1,66 @@
+"""What only an operator who takes NPU Vigil away asks of an API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreUnavailable
+from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from stores.kubernetes_api import wire
+from stores.kubernetes_api.pages import Objects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NODES = "/api/v1/nodes"
+_LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases/{LEADER_LEASE}"
+_CHIPS = "huawei.com/"
+_OK = 200
+_NOT_FOUND = 404
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Status(msgspec.Struct):
+    allocatable: dict[str, str] = {}
+
+
+class _Node(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Nodes(msgspec.Struct):
+    items: list[_Node]
+
+
+class Remains(Objects):
+    """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
+
+    async def nodes_with_plugin(self) -> frozenset[str]:
+        """Return the nodes whose kubelet has chips to give: a Device Plugin is registered there.
+
+        The kubelet sets ``allocatable`` to 0 when the plugin is gone.
+        """
+        found: set[str] = set()
+        async for page in self.pages(_NODES):
+            try:
+                nodes = msgspec.json.decode(page, type=_Nodes).items
+            except msgspec.DecodeError as error:
+                raise StoreUnavailable(f"the list of Nodes makes no sense: {error}") from error
+            found |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
+        return frozenset(found)
+
+    async def delete_leader(self) -> None:
+        """Delete the Lease of the aggregator that leads; one that is absent is no error."""
+        status, body = await self.connection.request("DELETE", _LEASE)
+        if status not in (_OK, _NOT_FOUND):
+            raise wire.refusal(status, body, f"delete Lease {LEADER_NAMESPACE}/{LEADER_LEASE}")
+
+
+def _gives(allocatable: Mapping[str, str]) -> bool:
+    return any(name.startswith(_CHIPS) and number != "0" for name, number in allocatable.items())

@@ -1,0 +1,372 @@
+"""The store that is a Kubernetes API server: documents are its ConfigMaps.
+
+A write is one request in the usual case.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from contract.errors import StoreConflict, StoreForbidden, StoreUnavailable
+from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
+from stores.document_names import check_names
+from stores.kubernetes_api import wire, writers
+from stores.kubernetes_api.beats import Heartbeats
+from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.cluster import KubernetesCluster
+from stores.kubernetes_api.leader import KubernetesLeaderLease
+from stores.kubernetes_api.namespaces import create_namespace
+from stores.kubernetes_api.objects import KubernetesObjects
+from stores.kubernetes_api.pods import follow_pods
+from stores.kubernetes_api.watch import Page, listed, watched
+from stores.touch import TOUCHED, touched_now
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+    from stores.base import Beat, UsageEvent, Writer
+    from stores.kubernetes_api.client.attempts import Answer
+    from stores.refusals import Refusals
+
+_OK = 200
+_CREATED = 201
+_ACCEPTED = 202
+_FORBIDDEN = 403
+_NOT_FOUND = 404
+_CONFLICT = 409
+_INVALID = 422
+
+_ATTEMPTS = 3
+
+_log = logging.getLogger(__name__)
+
+_pages: msgspec.json.Decoder[Page[wire.ConfigMap]] = msgspec.json.Decoder(Page[wire.ConfigMap])
+
+
+class KubernetesStore:
+    """ConfigMaps of the API server that ``kubeconfig`` names, or of this pod's."""
+
+    def __init__(self, url: str, kubeconfig: str | None) -> None:
+        self._url = url
+        self._connection = Connection(kubeconfig)
+        self._heartbeats = Heartbeats(self._connection)
+        self._objects = KubernetesObjects(self._connection)
+        self._cluster = KubernetesCluster(self._connection)
+        self._leader_lease = KubernetesLeaderLease(self._connection)
+
+    @property
+    def url(self) -> str:
+        """See ``Store``."""
+        return self._url
+
+    @property
+    def refusals(self) -> Refusals:
+        """See ``Store``."""
+        return self._heartbeats.refusals
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``."""
+        return True
+
+    @property
+    def missed_changes(self) -> None:
+        """See ``Store``. An API server tells of all changes."""
+        return
+
+    @property
+    def largest_document(self) -> None:
+        """See ``Store``. None of ours is too large."""
+        return
+
+    @property
+    def objects(self) -> KubernetesObjects:
+        """See ``Store``."""
+        return self._objects
+
+    @property
+    def cluster(self) -> KubernetesCluster:
+        """See ``Store``."""
+        return self._cluster
+
+    @property
+    def channel(self) -> None:
+        """See ``Store``. Events of Kubernetes are for people."""
+        return
+
+    @property
+    def leader_lease(self) -> KubernetesLeaderLease:
+        """See ``Store``."""
+        return self._leader_lease
+
+    @property
+    def leader_lock(self) -> None:
+        """See ``Store``."""
+        return
+
+    @property
+    def mark(self) -> None:
+        """See ``Store``. An API server has certificates."""
+        return
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        path = _path(namespace, name)
+        status, body = await self._connection.request("GET", path, is_urgent=True)
+        if status == _NOT_FOUND:
+            return None
+        if status != _OK:
+            raise wire.refusal(status, body, f"read ConfigMap {namespace}/{name}")
+        try:
+            return wire.document(wire.config_map_decoder.decode(body))
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(
+                f"the answer for ConfigMap {namespace}/{name} is no ConfigMap: {error}"
+            ) from error
+
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        """See ``Store``."""
+        path, query = _path(selection.namespace), _query(selection)
+        is_of_one = selection.name is not None and selection.namespace is not None
+        found, _ = await listed(
+            self._connection, path, query, _pages, "ConfigMaps", is_of_one=is_of_one
+        )
+        return tuple(map(wire.document, found))
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        """See ``Store``. A missing namespace is created."""
+        return (await self._put(document, expected, wire.WRITE_HEADERS)).version
+
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """See ``Store``. A missing namespace is created."""
+        return await self._put(document, expected, wire.WHOLE_WRITE_HEADERS)
+
+    async def _put(
+        self, document: Document, expected: str | None, headers: Mapping[str, str]
+    ) -> Document:
+        """Put a document; what is answered, whose data are only there if ``headers`` ask for it."""
+        namespace, name = document.namespace, document.name
+        check_names(namespace, name)
+        what = f"write ConfigMap {namespace}/{name}"
+        body = wire.config_map_body(document, expected)
+        for _ in range(_ATTEMPTS):
+            if expected != "":
+                (status, answer), again = await self._write(
+                    "PUT", _path(namespace, name), body, headers
+                )
+                if status in (_OK, _CREATED):
+                    return _written(answer, what)
+                if status == _CONFLICT and again and (own := await self._own(document)):
+                    return own
+                if status == _CONFLICT and expected is None:
+                    continue
+                if status == _INVALID and await self._make_way(document, expected, what):
+                    body = wire.config_map_body(document, "")
+                elif status != _NOT_FOUND:
+                    raise wire.refusal(status, answer, what)
+                elif expected is not None:
+                    raise StoreConflict(f"cannot {what}: version {expected} was deleted")
+            (status, answer), again = await self._write("POST", _path(namespace), body, headers)
+            if status in (_OK, _CREATED):
+                return _written(answer, what)
+            if status == _CONFLICT and again and (own := await self._own(document)):
+                return own
+            if status == _NOT_FOUND:
+                await create_namespace(self._connection, namespace, what)
+            elif status != _CONFLICT or expected is not None:
+                raise wire.refusal(status, answer, what)
+        raise StoreUnavailable(f"cannot {what}: others write it all the time")
+
+    async def _own(self, document: Document) -> Document | None:
+        """Return what is there, if an attempt of ours that got no answer wrote it.
+
+        Its other attempt meets a document that is newer than the one it was to replace.
+        """
+        shown = await self.get(document.namespace, document.name)
+        if shown is None:
+            return None
+        is_own = (shown.data, shown.labels, shown.annotations) == (
+            document.data,
+            document.labels,
+            document.annotations,
+        )
+        return shown if is_own else None
+
+    async def _make_way(self, document: Document, expected: str | None, what: str) -> bool:
+        """Delete a ConfigMap that somebody made immutable; whether it was.
+
+        Its uid is demanded, so that no other one is deleted that was made meanwhile.
+        """
+        path = _path(document.namespace, document.name)
+        status, answer = await self._connection.request("GET", path)
+        if status != _OK:
+            return status == _NOT_FOUND
+        try:
+            there = wire.mutability_decoder.decode(answer)
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the answer to {what} is no ConfigMap: {error}") from error
+        if not there.immutable:
+            return False
+        if expected is not None and there.metadata.resource_version != expected:
+            raise StoreConflict(f"cannot {what}: expected version {expected}")
+        only = {"uid": there.metadata.uid}
+        if expected is not None:
+            only["resourceVersion"] = expected
+        options = msgspec.json.encode({"preconditions": only})
+        status, answer = await self._connection.request("DELETE", path, options)
+        if status == _FORBIDDEN:
+            raise StoreForbidden(
+                f"cannot {what}: somebody made it immutable, and we may not delete it; run kubectl "
+                f"delete configmap -n {document.namespace} {document.name}"
+            )
+        if status not in (_OK, _ACCEPTED, _NOT_FOUND):
+            raise wire.refusal(status, answer, f"{what}: it is immutable and cannot be deleted")
+        _log.warning(
+            "ConfigMap %s/%s: somebody made it immutable; it is deleted and created again",
+            document.namespace,
+            document.name,
+        )
+        return True
+
+    async def _write(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
+    ) -> Answer:
+        return await self._connection.ask(
+            method,
+            f"{path}?{wire.FIELD_MANAGER}",
+            body,
+            headers=headers,
+            is_urgent=True,
+        )
+
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        options = {"preconditions": {"resourceVersion": expected}}
+        status, body = await self._connection.request(
+            "DELETE",
+            _path(namespace, name),
+            msgspec.json.encode(options) if expected else None,
+            is_urgent=True,
+        )
+        if status not in (_OK, _ACCEPTED, _NOT_FOUND):
+            raise wire.refusal(status, body, f"delete ConfigMap {namespace}/{name}")
+
+    def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        """See ``Store``. Missing rights are waited for: they may come, as tokens and roles do."""
+        path, query = _path(selection.namespace), _query(selection)
+        return watched(self._connection, path, query, _pages, "ConfigMaps", _everything, _event)
+
+    def usage(self, node: str) -> AsyncIterator[UsageEvent]:
+        """See ``Store``."""
+        return follow_pods(self._connection, node)
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``."""
+        await self._heartbeats.beat(beat)
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        return await self._heartbeats.beats(node)
+
+    async def rehearse_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await self._heartbeats.rehearse(node)
+
+    async def forget_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await self._heartbeats.forget(node)
+
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        metadata: dict[str, object] = {"annotations": {TOUCHED: touched_now()}}
+        if expected:
+            metadata["resourceVersion"] = expected
+        status, answer = await self._connection.request(
+            "PATCH",
+            f"{_path(namespace, name)}?{wire.TOUCH_MANAGER}",
+            msgspec.json.encode({"metadata": metadata}),
+            headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
+        )
+        if status == _CONFLICT and expected:
+            return
+        if status not in (_OK, _NOT_FOUND):
+            raise wire.refusal(status, answer, f"touch ConfigMap {namespace}/{name}")
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``."""
+        return await self._writer(namespace, name, writers.newest_writer)
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``."""
+        return await self._writer(namespace, name, writers.newest_other)
+
+    async def _writer(
+        self,
+        namespace: str,
+        name: str,
+        choose: Callable[[Iterable[writers.ManagedFields]], Writer | None],
+    ) -> Writer | None:
+        check_names(namespace, name)
+        what = f"read who writes ConfigMap {namespace}/{name}"
+        status, body = await self._connection.request(
+            "GET", _path(namespace, name), headers=wire.ONLY_METADATA
+        )
+        if status == _NOT_FOUND:
+            return None
+        if status != _OK:
+            raise wire.refusal(status, body, what)
+        try:
+            return choose(writers.decoder.decode(body).metadata.managed_fields)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise StoreUnavailable(f"the answer to {what} makes no sense: {error}") from error
+
+    async def close(self) -> None:
+        """See ``Store``."""
+        await self._connection.close()
+
+
+def _path(namespace: str | None, name: str | None = None) -> str:
+    path = "/api/v1"
+    if namespace is not None:
+        path += f"/namespaces/{quote(namespace, safe='')}"
+    path += "/configmaps"
+    if name is not None:
+        path += f"/{quote(name, safe='')}"
+    return path
+
+
+def _query(selection: Selection) -> dict[str, str]:
+    query = {}
+    if selection.name is not None:
+        query["fieldSelector"] = f"metadata.name={selection.name}"
+    labels = [] if selection.label is None else ["=".join(selection.label)]
+    if selection.has_label is not None:
+        labels.append(selection.has_label)
+    if labels:
+        query["labelSelector"] = ",".join(labels)
+    return query
+
+
+def _written(answer: bytes, what: str) -> Document:
+    try:
+        return wire.document(wire.config_map_decoder.decode(answer))
+    except msgspec.DecodeError as error:
+        raise StoreUnavailable(f"the answer to {what} is no ConfigMap: {error}") from error
+
+
+def _everything(found: list[wire.ConfigMap]) -> WatchEvent:
+    return Listed(tuple(map(wire.document, found)))
+
+
+def _event(kind: str, content: msgspec.Raw) -> tuple[WatchEvent, str]:
+    document = wire.document(wire.config_map_decoder.decode(content))
+    if kind == "DELETED":
+        return Deleted(document.namespace, document.name), document.version
+    return Changed(document), document.version

@@ -1,0 +1,136 @@
+"""Jobs of Volcano on an API server: followed, changed by patches, and commanded.
+
+A patch names the version that it fits; another one is a ``StoreConflict``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from contract.errors import StoreUnavailable
+from stores.document_names import check_names
+from stores.kubernetes_api import wire
+from stores.kubernetes_api.cluster import KubernetesCluster
+from stores.kubernetes_api.leader import KubernetesLeaderLease
+from stores.kubernetes_api.objects import KubernetesObjects
+from stores.kubernetes_api.pages import Objects
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PATH = "/apis/batch.volcano.sh/v1alpha1/jobs"
+_OK = 200
+_CREATED = 201
+_JSON_PATCH = {"Content-Type": "application/json-patch+json"}
+
+
+class _Versioned(msgspec.Struct):
+    version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Answer(msgspec.Struct):
+    metadata: _Versioned
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+_lists = msgspec.json.Decoder(_List)
+_answers = msgspec.json.Decoder(_Answer)
+
+
+class VcJobs(Objects):
+    """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
+
+    def __init__(self, kubeconfig: str | None) -> None:
+        super().__init__(kubeconfig)
+        self.cluster = KubernetesCluster(self.connection)
+        self.objects = KubernetesObjects(self.connection)
+
+    def leader_lease(self, name: str) -> KubernetesLeaderLease:
+        """Return the Lease of this name."""
+        return KubernetesLeaderLease(self.connection, name)
+
+    async def read(self, namespace: str, name: str) -> bytes:
+        """Return a job as it is now."""
+        return await self.get(_path(namespace, name))
+
+    async def pods(self, namespace: str, name: str) -> list[msgspec.Raw]:
+        """Return the pods that the controller made for a job, as they are now."""
+        check_names(namespace, name)
+        selector = quote(f"volcano.sh/job-name={name}", safe="")
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?labelSelector={selector}"
+        body = await self.get(path)
+        try:
+            return _lists.decode(body).items
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the list of pods makes no sense: {error}") from error
+
+    async def patch(self, namespace: str, name: str, patch: Sequence[Mapping[str, Any]]) -> str:
+        """Change a job by a JSON patch; returns its new version."""
+        body = msgspec.json.encode(patch)
+        return await self._patch(_path(namespace, name), body, _JSON_PATCH, f"{namespace}/{name}")
+
+    async def patch_status(self, namespace: str, name: str, patch: Mapping[str, Any]) -> str:
+        """Change the status of a job by a merge patch; returns its new version."""
+        path = f"{_path(namespace, name)}/status"
+        body = msgspec.json.encode(patch)
+        return await self._patch(path, body, wire.MERGE_PATCH_HEADERS, f"{namespace}/{name}")
+
+    async def annotate(
+        self, namespace: str, name: str, annotations: Mapping[str, str | None]
+    ) -> None:
+        """Set these annotations of a job, ``None`` removes one; all others stay."""
+        body = msgspec.json.encode({"metadata": {"annotations": annotations}})
+        path = _path(namespace, name)
+        await self._patch(path, body, wire.MERGE_PATCH_HEADERS, f"{namespace}/{name}")
+
+    async def terminate(self, namespace: str, name: str, uid: str) -> None:
+        """Command the controller to end a job; its pods keep their grace (2.9)."""
+        check_names(namespace, name)
+        owner = {
+            "apiVersion": "batch.volcano.sh/v1alpha1",
+            "kind": "Job",
+            "name": name,
+            "uid": uid,
+            "controller": True,
+        }
+        command = {
+            "apiVersion": "bus.volcano.sh/v1alpha1",
+            "kind": "Command",
+            "metadata": {
+                "generateName": f"{name}-terminatejob-",
+                "namespace": namespace,
+                "ownerReferences": [owner],
+            },
+            "action": "TerminateJob",
+            "target": owner,
+            "reason": "NPUVigilElastic",
+        }
+        path = f"/apis/bus.volcano.sh/v1alpha1/namespaces/{quote(namespace, safe='')}/commands"
+        status, answer = await self.connection.request(
+            "POST", f"{path}?{wire.FIELD_MANAGER}", msgspec.json.encode(command)
+        )
+        if status not in (_OK, _CREATED):
+            raise wire.refusal(status, answer, f"end Job {namespace}/{name}")
+
+    async def _patch(self, path: str, body: bytes, headers: Mapping[str, str], job: str) -> str:
+        status, answer = await self.connection.request(
+            "PATCH", f"{path}?{wire.FIELD_MANAGER}", body, headers={**headers, **wire.ONLY_METADATA}
+        )
+        if status != _OK:
+            raise wire.refusal(status, answer, f"write Job {job}")
+        try:
+            return _answers.decode(answer).metadata.version
+        except msgspec.DecodeError as error:
+            raise StoreUnavailable(f"the answer for Job {job} is none: {error}") from error
+
+
+def _path(namespace: str, name: str) -> str:
+    check_names(namespace, name)
+    place = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{quote(namespace, safe='')}/jobs"
+    return f"{place}/{quote(name, safe='')}"

@@ -1,0 +1,201 @@
+"""Lists in pages and watches of one kind of object of an API server.
+
+A watch goes on where it was when the server ends it in the usual way, and lists again after
+anything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from contract.errors import StoreForbidden, StoreUnavailable
+from pacing.backoff import Backoff
+from stores.interruption import Interrupted
+from stores.kubernetes_api import wire
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from stores.kubernetes_api.client.connection import Connection
+
+_OK = 200
+
+_PAGE = 500
+_PAGE_SECONDS = 60.0
+_WATCH_SECONDS = (240, 480)
+_LARGEST_FRAME_BYTES = 16 * 1024 * 1024
+# A watch that ends at once is a failure, whatever the server says.
+_SHORTEST_WATCH_SECONDS = 1.0
+_STEADY_SECONDS = 5.0
+
+Item = TypeVar("Item")
+Event = TypeVar("Event")
+
+
+class Page(msgspec.Struct, Generic[Item]):
+    """One page of a list."""
+
+    metadata: wire.ListMetadata
+    items: list[Item] | None
+
+
+class Pages(Protocol[Item]):
+    """Reads the body of a page."""
+
+    def decode(self, body: bytes, /) -> Page[Item]:
+        """Raises ``msgspec.DecodeError`` and ``RecursionError``."""
+
+
+async def listed(
+    connection: Connection,
+    path: str,
+    query: Mapping[str, str],
+    pages: Pages[Item],
+    what: str,
+    *,
+    only_metadata: bool = False,
+    is_of_one: bool = False,
+) -> tuple[list[Item], str]:
+    """All objects and the version of the whole, from which a watch can follow.
+
+    ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
+    """
+    found: list[Item] = []
+    asked = {**query, "limit": str(_PAGE)}
+    headers = wire.LIST_ONLY_METADATA if only_metadata else None
+    while True:
+        url = f"{path}?{urlencode(asked)}"
+        if is_of_one:
+            status, body = await connection.request("GET", url, headers=headers)
+        else:
+            status, body = await connection.list(url, _PAGE_SECONDS, headers)
+        if status != _OK:
+            raise wire.refusal(status, body, f"list {what}")
+        try:
+            page = pages.decode(body)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise StoreUnavailable(f"the list of {what} is malformed: {error}") from error
+        found.extend(page.items or ())
+        if not page.metadata.continue_token:
+            return found, page.metadata.resource_version
+        asked["continue"] = page.metadata.continue_token
+
+
+async def watched(
+    connection: Connection,
+    path: str,
+    query: Mapping[str, str],
+    pages: Pages[Item],
+    what: str,
+    everything: Callable[[list[Item]], Event],
+    one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
+    *,
+    only_metadata: bool = False,
+) -> AsyncGenerator[Event | Interrupted, None]:
+    """Follow objects for ever, or ``only_metadata`` of them. Missing rights are waited for.
+
+    ``everything`` makes an event of a list, ``one`` of a frame's type and object, with the version
+    after it, which is empty where it could not be read; it may raise ``msgspec.DecodeError``.
+    """
+    loop = asyncio.get_running_loop()
+    backoff = Backoff()
+    reason = ""
+    while True:
+        began = loop.time()
+        try:
+            found, version = await listed(
+                connection, path, query, pages, what, only_metadata=only_metadata
+            )
+            yield everything(found)
+            del found
+            reason = ""
+            changes = _follow(
+                connection, path, query, version, what, one, only_metadata=only_metadata
+            )
+            async with contextlib.aclosing(changes):
+                async for event in changes:
+                    yield event
+        except (StoreUnavailable, StoreForbidden) as error:
+            if loop.time() - began > _STEADY_SECONDS:
+                backoff.reset()
+            if str(error) != reason:
+                reason = str(error)
+                yield Interrupted(reason)
+        await asyncio.sleep(backoff.next_seconds())
+
+
+async def _follow(
+    connection: Connection,
+    path: str,
+    query: Mapping[str, str],
+    version: str,
+    what: str,
+    one: Callable[[str, msgspec.Raw], tuple[Event | None, str]],
+    *,
+    only_metadata: bool,
+) -> AsyncGenerator[Event, None]:
+    """Changes after ``version``, for as long as none can be missed.
+
+    Ends with an error. The server may have forgotten the version (410): then it is asked for
+    everything, like after any other failure.
+    """
+    loop = asyncio.get_running_loop()
+    headers = wire.ONLY_METADATA if only_metadata else None
+    while True:
+        asked = {
+            **query,
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": version,
+            "timeoutSeconds": str(random.randint(*_WATCH_SECONDS)),
+        }
+        began = loop.time()
+        async with connection.stream(f"{path}?{urlencode(asked)}", headers) as response:
+            if response.status != _OK:
+                body = await response.read()
+                raise wire.refusal(response.status, body, f"watch {what}")
+            pending = bytearray()
+            # Proxies cut what is quiet, and where nothing changes not even a bookmark comes: it is
+            # asked anew then from where it was. A server that is gone does not answer that.
+            with contextlib.suppress(aiohttp.ClientError, OSError):
+                async for chunk in response.content.iter_any():
+                    pending += chunk
+                    if b"\n" not in chunk and len(pending) <= _LARGEST_FRAME_BYTES:
+                        continue  # a large frame comes in many pieces
+                    *lines, rest = pending.split(b"\n")
+                    for line in lines:
+                        if line.strip():
+                            event, newer = _event(line, one)
+                            version = newer or version
+                            if event is not None:
+                                yield event
+                    pending = rest
+                    if len(pending) > _LARGEST_FRAME_BYTES:
+                        raise StoreUnavailable("a watch frame is too large")
+        if loop.time() - began < _SHORTEST_WATCH_SECONDS:
+            raise StoreUnavailable("the API server ended the watch at once")
+
+
+def _event(
+    line: bytearray, one: Callable[[str, msgspec.Raw], tuple[Event | None, str]]
+) -> tuple[Event | None, str]:
+    """The event in a line of the watch, and the version after it."""
+    try:
+        frame = wire.frame_decoder.decode(line)
+        if frame.type == "BOOKMARK":
+            return None, wire.bookmark_decoder.decode(frame.object).metadata.resource_version
+        if frame.type == "ERROR":
+            status = wire.status_decoder.decode(frame.object)
+            raise StoreUnavailable(f"the watch ended: {status.message or status.reason}")
+        if frame.type not in ("ADDED", "MODIFIED", "DELETED"):
+            raise StoreUnavailable(f"a watch frame has the unknown type {frame.type!r}")
+        return one(frame.type, frame.object)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise StoreUnavailable(f"a watch frame is malformed: {error}") from error

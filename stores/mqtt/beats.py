@@ -1,0 +1,317 @@
+"""Heartbeats on an MQTT broker, and the last will that replaces one when its connection breaks.
+
+A beat and a will name the connection they were made for. A will says something about the beats of
+its own connection only: one that comes late, when the agent has long been back on another one, is
+no news.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import aiomqtt
+import msgspec
+
+from contract.documents.write_numbers import text_found
+from contract.errors import StoreError, StoreRefused, StoreUnavailable
+from contract.names import node_name_problem
+from contract.refusal import Reason
+from contract.topics import ALL_BEATS, beat_topic, is_beat_topic, node_of
+from pacing.backoff import Backoff
+from stores.base import Beat
+from stores.refusals import Refusals
+
+if TYPE_CHECKING:
+    from stores.mqtt.connection import Connection, Received
+
+_LARGEST_BYTES = 4096
+_MOST_NODES = 65_536
+_UNKNOWN_INTERVAL_SECONDS = 5.0
+_NAME_LENGTH = 253
+
+
+class Pulse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The message at a beat topic. ``beaten_at_ms`` is 0 in a will made before the first beat.
+
+    A will has no ``writes``, and nothing that is wrong with them makes a message no heartbeat.
+    """
+
+    node: str
+    connection: str = ""
+    holder: str = ""
+    interval_seconds: float = _UNKNOWN_INTERVAL_SECONDS
+    beaten_at_ms: int = 0
+    is_broken: bool = False
+    blind: bool | None = None
+    writes: Any = ""
+
+
+_decoder = msgspec.json.Decoder(Pulse)
+
+
+class OfAnotherNode(ValueError):
+    """The message at a beat topic is a heartbeat of another node."""
+
+
+def decode_pulse(node: str, payload: bytes) -> Pulse:
+    """Read a message at the beat topic of ``node``.
+
+    Raises ``ValueError`` with why it is none, ``OfAnotherNode`` where it names another one.
+    """
+    if len(payload) > _LARGEST_BYTES:
+        raise ValueError(f"it has {len(payload)} bytes, more than {_LARGEST_BYTES}")
+    try:
+        pulse = _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if pulse.node != node:
+        raise OfAnotherNode(f"it is one of {pulse.node[:_NAME_LENGTH]!r}")
+    if not pulse.holder and not pulse.is_broken:
+        raise ValueError("it has no holder")
+    if not 0 < pulse.interval_seconds < math.inf:
+        raise ValueError(f"its interval is {pulse.interval_seconds}")
+    return pulse
+
+
+class LastWill:
+    """What the broker says of this agent when a connection of it breaks.
+
+    ``to_be`` is the beat that it will make, as far as it is known, for who hears nothing but the
+    will; without one the will has no holder, and says nothing to them.
+    """
+
+    def __init__(self, node: str, to_be: Beat | None) -> None:
+        self._node = node
+        self._last = Pulse(node)
+        if to_be is not None:
+            self._last = Pulse(node, "", to_be.holder, to_be.interval_seconds)
+        self.connection = ""
+
+    def of_next_connection(self) -> aiomqtt.Will:
+        """The will of a connection that is to be made."""
+        self.connection = uuid.uuid4().hex[:12]
+        broken = msgspec.structs.replace(
+            self._last, connection=self.connection, is_broken=True, writes=""
+        )
+        return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
+
+    def beaten(self, pulse: Pulse) -> None:
+        """This beat was made; the next will repeats it."""
+        if pulse.node == self._node:
+            self._last = pulse
+
+
+class _HeardBeat(msgspec.Struct):
+    payload: bytes
+    pulse: Pulse
+    heard_at: float
+    is_retained: bool = False
+
+
+class Hearing:
+    """The beats that were heard, each with the time when it came."""
+
+    def __init__(self, refusals: Refusals) -> None:
+        self._refusals = refusals
+        self._heard: dict[str, _HeardBeat] = {}
+        self._listed: set[str] | None = None
+        self.end_reason = ""
+
+    def begin_list(self) -> None:
+        """All that is retained comes now."""
+        self.end_reason = ""
+        self._listed = set()
+
+    def end_list(self) -> None:
+        """Whoever did not come is no more."""
+        listed, self._listed = self._listed, None
+        if listed is not None:
+            self._heard = {node: one for node, one in self._heard.items() if node in listed}
+            there = {beat_topic(node) for node in listed}
+            self._refusals.keep(lambda place: place in there or not is_beat_topic(place))
+        for one in self._heard.values():
+            one.is_retained = True
+
+    def put(self, message: Received) -> None:
+        """Hear a message."""
+        node = node_of(message.topic)
+        if node is None:
+            what = "there is no node of this name"
+            self._refusals.refuse(message.topic, Reason.UNREADABLE, what)
+            return
+        if not message.payload:
+            self._heard.pop(node, None)
+            self._refusals.accept(message.topic)
+            return
+        if self._listed is not None:
+            self._listed.add(node)
+        known = self._heard.get(node)
+        if known is not None and known.payload == message.payload:
+            return
+        try:
+            pulse = decode_pulse(node, message.payload)
+            if known is None and len(self._heard) >= _MOST_NODES:
+                raise ValueError(f"there are already {_MOST_NODES} nodes")
+        except ValueError as error:
+            is_foreign = isinstance(error, OfAnotherNode)
+            reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE
+            self._refusals.refuse(message.topic, reason, f"it is no heartbeat: {error}")
+            return
+        self._refusals.accept(message.topic)
+        self._hear(node, message.payload, pulse, known)
+
+    def _hear(self, node: str, payload: bytes, pulse: Pulse, known: _HeardBeat | None) -> None:
+        if pulse.is_broken and known is not None:
+            if known.pulse.connection != pulse.connection:
+                return
+            pulse = msgspec.structs.replace(known.pulse, is_broken=True)
+        self._heard[node] = _HeardBeat(payload, pulse, time.monotonic())
+
+    def end(self, reason: str) -> None:
+        """Nothing more comes."""
+        self.end_reason = reason
+
+    def beats(self) -> tuple[Beat, ...]:
+        """All nodes that beat or beat once."""
+        now = time.monotonic()
+        return tuple(_beat(one, now) for one in self._heard.values())
+
+    def beat_of(self, node: str) -> tuple[Beat, ...]:
+        """The one of ``node``, if there is one.
+
+        A will from before the first beat is none: it may be of an agent that only waited until
+        another one with the same name is gone.
+        """
+        one = self._heard.get(node)
+        if one is None or (one.pulse.is_broken and not one.pulse.beaten_at_ms):
+            return ()
+        return (_beat(one, time.monotonic()),)
+
+
+class Heartbeats:
+    """Makes beats, and hears those of others from the first time that somebody asks for all."""
+
+    def __init__(self, connection: Connection, will: LastWill | None) -> None:
+        self._connection = connection
+        self._will = will
+        self.refusals = Refusals()
+        self._hearing = Hearing(self.refusals)
+        self._is_complete = False
+        self._changed = asyncio.Event()
+        self._error: StoreError | None = None
+        self._task: asyncio.Task[NoReturn] | None = None
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``."""
+        _check(beat.node)
+        session = await self._connection.session()
+        connection = self._will.connection if self._will is not None else ""
+        pulse = Pulse(
+            node=beat.node,
+            connection=connection,
+            holder=beat.holder,
+            interval_seconds=beat.interval_seconds,
+            beaten_at_ms=beat.beaten_at_ms,
+            blind=beat.blind,
+            writes=beat.writes,
+        )
+        await session.publish(beat_topic(beat.node), msgspec.json.encode(pulse), retain=True)
+        if self._will is not None:
+            self._will.beaten(pulse)
+
+    async def forget(self, node: str) -> None:
+        """See ``Store.forget_beat``."""
+        _check(node)
+        await self._connection.publish(beat_topic(node), b"", retain=True)
+
+    async def beats(self, node: str | None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        if node is not None:
+            _check(node)
+            if self._is_complete:
+                return self._hearing.beat_of(node)
+            return await self._ask(node)
+        self._start()
+        while not self._is_complete:
+            if self._error is not None:
+                raise self._error
+            await self._changed.wait()
+            self._start()
+        # Whoever cannot be heard is not silent.
+        await (await self._connection.session()).ask()
+        return self._hearing.beats()
+
+    async def close(self) -> None:
+        """Hear no more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._follow(), name="heartbeats")
+            self._task.add_done_callback(lambda _: self._changed.set())
+        elif self._task.done() and not self._task.cancelled():
+            self._task.result()  # a mistake of the program: what was heard is not what is
+
+    async def _ask(self, node: str) -> tuple[Beat, ...]:
+        hearing = Hearing(self.refusals)
+        session = await self._connection.session()
+        async with session.subscribed((beat_topic(node),), hearing):
+            await session.list_now(beat_topic(node))
+        # It was heard just now because it was asked for, which says nothing about its age.
+        return tuple(msgspec.structs.replace(beat, age_ms=None) for beat in hearing.beat_of(node))
+
+    async def _follow(self) -> NoReturn:
+        backoff = Backoff()
+        while True:
+            try:
+                session = await (
+                    self._connection.session()
+                    if self._error is None
+                    else self._connection.next_session()
+                )
+                async with session.subscribed((ALL_BEATS,), self._hearing):
+                    self._hearing.begin_list()
+                    await session.list_now(ALL_BEATS)
+                    self._hearing.end_list()
+                    # A beat that is lost in a crowd is followed by the next one. So they do not
+                    # wait for acknowledgements, in the queue where documents must find room.
+                    await session.only_new(ALL_BEATS, qos=0)
+                    backoff.reset()
+                    self._tell(None)
+                    raise StoreUnavailable(await session.ended())
+            except StoreError as error:
+                self._tell(error)
+            await asyncio.sleep(backoff.next_seconds())
+
+    def _tell(self, error: StoreError | None) -> None:
+        self._error = error
+        self._is_complete = error is None
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+def _beat(heard: _HeardBeat, now: float) -> Beat:
+    pulse = heard.pulse
+    return Beat(
+        pulse.node,
+        pulse.holder,
+        pulse.interval_seconds,
+        pulse.beaten_at_ms,
+        age_ms=int((now - heard.heard_at) * 1000),
+        is_broken=pulse.is_broken,
+        is_retained=heard.is_retained,
+        blind=pulse.blind,
+        writes="" if pulse.is_broken else text_found(pulse.writes),
+    )
+
+
+def _check(node: str) -> None:
+    problem = node_name_problem(node)
+    if problem is not None:
+        raise StoreRefused(f"the node name {problem}")

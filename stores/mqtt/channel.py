@@ -1,0 +1,79 @@
+"""Episodes over an MQTT broker (docs/rooms/stores.md, MQTT and Episodes).
+
+Tellings are at QoS 1 and not retained: a broker that nobody listens to forgets them. What is heard
+is retained, so that a node which comes back finds it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from contract.errors import DocumentError, OtherNodeError
+from contract.refusal import Reason
+from contract.topics import ALL_EVENTS, events_topic, heard_topic, node_of
+from stores.interruption import Interrupted
+from stores.mqtt.channel_codec import decode_heard, decode_telling, encode_heard, encode_telling
+from stores.mqtt.connection import Subscribed
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.base import Heard, Telling
+    from stores.mqtt.connection import Connection
+    from stores.refusals import Refusals
+
+T = TypeVar("T")
+
+
+class MqttChannel:
+    """An ``EventChannel`` on the connection of a store."""
+
+    def __init__(self, connection: Connection, refusals: Refusals) -> None:
+        self._connection = connection
+        self._refusals = refusals
+
+    async def tell(self, telling: Telling) -> None:
+        """See ``EventChannel``."""
+        payload = encode_telling(telling)
+        await self._connection.publish(events_topic(telling.node), payload, retain=False)
+
+    async def heard(self, node: str) -> AsyncIterator[Heard | Interrupted]:
+        """See ``EventChannel``."""
+        async for message in self._connection.messages(heard_topic(node)):
+            match message:
+                case Interrupted():
+                    yield message
+                case Subscribed():
+                    pass
+                case _ if message.payload:
+                    try:
+                        yield self._good(message.topic, decode_heard(node, message.payload))
+                    except DocumentError as error:
+                        self._refuse(message.topic, error)
+
+    async def tellings(self) -> AsyncIterator[Telling | Interrupted]:
+        """See ``EventChannel``. What is no telling is named in the log once per node."""
+        async for message in self._connection.messages(ALL_EVENTS):
+            match message:
+                case Interrupted():
+                    yield message
+                case Subscribed():
+                    pass
+                case _ if (node := node_of(message.topic)) is not None and message.payload:
+                    try:
+                        yield self._good(message.topic, decode_telling(node, message.payload))
+                    except DocumentError as error:
+                        self._refuse(message.topic, error)
+
+    async def acknowledge(self, heard: Heard) -> None:
+        """See ``EventChannel``."""
+        await self._connection.publish(heard_topic(heard.node), encode_heard(heard), retain=True)
+
+    def _good(self, topic: str, value: T) -> T:
+        self._refusals.accept(topic)
+        return value
+
+    def _refuse(self, topic: str, error: DocumentError) -> None:
+        is_foreign = isinstance(error, OtherNodeError)
+        reason = Reason.OTHER_NODE if is_foreign else Reason.UNREADABLE
+        self._refusals.refuse(topic, reason, f"{error}; it changes nothing")

@@ -1,0 +1,308 @@
+"""One connection to an MQTT broker, from its beginning to its end: aiomqtt's, with two additions.
+
+aiomqtt leaves out what a broker answers to a publication (the reason codes of MQTT 5), and waits
+out its deadline when a broker hangs up instead of accepting. So the callbacks that it gives to paho
+are extended here, and messages are handed on where they arrive, not through a task each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import aiomqtt
+from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTT_ERR_SUCCESS
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from contract.errors import StoreRefused, StoreUnavailable
+from stores.mqtt.errors import (
+    HUNG_UP,
+    connect_error,
+    end_reason,
+    is_too_large,
+    publish_error,
+    subscribe_error,
+)
+from stores.mqtt.limits import Limits, limits_of, packet_bytes
+from stores.mqtt.password import read_password
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from contract.configuration import Mqtt
+    from stores.mqtt.address import Address
+    from stores.mqtt.limits import Sizes
+
+_ANSWER_SECONDS = 10.0
+_PROTOCOLS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
+
+
+class MqttClient(aiomqtt.Client):
+    """Connects when entered and says goodbye when left; not to be used again.
+
+    ``take(topic, payload, is_retained)`` is given every message and must neither block nor raise.
+    Everything raises ``StoreError``.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        mqtt: Mqtt,
+        identifier: str,
+        will: aiomqtt.Will | None,
+        take: Callable[[str, bytes, bool], None],
+        sizes: Sizes,
+    ) -> None:
+        self._said = _LastError()
+        self._address = address
+        self._mqtt = mqtt
+        self._take = take
+        self._sizes = sizes
+        self._on_their_way: dict[int, int] = {}
+        """The sizes of packets that are not acknowledged."""
+        self.limits = Limits()
+        self.granted_qos = 0
+        """Of the last subscription."""
+        self._failure: OSError | None = None
+        self._acknowledgements: dict[int, asyncio.Future[Any]] = {}
+        is_v5 = mqtt.protocol == "5"
+        super().__init__(
+            address.host,
+            address.port,
+            username=mqtt.user,
+            password=None if mqtt.password_file is None else read_password(mqtt.password_file),
+            logger=self._said.logger,
+            identifier=identifier,
+            protocol=_PROTOCOLS[mqtt.protocol],
+            will=will,
+            clean_session=None if is_v5 else True,
+            clean_start=True if is_v5 else MQTT_CLEAN_START_FIRST_ONLY,
+            timeout=_ANSWER_SECONDS,
+            keepalive=mqtt.keepalive_seconds,
+            tls_context=tls_of(mqtt) if address.is_tls else None,
+            socket_options=((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),),
+        )
+
+    async def __aenter__(self) -> Self:
+        entering = asyncio.ensure_future(super().__aenter__())
+        try:
+            await asyncio.shield(entering)
+        except aiomqtt.MqttError as error:
+            self._hang_up()
+            # What broke the connection says more than that it broke.
+            raise connect_error(self._address, self._failure or error, self._said.text) from None
+        except asyncio.CancelledError:
+            # A thread is connecting, and the loop must not end before it.
+            if not self._connected.done():
+                self._connected.set_exception(aiomqtt.MqttError("given up"))
+            await asyncio.wait({entering})
+            entering.exception()
+            self._hang_up()
+            raise
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        # A broker that takes not even a goodbye has none.
+        with contextlib.suppress(aiomqtt.MqttError):
+            await super().__aexit__(*raised)
+
+    def _hang_up(self) -> None:
+        if self._client.socket() is not None:
+            # Both would come when the socket is closed and nobody waits any more.
+            self._client.on_disconnect = None
+            self._client.on_socket_register_write = None
+            self._client.disconnect()
+            self._client.loop_write()
+
+    def publish_now(
+        self, topic: str, payload: bytes, *, qos: int, retain: bool
+    ) -> asyncio.Future[None]:
+        """Hand a message to the connection; done when the broker acknowledged it (QoS 0: sent).
+
+        What is handed over first is sent first, subscriptions too. A packet that the broker would
+        not take is not sent.
+        """
+        size = packet_bytes(topic, payload, qos=qos, is_v5=self._mqtt.protocol == "5")
+        self._sizes.check(topic, size)
+        try:
+            info = self._client.publish(topic, payload, qos, retain)
+        except ValueError as error:
+            raise StoreRefused(f"{self._address}: {topic} cannot be published: {error}") from None
+        if info.rc != MQTT_ERR_SUCCESS:
+            raise self._broken()
+        if qos:
+            self._on_their_way[info.mid] = size
+        return self._awaited(info.mid)
+
+    def subscribe_now(
+        self, topics: str, qos: int, *, only_new: bool = False
+    ) -> asyncio.Future[None]:
+        """Subscribe; done when the broker granted it. What is retained there is sent (again).
+
+        With ``only_new`` it is not, if the protocol can say so (MQTT 5). With MQTT 5 what comes
+        later has the flag with which it was published, too.
+        """
+        if self._mqtt.protocol == "5":
+            handling = 2 if only_new else 0
+            options = SubscribeOptions(qos, retainAsPublished=True, retainHandling=handling)
+            result, mid = self._client.subscribe(topics, options=options)
+        else:
+            result, mid = self._client.subscribe(topics, qos)
+        if result != MQTT_ERR_SUCCESS or mid is None:
+            raise self._broken()
+        return self._awaited(mid)
+
+    def unsubscribe_now(self, topics: str) -> None:
+        """Take a subscription back, without waiting for the answer."""
+        self._client.unsubscribe(topics)
+
+    @property
+    def tells_limits(self) -> bool:
+        """Whether the broker says what it does not take (MQTT 5)."""
+        return self._mqtt.protocol == "5"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection is no more."""
+        return self._disconnected.done()
+
+    async def ended(self) -> str:
+        """Wait for the end of the connection; why it ended."""
+        await asyncio.wait({self._disconnected})
+        error = self._disconnected.exception()
+        reason = self._said.text or end_reason(error)
+        largest = max(self._on_their_way.values(), default=0)
+        self._sizes.broke(largest, was_too_large=is_too_large(getattr(error, "rc", None)))
+        for waiting in self._acknowledgements.values():
+            if not waiting.done():
+                waiting.set_exception(StoreUnavailable(f"the connection broke: {reason}"))
+                # Whoever gave up waiting does not look at it any more.
+                waiting.exception()
+        self._acknowledgements.clear()
+        return reason
+
+    def _awaited(self, mid: int) -> asyncio.Future[None]:
+        future = asyncio.get_running_loop().create_future()
+        self._acknowledgements[mid] = future
+        return future
+
+    def _broken(self) -> StoreUnavailable:
+        return StoreUnavailable(f"{self._address}: the connection is broken")
+
+    def _acknowledge(self, mid: int, error: Exception | None) -> None:
+        future = self._acknowledgements.pop(mid, None)
+        if future is None or future.done():
+            return
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+    # From here on: what paho calls, in the loop's thread.
+
+    def _on_message(self, _client: Any, _userdata: Any, message: Any) -> None:
+        try:
+            topic = message.topic
+        except UnicodeDecodeError:
+            return  # No topic of ours; the protocol forbids it.
+        self._take(topic, message.payload, bool(message.retain))
+
+    def _on_publish(
+        self, _client: Any, _userdata: Any, mid: int, reason_code: Any, _properties: Any
+    ) -> None:
+        size = self._on_their_way.pop(mid, 0)
+        error = publish_error(self._address, reason_code)
+        if is_too_large(reason_code):
+            self._sizes.refuse(size)
+        elif error is None:
+            self._sizes.took(size)
+        self._acknowledge(mid, error)
+
+    def _on_subscribe(
+        self, _client: Any, _userdata: Any, mid: int, reason_codes: Any, _properties: Any = None
+    ) -> None:
+        self.granted_qos = max((one.value for one in reason_codes), default=0)
+        self._acknowledge(mid, subscribe_error(self._address, reason_codes))
+
+    def _on_unsubscribe(
+        self, _client: Any, _userdata: Any, _mid: int, _codes: Any, _properties: Any = None
+    ) -> None:
+        pass
+
+    def _on_connect(
+        self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None
+    ) -> None:
+        self.limits = limits_of(properties)
+        self._sizes.begin(self.limits)
+        super()._on_connect(client, userdata, flags, reason_code, properties)
+
+    def _on_disconnect(
+        self, client: Any, userdata: Any, flags: Any, reason_code: Any, properties: Any = None
+    ) -> None:
+        if not self._connected.done():
+            self._connected.set_exception(aiomqtt.MqttError(HUNG_UP))
+            return
+        super()._on_disconnect(client, userdata, flags, reason_code, properties)
+
+    def _on_socket_register_write(self, _client: Any, _userdata: Any, sock: Any) -> None:
+        # Called by the thread that connects, too.
+        self._loop.call_soon_threadsafe(self._register_write, sock)
+
+    def _register_write(self, sock: Any) -> None:
+        # Since it was asked for, the connection may have ended, and its descriptor be another's.
+        current = self._client.socket()
+        if current is not None and current is sock and self._client.want_write():
+            self._loop.add_writer(current.fileno(), self._write)
+
+    def _write(self) -> None:
+        try:
+            self._client.loop_write()
+        except Exception as error:  # whatever it is, the connection cannot be used
+            if not self._disconnected.done():
+                self._disconnected.set_exception(error)
+
+    def _client_connect(self) -> None:
+        try:
+            super()._client_connect()
+        except OSError as error:
+            self._failure = error
+            raise
+
+
+class _LastError(logging.Handler):
+    """Keeps what paho would log as an error: the only place where it says what a peer said."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.text = ""
+        self.logger = logging.Logger("mqtt", logging.ERROR)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = record.getMessage()
+
+
+class _TlsSocket(ssl.SSLSocket):
+    """paho forgets to close one that is not accepted."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
+
+def tls_of(mqtt: Mqtt) -> ssl.SSLContext:
+    """How a broker is judged, and what it is shown. Raises ``OSError`` or ``ssl.SSLError``."""
+    context = ssl.create_default_context(cafile=mqtt.ca_file)
+    context.sslsocket_class = _TlsSocket
+    if mqtt.certificate_file is not None:
+        # Without a password an encrypted key would be asked for on the terminal.
+        context.load_cert_chain(mqtt.certificate_file, mqtt.key_file, password="")
+    return context

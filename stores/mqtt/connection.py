@@ -1,0 +1,469 @@
+"""The one connection that a store has to its broker: kept up, and shared by all who need it.
+
+A ``Session`` is one connection from its beginning to its end. Nothing outlives it: subscriptions
+and publications that wait for their acknowledgement end with ``StoreUnavailable``, and whoever
+followed something begins again on the next one. Sessions are clean, so a broker keeps nothing for
+a client that is away: what is retained is sent again, and no old publication comes late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import time
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeAlias
+
+from contract.errors import StoreError, StoreForbidden, StoreUnavailable
+from contract.topics import CLUSTER_ECHO, echo_topic, filters_of
+from pacing.backoff import Backoff
+from stores.interruption import Interrupted
+from stores.mqtt.client import MqttClient
+from stores.mqtt.errors import ended_at_first, first_refused, hung_up_at_retained
+from stores.mqtt.limits import Sizes, no_qos, no_retain, unusable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    import aiomqtt
+
+    from contract.configuration import Mqtt
+    from stores.mqtt.address import Address
+
+_log = logging.getLogger(__name__)
+
+_ANSWER_SECONDS = 10.0
+_AT_ONCE = 16
+"""Publications that wait for their acknowledgement; paho holds back those beyond 20."""
+
+_LATER_SECONDS = 0.5
+_RETAINED_TRIES = 3
+_LONGEST_PAUSE_SECONDS = 3.0
+_STEADY_SECONDS = 5.0
+"""A connection that breaks sooner was none: the next attempt waits longer."""
+
+MOST_WAITING = 20_000
+"""Messages that wait for a reader, before it is interrupted."""
+
+
+class Received(NamedTuple):
+    """A message; ``is_retained`` if the broker had kept it, or with MQTT 5 keeps it from now on."""
+
+    topic: str
+    payload: bytes
+    is_retained: bool
+
+
+class Subscribed(NamedTuple):
+    """From here on messages are heard; those that are retained come (again)."""
+
+
+Heard: TypeAlias = Received | Subscribed | Interrupted
+
+
+class Sink:
+    """What was received and not yet taken. Of too much, or after the session, nothing is left."""
+
+    def __init__(self, most: int = MOST_WAITING) -> None:
+        self._most = most
+        self._waiting: deque[Received] = deque()
+        self._more = asyncio.Event()
+        self._end = ""
+
+    def put(self, message: Received) -> None:
+        """Add a message."""
+        if self._end:
+            return
+        if len(self._waiting) >= self._most:
+            dropped = len(self._waiting) + 1
+            self.end(f"{dropped} messages were dropped: they came faster than they were taken")
+            return
+        self._waiting.append(message)
+        self._more.set()
+
+    def end(self, reason: str) -> None:
+        """Nothing more comes."""
+        self._waiting.clear()
+        self._end = self._end or reason
+        self._more.set()
+
+    async def take(self) -> Received:
+        """The next one. Raises ``StoreUnavailable`` when there are no more."""
+        while not self._waiting:
+            if self._end:
+                raise StoreUnavailable(self._end)
+            self._more.clear()
+            await self._more.wait()
+        return self._waiting.popleft()
+
+
+class Taker(Protocol):
+    """Whoever is given messages; must not block."""
+
+    def put(self, message: Received) -> None:
+        """Take a message."""
+
+    def end(self, reason: str) -> None:
+        """Nothing more comes."""
+
+
+class Session:
+    """A connection that is up until ``end``."""
+
+    def __init__(self, address: Address, node: str | None) -> None:
+        self._address = address
+        self._node = node
+        self._echo = echo_topic(node)
+        self._sinks: dict[str, list[Taker]] = {}
+        self._echo_name = b""
+        self._echoed_first: asyncio.Future[bool] | None = None
+        self._kept = b""
+        """The message to oneself that is retained."""
+        self._copies = 0
+        """How often it came."""
+        self._retained_at = 0.0
+        self._publishing = asyncio.Semaphore(_AT_ONCE)
+        self._listing = asyncio.Lock()
+        self._client: MqttClient | None = None
+        self._end = ""
+        self._over = asyncio.Event()
+
+    async def begin(self, client: MqttClient) -> None:
+        """Begin to work on a client that is connected.
+
+        Nothing else is under way before a message to oneself has come back. A broker that ends the
+        connection over a refused right would take the answers to other messages with it.
+        """
+        self._client = client
+        problem = unusable(self._address, client.limits)
+        if problem is not None:
+            raise problem
+        await self._answer(client.subscribe_now(self._echo, 1), f"subscription to {self._echo}")
+        if client.granted_qos < 1:
+            raise no_qos(self._address)
+        try:
+            first, taken = self._echo_now()
+            await self._answer(taken, f"publication of {self._echo}")
+            await self._come_back(first, self._echo)
+            await self._demand_retained(client)
+        except StoreForbidden:
+            raise first_refused(self._address, self._echo, self._node) from None
+        except StoreUnavailable:
+            if not client.has_ended:
+                raise
+            raise ended_at_first(self._address, self._echo, self._node) from None
+
+    async def _demand_retained(self, client: MqttClient) -> None:
+        """See whether the broker keeps what is to be retained. Some do not report that they cannot.
+
+        A message to oneself must come twice: as it is published, and with another subscription.
+        Others may clear it meanwhile, who have the same topic.
+        """
+        for _ in range(_RETAINED_TRIES):
+            self._kept, self._copies = uuid.uuid4().hex.encode(), 0
+            await self._retain(client, self._kept)
+            again = client.subscribe_now(self._echo, 1)
+            first, taken = self._echo_now()
+            await self._answer(again, f"subscription to {self._echo}")
+            await self._answer(taken, f"publication of {self._echo}")
+            await self._come_back(first, self._echo)
+            await self._retain(client, b"")
+            if self._copies > 1:
+                return
+        raise no_retain(self._address)
+
+    async def _retain(self, client: MqttClient, payload: bytes) -> None:
+        try:
+            kept = client.publish_now(self._echo, payload, qos=1, retain=True)
+            await self._answer(kept, f"publication of {self._echo}")
+        except StoreUnavailable:
+            if client.tells_limits or not client.has_ended:
+                raise
+            raise hung_up_at_retained(self._address, self._echo) from None
+
+    def take(self, topic: str, payload: bytes, is_retained: bool) -> None:
+        """Give a message to whoever wants it."""
+        if topic == self._echo:
+            self._echoed(payload)
+            return
+        if topic == CLUSTER_ECHO:
+            return
+        if is_retained:
+            self._retained_at = time.monotonic()
+        message = Received(topic, payload, is_retained)
+        for one in filters_of(topic):
+            for sink in self._sinks.get(one, ()):
+                sink.put(message)
+
+    def end(self, reason: str) -> None:
+        """The connection is no more."""
+        self._end = reason
+        self._client = None
+        self._over.set()
+        for sinks in self._sinks.values():
+            for sink in sinks:
+                sink.end(reason)
+        if self._echoed_first is not None:
+            self._echoed_first.cancel()
+
+    async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool) -> None:
+        """Publish a message; done when the broker took it."""
+        async with self._publishing:
+            done = self._connected.publish_now(topic, payload, qos=qos, retain=retain)
+            await self._answer(done, f"publication of {topic}")
+
+    @contextlib.asynccontextmanager
+    async def subscribed(self, filters: tuple[str, ...], sink: Taker) -> AsyncIterator[None]:
+        """Within the block ``sink`` gets what ``list_now`` asks for and what comes after it."""
+        for one in filters:
+            self._sinks.setdefault(one, []).append(sink)
+        try:
+            yield
+        finally:
+            for one in filters:
+                self._sinks[one].remove(sink)
+                if not self._sinks[one]:
+                    del self._sinks[one]
+                    if self._client is not None:
+                        self._client.unsubscribe_now(one)
+
+    async def list_now(self, topics: str, qos: int = 1) -> None:
+        """Ask for what is retained; done when all of it has been put into the sinks.
+
+        A message to oneself goes out directly behind the subscription, before anything can be
+        acknowledged. A broker whose queue for this client has no room left for all that is
+        retained has none for that message either: mosquitto, which keeps 1000 messages by
+        default, drops both without a word.
+        """
+        async with self._listing:
+            granted = self._connected.subscribe_now(topics, qos)
+            first, taken = self._echo_now()
+            await self._answer(granted, f"subscription to {topics}")
+            await self._answer(taken, f"publication of {self._echo}")
+            await self._come_back(first, topics)
+
+    def _echo_now(self) -> tuple[asyncio.Future[bool], asyncio.Future[None]]:
+        """Send a message to oneself; done when it came back, and when the broker took it."""
+        self._echo_name = uuid.uuid4().hex.encode()
+        first = self._echoed_first = asyncio.get_running_loop().create_future()
+        return first, self._connected.publish_now(self._echo, self._echo_name, qos=1, retain=False)
+
+    def _echoed(self, payload: bytes) -> None:
+        if payload == self._kept:
+            self._copies += 1
+        first = self._echoed_first
+        if first is not None and not first.done() and payload.startswith(self._echo_name):
+            first.set_result(payload == self._echo_name)
+
+    async def only_new(self, topics: str, qos: int) -> None:
+        """Go on with a subscription at another QoS; what is retained is not sent again."""
+        granted = self._connected.subscribe_now(topics, qos, only_new=True)
+        await self._answer(granted, f"subscription to {topics}")
+
+    async def ask(self) -> None:
+        """Done when the broker answered: it is alive, and so is the way to it.
+
+        A broker that stands still, or packets that go nowhere, are noticed by the keepalive only
+        after twice its seconds.
+        """
+        await self.publish(self._echo, b"", retain=False)
+
+    async def ended(self) -> str:
+        """Wait for the end; why."""
+        await self._over.wait()
+        return self._end
+
+    async def _come_back(self, first: asyncio.Future[bool], topics: str) -> None:
+        asked_at = time.monotonic()
+        later = self._echo_name + b" later"
+        while not (await asyncio.wait({first}, timeout=_LATER_SECONDS))[0]:
+            if time.monotonic() - max(asked_at, self._retained_at) > _ANSWER_SECONDS:
+                raise StoreForbidden(
+                    f"{self._address}: a message to {self._echo} does not come back: the broker's "
+                    "access rules must let this client write and read it"
+                )
+            # Messages keep their order: if this one comes back first, the other one was dropped.
+            done = self._connected.publish_now(self._echo, later, qos=1, retain=False)
+            await self._answer(done, f"publication of {self._echo}")
+        if first.cancelled():
+            raise StoreUnavailable(self._end)
+        if not first.result():
+            raise StoreUnavailable(
+                f"{self._address}: the broker dropped a part of what is retained below {topics}: "
+                "its queue for a client is too short (mosquitto: set max_queued_messages 1000000)"
+            )
+
+    async def _answer(self, future: asyncio.Future[None], what: str) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await future
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"{self._address}: {what}: no answer within {_ANSWER_SECONDS:.0f} s"
+            ) from None
+        except StoreError as error:
+            raise type(error)(f"{what}: {error}") from None
+
+    @property
+    def _connected(self) -> MqttClient:
+        if self._client is None:
+            raise StoreUnavailable(self._end)
+        return self._client
+
+
+class Connection:
+    """Connects at the first use, and again whenever it breaks, until it is closed.
+
+    ``will`` is asked at each attempt what the broker is to publish when the connection breaks, with
+    the identifier of the attempt.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        mqtt: Mqtt,
+        node: str | None,
+        will: Callable[[], aiomqtt.Will | None] = lambda: None,
+    ) -> None:
+        self._address = address
+        self._mqtt = mqtt
+        self._node = node
+        self._will = will
+        # Not the node's name alone: two agents of one name would throw each other out for ever.
+        self.sizes = Sizes(address)
+        """Which packets the broker takes."""
+        self._identifier = f"npu-vigil-{node or 'cluster'}-{uuid.uuid4().hex[:8]}"
+        self._task: asyncio.Task[NoReturn] | None = None
+        self._session: Session | None = None
+        self._error: StoreError | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def address(self) -> Address:
+        """Where the broker is."""
+        return self._address
+
+    async def session(self) -> Session:
+        """The connection, if it is up or coming up for the first time; else why it is not."""
+        self._start()
+        while self._session is None:
+            if self._error is not None:
+                raise self._error
+            await self._changed.wait()
+            self._start()
+        return self._session
+
+    async def next_session(self) -> Session:
+        """Wait until there is a connection."""
+        self._start()
+        while self._session is None:
+            await self._changed.wait()
+            self._start()
+        return self._session
+
+    async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool) -> None:
+        """Publish a message; done when the broker acknowledged it (QoS 1), whoever hears it."""
+        session = await self.session()
+        await session.publish(topic, payload, qos=qos, retain=retain)
+
+    async def messages(self, topics: str, most: int = MOST_WAITING) -> AsyncIterator[Heard]:
+        """Follow a filter of ``contract.topics`` at QoS 1, over interruptions, for ever.
+
+        Begins with ``Subscribed`` or ``Interrupted``. When more than ``most`` messages wait to be
+        taken they are dropped, which is an interruption.
+        """
+        reason = ""
+        backoff = Backoff()
+        while True:
+            try:
+                session = await (self.next_session() if reason else self.session())
+                sink = Sink(most)
+                async with session.subscribed((topics,), sink):
+                    await session.list_now(topics)
+                    backoff.reset()
+                    reason = ""
+                    yield Subscribed()
+                    while True:
+                        yield await sink.take()
+            except StoreError as error:
+                if str(error) != reason:
+                    reason = str(error)
+                    yield Interrupted(reason)
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def close(self) -> None:
+        """Say goodbye to the broker, so that it publishes no last will."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        self._lost(StoreUnavailable(f"{self._address}: the store is closed"))
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._keep(), name=f"connection to {self._address}")
+            self._task.add_done_callback(self._ended)
+
+        elif self._task.done() and not self._task.cancelled():
+            self._task.result()  # a mistake of the program ends whoever needs the connection
+
+    def _ended(self, _task: asyncio.Task[NoReturn]) -> None:
+        self._session = None
+        self._tell()
+
+    async def _keep(self) -> NoReturn:
+        backoff = Backoff(last_seconds=_LONGEST_PAUSE_SECONDS)
+        while True:
+            session = Session(self._address, self._node)
+            try:
+                client = MqttClient(
+                    self._address,
+                    self._mqtt,
+                    self._identifier,
+                    self._will(),
+                    session.take,
+                    self.sizes,
+                )
+                async with client:
+                    began = time.monotonic()
+                    reason = await self._work(session, client)
+                if time.monotonic() - began > _STEADY_SECONDS:
+                    backoff.reset()
+                self._lost(StoreUnavailable(reason))
+            except StoreError as error:
+                self._lost(error)
+            except (OSError, ssl.SSLError, ValueError) as error:
+                self._lost(StoreForbidden(f"{self._address}: its files cannot be used: {error}"))
+            await asyncio.sleep(backoff.next_seconds())
+
+    async def _work(self, session: Session, client: MqttClient) -> str:
+        """Work until the connection ends; why it did."""
+        reason = f"{self._address}: the connection was closed"
+        ending = asyncio.create_task(client.ended())
+        try:
+            await session.begin(client)
+            is_back = self._error is not None
+            self._up(session)
+            if is_back and not (await asyncio.wait({ending}, timeout=_STEADY_SECONDS))[0]:
+                _log.info("%s: connected again", self._address)
+            reason = f"{self._address}: the connection broke: {await ending}"
+        finally:
+            ending.cancel()
+            session.end(reason)
+        return reason
+
+    def _up(self, session: Session) -> None:
+        self._session = session
+        self._error = None
+        self._tell()
+
+    def _lost(self, error: StoreError) -> None:
+        self._session = None
+        self._error = error
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,267 @@
+"""Documents as retained messages: what is in one, and following those that are selected."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreError, StoreRefused, StoreUnavailable
+from contract.topics import document_filters, document_place
+from pacing.backoff import Backoff
+from stores.base import Changed, Deleted, Document, Listed, spoilt
+from stores.document_names import is_name, is_namespace
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from stores.base import Selection, WatchEvent
+    from stores.mqtt.connection import Connection, Received
+
+_log = logging.getLogger(__name__)
+
+LARGEST_BYTES = 16 * 1024 * 1024
+_MOST_DOCUMENTS = 65_536
+_MOST_COMPLAINTS = 1000
+
+
+class Malformed(Exception):
+    """A message that is no document of its topic; the text says why."""
+
+
+class _Payload(msgspec.Struct, omit_defaults=True):
+    labels: dict[str, str]
+    data: dict[str, str]
+    annotations: dict[str, str] = {}
+
+
+_decoder = msgspec.json.Decoder(_Payload)
+
+
+def encode(document: Document) -> bytes:
+    """The message that holds the document. Raises ``StoreRefused``."""
+    place = f"{document.namespace}/{document.name}"
+    try:
+        payload = msgspec.json.encode(
+            _Payload(document.labels, document.data, document.annotations)
+        )
+    except (UnicodeEncodeError, TypeError) as error:
+        raise StoreRefused(f"{place} cannot be written as JSON: {error}") from None
+    if len(payload) > LARGEST_BYTES:
+        raise StoreRefused(f"{place} has {len(payload)} bytes, more than {LARGEST_BYTES}")
+    return payload
+
+
+def decode(topic: str, payload: bytes) -> Document:
+    """The document in a message. Raises ``Malformed``."""
+    place = document_place(topic)
+    if place is None or not is_namespace(place[0]) or not is_name(place[1]):
+        raise Malformed("no document has this topic")
+    if len(payload) > LARGEST_BYTES:
+        raise Malformed(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
+    try:
+        found = _decoder.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Malformed(str(error)) from None
+    return Document(*place, found.data, found.labels, found.annotations, version_of(payload))
+
+
+def version_of(payload: bytes) -> str:
+    """What stands for the content of a message."""
+    return hashlib.blake2b(payload, digest_size=12).hexdigest()
+
+
+class Complaints:
+    """Tells of each topic once what is wrong with it, and again when something else is."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, str] = {}
+
+    def tell(self, topic: str, problem: str) -> None:
+        """Write it to the log, unless it was told."""
+        if self._told.get(topic) == problem:
+            return
+        # Anybody who may write can make up topics; the log and this memory have an end.
+        if topic in self._told or len(self._told) < _MOST_COMPLAINTS:
+            self._told[topic] = problem
+            _log.warning("%s is left out: %s", topic, problem)
+
+    def forget(self, topic: str) -> None:
+        """It is good now."""
+        self._told.pop(topic, None)
+
+
+class Latest:
+    """The newest message of each topic that was not yet taken.
+
+    ``passed_on`` is called with the topic of a document that the broker does not keep.
+    """
+
+    def __init__(self, passed_on: Callable[[str], None]) -> None:
+        self._passed_on = passed_on
+        self._waiting: dict[str, bytes] = {}
+        self._more = asyncio.Event()
+        self._end = ""
+
+    def put(self, message: Received) -> None:
+        """Take a message in."""
+        if self._end:
+            return
+        if len(self._waiting) >= _MOST_DOCUMENTS and message.topic not in self._waiting:
+            dropped = len(self._waiting) + 1
+            self.end(f"{dropped} documents were dropped: more than {_MOST_DOCUMENTS} wait")
+            return
+        self._waiting[message.topic] = message.payload
+        self._more.set()
+        if not message.is_retained and message.payload:
+            self._passed_on(message.topic)
+
+    def end(self, reason: str) -> None:
+        """Nothing more comes."""
+        self._waiting = {}
+        self._end = self._end or reason
+        self._more.set()
+
+    def taken(self) -> dict[str, bytes]:
+        """All there are now, by topic. Raises ``StoreUnavailable`` when no more will come."""
+        if self._end:
+            raise StoreUnavailable(self._end)
+        taken, self._waiting = self._waiting, {}
+        self._more.clear()
+        return taken
+
+    async def take(self) -> dict[str, bytes]:
+        """At least one."""
+        await self._more.wait()
+        return self.taken()
+
+
+def selected_topics(selection: Selection) -> tuple[str, ...]:
+    """Topic filters that together match what is selected, and maybe more."""
+    return document_filters(
+        selection.namespace,
+        selection.name,
+        selection.label,
+        listed=selection.has_label is None,
+    )
+
+
+class Documents:
+    """Reads and follows the documents of a broker."""
+
+    def __init__(self, connection: Connection, *, shows_flags: bool) -> None:
+        """``shows_flags``: messages show whether they were to be retained (MQTT 5)."""
+        self._connection = connection
+        self._shows_flags = shows_flags
+        self._has_named_flags = False
+        self._complaints = Complaints()
+
+    async def read(self, topics: tuple[str, ...]) -> dict[str, Document]:
+        """The documents retained below these filters, by topic."""
+        latest = Latest(self._passed_on)
+        session = await self._connection.session()
+        async with session.subscribed(topics, latest):
+            for one in topics:
+                await session.list_now(one)
+            return self._read_all(latest.taken(), {})
+
+    async def follow(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        """See ``Store.watch``."""
+        filters = selected_topics(selection)
+        known: dict[str, Document] = {}
+        backoff = Backoff()
+        reason = ""
+        while True:
+            try:
+                connection = self._connection
+                session = await (connection.next_session() if reason else connection.session())
+                latest = Latest(self._passed_on)
+                async with session.subscribed(filters, latest):
+                    for one in filters:
+                        await session.list_now(one)
+                    known = self._read_all(
+                        latest.taken(), {} if selection.owned else known, selection
+                    )
+                    backoff.reset()
+                    reason = ""
+                    selected = (one for one in known.values() if selection.fits(one.labels))
+                    yield Listed(tuple(selected))
+                    while True:
+                        for topic, payload in (await latest.take()).items():
+                            event = self._event(topic, payload, known, selection)
+                            if event is not None:
+                                yield event
+            except StoreError as error:
+                if str(error) != reason:
+                    reason = str(error)
+                    yield Interrupted(reason)
+            await asyncio.sleep(backoff.next_seconds())
+
+    def _passed_on(self, topic: str) -> None:
+        """A document came without the flag to retain it: whoever connects later does not get it."""
+        if self._shows_flags and not self._has_named_flags:
+            self._has_named_flags = True
+            _log.warning(
+                "%s: documents as %s come without the retain flag: a bridge or their writer drops "
+                "it, and whoever connects later does not get them (mosquitto: set "
+                "bridge_outgoing_retain true)",
+                self._connection.address,
+                topic,
+            )
+
+    def _read_all(
+        self,
+        payloads: dict[str, bytes],
+        known: dict[str, Document],
+        selection: Selection | None = None,
+    ) -> dict[str, Document]:
+        found = {}
+        for topic, payload in payloads.items():
+            document = self._read(topic, payload, known.get(topic), selection)
+            if document is not None:
+                found[topic] = document
+        return found
+
+    def _read(
+        self, topic: str, payload: bytes, known: Document | None, selection: Selection | None
+    ) -> Document | None:
+        """The document in a message; the one known where it is malformed, or what is wrong."""
+        if not payload:
+            self._complaints.forget(topic)
+            return None
+        try:
+            document = decode(topic, payload)
+        except Malformed as error:
+            place = document_place(topic)
+            if selection is not None and selection.spoilt and place is not None:
+                return spoilt(place, str(error), version_of(payload), selection)
+            self._complaints.tell(topic, f"it is no document: {error}")
+            return known
+        self._complaints.forget(topic)
+        return document
+
+    def _event(
+        self, topic: str, payload: bytes, known: dict[str, Document], selection: Selection
+    ) -> Changed | Deleted | None:
+        before = known.get(topic)
+        after = self._read(topic, payload, None if selection.owned else before, selection)
+        if after is None:
+            known.pop(topic, None)
+        else:
+            known[topic] = after
+        was_selected = before is not None and selection.fits(before.labels)
+        if after is not None and selection.fits(after.labels):
+            if was_selected and before is not None and before.version == after.version:
+                return None
+            return Changed(after)
+        if was_selected and before is not None:
+            return Deleted(before.namespace, before.name)
+        place = document_place(topic)
+        if selection.owned and after is None and payload and place is not None:
+            # It was spoilt, written anew and spoilt again before anybody looked.
+            return Deleted(*place)
+        return None

@@ -1,0 +1,161 @@
+"""What a broker takes: told in its CONNACK (MQTT 5), or found out from how it behaves."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from contract.errors import StoreRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from stores.mqtt.address import Address
+
+LEAST_BYTES = 4096
+"""A broker that takes no larger packets cannot be used: heartbeats may be as long."""
+
+FIRST_PAUSE_SECONDS = 60.0
+LAST_PAUSE_SECONDS = 3600.0
+_SET_SIZE = "max_packet_size and message_size_limit in mosquitto"
+
+
+class Limits(NamedTuple):
+    """What the CONNACK says; ``packet_bytes`` is ``None`` without a limit (MQTT 5, 3.2.2.3)."""
+
+    packet_bytes: int | None = None
+    retains: bool = True
+    qos: int = 2
+
+
+def limits_of(properties: object) -> Limits:
+    """Read the properties of a CONNACK; those of MQTT 3.1.1 has none."""
+    return Limits(
+        getattr(properties, "MaximumPacketSize", None),
+        bool(getattr(properties, "RetainAvailable", 1)),
+        int(getattr(properties, "MaximumQoS", 2)),
+    )
+
+
+def unusable(address: Address, limits: Limits) -> StoreRefused | None:
+    """Why a broker with these limits cannot be used, with what to set; ``None`` if it can."""
+    if not limits.retains:
+        return no_retain(address)
+    if limits.qos < 1:
+        return no_qos(address)
+    if limits.packet_bytes is not None and limits.packet_bytes < LEAST_BYTES:
+        return StoreRefused(
+            f"{address}: the broker takes packets of {limits.packet_bytes} bytes only; at least "
+            f"{LEAST_BYTES} are needed, and 2 MiB are enough for everything: raise {_SET_SIZE}"
+        )
+    return None
+
+
+def no_retain(address: Address) -> StoreRefused:
+    """The broker keeps no retained messages."""
+    return StoreRefused(
+        f"{address}: the broker keeps no retained messages, which all documents and heartbeats "
+        "are: set retain_available true (mosquitto), or what your broker calls it"
+    )
+
+
+def no_qos(address: Address) -> StoreRefused:
+    """The broker acknowledges nothing."""
+    return StoreRefused(
+        f"{address}: the broker takes messages at QoS 0 only and so acknowledges none: set max_qos "
+        "1 or 2 (mosquitto), or what your broker calls it"
+    )
+
+
+def packet_bytes(topic: str, payload: bytes, *, qos: int, is_v5: bool) -> int:
+    """Return the size of a PUBLISH packet without properties (MQTT 5, 3.3)."""
+    rest = 2 + len(topic.encode()) + (2 if qos else 0) + (1 if is_v5 else 0) + len(payload)
+    return 1 + _length_bytes(rest) + rest
+
+
+def _length_bytes(rest: int) -> int:
+    return next(count for count in (1, 2, 3, 4, 5) if rest < 128**count)
+
+
+class Sizes:
+    """Which packets a broker takes, over all connections to it.
+
+    What CONNACK says counts for its connection. A broker that says nothing, as with MQTT 3.1.1,
+    hangs up or throws away what is too large for it. A connection that breaks twice, one after the
+    other, while something larger than ever taken is on its way, shows a limit; an answer that says
+    so shows it at once. Restarts of a broker may look like that, so what was found out is tried
+    again: after the next break for another reason, and after pauses that double.
+    """
+
+    def __init__(
+        self, address: Address, steady_seconds: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._address = address
+        self._steady_seconds = steady_seconds
+        self._told: int | None = None
+        self._learned: int | None = None
+        """The smallest packet that was not taken."""
+        self._suspect: int | None = None
+        """The packet with which the connection before broke."""
+        self._taken = 0
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._again_at = 0.0
+
+    @property
+    def limit(self) -> int | None:
+        """The largest packet that is sent; ``None`` without a limit that is known."""
+        known = [self._told] if self._told is not None else []
+        if self._learned is not None:
+            known.append(self._learned - 1)
+        return min(known, default=None)
+
+    def begin(self, limits: Limits) -> None:
+        """A connection is there."""
+        self._told = limits.packet_bytes
+
+    def check(self, topic: str, size: int) -> None:
+        """Raise ``StoreRefused`` for a packet that the broker would not take."""
+        if self._learned is not None and self._steady_seconds() >= self._again_at:
+            self._try_again()
+        limit = self.limit
+        if limit is not None and size > limit:
+            how = "takes" if limit == self._told else "has shown to take"
+            raise StoreRefused(
+                f"{topic} has {size} bytes as a packet, and {self._address} {how} at most {limit}: "
+                f"raise {_SET_SIZE}; nothing else is held up"
+            )
+
+    def took(self, size: int) -> None:
+        """A packet was acknowledged."""
+        self._taken = max(self._taken, size)
+        if self._suspect is not None and size >= self._suspect:
+            self._suspect = None
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+
+    def refuse(self, size: int) -> None:
+        """The broker said, or showed, that it did not take a packet of this size."""
+        self._learned = min(size, self._learned or size)
+        self._suspect = None
+        self._taken = min(self._taken, size - 1)
+        self._again_at = self._steady_seconds() + self._pause_seconds
+        self._pause_seconds = min(2 * self._pause_seconds, LAST_PAUSE_SECONDS)
+
+    def broke(self, largest: int, *, was_too_large: bool) -> None:
+        """The connection broke while ``largest`` was on its way, 0 for nothing."""
+        self._told = None
+        if was_too_large and largest:
+            self.refuse(largest)
+        elif largest > max(self._taken, LEAST_BYTES):
+            if self._suspect is None:
+                self._suspect = largest
+            else:
+                self.refuse(min(largest, self._suspect))
+        elif self._learned is not None:
+            self._try_again()
+        else:
+            self._suspect = None
+
+    def _try_again(self) -> None:
+        """One more break is enough then."""
+        assert self._learned is not None, "there is something to try"
+        self._suspect, self._learned = self._learned, None

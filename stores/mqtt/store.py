@@ -1,0 +1,248 @@
+"""The store that is an MQTT broker: for servers that belong to no Kubernetes cluster.
+
+Nothing of aiomqtt is imported before a store of this kind is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import StoreConflict, StoreForbidden
+from contract.topics import document_topic
+from stores.document_names import check_names
+from stores.mqtt.beats import Heartbeats, LastWill
+from stores.mqtt.channel import MqttChannel
+from stores.mqtt.connection import Connection
+from stores.mqtt.documents import Documents, encode, selected_topics, version_of
+from stores.mqtt.limits import packet_bytes
+from stores.touch import TOUCHED, touched_now
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from contract.configuration import Mqtt
+    from stores.base import Beat, Document, EventChannel, Selection, WatchEvent, Writer
+    from stores.mqtt.address import Address
+    from stores.mqtt.connection import Session
+    from stores.refusals import Refusals
+
+
+_PACKET_BYTES = 1024
+"""Of a packet beside its document: the topic above all."""
+
+
+class MqttStore:
+    """Documents as retained messages, all over one connection.
+
+    With ``node`` the broker is left a last will: that the agent of this node is gone. ``to_be`` is
+    the beat that it will make.
+    """
+
+    def __init__(
+        self, url: str, address: Address, mqtt: Mqtt, node: str | None, to_be: Beat | None = None
+    ) -> None:
+        self._url = url
+        will = None if node is None else LastWill(node, to_be)
+        self._connection = Connection(
+            address, mqtt, node, (lambda: None) if will is None else will.of_next_connection
+        )
+        self._documents = Documents(self._connection, shows_flags=mqtt.protocol == "5")
+        self._heartbeats = Heartbeats(self._connection, will)
+        self._channel = MqttChannel(self._connection, self._heartbeats.refusals)
+        self._writing: dict[str, asyncio.Lock] = {}
+        self._says_refusals = mqtt.protocol == "5"
+        self._writable: set[str] = set()
+        self._proven = 0
+        """The largest document that was read back; of this session only."""
+        self._proven_in: Session | None = None
+
+    @property
+    def url(self) -> str:
+        """See ``Store``."""
+        return self._url
+
+    @property
+    def refusals(self) -> Refusals:
+        """See ``Store``."""
+        return self._heartbeats.refusals
+
+    @property
+    def absence_is_deletion(self) -> bool:
+        """See ``Store``. A broker without persistence comes back empty."""
+        return False
+
+    @property
+    def missed_changes(self) -> None:
+        """See ``Store``. A broker tells of all changes."""
+        return
+
+    @property
+    def largest_document(self) -> int | None:
+        """See ``Store``."""
+        limit = self._connection.sizes.limit
+        return None if limit is None else limit - _PACKET_BYTES
+
+    @property
+    def objects(self) -> None:
+        """See ``Store``. A broker has neither Events nor Nodes."""
+        return
+
+    @property
+    def cluster(self) -> None:
+        """See ``Store``. A broker knows neither Nodes nor pods."""
+        return
+
+    @property
+    def channel(self) -> EventChannel:
+        """See ``Store``."""
+        return self._channel
+
+    @property
+    def leader_lease(self) -> None:
+        """See ``Store``. A broker cannot compare versions, so nobody could be elected by it."""
+        return
+
+    @property
+    def leader_lock(self) -> None:
+        """See ``Store``."""
+        return
+
+    @property
+    def mark(self) -> None:
+        """See ``Store``. A broker has none."""
+        return
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        return await self._get(document_topic(namespace, name))
+
+    async def list(self, selection: Selection) -> tuple[Document, ...]:
+        """See ``Store``."""
+        filters = selected_topics(selection)
+        found = await self._documents.read(filters)
+        return tuple(one for one in found.values() if selection.fits(one.labels))
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        """See ``Store``. A broker compares nothing: between the look and the write is a moment."""
+        check_names(document.namespace, document.name)
+        topic = document_topic(document.namespace, document.name)
+        payload = encode(document)
+        async with self._alone(topic):
+            if expected is not None:
+                await self._demand(topic, expected)
+            await self._connection.publish(topic, payload, retain=True)
+            version = version_of(payload)
+            if not self._says_refusals:
+                await self._prove(topic, payload, version)
+        return version
+
+    async def put_shown(self, document: Document, *, expected: str | None = None) -> Document:
+        """See ``Store``. A broker keeps what it is sent."""
+        version = await self.put(document, expected=expected)
+        return msgspec.structs.replace(document, version=version)
+
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        """See ``Store``."""
+        check_names(namespace, name)
+        topic = document_topic(namespace, name)
+        async with self._alone(topic):
+            if expected is not None and await self._get(topic) is not None:
+                await self._demand(topic, expected)
+            await self._connection.publish(topic, b"", retain=True)
+
+    def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        """See ``Store``. Of changes that come faster than they are taken the last one is shown."""
+        return self._documents.follow(selection)
+
+    def usage(self, node: str) -> None:  # noqa: ARG002
+        """See ``Store``. A broker knows nothing of pods."""
+        return
+
+    async def beat(self, beat: Beat) -> None:
+        """See ``Store``."""
+        await self._heartbeats.beat(beat)
+
+    async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
+        """See ``Store``."""
+        return await self._heartbeats.beats(node)
+
+    async def rehearse_beat(self, node: str) -> None:
+        """See ``Store``. Nothing is in the way of a beat."""
+
+    async def forget_beat(self, node: str) -> None:
+        """See ``Store``."""
+        await self._heartbeats.forget(node)
+
+    async def touch(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        """See ``Store``."""
+        del expected  # a broker compares nothing
+        check_names(namespace, name)
+        topic = document_topic(namespace, name)
+        async with self._alone(topic):
+            document = await self._get(topic)
+            if document is not None:
+                annotations = document.annotations | {TOUCHED: touched_now()}
+                touched = msgspec.structs.replace(document, annotations=annotations)
+                await self._connection.publish(topic, encode(touched), retain=True)
+
+    async def writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``. A broker does not tell who wrote."""
+        check_names(namespace, name)
+        return None
+
+    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+        """See ``Store``. A message has no writer's name."""
+        check_names(namespace, name)
+        return None
+
+    async def close(self) -> None:
+        """See ``Store``."""
+        await self._heartbeats.close()
+        await self._connection.close()
+
+    async def _get(self, topic: str) -> Document | None:
+        return (await self._documents.read((topic,))).get(topic)
+
+    def _alone(self, topic: str) -> asyncio.Lock:
+        """Keeps other writes of this process to the same document out."""
+        return self._writing.setdefault(topic, asyncio.Lock())
+
+    async def _prove(self, topic: str, payload: bytes, version: str) -> None:
+        """With MQTT 3.1.1 a broker acknowledges what it throws away, too.
+
+        That is what its access rules do not let this client write, and what is too large for it. So
+        the first write of a document is read back, and each that is larger than all before.
+        """
+        session = await self._connection.session()
+        if session is not self._proven_in:
+            # It may be another broker by now, or one with other limits.
+            self._proven_in, self._proven = session, 0
+        if topic in self._writable and len(payload) <= self._proven:
+            return
+        document = await self._get(topic)
+        if document is not None and document.version == version:
+            self._writable.add(topic)
+            self._proven = max(self._proven, len(payload))
+            return
+        if topic in self._writable:
+            size = packet_bytes(topic, payload, qos=1, is_v5=False)
+            self._connection.sizes.refuse(size)
+            self._connection.sizes.check(topic, size)
+        raise StoreForbidden(
+            f"publication of {topic}: acknowledged and not there: the broker's access rules do "
+            "not let this client write it or read it, or it keeps no retained messages (set "
+            f"retain_available true), or none of {len(payload)} bytes (MQTT 5 would say so), "
+            "unless somebody else wrote in this moment"
+        )
+
+    async def _demand(self, topic: str, expected: str) -> None:
+        current = await self._get(topic)
+        version = "" if current is None else current.version
+        if version != expected:
+            wanted = f"version {expected}" if expected else "nothing"
+            there = f"version {version}" if version else "nothing"
+            raise StoreConflict(f"{topic}: expected {wanted}, found {there}")

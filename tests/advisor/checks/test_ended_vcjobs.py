@@ -1,0 +1,200 @@
+"""The size of an elastic vcjob that has ended, from its own object alone (R60)."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from advisor.checks.ended_vcjobs import EndedJobs, FaultUnder, ended_jobs
+from advisor.options import Options
+from advisor.scheduler_view.state import State
+from advisor.snapshot import ConfigMap, Owner, Pod, Snapshot, VcJob
+from contract.documents.elastic_job import KEPT, Kept, Size
+from tests.advisor.controllers.test_elastic_vcjob import CARDS, LABELS, device, entry, node
+
+NOW_MS = 1_795_450_000_000
+RESOURCE = "huawei.com/Ascend910"
+
+
+def template(cards: int) -> Pod:
+    return Pod("ns", "w", "", requests={RESOURCE: cards})
+
+
+def ended(
+    name: str, replicas: int, cards: int = 8, *, least: str = "1", created_at_ms: int = 0
+) -> VcJob:
+    """Return a vcjob that has ended."""
+    return VcJob(
+        "ns",
+        name,
+        f"u-{name}",
+        LABELS,
+        {"minReplicas": least},
+        replicas,
+        phase="Terminated",
+        created_at_ms=created_at_ms,
+        template=template(cards),
+        version="5",
+    )
+
+
+def with_kept(job: VcJob, original: Size, phase: str) -> VcJob:
+    """Return ``job`` as started again from ``original``."""
+    assert job.template is not None
+    written = Size(job.replicas, job.template.requests[RESOURCE], job.replicas)
+    kept = msgspec.json.encode(Kept(original, written, "x", 1, 1)).decode()
+    return msgspec.structs.replace(
+        job, annotations={**job.annotations, KEPT: kept}, phase=phase, version="9"
+    )
+
+
+def snapshot(
+    nodes: int,
+    *jobs: VcJob,
+    pods: tuple[Pod, ...] = (),
+    entries: dict[str, dict[str, object]] | None = None,
+    documents: tuple[ConfigMap, ...] | None = None,
+) -> Snapshot:
+    """Return a cluster of nodes with 8 free chips each."""
+    names = [f"n{index}" for index in range(nodes)]
+    known = {name: entry() for name in names} | (entries or {})
+    return Snapshot(
+        NOW_MS,
+        nodes=tuple(node(name) for name in names),
+        pods=pods,
+        vcjobs=jobs,
+        configmaps=(device(known),) if documents is None else documents,
+    )
+
+
+def found(cluster: Snapshot, *names: str) -> EndedJobs:
+    keys = {("ns", name) for name in names}
+    return ended_jobs(cluster, State(), Options(), sized=keys, judged=())
+
+
+def sizes(answer: EndedJobs) -> list[tuple[str, int | None, int | None]]:
+    return [
+        (one.name, one.advice.replicas, one.advice.cards)
+        for one in answer.jobs
+        if one.advice is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "replicas", "least", "expected"),
+    [(4, 4, "1", 4), (3, 4, "1", 3), (1, 4, "1", 1), (2, 4, "3", None), (0, 4, "1", None)],
+)
+def test_several_hosts(nodes: int, replicas: int, least: str, expected: int | None) -> None:
+    ((_, size, cards),) = sizes(found(snapshot(nodes, ended("a", replicas, least=least)), "a"))
+    assert (size, cards) == (expected, None if expected is None else 8)
+
+
+@pytest.mark.parametrize(("bad", "expected"), [(0, 8), (1, 4), (5, 2), (7, 1), (8, None)])
+def test_one_host(bad: int, expected: int | None) -> None:
+    cluster = snapshot(1, ended("a", 1), entries={"n0": entry(unhealthy=",".join(CARDS[:bad]))})
+    assert sizes(found(cluster, "a")) == [("a", None if expected is None else 1, expected)]
+
+
+@pytest.mark.parametrize(("nodes", "expected"), [(4, 4), (3, 3)])
+def test_the_size_is_computed_from_the_original(nodes: int, expected: int) -> None:
+    """A job of four pods that ran with two."""
+    job = with_kept(ended("a", 2), Size(4, 8, 4), "Terminated")
+    assert sizes(found(snapshot(nodes, job), "a")) == [("a", expected, 8)]
+
+
+def test_older_jobs_are_served_first() -> None:
+    old, young = ended("b", 2, least="2", created_at_ms=1), ended("a", 2, created_at_ms=2)
+    assert sizes(found(snapshot(3, young, old), "a", "b")) == [("b", 2, 8), ("a", 1, 8)]
+
+
+def test_what_is_not_asked_for_takes_no_room() -> None:
+    cluster = snapshot(2, ended("b", 2, created_at_ms=1), ended("a", 2, created_at_ms=2))
+    assert sizes(found(cluster, "a")) == [("a", 2, 8)]
+
+
+@pytest.mark.parametrize(("bound", "expected"), [(0, 1), (1, 1), (2, 1)])
+def test_what_was_started_and_is_not_bound_counts_as_taken(bound: int, expected: int) -> None:
+    """Of three nodes the started job has two, wherever its pods are by now."""
+    started = with_kept(ended("b", 2), Size(4, 8, 4), "Pending")
+    owner = Owner("Job", "b", "u-b")
+    pods = tuple(
+        Pod(
+            "ns",
+            f"b-{index}",
+            f"p-{index}",
+            f"n{index}" if index < bound else "",
+            "Running" if index < bound else "Pending",
+            annotations={"huawei.com/AscendReal": ",".join(CARDS)} if index < bound else {},
+            owner=owner,
+            requests={RESOURCE: 8},
+        )
+        for index in range(2)
+    )
+    answer = found(snapshot(3, started, ended("a", 4), pods=pods), "a")
+    assert sizes(answer) == [("a", expected, 8)]
+    assert answer.version == 9
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (entry(unhealthy=CARDS[0]), (FaultUnder("DEVICE", "n0", 0),)),
+        (entry(network=CARDS[0]), (FaultUnder("NETWORK", "n0", 0),)),
+        (entry(unhealthy=CARDS[7]), ()),
+        (entry(), ()),
+    ],
+)
+def test_the_fault_under_a_pod_that_has_ended(
+    changed: dict[str, object], expected: tuple[FaultUnder, ...]
+) -> None:
+    pod = Pod(
+        "ns",
+        "a-0",
+        "p",
+        "n0",
+        "Failed",
+        annotations={"huawei.com/AscendReal": CARDS[0]},
+        owner=Owner("Job", "a", "u-a"),
+    )
+    cluster = snapshot(1, ended("a", 2), pods=(pod,), entries={"n0": changed})
+    keys = {("ns", "a")}
+    (one,) = ended_jobs(cluster, State(), Options(), sized=(), judged=keys).jobs
+    assert one.faults == expected
+    assert one.advice is None
+
+
+def test_when_a_fault_began() -> None:
+    lists = entry(unhealthy=CARDS[0])
+    codes = {"80E01801": {"fault_time": 7000, "fault_level": "SeparateNPU"}}
+    fault = {"fault_type": "CardUnhealthy", "npu_name": CARDS[0], "fault_time_and_level_map": codes}
+    given = lists["DeviceList"]
+    assert isinstance(given, dict)
+    given[f"{RESOURCE}-Fault"] = json.dumps([fault])
+    pod = Pod(
+        "ns",
+        "a-0",
+        "p",
+        "n0",
+        "Failed",
+        annotations={"huawei.com/AscendReal": CARDS[0]},
+        owner=Owner("Job", "a", "u-a"),
+    )
+    cluster = snapshot(1, ended("a", 2), pods=(pod,), entries={"n0": lists})
+    (one,) = found(cluster, "a").jobs
+    assert one.faults == (FaultUnder("DEVICE", "n0", 7000),)
+
+
+def test_without_documents_nothing_is_to_be_relied_on() -> None:
+    assert found(snapshot(1, ended("a", 2), documents=()), "a").not_known
+    assert found(snapshot(1, ended("a", 2)), "a").not_known == ()
+    old = msgspec.structs.replace(snapshot(1, ended("a", 2)), now_ms=NOW_MS + 61_000)
+    assert "not touched" in found(old, "a").not_known[0]
+
+
+def test_a_job_with_a_live_pod_gets_no_size() -> None:
+    pod = Pod("ns", "a-0", "p", "n0", "Running", owner=Owner("Job", "a", "u-a"))
+    (one,) = found(snapshot(3, ended("a", 2), pods=(pod,)), "a").jobs
+    assert one.advice is not None
+    assert (one.advice.replicas, one.advice.reason) == (None, "PODS_LEFT")

@@ -1,0 +1,100 @@
+"""Who tells of a journal, with the real journal and the real file of an aggregator."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.history_forwarding.forwarder import Teller
+from agent.journal.file import FILE_NAME, Kind, body_of
+from agent.journal.journal import Journal
+from agent.policy.state import Change, ChangeKind
+from aggregator.notify.history_file import Asked, HistoryFile, read_page
+from contract.observation import chip_subject
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from stores.base import Heard, Telling
+    from stores.interruption import Interrupted
+
+
+class Way:
+    """Carries everything at once; what was heard last is there for whoever comes later."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = HistoryFile(path)
+        self._last: Heard | None = None
+        self._spoken = asyncio.Event()
+
+    async def tell(self, telling: Telling) -> None:
+        (self._last,) = self._file.take([telling], _now_ms()).heard
+        self._spoken.set()
+
+    async def heard(self, node: str) -> AsyncIterator[Heard | Interrupted]:
+        assert node == "node-1"
+        while True:
+            if self._last is not None:
+                yield self._last
+            self._spoken.clear()
+            await self._spoken.wait()
+
+    def tellings(self) -> AsyncIterator[Telling | Interrupted]:
+        raise NotImplementedError
+
+    async def acknowledge(self, heard: Heard) -> None:
+        raise NotImplementedError
+
+    def episodes(self) -> list[str]:
+        page = read_page(self._path, Asked(after=0))
+        return [one.event.episode for one in page.events if one.event is not None]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+async def life(directory: Path, way: Way, first: int, episodes: list[str], wanted: int) -> None:
+    """An agent of that directory runs until the aggregator has so many changes."""
+    journal = Journal(
+        directory, first_sequence=first, wall_clock=_now_ms, on_recovered=lambda: None
+    )
+    teller = asyncio.create_task(Teller(way, "node-1", journal, directory, _now_ms).run())
+    for episode in episodes:
+        change = Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", episode, _now_ms(), "")
+        await journal.committed(journal.append([(Kind.CHANGES, body_of([change]))], _now_ms()), 5)
+    for _ in range(1000):
+        if len(way.episodes()) >= wanted:
+            break
+        await asyncio.sleep(0.02)
+    teller.cancel()
+    await asyncio.wait({teller})
+    await journal.close()
+
+
+@pytest.mark.slow
+async def test_a_journal_that_was_set_back_is_told_as_another_one(tmp_path: Path) -> None:
+    way = Way(tmp_path / "history.sqlite")
+    state = tmp_path / "state"
+    state.mkdir()
+    await life(state, way, 1, ["a", "b"], 2)
+    shutil.copytree(state, tmp_path / "copy")
+    await life(state, way, 3, ["c", "d", "e"], 5)
+    shutil.rmtree(state)
+    shutil.copytree(tmp_path / "copy", state)
+    await life(state, way, 3, ["f", "g"], 9)
+    assert way.episodes() == ["a", "b", "c", "d", "e", "a", "b", "f", "g"]
+    # It is another one from now on, and nothing of it is told again.
+    await life(state, way, 5, ["h"], 10)
+    assert way.episodes()[9:] == ["h"]
+    assert (state / FILE_NAME).exists()
+    way.close()

@@ -1,0 +1,140 @@
+"""What retention keeps of a journal that an aggregator has not heard, and what is read of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.history_forwarding.batch import telling_of
+from agent.journal.file import FILE_NAME, JournalFile, Kind, Remembered, Row, body_of
+from agent.journal.unacknowledged import read_behind, read_unheard
+from agent.policy.state import Change, ChangeKind, State
+from agent.state_dir import first_sequence
+from contract.observation import chip_subject
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent.journal.unacknowledged import Unheard
+
+NOW_MS = 1_800_000_000_000
+CHANGE = Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", "abc", NOW_MS, "because")
+BIG = 1 << 30
+
+
+def fill(path: Path, rows: int = 30, first: int = 1) -> JournalFile:
+    """Reports and changes in turn, and a snapshot behind them."""
+    file = JournalFile(path)
+    kinds = [Kind.REPORTS, Kind.CHANGES]
+    body = body_of([CHANGE])
+    numbers = range(first, first + rows)
+    file.write([Row(n, NOW_MS + n, kinds[n % 2 == 0], body) for n in numbers])
+    file.write([Row(first + rows, NOW_MS + first + rows, Kind.SNAPSHOT, "{}")])
+    return file
+
+
+def unheard(path: Path, after: int = 0, rows: int = 100, size: int = BIG) -> Unheard:
+    found = read_unheard(path, after, max_rows=rows, max_bytes=size)
+    assert found is not None
+    return found
+
+
+def test_changes_are_read_in_slices_and_nothing_else_is(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    with closing(fill(path)):
+        first = unheard(path, rows=4)
+        assert [row.sequence for row in first.rows] == [2, 4, 6, 8]
+        assert first.more
+        assert [row.sequence for row in unheard(path, 26).rows] == [28, 30]
+        assert not unheard(path, 26).more
+        assert [row.sequence for row in unheard(path, size=1).rows] == [2], "one at least"
+        assert unheard(path, 30).rows == ()
+        assert (read_behind(path, 20).rows, read_behind(path, 20).since_ms) == (5, NOW_MS + 22)
+        assert read_behind(path, 30).since_ms is None
+
+
+def test_a_journal_keeps_its_name_and_a_new_file_has_another(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    with closing(fill(path)):
+        name = unheard(path).journal
+    with closing(JournalFile(path)):
+        assert unheard(path).journal == name
+    path.unlink()
+    with closing(JournalFile(path)):
+        assert unheard(path).journal != name
+
+
+def test_a_journal_of_an_earlier_release_is_told_from_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    fill(path).close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE journal")
+        connection.execute("DROP INDEX changes")
+    with closing(JournalFile(path)):
+        assert len(unheard(path).rows) == 15
+
+
+@pytest.mark.parametrize("heard", [None, 0, 10, 30])
+def test_age_takes_no_changes_that_were_not_heard(tmp_path: Path, heard: int | None) -> None:
+    path = tmp_path / FILE_NAME
+    with closing(fill(path)) as file:
+        while file.prune(older_than_ms=NOW_MS + 1000, max_bytes=BIG, heard=heard):
+            pass
+        kept = [row.sequence for row in unheard(path).rows]
+        assert kept == ([] if heard is None else list(range(heard + 2, 31, 2)))
+        assert unheard(path).heard == (heard or 0)
+        assert file.untold == 0
+
+
+def test_size_takes_them_last_and_counts_them(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    with closing(fill(path)) as file:
+        while file.prune(older_than_ms=0, max_bytes=0, heard=10):
+            pass
+        assert file.untold == 10
+        assert unheard(path, 10).rows == ()
+        file.write([Row(32, NOW_MS, Kind.CHANGES, body_of([CHANGE]))])
+        found = unheard(path, 10)
+        assert (found.lost, found.lost_upto) == (10, 30)
+        telling = telling_of("node-1", found, 10)
+        assert telling is not None
+        assert (telling.after, telling.upto, telling.lost, len(telling.events)) == (10, 32, 10, 1)
+        # More is lost before that was heard: it is one gap. Behind it another one begins.
+        file.write([Row(33, NOW_MS, Kind.SNAPSHOT, "{}")])
+        file.prune(older_than_ms=0, max_bytes=0, heard=10)
+        assert (unheard(path, 10).lost, unheard(path, 32).lost) == (11, 0)
+        assert telling_of("node-1", unheard(path, 10), 10) is not None
+        file.write([Row(n, NOW_MS, Kind.CHANGES, "[]") for n in (34, 35)])
+        file.write([Row(36, NOW_MS, Kind.SNAPSHOT, "{}")])
+        file.prune(older_than_ms=0, max_bytes=0, heard=32)
+        assert unheard(path, 32).lost == 2
+
+
+def test_a_row_that_cannot_be_understood_is_told_as_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / FILE_NAME
+    with closing(JournalFile(path)) as file:
+        file.write(
+            [
+                Row(1, NOW_MS, Kind.CHANGES, body_of([CHANGE, CHANGE])),
+                Row(2, NOW_MS, Kind.CHANGES, '[{"kind":"became"}]'),
+                Row(3, NOW_MS, Kind.CHANGES, body_of([CHANGE])),
+            ]
+        )
+        telling = telling_of("node-1", unheard(path), 0)
+    assert telling is not None
+    assert [(one.sequence, one.place) for one in telling.events] == [(1, 0), (1, 1), (3, 0)]
+    assert telling.lost == 1
+    assert "row 2 (changes) cannot be understood" in caplog.text
+
+
+def test_another_boot_goes_on_behind_rows_that_went_with_the_power() -> None:
+    snapshot = Row(900, NOW_MS, Kind.SNAPSHOT, body_of(State("node-1", "boot-1")))
+    assert first_sequence(Remembered(), "boot-1") == 1
+    assert first_sequence(Remembered(snapshot, last_sequence=990), "boot-1") == 991
+    assert first_sequence(Remembered(snapshot, last_sequence=990), "boot-2") > 1_000_000
+    assert first_sequence(Remembered(None, last_sequence=5), "boot-1") > 1_000_000

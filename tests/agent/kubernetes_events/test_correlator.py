@@ -1,0 +1,164 @@
+"""Merging: nothing is dropped and memory is bounded, whatever comes."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.kubernetes_events.correlator import (
+    BURST,
+    PERIOD_SECONDS,
+    Backlog,
+    Group,
+    Item,
+    Other,
+    Release,
+)
+from agent.kubernetes_events.event_rules import Telling
+from agent.policy.state import Upgrade
+from contract.codes.levels import ChipLevel
+from stores.base import Event, Involved
+
+Given: TypeAlias = tuple[Telling, float]
+
+TELLINGS = st.builds(
+    Telling,
+    chip=st.integers(0, 15),
+    code=st.integers(0x80000000, 0x80000020).map(lambda code: f"{code:08X}"),
+    reason=st.sampled_from(["Occur", "Recovery", "Notice"]),
+    action=st.sampled_from(["SeparateNPU", "NotHandleFault"]),
+    at_ms=st.integers(1_700_000_000_000, 1_700_000_100_000),
+)
+
+
+def drain(backlog: Backlog, now: float) -> list[Item]:
+    """Everything, as the bucket gives it."""
+    items: list[Item] = []
+    while (seconds := backlog.seconds_until_next(now)) is not None:
+        now += seconds
+        item = backlog.next(now)
+        assert item is not None, "who waited for as long as he was told gets one"
+        items.append(item)
+    return items
+
+
+def count(items: list[Item], code: str | None = None) -> int:
+    groups = [item for item in items if isinstance(item, Group)]
+    return sum(group.count for group in groups if code is None or code in group.codes)
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(TELLINGS, st.floats(0, 2))), st.integers(0, 20))
+def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int) -> None:
+    backlog, now, sent = Backlog(0.0), 0.0, list[Item]()
+    for place, (telling, pause) in enumerate(given_):
+        now += pause
+        backlog.tell(telling, str(place), now)
+        if takes_each and place % takes_each == 0 and (item := backlog.next(now)) is not None:
+            sent.append(item)
+        assert len(backlog) <= BURST + 10 + 6
+    sent += drain(backlog, now)
+    groups = [item for item in sent if isinstance(item, Group)]
+    assert len(groups) == len(sent)
+    assert count(sent) == len(given_)
+    assert backlog.merged == len(given_) - len(groups)
+    assert len({group.name for group in groups}) == len(groups)
+    for telling, _ in given_:
+        assert any(
+            telling.chip in group.chips
+            and telling.code in group.codes
+            and (telling.reason, telling.action) == (group.reason, group.action)
+            and group.first_ms <= telling.at_ms <= group.last_ms
+            for group in groups
+        ), "every chip and code is named"
+
+
+@given(st.lists(TELLINGS, max_size=60), st.integers(0, 60))
+def test_what_waits_survives_the_journal(tellings: list[Telling], taken: int) -> None:
+    before = Backlog(0.0)
+    for place, telling in enumerate(tellings):
+        before.tell(telling, str(place), 0.0)
+    sent = [item for _ in range(taken) if (item := before.next(0.0)) is not None]
+    text = msgspec.json.encode(before.items())
+    after = Backlog(0.0, msgspec.json.decode(text, type=tuple[Item, ...]))
+    assert count(sent + drain(after, 0.0)) == len(tellings)
+
+
+def test_a_burst_goes_out_singly_and_at_once() -> None:
+    backlog = Backlog(0.0)
+    for chip in range(BURST):
+        backlog.tell(Telling(chip, "80E3A201", "Occur", "SeparateNPU", 0), str(chip), 0.0)
+    items = [backlog.next(0.0) for _ in range(BURST)]
+    assert all(isinstance(item, Group) and item.count == 1 for item in items)
+    assert backlog.next(0.0) is None
+
+
+def test_thirty_two_reports_of_two_codes_are_fourteen_events() -> None:
+    """``many-faults-and-the-event-limiter``: upstream writes eleven and drops the rest."""
+    backlog, items = Backlog(0.0), list[Item]()
+    for reason, now in (("Occur", 0.0), ("Recovery", 8.0)):
+        for chip in range(8):
+            for code, action in (("80E21007", "NotHandleFault"), ("80818C06", "SubHealthFault")):
+                telling = Telling(chip, code, reason, action, 0)
+                backlog.tell(telling, f"{reason}-{chip}-{code}", now)
+        while (item := backlog.next(now)) is not None:
+            items.append(item)
+    items += drain(backlog, 8.0)
+    assert count(items) == 32
+    assert (count(items, "80E21007"), count(items, "80818C06")) == (16, 16)
+    assert len(items) == 14
+
+
+def test_ten_thousand_in_a_second_are_few() -> None:
+    backlog = Backlog(0.0)
+    for number in range(10_000):
+        code = f"{0x80000000 + number:08X}"
+        backlog.tell(Telling(number % 16, code, "Occur", "SeparateNPU", number), str(number), 0.0)
+    assert len(backlog) <= BURST + 10 + 1
+    assert len(msgspec.json.encode(backlog.items())) < 10_000
+    assert count(drain(backlog, 0.0)) == 10_000
+
+
+def test_when_nobody_takes_any_the_first_burst_does_not_grow() -> None:
+    backlog = Backlog(0.0)
+    for hour in range(100):
+        telling = Telling(hour % 16, "80E3A201", "Occur", "SeparateNPU", hour)
+        backlog.tell(telling, str(hour), hour * 3600.0)
+    assert len(backlog) == BURST + 1
+
+
+def test_the_bucket_gives_twenty_a_minute() -> None:
+    backlog = Backlog(0.0)
+    codes = [f"8000000{number}" for number in range(10)]
+    for code in ["80E3A201"] * BURST + codes:
+        backlog.tell(Telling(0, code, "Occur", "SeparateNPU", 0), code, 0.0)
+    now = 0.0
+    for _ in range(BURST):
+        assert backlog.next(now) is not None
+    for _ in codes:
+        assert backlog.next(now) is None
+        seconds = backlog.seconds_until_next(now)
+        assert seconds is not None
+        assert 0 < seconds <= PERIOD_SECONDS
+        now += seconds
+        assert backlog.next(now) is not None
+    assert backlog.seconds_until_next(now) is None
+    assert 0.9 * 30 < now <= 30
+
+
+def test_others_are_merged_only_when_they_are_very_many() -> None:
+    backlog = Backlog(0.0)
+    upgrade = Upgrade("80C98008", "FaultFrequency", ChipLevel.MANUALLY_SEPARATE_NPU, 1, "", "e")
+    involved = Involved("ConfigMap", "fault-config", "kube-system")
+    for number in range(500):
+        event = Event("kube-system", f"e{number}", involved, True, "R", "A", "text", number, number)
+        backlog.post(Other(event), 0.0)
+        backlog.post(Release(f"r{number}", ((1, upgrade),), number, number), 0.0)
+    assert len(backlog) <= BURST + 102
+    items = drain(backlog, 0.0)
+    assert sum(item.event.count for item in items if isinstance(item, Other)) == 500
+    assert sum(item.count for item in items if isinstance(item, Release)) == 500

@@ -1,0 +1,327 @@
+"""Health, metrics and API pages, over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent.chip_allocation import UsageStatus
+from agent.journal.journal import JournalStatus
+from agent.pages import status
+from agent.pages.routes import application
+from agent.policy.state import Blindness, ChipState, Fault, State, SubjectState
+from agent.publishing.publication import Lag, Publication
+from contract.codes.levels import ChipLevel, NodeLevel, Severity
+from contract.observation import NODE, chip_subject, host_subject
+from contract.operator_rules.fault_configuration import InForce, judge_texts
+from dcmi_shim.values import Chip, Inventory, StuckCall
+from service.pages import serving
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW_MS = 1_800_000_000_000
+CHIP_3 = Chip(physical_id=3, logic_id=3, card_id=3, device_id=0)
+INVENTORY = Inventory((CHIP_3,), "Ascend910B", "910B3", None, "24.1", None, "/driver/libdcmi.so")
+FAULT = Fault(
+    code="80E01801",
+    episode="e1",
+    source="chip-faults",
+    level=ChipLevel.RESTART_BUSINESS,
+    because="the level table",
+    first_seen_ms=NOW_MS - 1000,
+    revision=1,
+    severity=Severity.CRITICAL,
+)
+ALARM = Fault(
+    code="06000025",
+    episode="e2",
+    source="bmc",
+    level=NodeLevel.PRE_SEPARATE_FAULT,
+    because="the level table",
+    first_seen_ms=NOW_MS - 9,
+    revision=2,
+)
+STATE = State(
+    "node-1",
+    "boot",
+    7,
+    {
+        3: ChipState(faults={FAULT.code: FAULT}, answered=("chip-faults",)),
+        4: ChipState(blind={"chip-faults": Blindness(NOW_MS - 500, 'it says "no"\nand more')}),
+    },
+    {
+        str(host_subject("Fan", 1)): SubjectState(faults={ALARM.code: ALARM}),
+        str(NODE): SubjectState(blind={"bmc": Blindness(NOW_MS - 400, "no answer")}),
+    },
+)
+
+
+HEARTBEAT = status.HeartbeatStatus(
+    holder="host-a_1",
+    interval_seconds=5.0,
+    standing="ours",
+    conflict=None,
+    beats=4,
+    failures=1,
+    beaten_at_ms=NOW_MS - 6000,
+    trouble=None,
+    withheld="no progress: links",
+)
+WELL = msgspec.structs.replace(HEARTBEAT, withheld=None)
+OLD = status.OldHeartbeatStatus("annotation", "label nodeDEnable=on: it is not there", None, "no")
+CONFLICT = "conflict: another agent with the node name node-1 runs on host-b_2"
+
+
+JUDGED = judge_texts({"faultCode.json": "{", "PollInterval": "5m"}, {}, InForce())
+READINGS = {(chip_subject(3), "health"): 2.0, (chip_subject(3), "link_up"): 1.0}
+
+
+def picture(
+    record: Publication, stalled: dict[str, float], heartbeat: status.HeartbeatStatus
+) -> status.Status:
+    publications = (
+        status.publication_status("device-info", "doc", "directory:/x", record),
+        status.publication_status("node-info", "other", "directory:/x", Publication()),
+    )
+    stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
+    driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
+    chips = status.chip_statuses(STATE, "Ascend910", READINGS)
+    return status.Status(
+        node="node-1",
+        version="1",
+        at_ms=NOW_MS,
+        started_at_ms=NOW_MS - 5000,
+        revision=7,
+        not_ready=status.not_ready(publications, chips, driver, heartbeat, at_ms=NOW_MS),
+        stalled=stalled,
+        chips=chips,
+        faults=status.fault_statuses(STATE, "Ascend910"),
+        driver=driver,
+        answered=(),
+        blind=status.blind_sources(STATE.of(NODE)),
+        publications=publications,
+        fault_configuration=status.fault_configuration_status(JUDGED, None),
+        heartbeat=heartbeat,
+        journal=JournalStatus(None, None, 1, 10, 0, 3, None),
+        usage=UsageStatus(1, ("Ascend910-3",), ()),
+    )
+
+
+def published() -> Publication:
+    record = Publication()
+    record.acknowledged("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
+    record.agrees(NOW_MS, NOW_MS // 1000, 7)
+    record.waiting = Lag(NOW_MS - 2500, NOW_MS)
+    return record
+
+
+class Pages:
+    """A server with pages and what they show."""
+
+    def __init__(self) -> None:
+        self.record = published()
+        self.stalled: dict[str, float] = {}
+        self.heartbeat = WELL
+        self.application = application(
+            lambda: picture(self.record, self.stalled, self.heartbeat),
+            {"device-info": self.record, "node-info": Publication()},
+        )
+
+
+async def fetch(state_dir: Path, path: str) -> tuple[int, str]:
+    url = (state_dir / "listen").read_text().strip()
+    async with aiohttp.ClientSession() as session, session.get(url + path) as response:
+        return response.status, await response.text()
+
+
+async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        code, text = await fetch(tmp_path, "/metrics")
+    assert code == 200
+    samples = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+    assert len(samples) == sum(
+        len(family.samples) for family in text_string_to_metric_families(text)
+    ), "a series appears twice"
+    assert samples["npu_vigil_chips",] == 1, "a blind chip was never read"
+    assert samples["npu_vigil_chip_health", ("chip", "3")] == 2
+    assert samples["npu_vigil_link_up", ("chip", "3")] == 1
+    assert ("npu_vigil_chip_health", ("chip", "4")) not in samples
+    fault = {
+        "chip": "3",
+        "subject": "chip 3",
+        "part": "",
+        "code": "80E01801",
+        "level": "RestartBusiness",
+        "severity": "critical",
+        "device_fault": "true",
+    }
+    assert samples["npu_vigil_faults", *sorted(fault.items())] == 1
+    blind = {"source": "chip-faults", "chip": "4"}
+    assert samples["npu_vigil_blind", *sorted(blind.items())] == 1
+    assert samples["npu_vigil_blind", ("chip", ""), ("source", "bmc")] == 1
+    alarm = {"chip": "", "subject": "host 1", "part": "Fan", "code": "06000025"}
+    alarm |= {"level": "PreSeparateFault", "severity": "", "device_fault": "false"}
+    assert samples["npu_vigil_faults", *sorted(alarm.items())] == 1
+    of_chips, of_node = ("document", "device-info"), ("document", "node-info")
+    assert samples["npu_vigil_publication_lag_seconds", of_chips] == 2.5
+    assert samples["npu_vigil_publication_lag_seconds", of_node] == 0
+    assert samples["npu_vigil_journal_gaps_total",] == 1
+    assert samples["npu_vigil_journal_rows_lost_total",] == 3
+    assert samples["npu_vigil_driver_gaps_total",] == 2
+    assert samples["npu_vigil_heartbeat_beats_total",] == 4
+    assert samples["npu_vigil_heartbeat_failures_total",] == 1
+    assert samples["npu_vigil_heartbeat_beaten_seconds",] == NOW_MS / 1000 - 6
+    assert samples["npu_vigil_heartbeat_withheld",] == 0
+    assert samples["npu_vigil_heartbeat_conflict",] == 0
+    within = (of_chips, ("le", "0.03"), ("stage", "total"))
+    assert samples["npu_vigil_publication_seconds_bucket", *within] == 1
+    below = (of_chips, ("le", "0.02"), ("stage", "total"))
+    assert samples["npu_vigil_publication_seconds_bucket", *below] == 0
+    assert samples["npu_vigil_publication_seconds_count", of_chips, ("stage", "write")] == 1
+
+
+async def test_health_names_the_task_that_stalls(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        assert (await fetch(tmp_path, "/healthz"))[0] == 200
+        pages.stalled = {"chip-faults": 33.5}
+        code, text = await fetch(tmp_path, "/healthz")
+        assert code == 503
+        assert msgspec.json.decode(text)["stalled"] == {"chip-faults": 33.5}
+
+
+async def test_readiness_says_why_not(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        assert (await fetch(tmp_path, "/readyz"))[0] == 200
+        pages.record.conflict_since_ms = NOW_MS
+        pages.record.trouble = "no route to host"
+        pages.heartbeat = msgspec.structs.replace(WELL, standing="conflict", conflict=CONFLICT)
+        code, text = await fetch(tmp_path, "/readyz")
+        assert code == 503
+        assert msgspec.json.decode(text)["reasons"] == [
+            CONFLICT,
+            "conflict: somebody else writes doc",
+            "doc cannot be published: no route to host",
+        ]
+        assert "npu_vigil_heartbeat_conflict 1.0" in (await fetch(tmp_path, "/metrics"))[1]
+
+
+@pytest.mark.slow
+async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        refused = "no heartbeat can be written: forbidden"
+        pages.heartbeat = msgspec.structs.replace(HEARTBEAT, trouble=refused, old=OLD)
+        code, text = await fetch(tmp_path, "/readyz")
+        assert code == 503
+        assert msgspec.json.decode(text)["reasons"] == [
+            "it does not beat: no progress: links",
+            f"the heartbeat fails: {refused}",
+            "the heartbeat on the Node fails: no",
+        ]
+        metrics = (await fetch(tmp_path, "/metrics"))[1]
+        for name in ("heartbeat", "old_heartbeat"):
+            assert f"npu_vigil_{name}_trouble 1.0" in metrics
+        assert "npu_vigil_old_heartbeat_unread 1.0" in metrics
+        assert "npu_vigil_heartbeat_withheld 1.0" in metrics
+        pages.heartbeat = WELL
+        async with asyncio.timeout(30):
+            # One exposition is good for a second.
+            while "npu_vigil_heartbeat_trouble 0.0" not in (await fetch(tmp_path, "/metrics"))[1]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
+async def test_a_watch_that_fails_for_30_s_is_not_ready(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        assert (await fetch(tmp_path, "/readyz"))[0] == 200
+        pages.record.watch_fails("refused", NOW_MS - 29_999)
+        pages.record.watch_fails("refused again", NOW_MS - 1)
+        assert (await fetch(tmp_path, "/readyz"))[0] == 200
+        pages.record.watch_works()
+        pages.record.watch_fails("forbidden", NOW_MS - 30_000)
+        code, text = await fetch(tmp_path, "/readyz")
+        assert code == 503
+        why = "the watch of doc has failed for 30 s: forbidden"
+        assert msgspec.json.decode(text)["reasons"] == [why]
+
+
+async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path) -> None:
+    pages = Pages()
+    async with serving(pages.application, "127.0.0.1:0", tmp_path):
+        code, text = await fetch(tmp_path, "/api/v1/faults")
+        assert code == 200
+        assert msgspec.json.decode(text)["faults"] == [
+            {
+                "chip": 3,
+                "device": "Ascend910-3",
+                "subject": "chip 3",
+                "part": "",
+                "code": "80E01801",
+                "level": "RestartBusiness",
+                "severity": "critical",
+                "device_fault": True,
+                "since_ms": NOW_MS - 1000,
+                "episode": "e1",
+                "reason": "the level table",
+                "source": "chip-faults",
+                "said_by": ["chip-faults"],
+                "once": False,
+            },
+            {
+                "chip": None,
+                "device": None,
+                "subject": "host 1",
+                "part": "Fan",
+                "code": "06000025",
+                "level": "PreSeparateFault",
+                "severity": None,
+                "device_fault": False,
+                "since_ms": NOW_MS - 9,
+                "episode": "e2",
+                "reason": "the level table",
+                "source": "bmc",
+                "said_by": ["bmc"],
+                "once": False,
+            },
+        ]
+        code, text = await fetch(tmp_path, "/api/v1/status")
+        shown = msgspec.json.decode(text)
+        assert shown["blind"] == [
+            {"source": "bmc", "since_ms": NOW_MS - 400, "reason": "no answer"}
+        ]
+        assert [one["kind"] for one in shown["publications"]] == ["device-info", "node-info"]
+        assert shown["chips"][1]["blind"][0]["since_ms"] == NOW_MS - 500
+        assert shown["driver"]["stuck_calls"] == [
+            "dcmi_get_device_health on chip 3 (card 3 device 0)"
+        ]
+        assert (await fetch(tmp_path, "/nonsense"))[0] == 404
+
+
+def test_a_chip_that_only_its_tool_told_of_was_not_read() -> None:
+    told = State("node-1", "boot", chips={3: ChipState(answered=("links",))})
+    driver = status.driver_status("/driver", INVENTORY, None, None, 0, ())
+    chips = status.chip_statuses(told, "Ascend910", {})
+    assert status.not_ready((), chips, driver, WELL) == ("no chip was read yet",)
+
+
+def test_an_agent_that_is_blind_is_not_ready_whatever_it_read_before() -> None:
+    driver = status.driver_status("/driver", INVENTORY, "the driver is gone", None, 0, ())
+    chips = status.chip_statuses(STATE, "Ascend910", {})
+    why = Blindness(NOW_MS, "the driver is gone")
+    assert status.not_ready((), chips, driver, WELL) == ()
+    assert status.not_ready((), chips, driver, WELL, blind=why) == (
+        "blind: no chip gives an answer: the driver is gone",
+    )

@@ -1,0 +1,238 @@
+"""What holds for every history, not only for the ones somebody thought of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.policy.state import Acknowledged, Adopted, ChangeKind, State
+from agent.policy.step import Input, step
+from agent.publishing.render import render
+from contract.codes.catalogue import shipped
+from contract.codes.families import FAMILIES
+from contract.codes.levels import ChipLevel, Severity, most_serious
+from contract.codes.policies import FAULT_DURATION
+from contract.documents.device_info import DeviceInfo, encode, verify_published
+from contract.observation import (
+    Assertion,
+    Gap,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    Subject,
+    chip_subject,
+)
+from tests.agent.policy.builders import SOURCES, T, inventory
+
+CODES = ("80E3A201", "80E21007", "81078603", "8118043C", "80ABCDEF", "8C2FA009")
+CHIPS = 2
+EMPTY = State("node-1", "boot")
+
+
+ASSERTIONS = tuple(Assertion)
+PAUSES = (0, 1, 300, 2_000, 6_000, 21_000, 61_000)
+
+
+def input_at(now: int, rng: Random) -> Input:
+    kind = rng.choice("ooooooooooobagkx")
+    subject = chip_subject(rng.randrange(CHIPS))
+    match kind:
+        case "b":
+            return SourceBlind(rng.choice(SOURCES), subject, now, "hangs")
+        case "a":
+            return SourceAnswered(rng.choice(SOURCES), subject, now)
+        case "g":
+            return Gap(SOURCES[0], now, "queue full")
+        case "k":
+            return Acknowledged("mindx-dl-deviceinfo-node-1", rng.randrange(60), now)
+        case "x":
+            return Adopted(subject, rng.choice(CODES), FAULT_DURATION, now - 30_000, now)
+    return observation_at(now, subject, rng)
+
+
+def observation_at(now: int, subject: Subject, rng: Random) -> Observation:
+    return Observation(
+        source=rng.choice(SOURCES),
+        subject=subject,
+        code=rng.choice(CODES),
+        assertion=rng.choice(ASSERTIONS),
+        seen_at_ms=now,
+        severity=rng.choice((None, *Severity)),
+        driver_raised_at_ms=rng.choice((None, now, now - 1, now - 400, now - 3_000)),
+        serial=rng.choice((None, 0, 1, 2, 3, 4)),
+    )
+
+
+@dataclass(frozen=True)
+class History:
+    """Reports and acknowledgements, each a little later than the one before.
+
+    Hypothesis draws only a seed and a length: drawing every field is a hundred times slower.
+    """
+
+    seed: int
+    length: int
+
+    def inputs(self) -> list[Input]:
+        rng, now, inputs = Random(self.seed), T, []
+        for _ in range(self.length):
+            now += rng.choice(PAUSES)
+            inputs.append(input_at(now, rng))
+        return inputs
+
+
+MANY = settings(max_examples=400, deadline=None)
+SEEDS = st.integers(0, 2**32)
+HISTORIES = st.builds(History, SEEDS, st.integers(10, 60)).map(History.inputs)
+
+
+def time_of(item: Input) -> int:
+    match item:
+        case Observation():
+            return item.seen_at_ms
+        case SourceBlind():
+            return item.since_ms
+    return item.at_ms
+
+
+def played(inputs: list[Input]) -> State:
+    state = EMPTY
+    for item in inputs:
+        state = step(state, [item], time_of(item), shipped())[0]
+    return state
+
+
+def document(state: State) -> DeviceInfo:
+    return render(state, inventory(CHIPS), 1)
+
+
+@MANY
+@given(HISTORIES, SEEDS)
+def test_saying_it_twice_changes_nothing(inputs: list[Input], seed: int) -> None:
+    now = time_of(inputs[-1]) if inputs else T
+    report = input_at(now, Random(seed))
+    once = step(played(inputs), [report], now, shipped())[0]
+    assert step(once, [report], now, shipped())[0] is once
+
+
+@MANY
+@given(HISTORIES, SEEDS)
+def test_reports_about_different_codes_commute(inputs: list[Input], seed: int) -> None:
+    state = played(inputs)
+    now = time_of(inputs[-1]) if inputs else T
+    rng = Random(seed)
+    chips = [chip_subject(rng.randrange(2)) for _ in "ab"]
+    first, second = (observation_at(now, chip, rng) for chip in chips)
+    if (first.subject, first.code) == (second.subject, second.code):
+        return
+    forth = step(state, [first, second], now, shipped())[0]
+    back = step(state, [second, first], now, shipped())[0]
+    assert in_any_code_order(document(forth)) == in_any_code_order(document(back))
+
+
+def in_any_code_order(info: DeviceInfo) -> object:
+    """Codes seen in one millisecond are listed in order of arrival; everything else is fixed."""
+    built = msgspec.to_builtins(info)
+    for fault in built["faults"]:
+        fault["fault_code"] = sorted(fault["fault_code"].split(","))
+    return built
+
+
+@MANY
+@given(HISTORIES, SEEDS)
+def test_state_read_from_the_journal_is_the_state(inputs: list[Input], seed: int) -> None:
+    """Whatever the batches were, and whether or not a snapshot lies between."""
+    state, changed = EMPTY, 0
+    rest, rng = inputs, Random(seed)
+    while rest:
+        size = rng.randint(1, 9)
+        batch, rest = rest[:size], rest[size:]
+        stored = msgspec.json.decode(msgspec.json.encode(batch), type=list[Input])
+        snapshot = msgspec.json.decode(msgspec.json.encode(state), type=State)
+        state, changes = step(snapshot, stored, time_of(batch[-1]), shipped())
+        changed += len(changes)
+    assert state == played(inputs)
+    assert changed == len(all_changes(inputs))
+
+
+def all_changes(inputs: list[Input]) -> list[ChangeKind]:
+    kinds, state = [], EMPTY
+    for item in inputs:
+        state, changes = step(state, [item], time_of(item), shipped())
+        kinds += [change.kind for change in changes]
+    return kinds
+
+
+@MANY
+@given(HISTORIES)
+def test_no_level_without_a_live_reason_and_no_reason_without_a_level(inputs: list[Input]) -> None:
+    state = played(inputs)
+    for known in state.chips.values():
+        for code, fault in known.faults.items():
+            assert code == fault.code != "8C2FA009"
+            reasons = [upgrade.level for upgrade in known.upgrades if upgrade.code == code]
+            own = shipped().level_of(code, fault.severity)
+            assert fault.level == most_serious([own, *reasons])
+            assert fault.revision <= state.revision
+        for upgrade in known.upgrades:
+            lasting = upgrade.code in known.faults and not known.faults[upgrade.code].once
+            assert (upgrade.gone_since_ms is None) == lasting
+        assert (known.level is ChipLevel.NORMAL_NPU) == (not known.faults and not known.upgrades)
+    info = document(state)
+    for fault_entry in info.faults:
+        assert fault_entry.fault_time_and_level_map is not None
+        assert set(fault_entry.fault_code.split(",")) == set(fault_entry.fault_time_and_level_map)
+    seriously = {
+        fault.npu_name
+        for fault in info.faults
+        if fault.fault_type == "CardUnhealthy"
+        and fault.fault_level not in ("NotHandleFault", "SubHealthFault")
+    }
+    assert set(info.unhealthy) == seriously
+    assert not set(info.free) & set(info.unhealthy)
+
+
+@MANY
+@given(HISTORIES)
+def test_every_episode_begins_once_and_ends_at_most_once(inputs: list[Input]) -> None:
+    state, live, raised = EMPTY, set[str](), set[tuple[str, str]]()
+    begun = set[str]()
+    for item in inputs:
+        state, changes = step(state, [item], time_of(item), shipped())
+        for change in changes:
+            match change.kind:
+                case ChangeKind.BEGAN:
+                    assert change.episode not in begun
+                    begun.add(change.episode)
+                    live.add(change.episode)
+                case ChangeKind.RETURNED:
+                    assert change.episode in begun - live
+                    live.add(change.episode)
+                case ChangeKind.ENDED:
+                    live.remove(change.episode)
+                case ChangeKind.CHANGED | ChangeKind.REPEATED:
+                    assert change.episode in live
+                case ChangeKind.UPGRADED:
+                    assert change.episode in live or isinstance(item, Adopted)
+                    assert change.upgrade is not None
+                    raised.add((change.episode, change.upgrade.kind))
+                case ChangeKind.RELEASED:
+                    assert change.upgrade is not None
+                    raised.remove((change.episode, change.upgrade.kind))
+        assert live == {f.episode for k in state.chips.values() for f in k.faults.values()}
+        assert raised == {(up.episode, up.kind) for k in state.chips.values() for up in k.upgrades}
+
+
+@MANY
+@given(HISTORIES, st.sampled_from(sorted(FAMILIES)), st.frozensets(st.integers(0, CHIPS - 1)))
+def test_what_is_written_is_read_back(
+    inputs: list[Input], family: str, used: frozenset[int]
+) -> None:
+    names = frozenset(FAMILIES[family].device_name(chip) for chip in used)
+    info = render(played(inputs), inventory(CHIPS, family), 1_700_000_100, used=names)
+    read = verify_published(encode(info, FAMILIES[family]), "node-1")
+    assert read == info

@@ -1,0 +1,654 @@
+"""The publisher on a directory store that fails when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from agent.publishing import publisher as publisher_module
+from agent.publishing.publisher import Edges, Publisher, Wanted, absent
+from contract.errors import DocumentError, StoreError, StoreUnavailable
+from stores.base import Changed, Deleted, Document, Listed
+from stores.directory import files
+from stores.directory.store import DirectoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from stores.base import Selection, WatchEvent
+
+SPACE, NAME = "kube-system", "mindx-dl-deviceinfo-n"
+LABELS = {"mx-consumer-cim": "true"}
+
+
+class TroubledStore(DirectoryStore):
+    """A directory store with outages."""
+
+    error: StoreError | None = None
+    loses_answers = False
+    vanishes = False
+    """Somebody deletes what is put before anybody else can look at it."""
+    delay_seconds = 0.0
+    get_delay_seconds = 0.0
+
+    def __init__(self, url: str, root: Path) -> None:
+        super().__init__(url, root)
+        self.written: list[Document] = []
+        self.deleted = 0
+        self.tries = 0
+
+    async def get(self, namespace: str, name: str) -> Document | None:
+        if self.error is not None:
+            raise self.error
+        await asyncio.sleep(self.get_delay_seconds / 2)
+        document = await super().get(namespace, name)
+        await asyncio.sleep(self.get_delay_seconds / 2)
+        return document
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        await asyncio.sleep(self.delay_seconds)
+        version = await super().put(document, expected=expected)
+        self.written.append(document)
+        if self.vanishes:
+            self.vanishes = False
+            files.document_path(self._root, SPACE, NAME).unlink()
+        if self.loses_answers:
+            self.loses_answers = False
+            raise StoreUnavailable("connection reset")
+        return version
+
+    async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        await super().delete(namespace, name, expected=expected)
+        self.deleted += 1
+        if self.loses_answers:
+            self.loses_answers = False
+            raise StoreUnavailable("connection reset")
+
+
+class Bench:
+    """One publisher with what it wants to say."""
+
+    def __init__(self, root: Path, store: type[TroubledStore] = TroubledStore) -> None:
+        self.store = store(f"directory:{root}", root)
+        self.foreign = DirectoryStore(f"directory:{root}", root)
+        self.content: str | None = "healthy"
+        """What is wanted: empty for no document, ``None`` for what is there."""
+        self.refresh_seconds = 300.0
+        self.revision = 1
+        self.refuses = ""
+        self.first_read: list[Document | None] = []
+        self.acknowledged: list[tuple[str, int]] = []
+        self.shown = 0
+        self.foreign_seen: list[str] = []
+        self.before_writes = 0
+        self.before_repairs = 0
+        self.has_rival = False
+        self.stranger_stops = False
+        self.loses_its_name = False
+        self.while_committing: Callable[[], None] = lambda: None
+        self.publisher = Publisher(
+            self.store,
+            SPACE,
+            NAME,
+            Edges(
+                wanted=self.wanted,
+                stamp_of=lambda document: int(document.data["stamp"]),
+                verify=self.verify,
+                before_write=self.before_write,
+                before_repair=self.before_repair,
+                on_first_read=self.first_read.append,
+                on_foreign=self.on_foreign,
+                on_acknowledged=lambda document, revision: self.acknowledged.append(
+                    ("" if document is None else document.data["content"], revision)
+                ),
+                on_shown=self.is_shown,
+                wall_clock=lambda: int(time.time() * 1000),
+                progress=lambda: None,
+                has_rival=lambda: self.has_rival,
+            ),
+        )
+        self.record = self.publisher.record
+
+    def is_shown(self) -> None:
+        self.shown += 1
+
+    async def before_repair(self) -> None:
+        self.before_repairs += 1
+        await asyncio.sleep(0)
+        if self.loses_its_name:
+            self.content = None
+
+    def wanted(self) -> Wanted | None:
+        content = self.content
+        if content is None:
+            return None
+        if not content:
+            return absent(self.revision)
+        return Wanted(
+            self.revision,
+            content,
+            lambda stamp: Document(SPACE, NAME, {"stamp": str(stamp), "content": content}, LABELS),
+            self.refresh_seconds,
+        )
+
+    def on_foreign(self, document: Document) -> bool:
+        self.foreign_seen.append(document.data["content"])
+        return document.data["content"] == "an operator's"
+
+    def verify(self, document: Document) -> None:
+        if self.refuses and self.refuses in document.data["content"]:
+            raise DocumentError(NAME, "content", "makes no sense")
+
+    async def before_write(self) -> None:
+        self.before_writes += 1
+        self.while_committing()
+
+    def say(self, content: str) -> None:
+        self.content = content
+        self.revision += 1
+        self.publisher.wake(int(time.time() * 1000))
+
+    async def writes_foreign(self, content: str, stamp: int | None = None) -> None:
+        data = {"stamp": str(stamp or int(time.time())), "content": content}
+        await self.foreign.put(Document(SPACE, NAME, data, LABELS))
+
+    async def stored(self) -> dict[str, str]:
+        document = await self.foreign.get(SPACE, NAME)
+        return {} if document is None else document.data
+
+    async def noticed(self, count: int) -> None:
+        await until(lambda: self.record.foreign_writes == count, "foreign writes are noticed")
+
+    async def repaired(self, count: int) -> None:
+        await until(
+            lambda: self.record.writes["repair", "acknowledged"] == count, f"{count} repairs", 10
+        )
+
+    async def shows(self, content: str, seconds: float = 5) -> float:
+        begin = time.monotonic()
+        while (await self.stored()).get("content") != content:
+            assert time.monotonic() - begin < seconds, f"{content} is not stored: {self.record}"
+            await asyncio.sleep(0.005)
+        return time.monotonic() - begin
+
+
+@asynccontextmanager
+async def running(place: Path | Bench) -> AsyncIterator[Bench]:
+    bench = place if isinstance(place, Bench) else Bench(place)
+    task = asyncio.create_task(bench.publisher.run())
+    try:
+        yield bench
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 5) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        await asyncio.sleep(0.005)
+
+
+async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
+        assert bench.first_read == [None]
+        bench.publisher.wake(0)
+        await asyncio.sleep(0.2)
+        assert len(bench.store.written) == 1, "an unchanged document was written again"
+        assert bench.record.waiting is None
+        bench.say("faulty")
+        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        assert bench.before_writes == 2
+        assert dict(bench.record.writes) == {
+            ("first", "acknowledged"): 1,
+            ("change", "acknowledged"): 1,
+        }
+
+
+async def test_what_changes_nothing_that_is_written_is_said_to_be_shown(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
+        before = bench.shown
+        bench.say("healthy")
+        await until(lambda: bench.shown > before, "it is shown already")
+        assert len(bench.store.written) == 1
+
+
+async def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.content = None
+        bench.publisher.wake(0)
+        await asyncio.sleep(0.2)
+        assert bench.store.tries == 0
+        assert bench.record.waiting is None, "nothing waits to be published"
+        bench.say("healthy")
+        await bench.shows("healthy")
+
+
+@pytest.mark.slow
+async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.store.delay_seconds = 0.2
+        bench.say("change 0")
+        await asyncio.sleep(0.05)
+        for number in range(1, 10):
+            bench.say(f"change {number}")
+        await until(lambda: bench.acknowledged[-1][0] == "change 9", "the last change")
+        said = [document.data["content"] for document in bench.store.written]
+        assert said == ["healthy", "change 0", "change 9"]
+        stamps = [int(document.data["stamp"]) for document in bench.store.written]
+        assert stamps == sorted(set(stamps))
+
+
+@pytest.mark.slow
+async def test_a_burst_is_not_slowed_until_stamps_are_five_seconds_ahead(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for number in range(4):
+            bench.say(f"change {number}")
+            assert await bench.shows(f"change {number}") < 0.5
+        for number in range(4, 20):
+            bench.say(f"change {number}")
+            await asyncio.sleep(0.01)
+        await bench.shows("change 19")
+        for document, at in zip(bench.store.written, [time.time()] * 99, strict=False):
+            assert int(document.data["stamp"]) <= at + 5
+
+
+async def test_an_existing_document_is_told_of_and_its_stamp_gone_on_from(tmp_path: Path) -> None:
+    store = DirectoryStore("directory:", tmp_path)
+    ahead = int(time.time()) + 3
+    await store.put(Document(SPACE, NAME, {"stamp": str(ahead), "content": "old"}, LABELS))
+    async with running(tmp_path) as bench:
+        await bench.shows("healthy")
+        assert bench.first_read[0] is not None
+        assert bench.first_read[0].data["content"] == "old"
+        assert (await bench.stored())["stamp"] == str(ahead + 1)
+        assert bench.record.foreign_writes == 0
+
+
+@pytest.mark.slow
+async def test_an_outage_is_waited_for_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.store.error = StoreUnavailable("no route to host")
+        bench.say("faulty")
+        await asyncio.sleep(1.2)
+        bench.say("very faulty")
+        assert bench.record.trouble == "no route to host"
+        assert bench.record.waiting is not None
+        tries = bench.store.tries
+        assert tries < 10, "the store is asked without a pause"
+        bench.store.error = None
+        assert await bench.shows("very faulty") < 2.5
+        await until(lambda: bench.record.trouble is None, "the end is noticed")
+    texts = [record.message for record in caplog.records if record.name == "agent.publisher"]
+    assert sum("cannot be published" in text for text in texts) == 1
+    assert sum("answers again" in text for text in texts) == 1
+
+
+@pytest.mark.slow
+async def test_a_store_that_is_away_at_start_is_waited_for(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.store.error = StoreUnavailable("connection refused")
+    task = asyncio.create_task(bench.publisher.run())
+    await asyncio.sleep(0.5)
+    assert bench.first_read == []
+    bench.store.error = None
+    assert await bench.shows("healthy") < 2.5
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_write_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.store.loses_answers = True
+        bench.say("faulty")
+        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the write is recognised")
+        assert [document.data["content"] for document in bench.store.written] == [
+            "healthy",
+            "faulty",
+        ]
+        assert bench.record.foreign_writes == 0
+
+
+async def test_a_foreign_change_is_repaired_within_a_second(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        await asyncio.sleep(0.1)
+        await bench.writes_foreign("nonsense", int(time.time()) + 2)
+        assert await bench.shows("healthy") < 1
+        assert int((await bench.stored())["stamp"]) >= int(time.time()) + 2
+        await until(lambda: bench.record.writes["repair", "acknowledged"] == 1, "the repair")
+        assert bench.record.foreign_writes == 1
+        await bench.foreign.delete(SPACE, NAME)
+        assert await bench.shows("healthy") < 1
+
+
+@pytest.mark.slow
+async def test_a_deletion_that_no_watch_can_show_is_repaired_soon(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        bench.store.vanishes = True
+        await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")
+        begin = time.monotonic()
+        await until(lambda: bench.acknowledged[1:] == [("healthy", 1)], "the repair")
+        assert time.monotonic() - begin < 2, "half a second is waited for the watch"
+        assert (await bench.stored())["content"] == "healthy"
+        assert bench.record.foreign_writes == 1
+        await asyncio.sleep(0.7)
+        assert len(bench.store.written) == 2
+
+
+class EarlyWatch(TroubledStore):
+    """A store whose watch shows things before the answer to a write comes."""
+
+    def __init__(self, url: str, root: Path) -> None:
+        super().__init__(url, root)
+        self.events: asyncio.Queue[WatchEvent] = asyncio.Queue()
+
+    async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
+        yield Listed(())
+        while True:
+            yield await self.events.get()
+
+    async def put(self, document: Document, *, expected: str | None = None) -> str:
+        version = await super().put(document, expected=expected)
+        shown = msgspec.structs.replace(document, version=version)
+        self.events.put_nowait(Changed(shown))
+        if len(self.written) == 1:
+            await self.delete(SPACE, NAME)
+            self.events.put_nowait(Deleted(SPACE, NAME))
+        await asyncio.sleep(0.05)
+        return version
+
+
+async def test_a_deletion_before_the_answer_to_the_first_write_is_repaired_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "_UNSEEN_SECONDS", math.inf)
+    bench = Bench(tmp_path, EarlyWatch)
+    async with running(bench):
+        await until(lambda: bench.acknowledged[:1] == [("healthy", 1)], "the first write")
+        await bench.noticed(1)
+        await bench.shows("healthy")
+
+
+async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        earlier = await bench.foreign.get(SPACE, NAME)
+        assert earlier is not None
+        bench.say("faulty")
+        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        for count in (1, 2):
+            await bench.foreign.put(earlier)
+            await bench.noticed(count)
+            assert await bench.shows("faulty") < 1
+
+
+async def test_who_writes_is_asked_before_a_repair(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.loses_its_name = True
+        await bench.writes_foreign("another agent's")
+        await until(lambda: bench.before_repairs == 1, "it is asked")
+        await asyncio.sleep(0.2)
+        assert (await bench.stored())["content"] == "another agent's"
+    assert bench.record.foreign_writes == 0
+
+
+@pytest.mark.slow
+async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.store.delay_seconds = 0.2
+        bench.say("faulty")
+        await asyncio.sleep(0.05)
+        await bench.writes_foreign("nonsense")
+        assert await bench.shows("faulty") < 1.5
+        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        assert bench.record.writes["change", "conflict"] == 1
+
+
+@pytest.mark.slow
+async def test_a_foreign_change_while_the_last_one_is_read_is_repaired_too(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        stored = await bench.foreign.get(SPACE, NAME)
+        assert stored is not None
+        bench.store.get_delay_seconds = 0.6
+        await bench.writes_foreign("nonsense")
+        await asyncio.sleep(0.15)
+        # The answer is our own document, but when it comes it is not there any more.
+        await bench.foreign.put(stored)
+        await asyncio.sleep(0.3)
+        await bench.writes_foreign("more nonsense")
+        assert await bench.shows("healthy") < 2
+
+
+@pytest.mark.slow
+async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        stored = await bench.foreign.get(SPACE, NAME)
+        assert stored is not None
+        await bench.foreign.put(
+            Document(SPACE, NAME, stored.data, stored.labels, annotations={"note": "mine"})
+        )
+        await asyncio.sleep(0.3)
+        assert len(bench.store.written) == 1
+        bench.say("faulty")
+        assert await bench.shows("faulty") < 1
+
+
+@pytest.mark.slow
+async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.foreign_writes.QUIET_SECONDS", 1.5)
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for number in range(3):
+            await bench.writes_foreign("theirs")
+            await bench.shows("healthy")
+            assert bench.record.foreign_writes == number + 1
+        assert bench.record.conflict_since_ms is None
+        await bench.writes_foreign("theirs")
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is said")
+        assert f"conflict: somebody else writes {NAME}" in caplog.text
+        bench.say("faulty")
+        await asyncio.sleep(0.3)
+        assert (await bench.stored())["content"] == "theirs"
+        await bench.shows("faulty")
+        assert "the conflict is over" not in caplog.text
+        await until(lambda: bench.record.conflict_since_ms is None, "the end of the conflict")
+        assert "the conflict is over: nobody else writes it any more" in caplog.text
+
+
+@pytest.mark.slow
+async def test_writes_of_another_agent_with_this_name_are_no_conflict(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.has_rival = True
+        for _ in range(7):
+            repairs = bench.record.writes["repair", "acknowledged"]
+            await bench.writes_foreign("theirs")
+            await bench.repaired(repairs + 1)
+        assert bench.record.conflict_since_ms is None
+        assert bench.record.foreign_writes == 0
+
+
+async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for number in range(1, 5):
+            await bench.writes_foreign(f"theirs {number}")
+            await bench.noticed(number)
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
+        bench.has_rival = True
+        bench.publisher.wake(0)
+        assert await bench.shows("healthy") < 0.9, "no pause is waited for"
+        await until(lambda: bench.record.conflict_since_ms is None, "its end")
+
+
+@pytest.mark.slow
+async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
+    tmp_path: Path,
+) -> None:
+    """In a conflict a write demands no version: there would always be another one by then."""
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+
+        async def write_all_the_time() -> None:
+            while not bench.stranger_stops:
+                await bench.writes_foreign("theirs")
+                await asyncio.sleep(0.005)
+
+        stranger = asyncio.create_task(write_all_the_time())
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
+        bench.say("faulty")
+        await until(lambda: ("faulty", 2) in bench.acknowledged, "it is written once", 20)
+        bench.stranger_stops = True
+        await stranger
+
+
+@pytest.mark.slow
+async def test_what_an_operator_may_do_is_no_conflict(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for _ in range(6):
+            await bench.writes_foreign("an operator's")
+            await bench.shows("healthy")
+        assert bench.record.conflict_since_ms is None
+        assert bench.record.foreign_writes == 0
+
+
+async def test_what_an_operator_does_before_the_first_write_counts_too(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.writes_foreign("of the last life")
+    bench.content = None
+    async with running(bench):
+        await until(lambda: bool(bench.first_read), "the first read")
+        await bench.writes_foreign("an operator's")
+        await asyncio.sleep(0.1)
+        bench.say("healthy")
+        await bench.shows("healthy")
+        assert bench.foreign_seen == ["an operator's"]
+        bench.say("faulty")
+        await bench.shows("faulty")
+        assert bench.foreign_seen == ["an operator's"]
+
+
+@pytest.mark.slow
+async def test_an_unchanged_document_is_refreshed(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.refresh_seconds = 0.5
+        await until(lambda: bench.record.writes["refresh", "acknowledged"] >= 2, "two refreshes")
+        assert len({document.data["stamp"] for document in bench.store.written}) >= 3
+
+
+@pytest.mark.slow
+async def test_a_change_does_not_wait_for_a_refresh_that_takes_long(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.refresh_seconds = 0.2
+        bench.store.delay_seconds = 60.0
+        bench.publisher.wake(0)
+        await until(lambda: bench.store.tries == 2, "a refresh is on its way")
+        bench.store.delay_seconds = 0.0
+        bench.refresh_seconds = 300.0
+        bench.say("faulty")
+        assert await bench.shows("faulty") < 3
+        assert bench.record.foreign_writes == 0
+
+
+async def test_what_its_readers_would_refuse_is_not_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        bench.refuses = "bad"
+        bench.say("bad content")
+        await until(lambda: bench.record.trouble is not None, "the refusal is said")
+        assert (await bench.stored())["content"] == "healthy"
+        assert "readers would refuse" in caplog.text
+        bench.say("good content")
+        assert await bench.shows("good content") < 1
+
+
+async def comes_back(bench: Bench, root: Path, older: bytes | None) -> None:
+    """The store goes away, and comes back empty or with an older document."""
+    wrote = len(bench.store.written)
+    root.rename(root.with_name(f"away-{wrote}"))
+    await until(lambda: bench.record.watch_trouble is not None, "the store is away")
+    draft = root.with_name("draft")
+    (draft / SPACE).mkdir(parents=True)
+    if older is not None:
+        (draft / SPACE / f"{NAME}.json").write_bytes(older)
+    draft.rename(root)
+    await until(lambda: len(bench.store.written) > wrote, "it is written again", 10)
+
+
+@pytest.mark.slow
+async def test_what_a_store_forgot_is_written_again_and_is_nobodys_deed(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    async with running(root) as bench:
+        await bench.shows("healthy")
+        older = (root / SPACE / f"{NAME}.json").read_bytes()
+        await asyncio.sleep(1.1)  # so that the next stamp is a later one
+        bench.say("faulty")
+        await bench.shows("faulty")
+        for number in range(8):
+            await comes_back(bench, root, older if number % 2 else None)
+            assert await bench.shows("faulty") < 5
+        assert bench.record.foreign_writes == 0
+        assert bench.record.conflict_since_ms is None
+        # An operator's release would be in a newer document.
+        assert bench.foreign_seen == []
+        # Whoever writes afterwards is a stranger again.
+        await bench.writes_foreign("mine", int(time.time()) + 3)
+        await bench.noticed(1)
+        await bench.shows("faulty")
+
+
+async def test_a_newer_document_after_a_break_is_a_strangers(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    async with running(root) as bench:
+        await bench.shows("healthy")
+        newer = msgspec.json.encode(
+            {
+                "labels": LABELS,
+                "data": {"stamp": str(int(time.time()) + 4), "content": "a stranger's"},
+            }
+        )
+        await comes_back(bench, root, newer)
+        await bench.noticed(1)
+        assert bench.foreign_seen == ["a stranger's"]

@@ -1,0 +1,251 @@
+"""A document that must not be there: deleted until that is acknowledged, and kept away."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from agent.publishing.publisher import Edges, Publisher, Wanted, absent
+from contract.errors import StoreUnavailable
+from stores.base import Document
+from stores.kubernetes_api.store import KubernetesStore
+from tests.agent.publishing.test_publisher import LABELS, Bench, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.parts.controlplane import ControlPlane
+
+
+def has_repaired(bench: Bench, count: int) -> bool:
+    return bench.record.writes["repair", "acknowledged"] == count
+
+
+PLACE = "mindx-dl", "mindx-dl-nodeinfo-n"
+
+
+async def test_absence_is_acknowledged_without_a_request_where_nothing_is(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.content = ""
+    task = asyncio.create_task(bench.publisher.run())
+    await until(lambda: bench.acknowledged == [("", 1)], "the absence")
+    bench.say("")
+    await asyncio.sleep(0.2)
+    assert bench.store.tries == 0
+    assert bench.record.waiting is None
+    assert bench.record.acknowledged_at_ms is not None
+    assert bench.record.acknowledged_stamp is None
+    assert not bench.record.writes
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_is_not_wanted_any_more_is_deleted_and_comes_back(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.shows("healthy")
+        stamp = int((await bench.stored())["stamp"])
+        bench.say("")
+        await until(lambda: bench.acknowledged[-1] == ("", 2), "the deletion")
+        assert await bench.stored() == {}
+        assert bench.record.writes["change", "acknowledged"] == 1
+        bench.say("faulty")
+        assert await bench.shows("faulty") < 1
+        assert int((await bench.stored())["stamp"]) > stamp, "readers drop what is not newer"
+        assert bench.record.foreign_writes == 0
+
+
+@pytest.mark.slow
+async def test_what_is_there_at_start_is_deleted_only_when_that_is_wanted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.writes_foreign("old")
+    bench.content = None
+    task = asyncio.create_task(bench.publisher.run())
+    await until(lambda: bool(bench.first_read), "the first read")
+    bench.publisher.wake(0)
+    await asyncio.sleep(0.3)
+    assert (await bench.stored())["content"] == "old"
+    assert bench.store.tries == 0
+    bench.say("")
+    await until(lambda: bench.acknowledged == [("", 2)], "the deletion")
+    assert await bench.stored() == {}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_what_somebody_puts_there_is_deleted_again(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        bench.say("")
+        await until(lambda: bool(bench.acknowledged), "the absence")
+        for count in (1, 2):
+            await bench.writes_foreign("theirs")
+            await bench.noticed(count)
+            await until(partial(has_repaired, bench, count), "the repair")
+            assert await bench.stored() == {}
+
+
+@pytest.mark.slow
+async def test_somebody_who_goes_on_putting_it_there_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.foreign_writes.QUIET_SECONDS", 1.5)
+    async with running(tmp_path) as bench:
+        bench.say("")
+        await until(lambda: bool(bench.acknowledged), "the absence")
+        for count in (1, 2, 3, 4):
+            await bench.writes_foreign("theirs", count)
+            await bench.noticed(count)
+            await asyncio.sleep(0.1)
+        assert bench.record.conflict_since_ms is not None
+        assert (await bench.stored())["content"] == "theirs"
+        await until(lambda: bench.store.deleted == 4, "the deletion")
+        assert await bench.stored() == {}
+        await until(lambda: bench.record.conflict_since_ms is None, "the end of the conflict")
+
+
+@pytest.mark.slow
+async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.shows("healthy")
+        bench.store.error = StoreUnavailable("no route to host")
+        bench.say("")
+        await until(lambda: bench.record.trouble is not None, "the outage is said")
+        await asyncio.sleep(0.6)
+        assert bench.record.waiting is not None
+        assert (await bench.stored())["content"] == "healthy"
+        bench.store.error = None
+        await until(lambda: bench.acknowledged[-1] == ("", 2), "the deletion")
+        assert await bench.stored() == {}
+        assert bench.record.trouble is None
+
+
+async def test_a_deletion_that_is_overtaken_by_a_fault_is_not_made(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.shows("healthy")
+        bench.store.error = StoreUnavailable("no route to host")
+        bench.say("")
+        await until(lambda: bench.record.trouble is not None, "the outage is said")
+        bench.say("faulty")
+        bench.store.error = None
+        await bench.shows("faulty")
+        assert bench.store.deleted == 0
+
+
+async def test_what_turns_out_while_the_journal_commits_is_respected(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.shows("healthy")
+        bench.while_committing = lambda: setattr(bench, "content", None)
+        bench.say("")
+        await asyncio.sleep(0.2)
+        assert bench.store.deleted == 0, "deleted although the source went blind"
+        bench.while_committing = lambda: None
+        bench.say("faulty")
+        await bench.shows("faulty")
+
+
+async def test_a_deletion_whose_answer_was_lost_is_recognised(tmp_path: Path) -> None:
+    async with running(tmp_path) as bench:
+        await bench.shows("healthy")
+        bench.store.loses_answers = True
+        bench.say("")
+        await until(lambda: bench.acknowledged[-1] == ("", 2), "the absence is recognised")
+        assert bench.store.deleted == 1
+        assert bench.record.foreign_writes == 0
+
+
+class Node:
+    """A publisher on a real API server."""
+
+    def __init__(self, store: KubernetesStore) -> None:
+        self.content = "faulty"
+        self.revision = 1
+        self.acknowledged: list[Document | None] = []
+        self.publisher = Publisher(
+            store,
+            *PLACE,
+            Edges(
+                wanted=self.wanted,
+                stamp_of=lambda document: int(document.data["stamp"]),
+                verify=lambda document: None,
+                before_write=lambda: asyncio.sleep(0),
+                before_repair=lambda: asyncio.sleep(0),
+                on_first_read=lambda document: None,
+                on_foreign=lambda document: False,
+                on_acknowledged=lambda document, revision: self.acknowledged.append(document),
+                on_shown=lambda: None,
+                wall_clock=lambda: int(time.time() * 1000),
+                progress=lambda: None,
+            ),
+        )
+
+    def wanted(self) -> Wanted:
+        if not self.content:
+            return absent(self.revision)
+        return Wanted(self.revision, self.content, self.stamped, math.inf)
+
+    def stamped(self, stamp: int) -> Document:
+        return Document(*PLACE, {"stamp": str(stamp), "content": self.content}, LABELS)
+
+    def say(self, content: str) -> None:
+        self.content = content
+        self.revision += 1
+        self.publisher.wake(int(time.time() * 1000))
+
+
+@pytest.fixture
+async def store(control_plane: ControlPlane) -> AsyncIterator[KubernetesStore]:
+    store = KubernetesStore("kubernetes:", str(control_plane.kubeconfig))
+    yield store
+    await store.close()
+
+
+@pytest.mark.apiserver
+async def test_a_conflict_names_who_writes(
+    control_plane: ControlPlane, store: KubernetesStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node(store)
+    task = asyncio.create_task(node.publisher.run())
+    record = node.publisher.record
+    await until(lambda: len(node.acknowledged) == 1, "the write", 10)
+    path = f"/api/v1/namespaces/{PLACE[0]}/configmaps/{PLACE[1]}?fieldManager=kubectl-edit"
+    for number in range(1, 5):
+        body = {"data": {"content": f"theirs {number}"}}
+        await asyncio.to_thread(control_plane.request, "PATCH", path, body)
+        await until(lambda number=number: record.foreign_writes == number, "it is noticed", 10)  # type: ignore[misc]
+    await until(lambda: record.conflict_since_ms is not None, "the conflict", 10)
+    assert record.conflict_writer.manager == "kubectl-edit"
+    assert f"conflict: 'kubectl-edit' writes {PLACE[1]}, 4 times within a minute" in caplog.text
+    written = len(node.acknowledged)
+    await until(lambda: len(node.acknowledged) > written, "the next try", 20)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.apiserver
+async def test_deletion_on_a_real_api_server(
+    control_plane: ControlPlane, store: KubernetesStore
+) -> None:
+    node = Node(store)
+    task = asyncio.create_task(node.publisher.run())
+    await until(lambda: len(node.acknowledged) == 1, "the write", 10)
+    node.say("")
+    await until(lambda: node.acknowledged[-1] is None, "the deletion", 10)
+    assert await store.get(*PLACE) is None
+    await store.put(Document(*PLACE, {"stamp": "7", "content": "theirs"}, LABELS))
+    await until(lambda: node.publisher.record.writes["repair", "acknowledged"] == 1, "repair", 10)
+    assert await store.get(*PLACE) is None
+    node.say("faulty")
+    await until(lambda: node.acknowledged[-1] is not None, "the fault", 10)
+    control_plane.stop_apiserver()
+    node.say("")
+    await until(lambda: node.publisher.record.trouble is not None, "the outage", 10)
+    control_plane.recover()
+    await until(lambda: node.acknowledged[-1] is None, "the deletion after the outage", 20)
+    assert await store.get(*PLACE) is None
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,380 @@
+"""What is told of storage faults and when: nothing that a real ClusterD would misread.
+
+In virtual time against what a ClusterD makes of messages (``docs/spec/clusterd.md#4.4``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from agent.journal.file import Kind, Row
+from agent.policy.state import State
+from agent.publishing.fault_service import Edges, FaultService
+from agent.publishing.fault_service_address import Address
+from agent.publishing.public_fault import PublicFaultDocument
+from agent.publishing.unacknowledged_faults import Ledger, PublicFaults, Said, queued
+from contract.documents.public_fault import decode_public_fault
+from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
+from tests.agent.policy.builders import NODE, after
+from tests.parts.clusterd import Cache
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from contract.documents.public_fault import PublicFault
+
+PROCESS, MEMORY, LINK = "110001020", "110001021", "110001023"
+DPC = storage_subject("DPC")
+T = 1_790_000_000_000
+BEGIN_SECONDS = 0.002942
+"""Ten seconds later it is a little less than ten seconds later, as floats go."""
+
+virtual = [pytest.mark.asyncio, pytest.mark.looptime]
+pytestmark = virtual
+
+
+def wall_ms() -> int:
+    return T + round(asyncio.get_running_loop().time() * 1000)
+
+
+class Journal:
+    """Takes rows, as an ``agent.journal.journal.Journal`` does; a next process gets the last."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def append(self, entries: Iterable[tuple[Kind, str]], at_ms: int) -> int:
+        for kind, body in entries:
+            self.rows.append(Row(len(self.rows) + 1, at_ms, kind, body))
+        return len(self.rows)
+
+
+class World:
+    """A node whose storage faults come and go, and who tells of them."""
+
+    def __init__(self, *, queues: bool = False) -> None:
+        self.state: State = State(NODE, "boot")
+        self.journal = Journal()
+        self.chips: tuple[int, ...] | None = (0, 1)
+        self.queues = queues
+        for subject in (DPC, storage_subject("DTFS")):
+            self.report(SourceAnswered("storage", subject, T))
+        self.begin()
+
+    def begin(self) -> None:
+        """A process begins."""
+        self.faults = PublicFaults(
+            NODE,
+            lambda: self.chips,
+            self.journal,  # type: ignore[arg-type]
+            wall_ms,
+            queues=self.queues,
+        )
+        self.faults.remember(self.journal.rows[-1] if self.journal.rows else None)
+        self.woken = asyncio.Event()
+        self.document = PublicFaultDocument(
+            "DPC", self.faults, lambda: self.state, lambda: self.woken.set()
+        )
+
+    def report(self, item: Observation | SourceAnswered) -> None:
+        self.state = after(self.state, [item], T)
+
+    def turn(self, code: str, *, stands: bool) -> None:
+        """A fault begins or ends now."""
+        assertion = Assertion.PRESENT if stands else Assertion.ABSENT
+        subject = DPC if code in (PROCESS, MEMORY) else storage_subject("DTFS")
+        self.report(Observation("storage", subject, code, assertion, wall_ms()))
+        self.faults.look(self.state)
+        self.woken.set()
+
+    def shown(self) -> dict[str, bool] | None:
+        """What the document would say now."""
+        wanted = self.document.wanted()
+        if wanted is None or wanted.stamped is None:
+            return None
+        document = wanted.stamped(wall_ms() // 1000)
+        self.document.verify(document)
+        message = decode_public_fault("document", document.data)
+        return {fault.fault_code: fault.assertion == "occur" for fault in message.faults or ()}
+
+
+async def test_nothing_is_told_of_a_fault_that_never_was() -> None:
+    world = World()
+    world.faults.look(world.state)
+    assert not world.faults.is_known
+    assert world.document.wanted() is None
+    assert world.journal.rows == []
+
+
+async def test_an_occurrence_waits_until_a_recovery_had_its_effect() -> None:
+    world = World()
+    world.turn(PROCESS, stands=True)
+    assert world.shown() == {PROCESS: True}
+    await asyncio.sleep(1)
+    world.turn(PROCESS, stands=False)
+    assert world.shown() == {PROCESS: False}
+    await asyncio.sleep(3)
+    world.turn(PROCESS, stands=True)
+    world.turn(MEMORY, stands=True)
+    assert world.shown() == {MEMORY: True}
+    world.woken.clear()
+    async with asyncio.timeout(7.1):
+        await world.woken.wait()
+    assert world.shown() == {PROCESS: True, MEMORY: True}
+
+
+async def test_one_that_waits_alone_leaves_what_is_there() -> None:
+    world = World()
+    for stands, shown in (True, {PROCESS: True}), (False, {PROCESS: False}), (True, None):
+        world.turn(PROCESS, stands=stands)
+        assert world.shown() == shown
+
+
+async def test_a_wait_that_is_over_but_for_rounding_is_not_spun_away() -> None:
+    world = World()
+    await asyncio.sleep(BEGIN_SECONDS)
+    for stands in (True, False, True):
+        world.turn(PROCESS, stands=stands)
+        world.shown()
+    wakes = 0
+    while world.shown() is None:
+        wakes += 1
+        assert wakes < 5
+        world.woken.clear()
+        await world.woken.wait()
+    assert world.shown() == {PROCESS: True}
+
+
+async def test_after_a_start_what_is_there_stays_for_a_moment() -> None:
+    world = World()
+    world.turn(PROCESS, stands=True)
+    world.begin()
+    world.turn(PROCESS, stands=False)
+    assert world.document.wanted() is None
+    async with asyncio.timeout(10.1):
+        await world.woken.wait()
+    await asyncio.sleep(10)
+    assert world.shown() == {PROCESS: False}
+
+
+async def test_what_is_unchanged_is_written_ever_more_rarely() -> None:
+    world = World()
+    world.turn(PROCESS, stands=True)
+    pauses = []
+    for _ in range(12):
+        world.shown()
+        wanted = world.document.wanted()
+        assert wanted is not None
+        pauses.append(wanted.refresh_seconds)
+    assert 11 <= pauses[0] <= 19
+    assert 22 <= pauses[1] <= 38
+    assert 1350 <= pauses[11] <= 2250
+    world.turn(PROCESS, stands=False)
+    for _ in range(13):
+        world.shown()
+    wanted = world.document.wanted()
+    assert wanted is not None
+    assert wanted.refresh_seconds == float("inf")
+
+
+async def test_the_inventory_is_waited_for_and_then_remembered() -> None:
+    world = World()
+    world.chips = None
+    world.turn(PROCESS, stands=True)
+    assert world.document.wanted() is None
+    await asyncio.sleep(29)
+    world.chips = (7, 3, 40)
+    world.faults.look(world.state)
+    assert world.faults.ledger.newest[PROCESS].devices == (3, 7)
+    world.begin()
+    world.chips = None
+    world.turn(MEMORY, stands=True)
+    await asyncio.sleep(31)
+    assert world.faults.ledger.newest[MEMORY].devices == (3, 7)
+    world.turn(PROCESS, stands=False)
+    assert world.faults.ledger.newest[PROCESS].devices == (3, 7)
+
+
+async def test_a_driver_that_never_answers_is_not_waited_for_for_ever() -> None:
+    world = World()
+    world.chips = None
+    world.turn(PROCESS, stands=True)
+    await asyncio.sleep(31)
+    assert world.faults.ledger.newest[PROCESS].devices == (0,)
+
+
+async def test_a_state_that_was_lost_is_no_recovery() -> None:
+    world = World()
+    world.turn(PROCESS, stands=True)
+    world.state = State(NODE, "boot")
+    world.begin()
+    world.faults.look(world.state)
+    assert world.faults.ledger.newest[PROCESS].occurs
+    world.report(SourceAnswered("storage", DPC, T))
+    world.faults.look(world.state)
+    assert not world.faults.ledger.newest[PROCESS].occurs
+
+
+async def test_a_journal_row_that_makes_no_sense() -> None:
+    world = World()
+    world.journal.append([(Kind.PUBLIC_FAULTS, '{"newest":1}')], T)
+    world.begin()
+    assert world.faults.ledger == Ledger()
+
+
+FIRST, OVER, AGAIN = Said(PROCESS, True, 1), Said(PROCESS, False, 2), Said(PROCESS, True, 3)
+LATER, ANOTHER = Said(PROCESS, False, 4), Said(MEMORY, False, 4)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "said", "after_it"),
+    [
+        ((), FIRST, (FIRST,)),
+        ((FIRST,), OVER, (FIRST, OVER)),
+        ((FIRST, OVER), AGAIN, (FIRST,)),
+        ((OVER,), AGAIN, (OVER, AGAIN)),
+        ((OVER, AGAIN), LATER, (OVER, AGAIN, LATER)),
+        ((OVER, AGAIN, LATER), FIRST, (OVER, AGAIN)),
+        ((ANOTHER,), FIRST, (ANOTHER, FIRST)),
+    ],
+)
+async def test_what_waits(
+    waiting: tuple[Said, ...], said: Said, after_it: tuple[Said, ...]
+) -> None:
+    assert queued(waiting, said) == after_it
+
+
+class Told(FaultService):
+    """A service whose messages a ``Cache`` takes a moment later, or which nobody answers."""
+
+    def __init__(self, world: World, cache: Cache, chance: random.Random) -> None:
+        edges = Edges(lambda: True, wall_ms, lambda: None)
+        super().__init__(Address("127.0.0.1:1"), world.faults, edges)
+        self.cache = cache
+        self.chance = chance
+        self.is_away = False
+        self.messages: list[PublicFault] = []
+
+    async def _answer(self, message: PublicFault) -> tuple[int | None, str]:
+        if self.is_away:
+            return None, "away"
+        await asyncio.sleep(self.chance.uniform(0, 0.2))
+        deliver(message, self.cache)
+        self.messages.append(message)
+        if self.chance.random() < 0.2:
+            return None, "the answer was lost"
+        return 0, ""
+
+
+def deliver(message: PublicFault, cache: Cache) -> None:
+    now = asyncio.get_running_loop().time()
+    for fault in message.faults or ():
+        cache.take(fault.fault_code, fault.assertion == "occur", now)
+
+
+def true_of(state: State) -> set[str]:
+    return {code for _, known in state.subjects() for code in known.faults}
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_over_grpc_a_real_clusterd_ends_up_with_the_truth(seed: int) -> None:
+    chance, cache = random.Random(seed), Cache()
+    world = World(queues=True)
+    service = Told(world, cache, chance)
+    running = asyncio.create_task(service.run())
+    for _ in range(chance.randrange(5, 30)):
+        action = chance.random()
+        if action < 0.1:
+            service.is_away = not service.is_away
+        elif action < 0.2:  # kill -9: the journal has all that was acknowledged
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            world.begin()
+            world.faults.look(world.state)
+            service = Told(world, cache, chance)
+            running = asyncio.create_task(service.run())
+        else:
+            code = chance.choice([PROCESS, MEMORY, LINK])
+            world.turn(code, stands=code not in true_of(world.state))
+        await asyncio.sleep(chance.choice([0.0, 0.5, 3.0, 5.0, 30.0]))
+    service.is_away = False
+    await asyncio.sleep(120)
+    assert world.faults.ledger.waiting == ()
+    assert cache.until(asyncio.get_running_loop().time()) == true_of(world.state)
+    before = len(service.messages)
+    await asyncio.sleep(3600)
+    assert len(service.messages) == before
+    running.cancel()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_through_the_store_a_real_clusterd_ends_up_with_the_truth(seed: int) -> None:
+    """Its watch lags, breaks, skips states, and drops what exceeds its limits."""
+    chance, cache = random.Random(seed), Cache()
+    world = World()
+
+    async def publish() -> None:
+        written: object = None
+        while True:
+            world.woken.clear()
+            wanted = world.document.wanted()
+            pause = 300.0
+            if wanted is not None and wanted.stamped is not None:
+                if wanted.content != written:
+                    written = wanted.content
+                    document = wanted.stamped(wall_ms() // 1000)
+                    world.document.verify(document)
+                    message = decode_public_fault("document", document.data)
+                    arrival = chance.uniform(0, 2)
+                    if chance.random() < 0.7 or settled:
+                        asyncio.get_running_loop().call_later(arrival, deliver, message, cache)
+                wanted = world.document.wanted()
+                assert wanted is not None
+                pause = wanted.refresh_seconds
+            try:
+                async with asyncio.timeout(pause):
+                    await world.woken.wait()
+            except TimeoutError:
+                written = None
+
+    settled = False
+    running = asyncio.create_task(publish())
+    for _ in range(chance.randrange(5, 30)):
+        code = chance.choice([PROCESS, MEMORY])
+        world.turn(code, stands=code not in true_of(world.state))
+        await asyncio.sleep(chance.choice([0.0, 0.5, 3.0, 5.0, 30.0]))
+    settled = True
+    await asyncio.sleep(120)
+    assert cache.until(asyncio.get_running_loop().time()) == true_of(world.state)
+    running.cancel()
+
+
+async def test_a_message_has_the_faults_of_one_resource_each_once() -> None:
+    world = World(queues=True)
+    cache = Cache()
+    service = Told(world, cache, random.Random(1))
+    service.chance.random = lambda: 1.0  # type: ignore[method-assign]
+    for code in (MEMORY, LINK, PROCESS):
+        world.turn(code, stands=True)
+    world.turn(PROCESS, stands=False)
+    running = asyncio.create_task(service.run())
+    await asyncio.sleep(1)
+    told: Sequence[tuple[str, list[tuple[str, str]]]] = [
+        (
+            message.resource,
+            [(fault.fault_code, fault.assertion) for fault in message.faults or ()],
+        )
+        for message in service.messages
+    ]
+    assert told == [
+        ("dpcStorage", [(PROCESS, "occur"), (MEMORY, "occur")]),
+        ("dtfsStorage", [(LINK, "occur")]),
+        ("dpcStorage", [(PROCESS, "recover")]),
+    ]
+    assert msgspec.json.decode(world.journal.rows[-1].body, type=Ledger).waiting == ()
+    running.cancel()

@@ -1,0 +1,209 @@
+"""The shadow on a store that comes and goes, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from msgspec.structs import replace
+
+from agent.pages import status
+from agent.pages.status import DriverStatus
+from agent.publishing.publisher import Wanted
+from agent.shadow.comparison import MISSING_MS, Result, Verdict
+from agent.shadow.difference import Difference, Fact, Field
+from agent.shadow.difference_log import Ledger
+from agent.shadow.reasons import Background
+from agent.shadow.shadow import Edges, Shadow
+from tests.agent.shadow.documents import rich_tree, written
+from tests.replay.cluster import RecordedCluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from agent.shadow.difference_log import Told
+    from stores.base import Document, Store
+
+pytestmark = pytest.mark.looptime(resolution=2**-20)
+BEGIN_MS = 1_800_000_000_000
+RIGHT = written(rich_tree())
+MILDER = rich_tree()
+MILDER["SwitchInfoCfg"]["FaultLevel"] = "NotHandle"
+DRIVER = DriverStatus("/", "l", None, None, None, None, None, 0, (), ())
+
+
+class Bench:
+    """A shadow that wants ``wanted``, and what it told."""
+
+    def __init__(self) -> None:
+        self.cluster = RecordedCluster()
+        self.wanted: Document | None = RIGHT
+        self.first: list[Document | None] = []
+        self.written: list[tuple[str, bool]] = []
+        self.told: list[Told] = []
+        loop = asyncio.get_running_loop()
+        self.shadow = Shadow(
+            cast("Store", self.cluster),
+            RIGHT.namespace,
+            RIGHT.name,
+            Edges(
+                wanted=self._wanted,
+                lingers=lambda: False,
+                on_first_read=self.first.append,
+                on_written=lambda document, edited: self.written.append(
+                    (document.data["ManuallySeparateNPU"], edited)
+                ),
+                on_told=self.told.append,
+                background=Background(lambda code: True, lambda device: False),
+                wall_clock=lambda: BEGIN_MS + round(loop.time() * 1000),
+                progress=lambda: None,
+            ),
+        )
+
+    def _wanted(self) -> Wanted | None:
+        document = self.wanted
+        if document is None:
+            return None
+        return Wanted(1, document, lambda stamp: document, 300.0)
+
+    def not_ready(self) -> tuple[str, ...]:
+        chips = [status.ChipStatus(0, "Ascend910-0", None, None, True, "", 0, (), ())]
+        return status.not_ready((), chips, DRIVER, HEARTBEAT, self.shadow.status())
+
+
+HEARTBEAT = status.HeartbeatStatus("a_1", 5.0, "unknown", None, 0, 0, None, None, None)
+
+
+@contextlib.asynccontextmanager
+async def running(bench: Bench) -> AsyncIterator[Bench]:
+    task = asyncio.create_task(bench.shadow.run())
+    yield bench
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    async with running(Bench()) as bench:
+        yield bench
+
+
+def counts(bench: Bench) -> dict[str, int]:
+    return {result: count for result, count in bench.shadow.status().writes.items() if count}
+
+
+async def test_an_outage_is_no_fault_of_the_plugin(bench: Bench) -> None:
+    bench.cluster.change(RIGHT)
+    await asyncio.sleep(1)
+    assert counts(bench) == {"same": 1}
+    assert bench.not_ready() == ()
+    bench.cluster.do("stop")
+    await asyncio.sleep(1)
+    assert bench.not_ready() == (f"{RIGHT.name} cannot be watched: connection refused",)
+    bench.wanted = written(MILDER)
+    bench.shadow.wake()
+    await asyncio.sleep(600)
+    assert counts(bench) == {"same": 1}
+    bench.cluster.do("start")
+    await asyncio.sleep(1)
+    assert bench.not_ready() == ()
+    assert counts(bench) == {"same": 1}, "what is seen again is no write"
+    await asyncio.sleep(MISSING_MS / 1000)
+    assert counts(bench) == {"same": 1, "not_written": 1}
+    (told,) = bench.told
+    assert told.place == "FaultLevel of the switches"
+    bench.cluster.change(written(MILDER))
+    await asyncio.sleep(1)
+    assert bench.shadow.status().told[0].over_at_ms is not None
+
+
+async def test_an_operators_edit_is_told_from_a_write_of_the_plugin(bench: Bench) -> None:
+    bench.cluster.change(RIGHT)
+    await asyncio.sleep(1)
+    names = {"ManuallySeparateNPU": "Ascend910-3"}
+    bench.cluster.change(replace(RIGHT, data=RIGHT.data | names))
+    await asyncio.sleep(1)
+    tree = rich_tree(1_800_000_009)
+    bench.cluster.change(written(tree))
+    await asyncio.sleep(1)
+    bench.cluster.do("stop")
+    bench.cluster.change(RIGHT)
+    bench.cluster.do("start")
+    await asyncio.sleep(1)
+    both = RIGHT.data["ManuallySeparateNPU"]
+    assert bench.first == [None]
+    assert bench.written == [(both, False), ("Ascend910-3", True), (both, False), (both, True)]
+
+
+async def test_what_is_no_write_is_not_judged(bench: Bench) -> None:
+    bench.cluster.change(RIGHT)
+    await asyncio.sleep(1)
+    bench.cluster.change(replace(RIGHT, annotations={"somebody": "else"}))
+    await asyncio.sleep(1)
+    assert counts(bench) == {"same": 1}
+
+
+async def test_it_waits_while_too_little_is_known() -> None:
+    bench = Bench()
+    bench.wanted = None
+    async with running(bench):
+        bench.cluster.change(written(MILDER))
+        bench.cluster.change(RIGHT)
+        await asyncio.sleep(60)
+        assert counts(bench) == {}
+        bench.wanted = RIGHT
+        bench.shadow.wake()
+        await asyncio.sleep(1)
+        assert counts(bench) == {"same": 1}, "what is there now"
+
+
+async def test_what_we_cannot_say_any_more_is_not_compared(bench: Bench) -> None:
+    bench.cluster.change(RIGHT)
+    await asyncio.sleep(1)
+    bench.wanted = None
+    bench.shadow.wake()
+    await asyncio.sleep(1)
+    bench.cluster.change(written(MILDER))
+    await asyncio.sleep(60)
+    assert counts(bench) == {"same": 1}
+    bench.wanted = RIGHT
+    bench.shadow.wake()
+    await asyncio.sleep(10)
+    assert counts(bench) == {"same": 1, "different": 1}
+
+
+def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
+    ledger = Ledger(lambda difference, theirs: None)
+
+    def wrong(chip: int) -> Difference:
+        return Difference(Fact(Field.FREE, f"Ascend910-{chip}"), None, "listed")
+
+    standing = wrong(1_000)
+    for chip in range(500):
+        ledger.enter(Verdict(Result.DIFFERENT, chip, (wrong(chip), standing)), chip)
+    told = ledger.status("document", None).told
+    assert len(told) == 200
+    assert {one.device for one in told if one.over_at_ms is None} == {
+        "Ascend910-499",
+        "Ascend910-1000",
+    }
+    (oldest,) = (one for one in told if one.device == "Ascend910-1000")
+    assert (oldest.since_ms, oldest.seen) == (0, 500)
+
+
+def test_more_fields_of_a_device_that_differs_already_are_told_once() -> None:
+    ledger = Ledger(lambda difference, theirs: "K04")
+    level = Difference(Fact(Field.FAULT_LEVEL, "Ascend910-3", "CardUnhealthy"), None, "RestartNPU")
+    named = Difference(Fact(Field.MANUALLY_SEPARATED, "Ascend910-3"), "listed", None)
+
+    def told(*found: Difference) -> list[tuple[str, ...]]:
+        new = ledger.enter(Verdict(Result.DIFFERENT, 1, found), 1)
+        return [(one.place, *one.also) for one in new]
+
+    assert told(level) == [(level.fact.place,)]
+    assert told(level) == []
+    assert told(level, named) == [(level.fact.place, named.fact.place)]
+    assert told(level) == told(level, named) == []

@@ -1,0 +1,188 @@
+"""Which chips pods use, as one store tells the agent of its node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from agent.chip_allocation import ChipsInUse, Usage
+from agent.journal.file import FILE_NAME, JournalFile, Kind, Row, read_remembered
+from agent.journal.journal import Journal
+from agent.publishing.device_info import PATIENCE_SECONDS, DeviceInfoDocument
+from contract.observation import Assertion
+from stores.base import PodUsage, UsageEnded, UsageListed
+from stores.interruption import Interrupted
+from tests.agent.policy.builders import NODE, T, after, answered, healthy, inventory, seen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from stores.base import UsageEvent
+
+
+def pod(uid: str, *chips: str, assigned: tuple[str, ...] = ()) -> PodUsage:
+    return PodUsage(uid, NODE, chips, assigned)
+
+
+class Followed:
+    """A ``Usage`` whose store says what a test makes it say."""
+
+    def __init__(self, directory: Path, remembered: Row | None = None) -> None:
+        self.journal = Journal(
+            directory, first_sequence=1, wall_clock=lambda: T, on_recovered=lambda: None
+        )
+        self.changes: list[int] = []
+        self._said: asyncio.Queue[UsageEvent] = asyncio.Queue()
+        self.usage = Usage(NODE, self._events(), self.journal, lambda: T, self.changes.append)
+        self.usage.remember(remembered)
+        self._task = asyncio.create_task(self.usage.run())
+
+    async def _events(self) -> AsyncIterator[UsageEvent]:
+        while True:
+            yield await self._said.get()
+            self._said.task_done()
+
+    async def say(self, *events: UsageEvent) -> ChipsInUse:
+        for event in events:
+            self._said.put_nowait(event)
+        await self._said.join()
+        return self.usage.chips
+
+    async def end(self, directory: Path) -> Row | None:
+        """End it; what its journal remembers."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        assert await self.journal.close()
+        return read_remembered(directory / FILE_NAME).usage
+
+
+async def test_pods_come_and_go(tmp_path: Path) -> None:
+    followed = Followed(tmp_path)
+    listed = UsageListed((pod("a", "x-0", "x-1"), pod("b", assigned=("x-2",))))
+    chips = await followed.say(listed)
+    assert chips == ChipsInUse(frozenset({"x-0", "x-1"}), frozenset({"x-2"}))
+    assert followed.usage.answered
+    chips = await followed.say(pod("b", "x-2", assigned=("x-2",)), UsageEnded("a"))
+    assert chips == ChipsInUse(frozenset({"x-2"}), frozenset({"x-2"}))
+    assert len(followed.changes) == 3
+    row = await followed.end(tmp_path)
+    assert row is not None
+    assert json.loads(row.body) == {"node": NODE, "used": ["x-2"], "assigned": ["x-2"]}
+
+
+async def test_only_changes_are_told_and_journaled(tmp_path: Path) -> None:
+    followed = Followed(tmp_path)
+    await followed.say(UsageListed((pod("a", "x-0"),)))
+    rows = followed.journal.last_sequence
+    # A second pod of the same chip, one that is replaced, and the same again.
+    await followed.say(pod("b", "x-0"), UsageEnded("a"), UsageListed((pod("c", "x-0"),)))
+    assert followed.changes == [T]
+    assert followed.journal.last_sequence == rows == 1
+    await followed.end(tmp_path)
+
+
+async def test_nobody_in_use_is_an_answer_and_no_change(tmp_path: Path) -> None:
+    followed = Followed(tmp_path)
+    await followed.say(UsageListed(()))
+    assert followed.usage.answered
+    assert followed.changes == [T], "who waits for the answer is told"
+    assert await followed.end(tmp_path) is None
+
+
+async def test_what_was_known_stays_while_the_store_is_away(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    followed = Followed(tmp_path)
+    known = await followed.say(UsageListed((pod("a", "x-0"),)))
+    assert await followed.say(Interrupted("away"), Interrupted("still away")) == known
+    blind = followed.usage.blind
+    assert blind is not None
+    assert (blind.source, blind.since_ms, blind.reason) == ("pods", T, "away")
+    assert await followed.say(UsageListed(())) == ChipsInUse()
+    assert followed.usage.blind is None
+    assert len(caplog.messages) == 2, "once when it begins, once when it ends"
+    await followed.end(tmp_path)
+
+
+async def test_a_restart_remembers_until_the_store_answers(tmp_path: Path) -> None:
+    first = Followed(tmp_path / "state")
+    known = await first.say(UsageListed((pod("a", "x-0", assigned=("x-0", "x-1")),)))
+    row = await first.end(tmp_path / "state")
+    second = Followed(tmp_path / "second", row)
+    assert second.usage.chips == known
+    assert await second.say(Interrupted("away")) == known
+    assert await second.say(UsageListed(())) == ChipsInUse()
+    await second.end(tmp_path / "second")
+
+
+@pytest.mark.parametrize("body", ['{"node":"other","used":["x-0"],"assigned":[]}', "[1]"])
+async def test_another_node_or_nonsense_is_not_remembered(tmp_path: Path, body: str) -> None:
+    followed = Followed(tmp_path, Row(1, T, Kind.USAGE, body))
+    assert followed.usage.chips == ChipsInUse()
+    await followed.end(tmp_path)
+
+
+def test_the_journal_keeps_the_last_usage_however_old(tmp_path: Path) -> None:
+    file = JournalFile(tmp_path / FILE_NAME)
+    usages = [Row(number, number, Kind.USAGE, str(number)) for number in (1, 2)]
+    later = [Row(3, T, Kind.REPORTS, "[]"), Row(4, T, Kind.SNAPSHOT, "{}")]
+    file.write([*usages, *later])
+    file.prune(older_than_ms=T, max_bytes=1 << 30)
+    file.close()
+    assert read_remembered(tmp_path / FILE_NAME).usage == usages[1]
+
+
+def document() -> DeviceInfoDocument:
+    state = after(healthy(), [*answered(0, 1), seen(Assertion.OCCUR, "8118043C")])
+    made = DeviceInfoDocument(NODE, lambda: state)
+    made.identify(inventory())
+    return made
+
+
+def lists(made: DeviceInfoDocument) -> tuple[str, str]:
+    wanted = made.wanted()
+    assert wanted is not None
+    assert wanted.stamped is not None
+    text = wanted.stamped(1).data["DeviceInfoCfg"]
+    chips = msgspec.json.decode(text)["DeviceInfo"]["DeviceList"]
+    return chips["huawei.com/Ascend910"], chips["huawei.com/Ascend910-Unhealthy"]
+
+
+NOBODY: frozenset[str] = frozenset()
+CHIP_0 = frozenset({"Ascend910-0"})
+
+
+@pytest.mark.parametrize(
+    ("in_use", "free", "unhealthy"),
+    [
+        (ChipsInUse(), "Ascend910-1", "Ascend910-0"),
+        (ChipsInUse(CHIP_0, NOBODY), "Ascend910-1", ""),
+        (ChipsInUse(NOBODY, CHIP_0), "Ascend910-1", ""),
+        (ChipsInUse(NOBODY, frozenset({"Ascend910-1"})), "Ascend910-1", "Ascend910-0"),
+        (ChipsInUse(frozenset({"Ascend910-1"}), NOBODY), "", "Ascend910-0"),
+        (ChipsInUse(frozenset({"Ascend910-4c-100-1", "1"}), NOBODY), "Ascend910-1", "Ascend910-0"),
+    ],
+)
+def test_pre_separation_spares_a_chip_in_use_and_pods_take_chips_off_the_free_list(
+    in_use: ChipsInUse, free: str, unhealthy: str
+) -> None:
+    made = document()
+    made.in_use = in_use
+    assert lists(made) == (free, unhealthy)
+
+
+def test_the_first_document_waits_for_pods_but_not_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr("agent.publishing.device_info.time.monotonic", lambda: now)
+    made = document()
+    made.awaits_usage = True
+    assert made.wanted() is None
+    now += PATIENCE_SECONDS + 0.01
+    assert made.wanted() is not None

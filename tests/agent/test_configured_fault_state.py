@@ -1,0 +1,167 @@
+"""A start judges what the journal has by the tables that were in force then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import closing
+from random import Random
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from agent.fault_state import Verdicts, configured_by, restore
+from agent.journal.file import FILE_NAME, JournalFile, Kind, read_remembered
+from agent.journal.journal import Journal
+from contract.codes.catalogue import shipped
+from contract.observation import Assertion, Observation, chip_subject
+from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent.policy.state import State
+
+NODE = "node-1"
+CODE = "80E21007"
+
+
+def table(level: str) -> FaultTexts:
+    return FaultTexts(fault_code=json.dumps({f"{level}Codes": [CODE]}))
+
+
+class Clock:
+    """A wall clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_800_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Life:
+    """One life of an agent's verdicts over a journal."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self.clock = clock
+        remembered = read_remembered(directory / FILE_NAME)
+        state = restore(remembered, NODE, "boot", shipped())
+        texts = configured_by(remembered)
+        self.verdicts = Verdicts(state, catalogue_of(texts), clock, lambda _: None, texts)
+        self.journal = Journal(
+            directory,
+            first_sequence=remembered.last_sequence + 1,
+            wall_clock=clock,
+            on_recovered=self.verdicts.recovered,
+        )
+        self.verdicts.begin(self.journal)
+
+    @property
+    def state(self) -> State:
+        return msgspec.structs.replace(self.verdicts.state, settled_at_ms=0)
+
+    def level(self, chip: int = 3) -> str:
+        return self.verdicts.state.chips[chip].level.value
+
+    def see(self, assertion: Assertion, chip: int = 3) -> None:
+        self.clock.now_ms += 20_000
+        at_ms = self.clock.now_ms
+        self.verdicts.take([Observation("chip-faults", chip_subject(chip), CODE, assertion, at_ms)])
+
+    def configure(self, texts: FaultTexts) -> None:
+        self.clock.now_ms += 1_000
+        self.verdicts.configure(texts, catalogue_of(texts))
+
+    async def committed(self) -> None:
+        assert await self.journal.committed(self.journal.last_sequence, 5)
+
+
+async def test_a_live_fault_is_judged_again_and_stays_so(tmp_path: Path) -> None:
+    life = Life(tmp_path, Clock())
+    life.see(Assertion.OCCUR)
+    assert life.level() == "NotHandleFault"
+    for level in ("SeparateNPU", "RestartNPU", "SeparateNPU"):
+        life.configure(table(level))
+        assert life.level() == level
+    await life.committed()
+    again = Life(tmp_path, life.clock)
+    assert again.state == life.state
+    assert again.verdicts.texts == table("SeparateNPU")
+    again.see(Assertion.OCCUR, 4)
+    assert again.level(4) == "SeparateNPU"
+    again.configure(FaultTexts())
+    await again.committed()
+    third = Life(tmp_path, life.clock)
+    assert (third.level(3), third.level(4)) == ("NotHandleFault", "NotHandleFault")
+    assert third.verdicts.texts == FaultTexts()
+
+
+async def test_a_configuration_that_is_in_force_already_is_no_input(tmp_path: Path) -> None:
+    life = Life(tmp_path, Clock())
+    life.configure(table("SeparateNPU"))
+    before = life.journal.last_sequence
+    life.configure(table("SeparateNPU"))
+    assert life.journal.last_sequence == before
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_pruned_journal_leads_to_the_same_state(tmp_path: Path, seed: int) -> None:
+    chance, clock = Random(seed), Clock()
+    life = Life(tmp_path, clock)
+    for _ in range(60):
+        match chance.randrange(6):
+            case 0:
+                life.configure(
+                    table(chance.choice(["SeparateNPU", "RestartNPU", "RestartRequest"]))
+                )
+            case 1:
+                life.verdicts.snapshot()
+            case 2:
+                life.configure(FaultTexts())
+            case _:
+                chip = chance.randrange(4)
+                life.see(chance.choice([Assertion.OCCUR, Assertion.RECOVER]), chip)
+    await life.committed()
+    assert await life.journal.close()
+    with closing(JournalFile(tmp_path / FILE_NAME)) as file:
+        while file.prune(older_than_ms=clock.now_ms + 1, max_bytes=0):
+            pass
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    restored = restore(remembered, NODE, "boot", shipped())
+    assert msgspec.structs.replace(restored, settled_at_ms=0) == life.state
+    assert configured_by(remembered) == life.verdicts.texts
+
+
+@pytest.mark.slow
+async def test_a_journal_that_comes_back_has_the_configuration(tmp_path: Path) -> None:
+    """What was written while it failed may be lost; a snapshot needs its tables."""
+    life = Life(tmp_path, Clock())
+    life.see(Assertion.OCCUR)
+    life.configure(table("SeparateNPU"))
+    await life.committed()
+    for file in tmp_path.glob(f"{FILE_NAME}*"):
+        file.unlink()
+    life.see(Assertion.OCCUR, 4)
+    async with asyncio.timeout(5):
+        while not life.journal.status().gaps or life.journal.status().trouble is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    await life.committed()
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    assert configured_by(remembered) == table("SeparateNPU")
+    restored = restore(remembered, NODE, "boot", shipped())
+    assert {chip: known.level for chip, known in restored.chips.items()} == {
+        3: "SeparateNPU",
+        4: "SeparateNPU",
+    }
+
+
+async def test_texts_of_a_later_release_that_cannot_be_read(tmp_path: Path) -> None:
+    life = Life(tmp_path, Clock())
+    life.configure(table("SeparateNPU"))
+    life.journal.append([(Kind.FAULT_CONFIGURATION, '{"fault_code":"{"}')], life.clock())
+    await life.committed()
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    assert configured_by(remembered) == table("SeparateNPU")
+    assert restore(remembered, NODE, "boot", shipped()).chips == {}

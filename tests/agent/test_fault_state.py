@@ -1,0 +1,336 @@
+"""What goes through the policy is journaled, and a start goes the same way again."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from agent.fault_state import Verdicts, restore
+from agent.journal.file import FILE_NAME, Kind, Remembered, Row, read_remembered
+from agent.journal.journal import Journal
+from agent.policy.due_times import ONCE_VISIBLE_MS
+from agent.policy.restarts import restarted
+from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, State
+from agent.policy.step import next_deadline_ms
+from contract.codes import catalogue
+from contract.codes.chip_codes import LINK_DOWN
+from contract.codes.levels import ChipLevel
+from contract.codes.policies import DurationPolicy
+from contract.names import device_info_name
+from contract.observation import NODE as NODE_SUBJECT
+from contract.observation import (
+    Assertion,
+    Observation,
+    SourceAnswered,
+    SourceBlind,
+    chip_subject,
+    host_subject,
+)
+from contract.operator_rules.fault_configuration import FaultTexts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from agent.policy.step import Input
+    from contract.codes.catalogue import Catalogue
+
+TABLES = catalogue.shipped()
+NODE = "node-1"
+
+
+class Clock:
+    """A wall clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_800_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def seen(clock: Clock, assertion: Assertion, chip: int = 3, code: str = "80E01801") -> Observation:
+    return Observation("chip-faults", chip_subject(chip), code, assertion, clock())
+
+
+class Life:
+    """One life of an agent's verdicts over a journal."""
+
+    def __init__(self, directory: Path, clock: Clock, tables: Catalogue = TABLES) -> None:
+        remembered = read_remembered(directory / FILE_NAME)
+        state = restore(remembered, NODE, "boot", TABLES)
+        self.woken: list[int] = []
+        self.verdicts = Verdicts(state, tables, clock, self.woken.append)
+        self.journal = Journal(
+            directory,
+            first_sequence=remembered.last_sequence + 1,
+            wall_clock=clock,
+            on_recovered=self.verdicts.snapshot,
+        )
+        self.verdicts.begin(self.journal)
+
+    async def take(self, *inputs: Input) -> None:
+        self.verdicts.take(inputs)
+        assert await self.journal.committed(self.journal.last_sequence, 5)
+
+
+def but_for_the_start(state: State) -> State:
+    return msgspec.structs.replace(state, settled_at_ms=0)
+
+
+def history(clock: Clock) -> list[Sequence[Input]]:
+    subject = chip_subject(3)
+    return [
+        [SourceAnswered("chip-faults", chip_subject(chip), clock()) for chip in range(8)],
+        [seen(clock, Assertion.OCCUR), seen(clock, Assertion.OCCUR, 4)],
+        [seen(clock, Assertion.ONCE, 5)],
+        [Acknowledged(device_info_name(NODE), 3, clock())],
+        [SourceBlind("chip-faults", subject, clock(), "does not return")],
+        [seen(clock, Assertion.RECOVER, 4)],
+    ]
+
+
+@pytest.mark.parametrize("lives", [1, 3, 6])
+async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int) -> None:
+    clock = Clock()
+    whole = State(NODE, "boot")
+    inputs = history(clock)
+    for number, batch in enumerate(inputs):
+        if number % (len(inputs) // lives) == 0:
+            life = Life(tmp_path, clock)
+            if number:
+                assert but_for_the_start(life.verdicts.state) == but_for_the_start(
+                    restarted(whole, "boot")
+                )
+        await life.take(*batch)
+        whole = life.verdicts.state
+        clock.now_ms += 10
+    assert set(whole.chips[3].faults) == {"80E01801"}
+    assert not whole.chips[4].faults
+    again = Life(tmp_path, clock).verdicts.state
+    assert but_for_the_start(again) == but_for_the_start(restarted(whole, "boot"))
+
+
+async def test_a_restart_remembers_alarms_but_not_that_the_bmc_answered(tmp_path: Path) -> None:
+    clock, fan = Clock(), host_subject("Fan", 3)
+    alarm = Observation("bmc", fan, "06000025", Assertion.PRESENT, clock())
+    life = Life(tmp_path, clock)
+    await life.take(SourceAnswered("bmc", NODE_SUBJECT, clock()), alarm)
+    assert life.verdicts.state.of(NODE_SUBJECT).answered == ("bmc",)
+    again = Life(tmp_path, clock).verdicts.state
+    assert again.of(NODE_SUBJECT).answered == ()
+    assert again.of(fan) == life.verdicts.state.of(fan)
+
+
+async def test_many_inputs_are_journaled_with_snapshots(tmp_path: Path) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    for _ in range(400):
+        life.verdicts.take([seen(clock, Assertion.OCCUR)])
+        clock.now_ms += 20_000
+        life.verdicts.take([seen(clock, Assertion.RECOVER)])
+        clock.now_ms += 20_000
+    await life.take(seen(clock, Assertion.OCCUR))
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    assert len(remembered.inputs) < 300
+    assert restore(remembered, NODE, "boot", TABLES) == life.verdicts.state
+
+
+async def test_a_once_event_is_released_in_the_next_life_too(tmp_path: Path) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(seen(clock, Assertion.ONCE))
+    assert life.woken == [clock()]
+    revision = life.verdicts.state.revision
+    clock.now_ms += 60_000
+    life = Life(tmp_path, clock)
+    assert life.verdicts.state.chips[3].faults, "nobody has seen it yet"
+    await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
+    clock.now_ms += ONCE_VISIBLE_MS - 50
+    life = Life(tmp_path, clock)
+    assert life.verdicts.state.chips[3].faults
+    await asyncio.sleep(0.02)
+    clock.now_ms += 50
+    await until(lambda: not life.verdicts.state.chips[3].faults)
+    assert life.woken, "its release is published"
+
+
+async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_path: Path) -> None:
+    """Each life ends without a word, as after ``kill -9``; the deadlines are the clock's."""
+    clock = Clock()
+    down_ms = clock()
+    await Life(tmp_path, clock).take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    clock.now_ms = down_ms + 15_000
+    life = Life(tmp_path, clock)
+    clock.now_ms = down_ms + 20_000
+    await life.take()
+    assert not life.verdicts.state.chips[3].upgrades
+    clock.now_ms += 1
+    await life.take()
+    (upgrade,) = life.verdicts.state.chips[3].upgrades
+    assert upgrade.upgraded_at_ms == down_ms + 20_000
+    assert life.woken == [down_ms + 20_001], "it is published"
+    clock.now_ms = down_ms + 30_000
+    life = Life(tmp_path, clock)
+    assert life.verdicts.state.chips[3].upgrades == (upgrade,)
+    await life.take(seen(clock, Assertion.RECOVER, code=LINK_DOWN))
+    clock.now_ms += 60_001
+    life = Life(tmp_path, clock)
+    clock.now_ms += SETTLE_MS
+    await life.take()
+    assert not life.verdicts.state.chips[3].upgrades
+
+
+async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
+    """Another release may ship other rules; nothing tells of that but the tables themselves."""
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    clock.now_ms += 30_000
+    await life.take()
+    assert life.verdicts.state.chips[3].upgrades
+    other = Life(tmp_path, clock, replace(TABLES, durations={}))
+    assert other.verdicts.state.chips[3].upgrades == ()
+    assert other.woken
+
+
+async def test_what_is_due_when_the_configuration_changes_is_judged_as_before(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    clock.now_ms += 30_000
+    harder = DurationPolicy(3_600_000, 60_000, ChipLevel.SEPARATE_NPU)
+    tables = replace(TABLES, durations={LINK_DOWN: harder})
+    life.verdicts.configure(FaultTexts(customization="{}"), tables)
+    (upgrade,) = life.verdicts.state.chips[3].upgrades
+    assert upgrade.upgraded_at_ms == clock() - 10_000
+    assert upgrade.level is ChipLevel.SEPARATE_NPU
+
+
+def test_journal_of_an_earlier_release_is_understood() -> None:
+    """No counters, no names, acknowledgements without names."""
+    snapshot = (
+        '{"node":"node-1","boot_id":"old","revision":9,"chips":{"3":{"faults":{"81078603":'
+        '{"code":"81078603","episode":"e","source":"chip-faults","level":"PreSeparateNPU",'
+        '"because":"","first_seen_ms":5,"revision":4}},"answered":["chip-faults"],"upgrades":'
+        '[{"code":"81078603","kind":"FaultDuration","level":"PreSeparateNPU","upgraded_at_ms":'
+        '20005,"because":"","episode":"e"}]}},"others":{},"settled_at_ms":5}'
+    )
+    inputs = (
+        '[{"type":"acknowledged","document":"mindx-dl-deviceinfo-node-1","state_revision":9,'
+        '"at_ms":30000}]'
+    )
+    remembered = Remembered(
+        Row(1, 30_000, Kind.SNAPSHOT, snapshot), (Row(2, 30_000, Kind.ACKNOWLEDGED, inputs),)
+    )
+    state = restore(remembered, NODE, "boot", TABLES)
+    assert [upgrade.code for upgrade in state.chips[3].upgrades] == [LINK_DOWN]
+    assert (state.named, state.chips[3].counters) == ((), {})
+
+
+async def test_a_link_that_came_back_while_nobody_looked_is_not_upgraded(tmp_path: Path) -> None:
+    clock = Clock()
+    await Life(tmp_path, clock).take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
+    clock.now_ms += 3_600_000
+    life = Life(tmp_path, clock)
+    clock.now_ms += SETTLE_MS - 1
+    await life.take(seen(clock, Assertion.ABSENT, code=LINK_DOWN))
+    clock.now_ms += 60_000
+    await life.take()
+    assert not life.verdicts.state.chips[3].upgrades
+    assert life.verdicts.state.chips[3].level == "NormalNPU"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
+    tmp_path: Path, restarts: bool
+) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    await life.take(
+        seen(clock, Assertion.ONCE, code="80E21007"),
+        structs.replace(seen(clock, Assertion.OCCUR, code="80E18005"), serial=2),
+        structs.replace(seen(clock, Assertion.RECOVER, code="80E18005"), serial=1),
+        seen(clock, Assertion.OCCUR, code=LINK_DOWN),
+    )
+    revision = life.verdicts.state.revision
+    await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
+    assert life.verdicts.state.chips[3].faults["80E18005"].doubted_at_ms == clock()
+    clock.now_ms -= 7_200_000
+    if restarts:
+        life = Life(tmp_path, clock)
+    await life.take()
+    for _ in range(3):
+        deadline_ms = next_deadline_ms(life.verdicts.state, TABLES)
+        assert deadline_ms is not None
+        assert deadline_ms <= clock() + 30_000
+        clock.now_ms = deadline_ms
+        await life.take()
+    chip = life.verdicts.state.chips[3]
+    assert list(chip.faults) == [LINK_DOWN]
+    assert [upgrade.code for upgrade in chip.upgrades] == [LINK_DOWN]
+    restored = restore(read_remembered(tmp_path / FILE_NAME), NODE, "boot", TABLES)
+    assert restored == life.verdicts.state
+
+
+async def until(done: Callable[[], bool]) -> None:
+    begin = time.monotonic()
+    while not done():
+        assert time.monotonic() - begin < 2
+        await asyncio.sleep(0.01)
+
+
+MISPLACED = (
+    '{"node":"node-1","boot_id":"b","chips":{"3":{"faults":{"80E01801":{"code":"81078603",'
+    '"episode":"e","source":"chip-faults","level":"PreSeparateNPU","because":"",'
+    '"first_seen_ms":5,"revision":4}}}}}'
+)
+
+
+NO_RULE = (
+    '{"node":"node-1","boot_id":"b","chips":{"3":{"upgrades":[{"code":"80E01801","kind":"",'
+    '"level":"SeparateNPU","upgraded_at_ms":5,"because":"","episode":"e"}]}}}'
+)
+
+
+@pytest.mark.parametrize(
+    "remembered",
+    [
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"of": "another version"}')),
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, MISPLACED)),
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, NO_RULE)),
+        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"node":"other","boot_id":"b","chips":{}}')),
+    ],
+    ids=["snapshot", "misplaced", "no rule", "other node"],
+)
+def test_a_journal_that_cannot_be_used_is_no_state(
+    remembered: Remembered, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert restore(remembered, NODE, "boot", TABLES) == State(NODE, "boot")
+    assert "starting from audits alone" in caplog.text
+
+
+@pytest.mark.parametrize("kind", [Kind.REPORTS, Kind.FAULT_CONFIGURATION])
+async def test_a_row_that_cannot_be_understood_costs_no_isolation(
+    tmp_path: Path, kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    life = Life(tmp_path, clock)
+    at = clock()
+    isolated = Adopted(chip_subject(3), "80E18005", "FaultFrequency", at, at, "ManuallySeparateNPU")
+    await life.take(isolated)
+    life.journal.append([(kind, '[{"type": "strange"}]')], at)
+    await life.take(seen(clock, Assertion.OCCUR))
+    remembered = read_remembered(tmp_path / FILE_NAME)
+    state = restore(remembered, NODE, "boot", TABLES)
+    assert state.chips[3].isolated
+    assert "80E01801" in state.chips[3].faults
+    assert "it is left out" in caplog.text

@@ -1,0 +1,140 @@
+"""What is known of stores that may come back without it, in the state directory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from aggregator.absence.last_known import Known, KnownBeat, LastKnown
+from aggregator.absence.last_known_file import FILE_NAME, KnownFile, Row
+from service.clock import system_clock
+from tests.aggregator.nodes import faulty, healthy, report
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+A, B = "mqtt://a", "directory:/b"
+N1 = msgspec.structs.replace(report("n1", faulty()), version="1")
+N2 = msgspec.structs.replace(report("n2", healthy()), version="2")
+
+
+@contextlib.asynccontextmanager
+async def running(directory: Path, most_bytes: int = 1 << 20) -> AsyncIterator[LastKnown]:
+    """Write behind for the length of the block."""
+    known = LastKnown(directory, system_clock, most_bytes)
+    task = asyncio.create_task(known.run())
+    try:
+        yield known
+    finally:
+        await asyncio.sleep(0)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def load(directory: Path) -> dict[str, Known]:
+    return LastKnown(directory, system_clock).load()
+
+
+async def test_what_was_put_is_there_and_what_was_dropped_is_not(tmp_path: Path) -> None:
+    assert load(tmp_path / "new") == {}
+    async with running(tmp_path) as known:
+        known.put(A, N1)
+        known.put(A, N2)
+        known.put(B, N1)
+        known.put_beat(A, "n1", KnownBeat("host", 5000))
+        known.put_beat(A, "n2", KnownBeat("host", 5000))
+        known.is_listed(B)
+    async with running(tmp_path) as known:
+        known.load()
+        known.drop(A, N2.namespace, N2.name)
+        known.drop_beat(A, "n2")
+    places = {(N1.namespace, N1.name): N1}
+    beats = {"n1": KnownBeat("host", 5000)}
+    assert load(tmp_path) == {A: Known(places, beats, False), B: Known(places, {}, True)}
+
+
+@pytest.mark.slow
+async def test_it_is_written_behind_without_an_end(tmp_path: Path) -> None:
+    async with running(tmp_path) as known:
+        known.put(A, N1)
+        async with asyncio.timeout(10):
+            while A not in await asyncio.to_thread(load, tmp_path):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert known.trouble is None
+
+
+async def test_it_is_bounded_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    room = 2 * len(msgspec.msgpack.encode(N1))
+    async with running(tmp_path, room) as known:
+        known.is_listed(A)
+        for number in range(5):
+            known.put(A, report(f"n{number}", faulty()))
+    found = load(tmp_path)[A]
+    assert len(found.documents) == 1
+    assert not found.is_complete, "who is in no row may have had no room"
+    assert "do not fit into" in caplog.text
+
+
+async def test_a_broken_file_is_named_and_moved_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE_NAME).write_bytes(b"no database, " * 500)
+    async with running(tmp_path) as known:
+        assert known.load() == {}
+        known.put(A, N1)
+    errors = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert any(FILE_NAME in error and "moved to" in error for error in errors)
+    assert list(tmp_path.glob(f"{FILE_NAME}.broken-*"))
+    assert load(tmp_path)[A].documents == {(N1.namespace, N1.name): N1}
+
+
+async def test_a_file_of_another_release_is_left_as_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(KnownFile(tmp_path / FILE_NAME)):
+        pass
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("PRAGMA user_version=7")
+    async with running(tmp_path) as known:
+        assert known.load() == {}
+        assert "version 7" in str(known.trouble)
+    assert "version 7" in caplog.text
+    assert [one.name for one in tmp_path.glob(f"{FILE_NAME}*")] == [FILE_NAME]
+
+
+async def test_rows_that_cannot_be_read_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(KnownFile(tmp_path / FILE_NAME)) as file:
+        good = msgspec.msgpack.encode(N1)
+        rows = [Row(A, "document", "x", b"\xc1"), Row(A, "document", "y", good)]
+        file.write([*rows, Row(A, "of a later release", "z", b"1")], 1 << 20)
+    assert load(tmp_path)[A].documents == {(N1.namespace, N1.name): N1}
+    assert "1 rows cannot be read" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("directory", [None, "file"])
+async def test_without_a_place_the_aggregator_goes_on(
+    tmp_path: Path, directory: str | None
+) -> None:
+    (tmp_path / "file").touch()
+    where = None if directory is None else tmp_path / directory
+    known = LastKnown(where, system_clock)
+    assert known.load() == {}
+    known.put(A, N1)
+    task = asyncio.create_task(known.run())
+    await asyncio.sleep(0.8)
+    assert not task.done()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -1,0 +1,223 @@
+"""Why a node and its chips are published as they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.api.explanation import Around, explain
+from aggregator.api.status import node_status, node_statuses
+from aggregator.inputs.node_context import Facts, Job, Pod
+from aggregator.jobs.status import RelationStatus
+from aggregator.liveness.monitor import Listener
+from aggregator.liveness.persisted import Memory
+from aggregator.processors.manual_separation import Separated
+from aggregator.processors.separation_policy import Policy
+from aggregator.public_faults.values import Standing
+from contract.documents.device_info import SWITCH_INFO_KEY
+from contract.documents.node_info import FaultDevice
+from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
+from service.clock import shown_time
+from service.stalls import Stalls
+from stores.cluster import Snapshot
+from tests.aggregator.cluster_documents.test_kinds import World
+from tests.aggregator.nodes import T0, faulty, healthy, moment, node_report, report
+from tests.contract.documents.test_cluster_device import config, fault
+
+if TYPE_CHECKING:
+    from aggregator.api.explanation import Explanation
+    from aggregator.api.status import NodeStatus
+
+
+def status_of(world: World, node: str, heartbeat: str, age: float | None) -> NodeStatus:
+    stalls = Stalls(lambda: 0.0)
+    memory = Memory((), lambda: moment(0))
+    listener = Listener({}, lambda _: None, lambda: moment(0), stalls, {}, memory)
+    status = node_status(world.pipeline, listener, node, moment(0))
+    assert status is not None
+    assert status in tuple(node_statuses(world.pipeline, listener, moment(0)))
+    return msgspec.structs.replace(
+        status,
+        heartbeat=heartbeat,
+        heartbeat_age_seconds=age,
+        heartbeat_interval_seconds=None if age is None else 5.0,
+    )
+
+
+def explained(
+    world: World, node: str, used: frozenset[str] | None = None, around: Around | None = None
+) -> Explanation:
+    status = status_of(world, node, "unknown", None)
+    acknowledged = dict.fromkeys(world.pipeline.documents, True)
+    return explain(world.pipeline, status, around or Around(Facts(used)), acknowledged)
+
+
+def test_a_healthy_node_has_little_to_explain() -> None:
+    found = explained(World(report("n1", healthy())), "n1")
+    assert found.because == ("its newest device-info counts",)
+    assert found.documents == {"cluster-info-device-0": True}
+    assert found.chips == ()
+
+
+def test_a_faulty_chip_is_the_nodes_own_word() -> None:
+    (chip,) = explained(World(report("n1", faulty(3))), "n1").chips
+    assert (chip.chip, chip.said, chip.published) == (
+        "Ascend910-3",
+        "unhealthy",
+        "unhealthy",
+    )
+    (one,) = chip.faults
+    assert (one.code, one.said, one.published) == ("80E18402", "RestartNPU", "RestartNPU")
+    assert one.because == "the node says so"
+
+
+def test_a_refused_document_is_named_with_its_reason() -> None:
+    world = World(report("n1", faulty(3)))
+    world.put(report("n1", {"DeviceInfoCfg": "{"}))
+    found = explained(world, "n1")
+    assert found.because[0].startswith("its newest device-info is refused")
+    assert "DeviceInfoCfg" in found.because[1]
+    assert [chip.chip for chip in found.chips] == ["Ascend910-3"]
+
+
+def test_pre_separation_says_what_pods_have_to_do_with_it() -> None:
+    world = World(report("n1", config([fault(3, "PreSeparateNPU", "80E18402")], update_time=T0)))
+    (idle,) = explained(world, "n1", frozenset()).chips
+    assert idle.because[-1] == "PreSeparateNPU: no pod uses it, so it is unhealthy"
+    (busy,) = explained(world, "n1", frozenset({"Ascend910-3"})).chips
+    assert busy.because[-1].startswith("PreSeparateNPU: a pod uses it")
+    assert (idle.used_by_pod, busy.used_by_pod) == (False, True)
+
+
+def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
+    link = fault(2, "PreSeparateNPU", "81078603", kind="CardNetwork")
+    both = [fault(3, "PreSeparateNPU", "80E18402"), fault(3, "RestartNPU", "80C98000")]
+    said = config([link, *both], unhealthy=(3,), network=(2,), update_time=T0)
+    world = World(report("n1", said))
+    used = frozenset({"Ascend910-2", "Ascend910-3"})
+    parameter_plane, condemned = explained(world, "n1", used).chips
+    assert parameter_plane.because == ("the node has it as network_unhealthy",)
+    assert condemned.because == (
+        "the node has it as unhealthy",
+        "PreSeparateNPU: a pod uses it, so it would not be unhealthy but for another fault",
+    )
+
+
+def test_a_chip_that_is_separated_by_its_node_and_here_says_both() -> None:
+    world = World(report("n1", config([fault(3, "ManuallySeparateNPU", "")], unhealthy=(3,))))
+    separation = world.pipeline.processing.separation
+    separation.chips["n1"] = {"Ascend910-3": Separated({"80C98000": T0 * 1000})}
+    (by_node,) = explained(world, "n1").chips[0].faults
+    assert (by_node.because, by_node.until_ms) == ("the node says so", None), "the policy is off"
+    separation.set_policy(Policy(enabled=True))
+    (both,) = explained(world, "n1").chips[0].faults
+    assert both.because.startswith("the node says so; and here it is in manual separation, because")
+    assert both.until_ms == T0 * 1000 + 48 * 3_600_000
+
+
+def test_a_server_that_is_published_otherwise_says_why() -> None:
+    part = FaultDevice("Fan", 4, ["06000025"], "PreSeparateFault")
+    world = World(report("n1", healthy()), node_report("n1", [part], "PreSeparate"))
+    world.known.observe_pods(0, Snapshot({}))
+    world.pipeline.judge_again(["n1"])
+    world.step(1)
+    found = explained(world, "n1", frozenset())
+    assert found.said_status == "PreSeparate"
+    assert found.node.node_status == "UnHealthy"
+    assert found.because[-1] == (
+        "its status PreSeparate is published as UnHealthy: no pod uses its chips"
+    )
+
+
+UCE, COMPANION = "80E01801", "80C98009"
+
+
+def one(chip: int, level: str, code: str) -> dict[str, object]:
+    return fault(chip, level, code, {code: (T0 * 1000, level)})
+
+
+def test_what_came_along_with_a_uce_fault_says_so() -> None:
+    faults = [one(3, "RestartBusiness", UCE), one(3, "RestartBusiness", COMPANION)]
+    (chip,) = explained(World(report("n1", config(faults, unhealthy=(3,)))), "n1").chips
+    told = {found.code: found for found in chip.faults}
+    assert told[UCE].because == "the node says so"
+    held = told[COMPANION]
+    assert (held.said, held.published, held.until_ms) == ("RestartBusiness", None, None)
+    assert held.since_ms == T0 * 1000
+    assert held.because.startswith("held back from readers while it lasts: it came along with")
+
+
+def test_what_may_have_come_along_says_until_when() -> None:
+    world = World(report("n1", config([one(3, "RestartBusiness", COMPANION)], unhealthy=(3,))))
+    (chip,) = explained(world, "n1").chips
+    (held,) = chip.faults
+    assert held.because.startswith("held back from readers until 2025-10-09 08:53:25 UTC at most")
+    assert held.until_ms == T0 * 1000 + 5000
+    assert chip.because == (
+        "the node has it as unhealthy, it is published as recovering",
+        "nobody is given it while its fault is held back, and no pod is harmed for it",
+    )
+
+
+def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
+    code = "[0x00f1ff09,155913,cpu,na]"
+    event = SwitchEvent(assembled_fault_code=code, switch_chip_id=2, switch_port_id=7)
+    times = ((f"{code}_2_7", T0 * 1000, "Separate"),)
+    record = SwitchRecord((event,), "Separate", T0, "UnHealthy", times)
+    world = World(report("n1", healthy()))
+    seconds = {"huawei.com/schedule.filter.faultCode": f"{code}:60"}
+    pods = {"u": Pod("u", "n1", "default", "rank-0", "job", ("Ascend910-1",), job_name="training")}
+    world.known.observe_pods(0, Snapshot(pods))
+    world.known.observe_jobs(0, Snapshot({"g": Job("job", "default", "training", seconds)}))
+    world.put(report("n1", {**healthy(), SWITCH_INFO_KEY: encode_switch_info(record)}))
+    facts = world.known.facts("n1")
+    found = explained(world, "n1", facts.used, Around(facts))
+    (held,) = found.switch_events
+    assert (held.switch, held.port, held.said, held.published) == (2, 7, "Separate", None)
+    assert held.because == (
+        "held back from readers until 2025-10-09 08:54:20 UTC: job default/training rides it out"
+    )
+    assert found.because[-1] == (
+        "the status UnHealthy of its switches is published as Healthy: 1 of their events are held "
+        "back"
+    )
+
+
+def test_public_faults_and_relations_say_what_ends_them() -> None:
+    about = ("n1", "CCAE", "fault-0001", "NPU", "220001001", "SeparateNPU", (3,), T0, T0 * 1000)
+    lasting = Standing(*about, T0 * 1000, T0 * 1000, None, placed=True)
+    ending = msgspec.structs.replace(lasting, fault_id="fault-0002", ends_at_ms=T0 * 1000 + 5000)
+    relations = tuple(
+        RelationStatus("job", "n1", "Ascend910-3", "81078603", T0 * 1000, result, closed=closed)
+        for result, closed in (("Separate", False), ("", False), ("", True))
+    )
+    around = Around(
+        Facts(frozenset()), (lasting, ending), jobs=(("job", None),), relations=relations
+    )
+    found = explained(World(report("n1", healthy())), "n1", None, around)
+    assert [one.because for one in found.public_faults] == [
+        "CCAE told of it; it holds until CCAE tells that it is over",
+        "CCAE told of it; it ends at 2025-10-09 08:53:25 UTC",
+    ]
+    (job,) = found.jobs
+    assert job.because[0] == "nothing on this node hits job job"
+    assert "Separate follows for its pods here" in job.because[1]
+    assert "would count against this node" in job.because[2]
+    assert "too long ago" in job.because[3]
+
+
+def test_a_lost_node_says_since_when() -> None:
+    world = World(report("n1", healthy()))
+    lost = status_of(world, "n1", heartbeat="lost", age=42.0)
+    found = explain(world.pipeline, lost, Around(), {})
+    assert found.because[-1] == (
+        "its heartbeat fell silent 42 s ago (interval 5 s): it is lost, and published UnHealthy "
+        "for that"
+    )
+    found = explain(world.pipeline, lost, Around(publish_lost=False), {})
+    assert found.because[-1].endswith("it is lost, which is not to be published")
+
+
+def test_a_time_that_no_calendar_has_does_not_spoil_the_page() -> None:
+    assert shown_time(2**63) == f"{2**63} ms"

@@ -1,0 +1,55 @@
+"""The description of the API is the API."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
+
+from aggregator.api.openapi import OPERATIONS, PATH, description
+from aggregator.api.routes import application
+from aggregator.api.status import Health
+from aggregator.notify.sse import Stream
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+def pages() -> web.Application:
+    return application(lambda: Health({}, ()), MagicMock(), MagicMock(), Stream("x"))
+
+
+def test_every_page_is_described_and_can_only_be_read() -> None:
+    described = {one.path for one in OPERATIONS} | {PATH, "/healthz", "/readyz", "/metrics"}
+    routes = list(pages().router.routes())
+    assert {route.resource.canonical for route in routes if route.resource} == described
+    assert {route.method for route in routes} == {"GET", "HEAD"}
+
+
+def test_what_computes_advice_is_not_loaded_without_advice() -> None:
+    code = "import aggregator.process, sys; "
+    code += "wanted = ('advisor.advise', 'advisor.what_if', 'aggregator.advising.advice'); "
+    code += "print(*(one for one in sys.modules if one.startswith(wanted)))"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == []
+
+
+def _references(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        mine = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return mine.union(*(_references(one) for one in value.values()))
+    if isinstance(value, list):
+        return set().union(*(_references(one) for one in value))
+    return set()
+
+
+def test_every_reference_leads_somewhere() -> None:
+    document = description("1")
+    schemas = document["components"]["schemas"]
+    wanted = {one.removeprefix("#/components/schemas/") for one in _references(document)}
+    assert wanted
+    assert wanted <= schemas.keys()
+    for path, operation in document["paths"].items():
+        placed = {one["name"] for one in operation["get"]["parameters"] if one["in"] == "path"}
+        assert placed == {part[1:-1] for part in path.split("/") if part.startswith("{")}

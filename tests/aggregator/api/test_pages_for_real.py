@@ -1,0 +1,212 @@
+"""Every described page of a real aggregator to which everything happens, and its metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from aggregator.api.openapi import OPERATIONS
+from aggregator.processors import manual_info, separation_policy
+from contract.documents.cluster_info import cluster_device_name
+from contract.documents.node_info import FaultDevice
+from contract.documents.public_fault import Fault, Influence, PublicFault, encode_public_fault
+from contract.names import PUBLIC_FAULT_LABEL
+from stores.address import open_store
+from stores.base import Document
+from tests.aggregator.cluster_documents.test_kinds import with_switch
+from tests.aggregator.nodes import T0, node_report, report
+from tests.contract.documents.test_cluster_device import config, fault
+from tests.parts import pod_groups, pods
+from tests.parts.exposition import ADVISING, AGGREGATOR, GRPC, KUBERNETES, listed, scraped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stores.base import Store
+    from tests.aggregator.conftest import Make
+    from tests.aggregator.daemon import Daemon
+    from tests.parts.controlplane import ControlPlane
+
+JOB = "11111111-2222-3333-4444-555555555555"
+POLICY = """
+enabled: true
+separate: {fault_window_hours: 24, fault_threshold: 3}
+release: {fault_free_hours: -1}
+"""
+PUBLIC = PublicFault(
+    "message-1",
+    T0 * 1000,
+    "1.0",
+    "CCAE",
+    [
+        Fault(
+            "fault-0001",
+            "NPU",
+            "220001001",
+            T0 * 1000,
+            "occur",
+            influence=[Influence("n1", "", [5])],
+        )
+    ],
+)
+
+
+async def trouble(store: Store, plane: ControlPlane) -> None:
+    """A fault of every source, on chips, switches, servers and jobs."""
+    owner = pods.owned_by(JOB, "training")
+    filters = {"huawei.com/schedule.filter.faultCode": "80E18402:3600"}
+    pod_groups.make(plane, "group", owner, annotations=filters)
+    pods.make(plane, "rank-0", "n1", "Ascend910-3,Ascend910-4,Ascend910-5", owner=owner)
+    faults = [fault(3, "RestartNPU", "80E18402"), fault(4, "PreSeparateNPU", "80E21007")]
+    await store.put(report("n1", config(faults, unhealthy=(3,))))
+    await store.put(with_switch("n2", "Separate", "UnHealthy"))
+    await store.put(node_report("n3", [FaultDevice("Fan", 4, ["06000025"], "x")], "Healthy"))
+    await store.put(report("n4", {"DeviceInfoCfg": "{"}))
+    separated = manual_info.render_chips({"Ascend910-7": {"80C98009": T0 * 1000}})
+    for name, data in (
+        (separation_policy.NAME, {separation_policy.KEY: POLICY}),
+        (manual_info.NAME, {"n1": separated}),
+    ):
+        await store.put(Document(manual_info.NAMESPACE, name, data))
+    message = encode_public_fault(PUBLIC)
+    await store.put(Document("default", "ccae", message, dict([PUBLIC_FAULT_LABEL])))
+
+
+def strictly(answer: object, kind: object) -> Any:
+    """The answer as the described type; nothing is missing in the description, nor left over."""
+    value = msgspec.convert(answer, kind)
+    assert json.loads(msgspec.json.encode(value)) == answer
+    return value
+
+
+async def until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not happened():  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+
+
+def chip(explained: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in explained["chips"] if one["chip"] == name)
+    return found
+
+
+@pytest.fixture
+def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
+    pod_groups.install(control_plane)
+    yield control_plane
+    pod_groups.uninstall(control_plane)
+
+
+@pytest.fixture
+async def daemon(plane: ControlPlane, make: Make) -> Daemon:
+    store = open_store("kubernetes:", plane.kubeconfig)
+    try:
+        await trouble(store, plane)
+    finally:
+        await store.close()
+    options = ("--grpc-listen", "127.0.0.1:0", "--grpc-plaintext")
+    daemon = make("kubernetes:", plane.kubeconfig, *options)
+    daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
+    daemon.start()
+    await until(lambda: daemon.ask("/api/v1/public-faults")[1]["public_faults"]["standing"] == 1)
+    await until(lambda: daemon.ask("/api/v1/jobs")[1]["jobs"] != [])
+    await until(lambda: daemon.ask("/api/v1/history")[1]["events"] != [])
+    await until(lambda: daemon.ask("/api/v1/advice")[1]["advice"]["reports"] != [])
+    return daemon
+
+
+@pytest.mark.apiserver
+async def test_every_page_is_what_its_description_says(daemon: Daemon) -> None:
+    for one in OPERATIONS:
+        if one.content != "application/json":
+            continue
+        path = one.path.replace("{node}", "n1").replace("{job}", JOB)
+        path = path.replace("{namespace}", "default").replace("{podgroup}", "group")
+        status, answer = daemon.ask(path)
+        assert status == 200, path
+        strictly(answer, one.answer)
+        status, answer = daemon.ask(f"{path}?nonsense=1")
+        assert status == 400, path
+        assert "nonsense" not in answer["error"]
+        assert "no parameter" in answer["error"]
+    for path in ("/api/v1/nodes/nobody", "/api/v1/jobs/nobody", "/api/v1/advice/default/nobody"):
+        status, answer = daemon.ask(path)
+        assert status == 404
+        assert answer["error"].startswith("nobody knows of this ")
+    assert_jobs(daemon)
+    assert_explained(daemon)
+    assert_parts(daemon)
+    assert_metrics(daemon)
+
+
+def assert_jobs(daemon: Daemon) -> None:
+    (hit,) = daemon.ask("/api/v1/jobs")[1]["jobs"]
+    assert (hit["job"], hit["name"], hit["health"]) == (JOB, "training", "UnHealthy")
+    (node,) = hit["nodes"]
+    assert {one["code"] for one in node["faults"]} >= {"80E18402", "80E21007", "220001001"}
+    ranks = daemon.ask(f"/api/v1/jobs/{JOB}")[1]["ranks"]
+    assert "80E18402" not in {one["code"] for one in ranks}, "the job rides it out"
+
+
+def assert_explained(daemon: Daemon) -> None:
+    found = daemon.ask("/api/v1/nodes/n1")[1]
+    assert found["documents"] == {cluster_device_name(0): True}
+    hidden = chip(found, "Ascend910-3")
+    assert (hidden["said"], hidden["published"]) == ("unhealthy", "recovering")
+    assert hidden["pods"] == ["default/rank-0"]
+    (one,) = hidden["faults"]
+    assert one["because"].startswith("held back from readers until 20")
+    assert one["because"].endswith(": job default/training rides it out")
+    assert one["until_ms"] == one["since_ms"] + 3_600_000
+    public = chip(found, "Ascend910-5")["faults"][0]["because"]
+    assert public == "a public fault of CCAE (fault-0001); it holds until it is told to be over"
+    manual = chip(found, "Ascend910-7")["faults"][0]
+    assert manual["since_ms"] == T0 * 1000
+    assert manual["because"] == (
+        "in manual separation, because 3 times within 24 h came: 80C98009 (last at 2025-10-09 "
+        "08:53:20 UTC); never released by time, an operator may release it in "
+        "clusterd-manual-info-cm"
+    )
+    (job,) = found["jobs"]
+    assert job["because"][0].endswith(", which makes it UnHealthy")
+    assert [event["said"] for event in daemon.ask("/api/v1/nodes/n2")[1]["switch_events"]] == [
+        "Separate"
+    ]
+
+
+def assert_parts(daemon: Daemon) -> None:
+    (separated,) = daemon.ask("/api/v1/separation")[1]["separation"]["chips"]
+    assert separated["shown_in"] == ["kubernetes:"]
+    world = {one["kind"]: one for one in daemon.ask("/api/v1/world")[1]["world"]["objects"]}
+    assert world["pods"]["objects"] == world["PodGroups"]["objects"] == 1
+    services = daemon.ask("/api/v1/services")[1]["services"]
+    assert services["grpc"]["plaintext"]
+    faults = daemon.ask("/api/v1/faults")[1]
+    assert {one["code"]: one["hidden"] for one in faults["faults"]} == {
+        "80E18402": "filter",
+        "80E21007": None,
+        "220001001": None,
+        "ManuallySeparateNPU": None,
+    }
+    assert all(one["received_at_ms"] for one in faults["faults"])
+
+
+def assert_metrics(daemon: Daemon) -> None:
+    text = daemon.ask("/metrics")[1]
+    shown = scraped(text)
+    here = listed(KUBERNETES) | listed(GRPC)
+    assert here.items() <= shown.items()
+    assert shown.items() <= (here | listed(AGGREGATOR) | listed(ADVISING)).items()
+    assert daemon.metric('npu_vigil_jobs_hit{health="UnHealthy"}') == 1
+    assert daemon.metric('npu_vigil_hidden_faults{why="filter"}') == 1
+    assert daemon.metric("npu_vigil_separation_chips") == 1
+    assert daemon.metric("npu_vigil_history_published_total") > 0
+    checked = subprocess.run(
+        ["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

@@ -1,0 +1,92 @@
+"""Faults as the API shows them: of chips, switches and servers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aggregator.api.fault_status import (
+    ServerFaultStatus,
+    SwitchFaultStatus,
+    fault_statuses,
+    server_fault_statuses,
+    switch_fault_statuses,
+)
+from contract.documents.device_info import SWITCH_INFO_KEY
+from contract.documents.node_info import FaultDevice
+from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
+from tests.aggregator.cluster_documents.test_kinds import World
+from tests.aggregator.nodes import T0, faulty, healthy, moment, node_report, report
+from tests.contract.documents.test_cluster_device import config, fault
+
+CODE = "[0x00f1ff09,155913,cpu,na]"
+
+
+def test_switches_and_servers_tell_every_code_with_its_level() -> None:
+    events = (
+        SwitchEvent(assembled_fault_code=CODE, switch_chip_id=2, switch_port_id=7),
+        SwitchEvent(assembled_fault_code=CODE, switch_chip_id=3, alarm_raised_time=T0 * 1000),
+    )
+    times = ((f"{CODE}_2_7", T0, "NotHandle"),)
+    switches = encode_switch_info(SwitchRecord(events, "Separate", T0, "UnHealthy", times))
+    parts = [
+        FaultDevice("CPU", 1, ["00000001", "00000002"], "PreSeparateFault"),
+        FaultDevice("Fan", 4, None, "NotHandleFault"),
+    ]
+    world = World(
+        report("n2", {**healthy(), SWITCH_INFO_KEY: switches}),
+        report("n1", healthy()),
+        node_report("n3", parts, "PreSeparate"),
+    )
+    assert list(switch_fault_statuses(world.pipeline)) == [
+        SwitchFaultStatus("n2", 2, 7, CODE, "NotHandle", None, T0 * 1000),
+        SwitchFaultStatus("n2", 3, 0, CODE, "Separate", T0 * 1000, T0 * 1000),
+    ]
+    assert list(server_fault_statuses(world.pipeline)) == [
+        ServerFaultStatus("n3", "CPU", 1, "00000001", "PreSeparateFault"),
+        ServerFaultStatus("n3", "CPU", 1, "00000002", "PreSeparateFault"),
+    ]
+
+
+def received(world: World) -> list[int | None]:
+    return [one.received_at_ms for one in fault_statuses(world.pipeline)]
+
+
+def test_since_when_a_fault_is_there_outlives_a_restart() -> None:
+    world = World(report("n1", faulty(3)))
+    assert received(world) == [T0 * 1000]
+    world.put(report("n1", faulty(3, T0 + 9)), 9)
+    assert received(world) == [T0 * 1000]
+    processing = world.pipeline.processing
+    kept = {one: text for one in processing.take_changed() if (text := processing.text(one))}
+    after = World(outputs=world.outputs)
+    after.pipeline.processing.restore(kept, moment(20))
+    after.put(report("n1", faulty(3, T0 + 9)), 20)
+    assert received(after) == [T0 * 1000]
+    after.put(report("n1", healthy(T0 + 30)), 30)
+    assert received(after) == []
+    after.put(report("n1", faulty(3, T0 + 40)), 40)
+    assert received(after) == [(T0 + 40) * 1000]
+
+
+def test_a_time_that_is_none_does_not_spoil_the_page() -> None:
+    late = {"80E18402": (2**63 - 1, "RestartNPU")}
+    faults = [fault(3, "RestartNPU", "80E18402", late, "PublicFault")]
+    world = World(report("n1", config(faults, unhealthy=(3,))))
+    (one,) = fault_statuses(world.pipeline)
+    assert one.raised_at_ms is None
+    assert msgspec.json.encode(one)
+
+
+def test_a_fault_that_is_held_back_is_shown_with_why() -> None:
+    companion = {"80C98009": (T0 * 1000, "RestartBusiness")}
+    faults = [fault(3, "RestartBusiness", "80C98009", companion)]
+    world = World(report("n1", config(faults, unhealthy=(3,))))
+    (one,) = fault_statuses(world.pipeline)
+    assert (one.code, one.hidden, one.hidden_until_ms) == (
+        "80C98009",
+        "undecided",
+        T0 * 1000 + 5000,
+    )
+    world.step(5.1)
+    (one,) = fault_statuses(world.pipeline)
+    assert (one.hidden, one.hidden_until_ms) == (None, None)

@@ -1,0 +1,278 @@
+"""State that is kept, views that are shown: a part of the tests in a real aggregator."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.daemon import Aggregator
+from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, Keeping
+from aggregator.notify.history import History
+from aggregator.publish.write_queue import Turns
+from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
+from service.clock import Moment, system_clock
+from service.election.leadership import Always, Leadership, leadership
+from service.stalls import Stalls
+from stores.base import Changed, Deleted, Document, Selection
+from stores.directory.store import DirectoryStore
+from tests.aggregator.counting import SYSTEM, VIEW, Counter
+from tests.parts.watching import watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+    from pathlib import Path
+
+STATE = Selection(namespace=STATE_NAMESPACE, label=(STATE_LABEL, "counts"))
+
+
+@contextlib.asynccontextmanager
+async def running(
+    root: Path, counter: Counter, lead: Leadership | None = None
+) -> AsyncIterator[Aggregator]:
+    """An aggregator with this part on a directory."""
+    store = DirectoryStore(f"directory:{root}", root)
+    stores = {store.url: store}
+    aggregator = Aggregator(
+        stores,
+        stores,
+        history=History(root.parent / "state", {}, system_clock),
+        touch_period_seconds=45,
+        writes_per_second=16,
+        parts=[counter],
+        lead=lead or leadership([store], f"a-{id(counter)}", 10, system_clock),
+    )
+    task = asyncio.create_task(aggregator.run())
+    try:
+        yield aggregator
+        assert not task.done()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def store(root: Path) -> DirectoryStore:
+    return DirectoryStore(f"directory:{root}", root)
+
+
+def item(name: str, text: str = "") -> Document:
+    return Document(SYSTEM, name, {"text": text}, {"count": "me"})
+
+
+def kept(bucket: str) -> tuple[str, str]:
+    return STATE_NAMESPACE, f"{STATE_PREFIX}counts-{bucket}"
+
+
+@pytest.mark.slow
+async def test_state_is_kept_and_found_again_before_anything_is_observed(
+    root: Path, store: DirectoryStore
+) -> None:
+    counter = Counter()
+    await store.put(item("a"))
+    async with watching(store, STATE) as seen, running(root, counter):
+        await seen.until(lambda seen: kept("a") in seen.documents)
+        await store.put(item("a", "again"))
+        await seen.until(lambda seen: seen.documents[kept("a")].data == {KEY: "2"})
+    assert counter.led == [True, False]
+    again = Counter()
+    again.seen = dict(counter.seen)
+    async with running(root, again), watching(store, STATE) as seen:
+        await store.put(item("a", "and again"))
+        await seen.until(lambda seen: seen.documents[kept("a")].data == {KEY: "3"})
+    assert again.order[0] == "restore"
+    assert "restore" in again.order
+
+
+async def test_what_changed_last_is_kept_when_told_to_end(
+    root: Path, store: DirectoryStore
+) -> None:
+    counter = Counter()
+    async with running(root, counter), watching(store, VIEW) as seen:
+        await store.put(item("a"))
+        await seen.until(lambda seen: (SYSTEM, "total") in seen.documents)
+        for _ in range(5):
+            counter.count("a")
+    found = await store.get(*kept("a"))
+    assert found is not None
+    assert found.data == {KEY: "6"}
+
+
+@pytest.mark.slow
+async def test_a_view_is_written_repaired_and_taken_away(root: Path, store: DirectoryStore) -> None:
+    counter, total = Counter(), (SYSTEM, "total")
+    async with running(root, counter), watching(store, VIEW) as seen:
+        await store.put(item("a"))
+        await store.put(item("b"))
+        right = {"a": "1", "b": "1"}
+        await seen.until(
+            lambda seen: total in seen.documents and seen.documents[total].data == right
+        )
+        assert seen.documents[total].labels == {"shows": "counts"}
+        await store.put(Document(SYSTEM, "total", {"a": "9", "b": "1"}, {"shows": "counts"}))
+        await seen.until(lambda seen: seen.documents[total].data["a"] == "9")
+        await seen.until(lambda seen: seen.documents[total].data == right)
+        await store.delete(SYSTEM, "total")
+        await seen.until(lambda seen: any(isinstance(one, Deleted) for one in seen.events))
+        await seen.until(lambda seen: seen.documents.get(total, item("")).data == right)
+        # What an operator takes out is an input first: it is not put back.
+        before = len(seen.events)
+        await store.put(
+            Document(SYSTEM, "total", {"a": "1", "by": "operator"}, {"shows": "counts"})
+        )
+        await seen.until(lambda seen: seen.documents[total].data == {"a": "1"})
+        shown = [one.document.data for one in seen.events[before:] if isinstance(one, Changed)]
+        assert right not in shown
+        await store.put(Document(SYSTEM, "total", {"by": "operator"}, {"shows": "counts"}))
+        await seen.until(lambda seen: total not in seen.documents)
+
+
+@pytest.mark.slow
+async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
+    root: Path, store: DirectoryStore
+) -> None:
+    one, other = Counter(), Counter()
+    async with contextlib.AsyncExitStack() as stack:
+        first = contextlib.AsyncExitStack()
+        leader = await first.enter_async_context(running(root, one))
+        seen = await stack.enter_async_context(watching(store, STATE))
+        await store.put(item("a"))
+        await seen.until(lambda seen: kept("a") in seen.documents)
+        follower = await stack.enter_async_context(running(root, other))
+        async with asyncio.timeout(10):
+            while follower.readiness.health().not_ready:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert leader.leadership.leads
+        assert follower.picture.leader().leader.role == f"follower of a-{id(one)}"
+        assert other.led == []
+        one.count("a")
+        leader.wake()
+        await seen.until(lambda seen: seen.documents[kept("a")].data == {KEY: "2"})
+        await first.aclose()
+        async with asyncio.timeout(10):
+            while other.led != [True]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert other.counts == {"a": 2}
+        other.count("a")
+        await follower.succession.keeping.kept("counts")
+        found = await store.get(*kept("a"))
+        assert found is not None
+        assert found.data == {KEY: "3"}
+
+
+class Texts:
+    """A keeper of any texts."""
+
+    name = "texts"
+
+    def __init__(self, **texts: str) -> None:
+        self.texts: dict[str, str] = dict(texts)
+        self.changed = set(texts)
+        self.problems: tuple[str, ...] = ()
+
+    def take_changed(self) -> frozenset[str]:
+        changed, self.changed = frozenset(self.changed), set()
+        return changed
+
+    def text(self, bucket: str) -> str | None:
+        return self.texts.get(bucket)
+
+    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+        return self.problems
+
+
+@contextlib.asynccontextmanager
+async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[Keeping]:
+    def clock() -> Moment:
+        return system_clock()
+
+    one = Keeping(store, [keeper], Always("me"), clock, Stalls(), Turns(16, clock))
+    async with asyncio.TaskGroup() as tasks:
+        one.lead(tasks)
+        try:
+            yield one
+        finally:
+            await one.follow()
+
+
+async def test_a_text_that_is_too_large_stops_no_other_and_is_said(
+    store: DirectoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = Texts(large="x" * (LARGEST_BYTES + 1), small="y")
+    async with keeping(store, keeper) as one:
+        await one.kept("texts")
+        (status,) = one.statuses()
+        assert (status.documents, status.writes) == (1, 1)
+        assert "at most" in status.problems[0]
+        assert caplog.text.count("is not kept") == 1
+        keeper.texts["large"] = "x"
+        keeper.changed = {"large"}
+        await one.kept("texts")
+        assert one.statuses()[0].problems == ()
+
+
+async def test_what_cannot_be_read_is_said_and_begun_anew(
+    store: DirectoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = f"{STATE_PREFIX}texts-a"
+    await store.put(Document(STATE_NAMESPACE, name, {KEY: "?"}, {STATE_LABEL: "texts"}))
+    keeper = Texts(a="good")
+    keeper.problems = ("a: is nothing",)
+    async with keeping(store, keeper) as one:
+        await one.restore(fence=True)
+        assert "a: is nothing" in caplog.text
+        await one.kept("texts")
+    found = await store.get(STATE_NAMESPACE, name)
+    assert found is not None
+    assert found.data == {KEY: "good"}
+
+
+@pytest.mark.slow
+async def test_an_edit_by_hand_is_replaced_and_a_fenced_write_refused(
+    store: DirectoryStore,
+) -> None:
+    keeper, name = Texts(a="1"), f"{STATE_PREFIX}texts-a"
+    async with keeping(store, keeper) as one:
+        await one.kept("texts")
+        before = await store.get(STATE_NAMESPACE, name)
+        assert before is not None
+        await store.put(Document(STATE_NAMESPACE, name, {KEY: "mine"}, {STATE_LABEL: "texts"}))
+        keeper.texts["a"] = "2"
+        keeper.changed = {"a"}
+        await one.kept("texts")
+        found = await store.get(STATE_NAMESPACE, name)
+        assert found is not None
+        assert found.data == {KEY: "2"}
+        await one.restore(fence=True)
+        fenced = await store.get(STATE_NAMESPACE, name)
+        assert fenced is not None
+        assert fenced.version != found.version
+        assert fenced.data == found.data
+        keeper.texts.clear()
+        keeper.changed = {"a"}
+        await one.kept("texts")
+    assert await store.get(STATE_NAMESPACE, name) is None
+
+
+@pytest.mark.slow
+async def test_many_changes_are_few_writes(store: DirectoryStore) -> None:
+    keeper = Texts(a="0")
+    async with keeping(store, keeper) as one:
+        for number in range(100):
+            keeper.texts["a"] = str(number)
+            keeper.changed = {"a"}
+            one.look()
+            await asyncio.sleep(0.002)
+        await one.kept("texts")
+        assert one.statuses()[0].writes <= 4
+    found = await store.get(STATE_NAMESPACE, f"{STATE_PREFIX}texts-a")
+    assert found is not None
+    assert found.data == {KEY: "99"}

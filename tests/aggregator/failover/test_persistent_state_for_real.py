@@ -1,0 +1,100 @@
+"""What is asked of a real API server so that state is kept, and what its webhooks make of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.failover.persistent_state import KEY, Keeping
+from aggregator.publish.write_queue import Turns
+from contract.names import STATE_NAMESPACE, STATE_PREFIX
+from service.clock import system_clock
+from service.election.leadership import Always
+from service.stalls import Stalls
+from stores.address import open_store
+from stores.base import Document
+from tests.aggregator.counting import Counter
+from tests.parts.admission import Webhook
+from tests.parts.api_proxy import ApiProxy
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from typing import Any
+
+    from stores.base import Store
+    from tests.parts.controlplane import ControlPlane
+
+pytestmark = pytest.mark.apiserver
+
+NAME = f"{STATE_PREFIX}counts-a"
+
+
+@pytest.fixture
+def proxy(control_plane: ControlPlane) -> Iterator[ApiProxy]:
+    with ApiProxy(control_plane) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def store(proxy: ApiProxy) -> AsyncIterator[Store]:
+    """With the namespace, which the first write of all would create."""
+    store = open_store("kubernetes:", proxy.kubeconfig)
+    await store.put(Document(STATE_NAMESPACE, "first", {}))
+    yield store
+    await store.close()
+
+
+@contextlib.asynccontextmanager
+async def keeping(store: Store, counter: Counter) -> AsyncIterator[Keeping]:
+    one = Keeping(store, [counter], Always("me"), system_clock, Stalls(), Turns(16, system_clock))
+    await one.restore(fence=False)
+    async with asyncio.TaskGroup() as tasks:
+        one.lead(tasks)
+        yield one
+        await one.follow()
+
+
+async def test_each_change_costs_one_request(store: Store, proxy: ApiProxy) -> None:
+    counter, begin = Counter(), time.monotonic()
+    async with keeping(store, counter) as one:
+        for _ in range(3):
+            counter.count("a")
+            await one.kept(Counter.name)
+    asked = [request.verb for request in proxy.requests(since=begin)]
+    assert asked == ["list", "create", "update", "update"]
+
+
+async def test_what_a_webhook_makes_of_it_is_named_without_a_read(
+    store: Store, proxy: ApiProxy, control_plane: ControlPlane
+) -> None:
+    counter, begin = Counter(), time.monotonic()
+
+    def change(found: dict[str, Any]) -> None:
+        if found["metadata"]["name"] == NAME:
+            found["data"][KEY] = "webhook"
+
+    async with keeping(store, counter) as one:
+        counter.count("a")
+        await one.kept(Counter.name)
+        # Two changes within a minute: each answer is looked at, not one of many.
+        with Webhook(control_plane, change):
+            counter.count("a")
+            one.look()
+            async with asyncio.timeout(10):
+                while not one.conflicts:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        (conflict,) = one.conflicts
+        assert f"our own write of {NAME} differs" in conflict
+        assert f"key {KEY}" in conflict
+        async with asyncio.timeout(10):
+            await one.kept(Counter.name)
+        assert one.conflicts == ()
+    asked = {request.verb for request in proxy.requests(since=begin)}
+    assert asked == {"list", "create", "update"}
+    found = await store.get(STATE_NAMESPACE, NAME)
+    assert found is not None
+    assert found.data == {KEY: "2"}

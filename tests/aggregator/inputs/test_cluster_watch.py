@@ -1,0 +1,173 @@
+"""What stores tell, brought into the world; said in the log when it begins and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from aggregator.inputs.cluster_state import World
+from aggregator.inputs.cluster_watch import follow
+from aggregator.inputs.node_context import Job, NodeState, Pod
+from contract.errors import StoreRefused
+from service.stalls import Stalls
+from stores.address import open_store
+from stores.cluster import NotThere, Snapshot, Update
+from stores.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from stores.base import Store
+
+POD = Pod("u", "n1", chips=("Ascend910-0",))
+LOGGER = "aggregator.inputs.cluster_watch"
+
+
+class Feed:
+    """Tells what it is given; an error ends it."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._given: asyncio.Queue[object] = asyncio.Queue()
+
+    async def give(self, *events: object) -> None:
+        """Tell these, and let them be taken in."""
+        for event in events:
+            self._given.put_nowait(event)
+        await asyncio.sleep(0.01)
+
+    async def events(self) -> AsyncIterator[Any]:
+        self.asked += 1
+        while True:
+            event = await self._given.get()
+            if isinstance(event, Exception):
+                raise event
+            yield event
+
+
+class Bench:
+    """A store that is followed."""
+
+    url = "store:"
+
+    def __init__(self) -> None:
+        self.pod_feed, self.node_feed, self.job_feed = Feed(), Feed(), Feed()
+        self.cluster = self
+        self.world = World([True])
+        self.told: list[frozenset[str] | None] = []
+
+    def pods(self) -> AsyncIterator[Any]:
+        return self.pod_feed.events()
+
+    def nodes(self) -> AsyncIterator[Any]:
+        return self.node_feed.events()
+
+    def jobs(self) -> AsyncIterator[Any]:
+        return self.job_feed.events()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        store = cast("Store", self)
+        task = asyncio.create_task(follow(self.world, 0, store, self.told.append, Stalls()))
+        yield
+        assert not task.done()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+def bench(caplog: pytest.LogCaptureFixture) -> Bench:
+    caplog.set_level(logging.INFO, LOGGER)
+    return Bench()
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+@pytest.mark.looptime
+async def test_everybody_is_told_what_changed_and_nothing_else(bench: Bench) -> None:
+    async with bench.running():
+        await bench.pod_feed.give(Snapshot({"u": POD}))
+        await bench.job_feed.give(NotThere("none"))
+        assert bench.told == [None, None]
+        assert bench.world.answered(0)
+        node = NodeState("n1", "10.0.0.1")
+        await bench.node_feed.give(Snapshot({"n1": node}), Update("n1", node), Update("n1", node))
+        # Who waits for Nodes is woken; a heartbeat is no news.
+        assert bench.told == [None, None, frozenset()]
+        await bench.pod_feed.give(Update("u", None))
+        assert bench.told[3:] == [frozenset({"n1"})]
+
+
+@pytest.mark.looptime
+async def test_an_interruption_is_said_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    async with bench.running():
+        await bench.pod_feed.give(Interrupted("no rights"), Interrupted("still none"))
+        assert said(caplog) == ["pods of store: cannot be read: no rights"]
+        assert bench.told == [frozenset()]  # who waits for an answer has one
+        await bench.pod_feed.give(Snapshot({}))
+        assert said(caplog) == ["pods of store: can be read again"]
+
+
+@pytest.mark.looptime
+async def test_a_refusal_stops_nothing_else_and_is_asked_again(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench.running():
+        await bench.node_feed.give(StoreRefused("not like this"))
+        assert said(caplog) == ["nodes of store: cannot be read: not like this"]
+        await bench.pod_feed.give(Snapshot({"u": POD}))
+        assert bench.world.pods_on("n1") == (POD,)
+        await asyncio.sleep(31)
+        assert bench.node_feed.asked == 2
+        await bench.node_feed.give(Snapshot({"n1": NodeState("n1")}))
+        assert said(caplog) == ["nodes of store: can be read again"]
+        assert bench.world.nodes_known
+        assert bench.told == [frozenset(), None, frozenset()]
+
+
+@pytest.mark.looptime
+async def test_without_volcano_jobs_are_known_by_their_pods(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench.running():
+        await bench.job_feed.give(NotThere("404"), NotThere("404"))
+        assert said(caplog) == ["store: has no PodGroups, jobs are known by their pods only"]
+        await bench.job_feed.give(Snapshot({"g": Job("j")}))
+        assert said(caplog) == ["store: has PodGroups now"]
+        assert set(bench.world.jobs()) == {"j"}
+
+
+@pytest.mark.looptime
+async def test_a_shared_serial_number_is_said_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    def node(name: str, number: str) -> NodeState:
+        return NodeState(name, serial_number=number)
+
+    async with bench.running():
+        many = {name: node(name, "SN") for name in "gfedcba"}
+        await bench.node_feed.give(Snapshot(many), Update("h", node("h", "SN")))
+        assert said(caplog) == [
+            "7 nodes have the serial number 'SN', which names none of them: a, b, c, d, e, ..."
+        ]
+        await bench.node_feed.give(Snapshot({"a": node("a", "SN"), "b": node("b", "")}))
+        assert said(caplog) == ["no two nodes have the serial number 'SN' any more"]
+
+
+async def test_a_store_that_knows_no_cluster_is_not_followed(tmp_path: Path) -> None:
+    store = open_store(f"directory:{tmp_path}")
+    world = World([store.cluster is not None])
+    await follow(world, 0, store, lambda _: pytest.fail("there is nothing to tell"), Stalls())
+    assert world.answered(0)
+    assert not world.nodes_known
+    assert world.facts("n1").used is None

@@ -1,0 +1,240 @@
+"""What arrives: verified, newest wins, a good document is never lost to a bad one."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from aggregator.cluster_documents.kinds import SWITCH
+from aggregator.inputs import node_documents as intake
+from aggregator.inputs.node_documents import Feed, Inbox, Source, newest
+from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
+from stores.base import Changed, Deleted, Document, Listed
+from stores.interruption import Interrupted
+from tests.aggregator.cluster_documents.test_kinds import with_switch
+from tests.aggregator.nodes import T0, faulty, healthy, record, report
+from tests.contract.documents.test_cluster_device import config
+
+if TYPE_CHECKING:
+    from contract.documents.cluster_device import DeviceRecord
+
+BAD = [config(CheckCode="x"), {}, {"DeviceInfoCfg": ""}, {"DeviceInfoCfg": "{"}]
+
+
+def device(feed: Feed) -> Inbox[DeviceRecord]:
+    found: Inbox[DeviceRecord] = feed.inboxes[0]
+    return found
+
+
+def said(feed: Feed, node: str = "n1") -> DeviceRecord | None:
+    one = newest([device(feed)], node)
+    return None if one is None else one.record
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_bad_document_leaves_the_good_one_and_is_remembered_with_its_reason(
+    bad: dict[str, str],
+) -> None:
+    feed = Source("test:").devices
+    assert feed.observe(Changed(report("n1", healthy())), 1) == {"n1"}
+    assert feed.observe(Changed(report("n1", bad)), 2) == {"n1"}
+    assert said(feed) == record(healthy())
+    assert device(feed).rejected["n1"].since_ms == 2
+    assert "mindx-dl-deviceinfo-n1" in device(feed).rejected["n1"].reason
+    assert feed.observe(Changed(report("n1", bad)), 3) == frozenset()
+    assert device(feed).rejected_total == 1
+    assert feed.observe(Changed(report("n1", faulty())), 4) == {"n1"}
+    assert said(feed) == record(faulty())
+    assert device(feed).rejected == {}
+
+
+def test_texts_of_documents_are_not_kept() -> None:
+    feed = Source("test:").devices
+    tracemalloc.start()
+    try:
+        for number in range(20):
+            data = {DEVICE_INFO_KEY: f"{number}" + "x" * 100_000}
+            assert feed.observe(Changed(report(f"n{number}", data)), 1)
+        assert len(device(feed).rejected) == 20
+        assert tracemalloc.get_traced_memory()[0] < 500_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_other_bad_documents_count_and_do_not_hide_since_when() -> None:
+    feed = Source("test:").devices
+    for at_ms, bad in enumerate(BAD):
+        feed.observe(Changed(report("n1", bad)), 10 + at_ms)
+    assert device(feed).rejected_total == len(BAD)
+    assert device(feed).rejected["n1"].since_ms == 10
+    assert said(feed) is None
+
+
+def at(version: str, document: Document) -> Document:
+    return msgspec.structs.replace(document, version=version)
+
+
+def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_before() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
+    assert feed.read("n1", at("13", report("n1", faulty(3))), 2) == {"n1"}
+    place = report("n1", {})
+    for old in (
+        Changed(at("9", report("n1", faulty(1)))),
+        Changed(at("11", report("n1", faulty(1)))),
+        Deleted(place.namespace, place.name),
+        Changed(at("12", report("n1", faulty(2)))),
+    ):
+        assert feed.observe(old, 3) == frozenset()
+        assert said(feed) == record(faulty(3))
+    assert feed.observe(Changed(at("13", report("n1", faulty(3)))), 4) == frozenset()
+    assert feed.observe(Changed(at("14", report("n1", faulty(4)))), 5) == {"n1"}
+    assert said(feed) == record(faulty(4))
+    assert feed.observe(Deleted(place.namespace, place.name), 6) == {"n1"}
+    assert said(feed) is None
+
+
+def test_what_the_watch_has_shown_already_ends_as_ever() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
+    feed.read("n1", at("10", report("n1", healthy())), 2)
+    place = report("n1", {})
+    assert feed.observe(Deleted(place.namespace, place.name), 3) == {"n1"}
+    assert said(feed) is None
+
+
+def test_a_document_that_is_gone_by_its_name_does_not_come_back_before_the_watch_says_so() -> None:
+    feed = Source("test:").devices
+    place = report("n1", {})
+    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
+    assert feed.read("n1", None, 2) == {"n1"}
+    assert feed.observe(Changed(at("11", report("n1", faulty()))), 3) == frozenset()
+    assert feed.observe(Deleted(place.namespace, place.name), 4) == frozenset()
+    assert said(feed) is None
+    assert feed.observe(Changed(at("15", report("n1", faulty()))), 5) == {"n1"}
+    assert said(feed) == record(faulty())
+
+
+def test_a_list_ends_what_was_read_by_name() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(at("10", report("n1", healthy()))), 1)
+    feed.read("n1", None, 2)
+    feed.read("n2", at("12", report("n2", healthy())), 2)
+    feed.observe(Listed((at("14", report("n1", faulty())),)), 3)
+    assert said(feed, "n1") == record(faulty())
+    assert said(feed, "n2") is None
+    feed.observe(Changed(at("11", report("n2", healthy()))), 4)
+    assert said(feed, "n2") == record(healthy())
+
+
+def test_where_versions_are_no_numbers_the_order_of_events_decides() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(at("a1", report("n1", healthy()))), 1)
+    feed.read("n1", at("b2", report("n1", faulty(3))), 2)
+    feed.observe(Changed(at("c0", report("n1", faulty(4)))), 3)
+    assert said(feed) == record(faulty(4))
+    feed.read("n1", at("d4", report("n1", faulty(5))), 4)
+    place = report("n1", {})
+    assert feed.observe(Deleted(place.namespace, place.name), 5) == {"n1"}
+    feed.observe(Changed(at("e5", report("n1", healthy()))), 6)
+    feed.read("n1", None, 7)
+    feed.observe(Changed(at("f6", report("n1", faulty(6)))), 8)
+    assert said(feed) == record(faulty(6))
+
+
+def test_the_good_document_comes_back_unchanged() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(report("n1", healthy())), 1)
+    feed.observe(Changed(report("n1", BAD[0])), 2)
+    assert feed.observe(Changed(report("n1", healthy())), 3) == {"n1"}
+    assert device(feed).rejected == {}
+    assert feed.observe(Changed(report("n1", healthy())), 4) == frozenset()
+
+
+def test_a_good_document_ends_what_a_refused_part_before_it_left_standing() -> None:
+    source = Source("test:")
+    feed = source.devices
+    feed.observe(Changed(with_switch("n1", "Separate", "UnHealthy")), 1)
+    feed.observe(Changed(report("n1", healthy() | {SWITCH_INFO_KEY: "{"})), 2)
+    assert source.switch.reports["n1"].record.status == "UnHealthy", "the last good one counts"
+    feed.observe(Changed(report("n1", {DEVICE_INFO_KEY: "{"})), 3)
+    assert source.switch.knows("n1"), "who is refused ends nothing"
+    assert feed.observe(Changed(report("n1", healthy())), 4) == {"n1"}
+    assert not source.switch.knows("n1")
+    assert not feed.tells(SWITCH, "n1")
+
+
+def test_a_list_replaces_what_was_known() -> None:
+    feed = Source("test:").devices
+    feed.observe(Listed((report("n1", healthy()), report("n2", healthy()))), 1)
+    feed.observe(Changed(report("n3", BAD[0])), 2)
+    feed.observe(Interrupted("gone"), 3)
+    feed.observe(Interrupted("still gone"), 4)
+    assert (feed.interrupted, feed.interruptions_total) == ("still gone", 1)
+    assert said(feed) == record(healthy())
+    after = Listed((report("n2", faulty()), report("n4", healthy())))
+    assert feed.observe(after, 5) == {"n1", "n2", "n3", "n4"}
+    assert feed.interrupted is None
+    assert set(device(feed).reports) == {"n2", "n4"}
+    assert device(feed).rejected == {}
+
+
+def test_deleted() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(report("n1", healthy())), 1)
+    gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
+    assert feed.observe(gone, 2) == {"n1"}
+    assert feed.observe(gone, 3) == frozenset()
+    assert said(feed) is None
+
+
+def test_foreign_documents_are_left_alone() -> None:
+    feed = Source("test:").devices
+    for namespace, name in (("kube-system", "other"), ("mindx-dl", "mindx-dl-deviceinfo-n1")):
+        assert feed.observe(Changed(Document(namespace, name, healthy())), 1) == frozenset()
+        assert feed.observe(Deleted(namespace, name), 1) == frozenset()
+    assert device(feed).reports == {}
+    assert device(feed).rejected == {}
+
+
+def test_a_name_that_is_no_node_is_refused() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(report("Not_A_Node", healthy())), 1)
+    feed.observe(Changed(report("", healthy())), 1)
+    assert set(device(feed).rejected) == {"Not_A_Node", ""}
+    assert "not a Kubernetes node name" in device(feed).rejected["Not_A_Node"].reason
+
+
+def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intake, "MAX_NODES", 2)
+    feed = Source("test:").devices
+    feed.observe(Listed((report("n1", healthy()), report("n2", healthy()))), 1)
+    feed.observe(Changed(report("n3", healthy())), 2)
+    assert "already 2 nodes" in device(feed).rejected["n3"].reason
+    feed.observe(Changed(report("n2", faulty())), 3)
+    assert said(feed, "n2") == record(faulty())
+
+
+def test_between_stores_the_greater_time_counts() -> None:
+    one, other = Source("one:").devices, Source("other:").devices
+    one.observe(Changed(report("n1", healthy(T0 + 5))), 1)
+    other.observe(Changed(report("n1", faulty(update_time=T0 + 4))), 2)
+    first = newest([device(one), device(other)], "n1")
+    assert first is not None
+    assert first.record == record(healthy(T0 + 5))
+    one.observe(Deleted("kube-system", "mindx-dl-deviceinfo-n1"), 3)
+    second = newest([device(one), device(other)], "n1")
+    assert second is not None
+    assert second.record == record(faulty(update_time=T0 + 4))
+
+
+def test_e11_an_unreadable_fault_list_is_said() -> None:
+    feed = Source("test:").devices
+    feed.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
+    assert device(feed).reports["n1"].record.unhealthy == ("Ascend910-3",)
+    assert device(feed).reports["n1"].problem is not None

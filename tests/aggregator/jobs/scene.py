@@ -1,0 +1,193 @@
+"""A cluster of plain values around a board: nodes, pods, jobs and what is published."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.inputs.node_context import Job, NodeState, Pod
+from aggregator.jobs.job_view import Board
+from aggregator.jobs.relation_tables import SHIPPED
+from contract.documents.cluster_device import CodeFault, DeviceRecord
+from contract.documents.node_info import FaultDevice, NodeRecord
+from contract.documents.switch_info import SwitchEvent, SwitchRecord
+from service.clock import Moment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aggregator.jobs.relation_tables import Tables
+
+T0_MS = 1_760_000_000_000
+LINK_DOWN = "81078603"
+PORT_DOWN = "[0x08520003,na,L2,na]"
+SEPARATES = "8C1F860B"
+MAKES_SUB_HEALTHY = "8C1F8609"
+CQE = "8C1F8608"
+
+
+class Hidden(msgspec.Struct, frozen=True):
+    """What is hidden of a chip."""
+
+    fault: CodeFault
+    why: str = "filter"
+
+
+class HiddenEvent(msgspec.Struct, frozen=True):
+    """What is hidden of a switch."""
+
+    event: SwitchEvent
+    level: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What ``aggregator.jobs.interfaces.Published`` asks for."""
+
+    device: DeviceRecord | None = None
+    switch: SwitchRecord | None = None
+    node: NodeRecord | None = None
+    hidden: tuple[Hidden, ...] = ()
+    hidden_events: tuple[HiddenEvent, ...] = ()
+    received_ms: dict[str, dict[str, int]] = {}
+    events_received_ms: dict[str, int] = {}
+
+
+@dataclass
+class World:
+    """What ``aggregator.jobs.interfaces.World`` asks for."""
+
+    pods_known: bool = True
+    nodes_known: bool = True
+    pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
+    nodes: dict[str, NodeState] = field(default_factory=dict)
+    all_jobs: dict[str, Job] = field(default_factory=dict)
+
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        return tuple(self.pods.get(node, {}).values())
+
+    def node(self, name: str) -> NodeState | None:
+        return self.nodes.get(name)
+
+    def jobs(self) -> Mapping[str, Job]:
+        return self.all_jobs
+
+
+class Scene:
+    """A board and its surroundings; time passes when it is told to."""
+
+    def __init__(self, nodes: int = 0, tables: Tables = SHIPPED) -> None:
+        self.world = World()
+        self.told: dict[str, Told] = {}
+        self.tables = tables
+        self.now_ms = 0
+        self.is_read = True
+        self.board = self.fresh()
+        for number in range(nodes):
+            self.node(f"n{number}")
+
+    def fresh(self) -> Board:
+        """A board that knows nothing yet."""
+        return Board(self.world, self.told.get, self.tables, lambda: self.is_read)
+
+    def moment(self) -> Moment:
+        return Moment(T0_MS + self.now_ms, self.now_ms)
+
+    def node(self, name: str, *, ready: bool = True) -> None:
+        number = int(name.lstrip("n") or "0") if name.lstrip("n").isdecimal() else 0
+        self.world.nodes[name] = NodeState(name, f"192.168.0.{number}", f"SN-{name}", ready)
+        self.told.setdefault(name, Told(device=healthy()))
+        self.look(name)
+
+    def pod(
+        self,
+        name: str,
+        node: str,
+        job: str,
+        chips: str = "",
+        *,
+        rank: int | None = None,
+        labels: dict[str, str] | None = None,
+    ) -> None:
+        """``chips`` are numbers with blanks between them."""
+        names = tuple(f"Ascend910-{number}" for number in chips.split())
+        annotations = {} if rank is None else {"hccl/rankIndex": str(rank)}
+        pod = Pod(name, node, "default", name, job, names, annotations, labels or {})
+        self.world.pods.setdefault(node, {})[name] = pod
+        self.world.all_jobs.setdefault(job, Job(job, "default", job))
+        self.look(node)
+
+    def end(self, name: str, node: str) -> None:
+        del self.world.pods[node][name]
+        self.look(node)
+
+    def tell(self, node: str, /, **what: object) -> None:
+        """Publish something else of a node."""
+        self.told[node] = msgspec.structs.replace(self.told.get(node, Told()), **what)
+        self.look(node)
+
+    def chips(self, node: str, *faults: CodeFault, super_pod: int = -2) -> None:
+        """These faults of chips, and no others; each is heard of when it is new."""
+        before = self.told[node]
+        received: dict[str, dict[str, int]] = {}
+        for one in faults:
+            known = before.received_ms.get(one.chip, {})
+            since_ms = known.get(one.code, T0_MS + self.now_ms)
+            received.setdefault(one.chip, {})[one.code] = since_ms
+        self.tell(node, device=healthy(*faults, super_pod=super_pod), received_ms=received)
+
+    def look(self, *nodes: str) -> None:
+        self.board.changed(nodes, self.moment())
+
+    def wait(self, ms: int) -> None:
+        """Let time pass, with everything that is due in between."""
+        end_ms = self.now_ms + ms
+        while (due_ms := self.board.next_due_ms()) is not None and due_ms <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            self.board.step(self.moment())
+            after = self.board.next_due_ms()
+            assert after is None or after > self.now_ms, "it would be asked again at once"
+        self.now_ms = end_ms
+
+    def labels(self) -> dict[str, str]:
+        return {label.name: label.value for label in self.board.labels()}
+
+
+def healthy(*faults: CodeFault, super_pod: int = -2) -> DeviceRecord:
+    """Sixteen chips with these faults; those with a serious one are in the unhealthy list."""
+    mild = ("NotHandleFault", "SubHealthFault", "FreeRestartNPU")
+    unhealthy = {fault.chip for fault in faults if fault.level not in mild}
+    every = (f"Ascend910-{number}" for number in range(16))
+    available = tuple(sorted(chip for chip in every if chip not in unhealthy))
+    ordered = tuple(sorted(faults))
+    lists = (available, tuple(sorted(unhealthy)), (), ())
+    return DeviceRecord("Ascend910", *lists, ordered, 1_760_000_000, super_pod, 0, 0)
+
+
+def fault(chip: int, level: str, code: str, time_ms: int = T0_MS) -> CodeFault:
+    name = f"Ascend910-{chip}"
+    return CodeFault("CardUnhealthy", name, level, code, time_ms, level)
+
+
+def part(kind: str, number: int, level: str, *codes: str) -> FaultDevice:
+    return FaultDevice(kind, number, list(codes), level)
+
+
+def parts(status: str, *devices: FaultDevice, at_ms: int = T0_MS) -> NodeRecord:
+    return NodeRecord(devices, status, at_ms)
+
+
+def switch(status: str, level: str, *ports: tuple[str, int, int]) -> SwitchRecord:
+    """``ports``: code, chip and port of each event."""
+    events = tuple(
+        SwitchEvent(
+            assembled_fault_code=code,
+            switch_chip_id=chip,
+            switch_port_id=port,
+            alarm_raised_time=1_760_000_000,
+        )
+        for code, chip, port in ports
+    )
+    times = tuple((f"{code}_{chip}_{port}", 1_760_000_000, level) for code, chip, port in ports)
+    return SwitchRecord(events, level, 1_760_000_000, status, times)

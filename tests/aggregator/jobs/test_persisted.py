@@ -1,0 +1,160 @@
+"""What of relation faults the next leader finds (``aggregator.plugin.Keeper``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.aggregator.jobs.scene import (
+    CQE,
+    LINK_DOWN,
+    MAKES_SUB_HEALTHY,
+    SEPARATES,
+    Scene,
+    Told,
+    fault,
+    healthy,
+)
+
+WINDOW_MS = 300_000
+LINK = fault(0, "NotHandleFault", LINK_DOWN)
+
+
+class Kept:
+    """A scene whose board may be replaced by one that knows only what was kept."""
+
+    def __init__(self) -> None:
+        self.scene = Scene(nodes=2)
+        self.scene.pod("a", "n0", "job", "0 1")
+        self.scene.pod("b", "n1", "job", "0 1")
+        self.texts: dict[str, str] = {}
+
+    def restart(self) -> None:
+        self.keep()
+        self.scene.board = self.scene.fresh()
+        assert list(self.scene.board.restore(self.texts, self.scene.moment())) == []
+        self.scene.look("n0", "n1")
+
+    def keep(self) -> None:
+        for bucket in self.scene.board.take_changed():
+            text = self.scene.board.text(bucket)
+            if text is None:
+                del self.texts[bucket]
+            else:
+                self.texts[bucket] = text
+
+
+def test_what_followed() -> None:
+    kept = Kept()
+    kept.scene.chips("n0", LINK)
+    kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
+    kept.scene.chips("n1")
+    kept.restart()
+    assert kept.scene.labels() == {"a": "Separate"}
+    kept.scene.chips("n0")
+    kept.keep()
+    kept.scene.wait(WINDOW_MS)
+    kept.keep()
+    assert kept.texts == {}, "nothing is left"
+
+
+def test_how_long_a_fault_waits_already() -> None:
+    kept = Kept()
+    kept.scene.chips("n0", LINK)
+    kept.scene.wait(WINDOW_MS - 1)
+    kept.restart()
+    kept.scene.wait(1)
+    kept.restart()
+    kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
+    assert kept.scene.labels() == {}, "its time was over"
+
+
+def test_that_a_late_trigger_came() -> None:
+    kept = Kept()
+    kept.scene.chips("n0", LINK, super_pod=0)
+    kept.scene.chips("n1", fault(1, "NotHandleFault", CQE), super_pod=0)
+    kept.scene.chips("n1", super_pod=0)
+    kept.restart()
+    kept.scene.wait(WINDOW_MS)
+    assert kept.scene.labels() == {"a": "Separate"}
+
+
+def test_a_link_that_is_well_again() -> None:
+    kept = Kept()
+    kept.scene.chips("n0", LINK)
+    kept.scene.chips("n0")
+    kept.restart()
+    kept.scene.chips("n1", fault(1, "NotHandleFault", CQE))
+    assert kept.scene.labels() == {"a": "Separate"}
+
+
+def test_a_fault_that_went_while_nobody_looked() -> None:
+    kept = Kept()
+    kept.scene.chips("n0", LINK)
+    kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
+    kept.keep()
+    kept.scene.told["n0"] = Told(device=healthy())
+    kept.scene.board = kept.scene.fresh()
+    kept.scene.board.restore(kept.texts, kept.scene.moment())
+    kept.scene.look("n0", "n1")
+    assert kept.scene.labels() == {}
+    said = kept.scene.board.message("job")
+    assert said is not None
+    assert [node.node_name for node in said.nodes] == ["n1"]
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_before_pods_and_documents_are_known_nothing_is_forgotten(reads: bool) -> None:
+    kept = Kept()
+    kept.scene.chips("n0", LINK)
+    kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
+    kept.keep()
+    kept.scene.wait(2 * WINDOW_MS)
+    if reads:
+        kept.scene.world.pods_known = False
+    else:
+        kept.scene.is_read = False
+    kept.restart()
+    assert kept.scene.board.next_due_ms() is None
+    kept.keep()
+    assert kept.texts
+    kept.scene.world.pods_known = kept.scene.is_read = True
+    kept.scene.look()
+    assert kept.scene.labels() == {"a": "Separate"}
+
+
+def test_of_two_memories_the_one_with_the_stronger_result_counts() -> None:
+    kept = Kept()
+    kept.scene.chips("n0", LINK)
+    kept.scene.chips("n1", fault(1, "NotHandleFault", MAKES_SUB_HEALTHY))
+    kept.keep()
+    kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
+    kept.scene.chips("n1")
+    assert list(kept.scene.board.restore(kept.texts, kept.scene.moment())) == []
+    kept.scene.look()
+    assert kept.scene.labels() == {"a": "Separate"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"job":[[["n0","x"],{"since_ms":1}]]}',
+        '{"job":[[["n0","x","y"],{"since_ms":"1"}]]}',
+        '{"job":[[["n0","x","y"],{"since_ms":1,"result":"Restart"}]]}',
+        "\ud800",
+    ],
+)
+def test_what_cannot_be_read_is_told_and_the_rest_counts(text: str) -> None:
+    kept = Kept()
+    kept.scene.chips("n0", LINK)
+    kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
+    kept.scene.chips("n1")
+    kept.keep()
+    board = kept.scene.fresh()
+    (problem,) = board.restore({"zz": text, **kept.texts}, kept.scene.moment())
+    assert problem.startswith("zz: ")
+    kept.scene.board = board
+    kept.scene.look("n0", "n1")
+    assert kept.scene.labels() == {"a": "Separate"}

@@ -1,0 +1,201 @@
+"""Whatever happens in whatever order: what is told depends on what is, and a restart on nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.jobs.relation_tables import SHIPPED, Tables
+from tests.aggregator.jobs.scene import (
+    CQE,
+    LINK_DOWN,
+    MAKES_SUB_HEALTHY,
+    PORT_DOWN,
+    SEPARATES,
+    Scene,
+    fault,
+    part,
+    parts,
+    switch,
+)
+
+if TYPE_CHECKING:
+    from aggregator.jobs.job_view import Board
+
+NODES = ["n0", "n1", "n2"]
+JOBS = ["one", "two"]
+SLOTS = ["a", "b", "c", "d"]
+NO_RELATIONS = Tables((), {})
+
+node = st.sampled_from(NODES)
+faults = st.builds(
+    fault,
+    st.integers(0, 2),
+    st.sampled_from(["NotHandleFault", "SubHealthFault", "RestartNPU", "FreeRestartNPU"]),
+    st.sampled_from([LINK_DOWN, LINK_DOWN, SEPARATES, MAKES_SUB_HEALTHY, CQE, "80E18402"]),
+)
+links = st.lists(
+    st.sampled_from(
+        [
+            fault(0, "NotHandleFault", code)
+            for code in (LINK_DOWN, SEPARATES, MAKES_SUB_HEALTHY, CQE)
+        ]
+    ),
+    max_size=2,
+)
+switches = st.one_of(
+    st.none(),
+    st.builds(
+        switch,
+        st.sampled_from(["Healthy", "SubHealthy", "UnHealthy"]),
+        st.sampled_from(["NotHandle", "SubHealthFault"]),
+        st.just((PORT_DOWN, 1, 2)),
+    ),
+)
+servers = st.one_of(
+    st.none(),
+    st.builds(
+        parts,
+        st.sampled_from(["Healthy", "UnHealthy"]),
+        st.just(part("CPU", 1, "SeparateFault", "00000001")),
+    ),
+)
+pods = st.tuples(
+    st.sampled_from(SLOTS), node, st.sampled_from(JOBS), st.sampled_from(["", "0", "1 2"])
+)
+events = st.one_of(
+    st.tuples(st.just("chips"), node, st.lists(faults, max_size=3), st.sampled_from([-2, 0])),
+    st.tuples(st.just("switch"), node, switches),
+    st.tuples(st.just("server"), node, servers),
+    st.tuples(st.just("pod"), pods),
+    st.tuples(st.just("end"), st.sampled_from(SLOTS)),
+    st.tuples(st.just("ready"), node, st.sampled_from([True, False, None])),
+    st.tuples(st.just("wait"), st.sampled_from([1, 150_000, 299_999, 300_000])),
+)
+
+
+def happen(scene: Scene, event: tuple[Any, ...]) -> None:
+    match event:
+        case ("chips", str(name), list(found), int(super_pod)):
+            scene.chips(name, *found, super_pod=super_pod)
+        case ("switch", str(name), record):
+            scene.tell(name, switch=record)
+        case ("server", str(name), record):
+            scene.tell(name, node=record)
+        case ("pod", (str(pod), str(name), str(job), str(chips))):
+            end(scene, pod)
+            labels = {"jobID": "service", "app": "app"} if job == "two" else {}
+            scene.pod(pod, name, job, chips, rank=SLOTS.index(pod), labels=labels)
+        case ("end", str(pod)):
+            end(scene, pod)
+        case ("ready", str(name), None):
+            scene.world.nodes.pop(name, None)
+            scene.look(name)
+        case ("ready", str(name), bool(ready)):
+            scene.node(name, ready=ready)
+        case ("wait", int(ms)):
+            scene.wait(ms)
+
+
+def end(scene: Scene, pod: str) -> None:
+    for name, there in scene.world.pods.items():
+        if pod in there:
+            scene.end(pod, name)
+
+
+def told(board: Board) -> dict[str, object]:
+    """Everything that anybody can ask."""
+    status = [
+        (
+            one.job,
+            one.health,
+            [hit.faults for hit in one.nodes],
+            one.ranks,
+        )
+        for one in board.status()
+    ]
+    return {
+        **{job: board.message(job) for job in [*JOBS, "service"]},
+        "cluster": board.cluster(),
+        "faulty": set(board.faulty()),
+        "labels": board.labels(),
+        "status": status,
+    }
+
+
+def another(scene: Scene, kept: dict[str, str] | None = None) -> Board:
+    """A board that begins now."""
+    board = scene.fresh()
+    if kept is not None:
+        assert list(board.restore(kept, scene.moment())) == []
+    board.changed(NODES, scene.moment())
+    return board
+
+
+def keep(board: Board, kept: dict[str, str]) -> None:
+    for bucket in board.take_changed():
+        text = board.text(bucket)
+        if text is None:
+            kept.pop(bucket, None)
+        else:
+            kept[bucket] = text
+
+
+def nodes_go(scene: Scene) -> None:
+    """Of a Node that is gone only who saw it knows the address."""
+    for name in NODES:
+        if name not in scene.world.nodes:
+            scene.node(name, ready=False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(events, max_size=25))
+def test_what_is_told_step_by_step_is_what_is_told_at_once(happened: list[tuple[Any, ...]]) -> None:
+    scene = Scene(nodes=3, tables=NO_RELATIONS)
+    for event in happened:
+        happen(scene, event)
+    nodes_go(scene)
+    assert told(scene.board) == told(another(scene))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(events, max_size=20), st.lists(events, max_size=20))
+def test_a_restart_changes_nothing(
+    before: list[tuple[Any, ...]], after: list[tuple[Any, ...]]
+) -> None:
+    scene = Scene(nodes=3, tables=SHIPPED)
+    for slot, name in zip(SLOTS, NODES, strict=False):
+        happen(scene, ("pod", (slot, name, "one", "0")))
+    kept: dict[str, str] = {}
+    for event in before:
+        happen(scene, event)
+        keep(scene.board, kept)
+    nodes_go(scene)
+    keep(scene.board, kept)
+    first, second = scene.board, another(scene, kept)
+    assert told(first) == told(second)
+    scene.board = Both(first, second)  # type: ignore[assignment]
+    for event in after:
+        happen(scene, event)
+        assert told(first) == told(second), event
+
+
+class Both:
+    """Two boards that are told the same."""
+
+    def __init__(self, *boards: Board) -> None:
+        self._boards = boards
+
+    def changed(self, nodes: tuple[str, ...], now: Any) -> None:
+        for board in self._boards:
+            board.changed(nodes, now)
+
+    def step(self, now: Any) -> None:
+        for board in self._boards:
+            board.step(now)
+
+    def next_due_ms(self) -> int | None:
+        due = [at for board in self._boards if (at := board.next_due_ms()) is not None]
+        return min(due, default=None)

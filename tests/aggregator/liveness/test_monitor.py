@@ -1,0 +1,99 @@
+"""What the listener of a new leader knows of who was silent before."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aggregator.liveness.monitor import Listener
+from aggregator.liveness.persisted import Memory
+from service.clock import Moment
+from service.stalls import Stalls
+from stores.base import Beat
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from stores.base import Store
+
+
+class World:
+    """A listener to beats that are played; each node beats every second, or not at all."""
+
+    def __init__(self, begins: float = 0.0, kept: Mapping[str, str] | None = None) -> None:
+        self.at = begins
+        self.steps = 0
+        self.beating = ["n0", "n1", "n2"]
+        self.lost: list[frozenset[str]] = []
+        self.last: dict[str, int] = dict.fromkeys(self.beating, 0)
+        self.memory = Memory((), self.now)
+        self.memory.restore(kept or {}, self.now())
+        stores: dict[str, Store] = {"s:": self}  # type: ignore[dict-item]  # only for beats
+        stalls = Stalls(lambda: self.at)
+        self.listener = Listener(stores, self.lost.append, self.now, stalls, {}, self.memory)
+        self.listener._remember()
+
+    def now(self) -> Moment:
+        """The wall clock goes on over runs, the steady one begins anew."""
+        return Moment(int((1000 + self.at) * 1000), int(self.steps * 1000))
+
+    async def beats(self) -> tuple[Beat, ...]:
+        return tuple(Beat(node, "host", 1.0, at) for node, at in self.last.items())
+
+    async def rehearse_beat(self, node: str) -> None:
+        assert node in self.last
+
+    async def listen(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.at += 1
+            self.steps += 1
+            self.last |= {node: int(self.at * 1000) for node in self.beating}
+            await self.listener._list("s:", self)  # type: ignore[arg-type]
+            for _ in range(5):
+                await asyncio.sleep(0)  # for rehearsals, which take no time
+
+    def texts(self) -> dict[str, str]:
+        found = {bucket: self.memory.text(bucket) for bucket in self.memory.take_changed()}
+        return {bucket: text for bucket, text in found.items() if text is not None}
+
+
+async def test_whom_another_leader_lost_is_lost_until_it_beats() -> None:
+    world = World()
+    await world.listen(5)
+    world.beating.remove("n1")
+    await world.listen(2)
+    world.listener.inherit(["n1"])
+    assert set(world.listener.verdict.lost) == {"n1"}
+    await world.listen(5)
+    assert set(world.listener.verdict.lost) == {"n1"}
+    world.beating.append("n1")
+    await world.listen(1)
+    assert world.listener.verdict.lost == {}
+
+
+async def test_who_beats_for_us_is_not_lost_because_another_leader_said_so() -> None:
+    world = World()
+    await world.listen(5)
+    world.listener.inherit(["n1"])
+    assert world.listener.verdict.lost == {}
+
+
+async def test_since_when_a_node_is_silent_survives_and_counts_anew() -> None:
+    world = World()
+    await world.listen(10)
+    assert world.texts() == {}, "nothing is written while all is well"
+    world.beating.remove("n1")
+    await world.listen(60)
+    (kept,) = world.texts().items()
+    await world.listen(100)
+    assert world.texts() == {}, "and nothing again while nothing changes"
+    after = World(world.at + 30, dict([kept]))
+    after.beating.remove("n1")
+    after.last = dict(world.last)
+    await after.listen(2)
+    pulse = after.listener.heard["s:"].pulses["n1"]
+    silent_seconds = (after.now().steady_ms - pulse.changed_at_ms) / 1000
+    assert abs(silent_seconds - (60 + 100 + 30 + 2)) <= 1
+    assert after.listener.verdict.lost == {}, "it has its whole time again"
+    await after.listen(3)
+    assert set(after.listener.verdict.lost) == {"n1"}

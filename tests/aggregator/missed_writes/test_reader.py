@@ -1,0 +1,338 @@
+"""What no watch has shown is read by name, because of a heartbeat; in virtual time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.missed_writes.claims import PATIENCE_MS, Claim, Claims
+from aggregator.missed_writes.reader import MissedWrites
+from contract.documents.write_numbers import encode_writes
+from service.clock import Moment
+from stores.base import Beat
+from tests.aggregator.nodes import node_report
+from tests.cluster.beating import agents
+from tests.cluster.playing import KEY, broken, cluster
+from tests.contract.documents.test_cluster_device import config
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from tests.cluster.apiserver import Place
+    from tests.cluster.beating import Agents
+    from tests.cluster.playing import Cluster
+
+pytestmark = pytest.mark.looptime(resolution=2**-20)
+
+T0 = 1_760_000_500
+SHOWN_SECONDS = 15
+_LIST = ("GET", "api/v1/configmaps", "kube-system", None)
+
+
+def nodes(place: Place) -> bool:
+    """What nodes say."""
+    return place.resource == "api/v1/configmaps"
+
+
+def fall_silent(world: Cluster) -> None:
+    """The watches of the nodes' documents live, and show nothing more."""
+    assert world._client is not None
+    world._client.fall_behind(nodes)
+
+
+def reads(world: Cluster) -> int:
+    """How often what is in the namespace of device-info was asked for, but for watches."""
+    return sum(
+        (method, place.resource, place.namespace, place.name) == _LIST
+        for method, place in world.api.requests
+    )
+
+
+@pytest.fixture(autouse=True)
+def _logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+@contextlib.asynccontextmanager
+async def beating(place: Path, count: int) -> AsyncIterator[tuple[Cluster, Agents]]:
+    """An aggregator that has read so many nodes, which beat and name their writes."""
+    names = [f"n{number}" for number in range(count)]
+    async with cluster(place) as world:
+        for node in names:
+            await world.device(node, config(update_time=T0))
+        async with agents(world, names) as beats:
+            beats.writes = dict.fromkeys(names, encode_writes({"device-info": T0}))
+            world.start()
+            await world.pass_time(20)
+            world.api.requests.clear()
+            yield world, beats
+
+
+async def write(world: Cluster, beats: Agents, node: str, number: int, *chips: int) -> None:
+    """The agent of a node writes its device-info, and names that in its next beat."""
+    await world.device(node, broken(*chips, update_time=number))
+    beats.writes[node] = encode_writes({"device-info": number})
+
+
+@pytest.mark.slow
+async def test_a_fault_that_no_watch_shows_is_read_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with beating(tmp_path, 3) as (world, beats):
+        fall_silent(world)
+        await write(world, beats, "n1", T0 + 1, 3)
+        await world.pass_time(SHOWN_SECONDS)
+        assert world.unhealthy("n1") == "Ascend910-3"
+        assert reads(world) == 1
+        await world.pass_time(60)
+        assert reads(world) == 1
+        said = "has not shown the last write of device-info, it was read by name: n1"
+        assert caplog.text.count(said) == 1
+        # What it shows at last is from before that, and what follows counts.
+        await write(world, beats, "n1", T0 + 2, 3, 4)
+        await world.pass_time(SHOWN_SECONDS)
+        assert world.unhealthy("n1") == "Ascend910-3,Ascend910-4"
+        assert world._client is not None
+        world._client.catch_up()
+        await world.pass_time(5)
+        assert world.unhealthy("n1") == "Ascend910-3,Ascend910-4"
+        await write(world, beats, "n1", T0 + 3)
+        await world.pass_time(1)
+        assert world.unhealthy("n1") == ""
+        assert reads(world) == 2
+
+
+@pytest.mark.slow
+async def test_a_recovery_and_faults_of_50_nodes_are_read_by_name_and_of_more_listed(
+    tmp_path: Path,
+) -> None:
+    async with beating(tmp_path, 120) as (world, beats):
+        fall_silent(world)
+        await write(world, beats, "n7", T0 + 1, 3)
+        await world.pass_time(SHOWN_SECONDS)
+        assert world.unhealthy("n7") == "Ascend910-3"
+        assert reads(world) == 1
+        for node in beats.nodes:
+            await write(world, beats, node, T0 + 2, 5)
+        await world.pass_time(SHOWN_SECONDS)
+        shown = {entry["DeviceList"][f"{KEY}-Unhealthy"] for entry in world.devices.values()}
+        assert shown == {"Ascend910-5"}
+        # Heartbeats are listed every 5 s, and those come one after the other.
+        assert 1 <= reads(world) - 1 <= 4
+
+
+@pytest.mark.slow
+async def test_while_watches_work_nothing_is_read(tmp_path: Path) -> None:
+    async with beating(tmp_path, 20) as (world, beats):
+        for number in range(1, 60):
+            await write(world, beats, f"n{number % 20}", T0 + number, number % 8)
+            await world.pass_time(1.3)
+        await world.pass_time(30)
+        assert reads(world) == 0
+
+
+async def test_a_write_that_the_store_has_not_is_looked_for_once(tmp_path: Path) -> None:
+    async with beating(tmp_path, 3) as (world, beats):
+        for number in (5, 6):
+            beats.writes["n1"] = encode_writes({"device-info": T0 + number})
+            await world.pass_time(40)
+        assert reads(world) == 2
+        assert world.unhealthy("n1") == ""
+        # An earlier one, as of a beat that comes late, says nothing.
+        beats.writes["n1"] = encode_writes({"device-info": T0 - 100})
+        await world.pass_time(40)
+        assert reads(world) == 2
+
+
+async def test_a_document_that_is_missing_for_a_moment_is_not_taken_for_deleted(
+    tmp_path: Path,
+) -> None:
+    async with beating(tmp_path, 3) as (world, beats):
+        await write(world, beats, "n1", T0 + 1, 3)
+        await world.pass_time(5)
+        fall_silent(world)
+        await world.gone("n1")
+        beats.writes["n1"] = encode_writes({"device-info": T0 + 2})
+        await world.pass_time(SHOWN_SECONDS)
+        assert reads(world) == 1
+        assert world.unhealthy("n1") == "Ascend910-3"
+        await world.pass_time(60)
+        assert reads(world) == 1
+
+
+async def test_a_read_that_fails_is_made_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with beating(tmp_path, 3) as (world, beats):
+        fall_silent(world)
+        world.api.refuses = lambda method, place: (
+            (method, place.resource, place.namespace, place.name) == _LIST
+        )
+        await write(world, beats, "n1", T0 + 1, 3)
+        await world.pass_time(30)
+        assert 2 <= reads(world) <= 6
+        assert caplog.text.count("cannot be read by name, trying again") == 1
+        world.api.refuses = lambda *_: False
+        await world.pass_time(6)
+        assert world.unhealthy("n1") == "Ascend910-3"
+        assert caplog.text.count("can be read by name again") == 1
+
+
+async def test_a_document_that_is_to_be_absent(tmp_path: Path) -> None:
+    async with beating(tmp_path, 2) as (world, beats):
+        ill = node_report("n1", [], "UnHealthy").data
+        await world.server("n1", ill, 1)
+        assert "n1" in world.servers
+        fall_silent(world)
+        thing = {"namespace": "mindx-dl", "name": "mindx-dl-nodeinfo-n1"}
+        await world.do({"do": "delete-configmap", "object": thing})
+        beats.writes["n1"] = encode_writes({"device-info": T0, "node-info": -2_000_000_000})
+        await world.pass_time(SHOWN_SECONDS)
+        assert "n1" not in world.servers
+        assert world.unhealthy("n1") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("nonsense", "it is no JSON object"),
+        ('{"version":2,"device-info":9999999999}', "it is of version 2"),
+        ('{"version":1,"device-info":9999999999}' + " " * 144, "more than 144"),
+    ],
+)
+async def test_a_key_that_cannot_be_read_is_named_once_and_says_nothing(
+    text: str, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with beating(tmp_path, 3) as (world, beats):
+        beats.writes["n1"] = text
+        await world.device("n1", broken(2, update_time=T0 + 1), 60)
+        assert world.unhealthy("n1") == "Ascend910-2"
+        assert reads(world) == 0
+        lines = [one for one in caplog.messages if "key about writes in heartbeats" in one]
+        assert len(lines) == 1
+        assert "n1" in lines[0]
+        assert why in lines[0]
+        beats.writes["n1"] = encode_writes({"device-info": T0 + 1})
+        await world.pass_time(SHOWN_SECONDS)
+        assert sum("can be read again" in one for one in caplog.messages) == 1
+        assert "lost" not in caplog.text
+
+
+async def test_agents_of_the_release_before_say_nothing(tmp_path: Path) -> None:
+    async with beating(tmp_path, 3) as (world, beats):
+        beats.writes.clear()
+        await world.pass_time(10)
+        fall_silent(world)
+        await world.device("n1", broken(2, update_time=T0 + 1), 60)
+        assert world.unhealthy("n1") == ""
+        assert reads(world) == 0
+
+
+async def test_public_faults_of_storage_that_no_watch_shows(tmp_path: Path) -> None:
+    async with beating(tmp_path, 2) as (world, beats):
+        fall_silent(world)
+        message = {
+            "id": "11937763019444715778",
+            "timestamp": (T0 + 30) * 1000,
+            "version": "1.0",
+            "resource": "dpcStorage",
+            "faults": [
+                {
+                    "faultId": "11937763019444715779",
+                    "faultType": "Storage",
+                    "faultCode": "110001020",
+                    "faultTime": (T0 + 30) * 1000,
+                    "assertion": "occur",
+                    "influence": [{"nodeName": "n1", "deviceIds": [4]}],
+                    "description": "test",
+                }
+            ],
+        }
+        thing = {
+            "namespace": "mindx-dl",
+            "name": "npu-vigil-dpc-fault-n1",
+            "labels": {"mc-consumer-publicfault": "true"},
+            "data": {"PublicFault": json.dumps(message)},
+        }
+        await world.do({"do": "put-configmap", "object": thing})
+        beats.writes["n1"] = encode_writes({"device-info": T0, "dpc-fault": T0 + 30})
+        await world.pass_time(SHOWN_SECONDS)
+        assert "110001020" in json.dumps(world.devices["n1"])
+
+
+class Known:
+    """Documents of which the test says which write is here; ``None``: one that is refused."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int | None] = {}
+
+    def number(self, node: str) -> int | None:
+        return self.numbers.get(node)
+
+    def is_here(self, node: str) -> bool:
+        return node in self.numbers
+
+
+def due(known: dict[str, int | None], claimed: int) -> bool:
+    """Whether a document is to be read, 2 s after a heartbeat that names this write."""
+    documents = Known()
+    missed = MissedWrites(
+        None,  # type: ignore[arg-type]  # it is not read here
+        {"node-info": documents},  # type: ignore[dict-item]
+        lambda: Moment(0, 0),
+        lambda: None,
+    )
+    documents.numbers = known
+    beat = Beat("n1", "host", 5.0, 1, writes=encode_writes({"node-info": claimed, "dpc-fault": 9}))
+    missed.hear([beat])
+    assert missed.claims.due(PATIENCE_MS - 1) == {}
+    return bool(missed.claims.due(PATIENCE_MS))
+
+
+@pytest.mark.parametrize(
+    ("known", "claimed", "is_due"),
+    [
+        ({"n1": 7}, 7, False),
+        ({"n1": 8}, 7, False),
+        ({"n1": 6}, 7, True),
+        ({}, 7, True),
+        ({"n1": None}, 7, True),
+        ({}, -7, False),
+        ({"n1": 6}, -7, True),
+        ({"n1": 8}, -7, False),
+        ({"n1": None}, -7, True),
+    ],
+)
+def test_what_is_to_be_read(known: dict[str, int | None], claimed: int, *, is_due: bool) -> None:
+    assert due(known, claimed) is is_due
+
+
+def test_what_the_watch_shows_within_two_seconds_is_not_read() -> None:
+    has: set[int] = set()
+    claims = Claims(lambda _, number: number in has)
+
+    def beat(number: int, **more: bool) -> Beat:
+        return Beat("n1", "host", 5.0, 1, writes=encode_writes({"node-info": number}), **more)
+
+    claims.hear([beat(7)], 0)
+    has.add(7)
+    assert claims.due(PATIENCE_MS) == {}
+    assert claims.next_due_ms() is None
+    claims.hear([beat(8, is_broken=True)], 5000)
+    assert claims.next_due_ms() is None
+    # Who writes with each beat is not put off for ever.
+    claims.hear([beat(8)], 5000)
+    claims.hear([beat(9)], 6000)
+    assert claims.due(7000) == {Claim("node-info", "n1"): 9}
+    claims.read({Claim("node-info", "n1"): 9})
+    claims.hear([beat(9)], 8000)
+    assert claims.next_due_ms() is None
+    # A node that beats no more is forgotten.
+    claims.hear([beat(10)], 9000)
+    claims.hear([], 10_000)
+    assert claims.next_due_ms() is None

@@ -1,0 +1,181 @@
+"""The history on a real file: each change once, however often it is told and by whom."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.notify.history_file import FILE_NAME, Asked, HistoryFile, read_page
+from contract.documents.episodes import EpisodeEvent
+from contract.observation import chip_subject
+from stores.base import Heard, Telling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+NOW_MS = 1_800_000_000_000
+
+
+def event(sequence: int, place: int = 0) -> EpisodeEvent:
+    return EpisodeEvent(
+        sequence, place, f"e-{sequence}-{place}", "began", chip_subject(3), "80E01801", NOW_MS
+    )
+
+
+def telling(
+    after: int, upto: int, node: str = "node-1", journal: str = "j", **more: int
+) -> Telling:
+    events = tuple(event(sequence) for sequence in range(after + 1, upto + 1))
+    if more.get("lost"):
+        events = events[more["lost"] :]
+    return Telling(node, journal, after, upto, events, **more)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[HistoryFile]:
+    with closing(HistoryFile(tmp_path / FILE_NAME)) as opened:
+        yield opened
+
+
+def kept(tmp_path: Path, **asked: object) -> list[str]:
+    page = read_page(tmp_path / FILE_NAME, Asked(limit=10_000, **asked))  # type: ignore[arg-type]
+    return [
+        f"lost {one.lost}" if one.event is None else f"{one.node} {one.event.sequence}"
+        for one in page.events
+    ]
+
+
+def test_what_is_next_is_kept_and_what_is_not_is_asked_for(
+    file: HistoryFile, tmp_path: Path
+) -> None:
+    taken = file.take([telling(0, 2), telling(3, 5), telling(0, 3)], NOW_MS)
+    assert (taken.events, taken.refused) == (3, 1)
+    assert taken.heard == (Heard("node-1", "j", 3),)
+    assert file.take([telling(5, 6)], NOW_MS).heard == (Heard("node-1", "j", 3),)
+    assert file.take([telling(0, 0)], NOW_MS).heard == (Heard("node-1", "j", 3),), "a question"
+    assert kept(tmp_path) == ["node-1 1", "node-1 2", "node-1 3"]
+
+
+def test_a_telling_that_overlaps_counts_from_where_it_is_new(
+    file: HistoryFile, tmp_path: Path
+) -> None:
+    file.take([telling(0, 3)], NOW_MS)
+    assert file.take([telling(1, 5)], NOW_MS).events == 2
+    assert file.take([telling(0, 4)], NOW_MS).heard == (Heard("node-1", "j", 5),)
+    assert kept(tmp_path) == [f"node-1 {number}" for number in range(1, 6)]
+
+
+def test_a_new_journal_begins_anew_and_the_old_one_is_not_told_twice(
+    file: HistoryFile, tmp_path: Path
+) -> None:
+    file.take([telling(0, 2)], NOW_MS)
+    assert file.take([telling(0, 1, journal="new")], NOW_MS).heard == (Heard("node-1", "new", 1),)
+    assert file.take([telling(0, 3)], NOW_MS).events == 1
+    assert kept(tmp_path) == ["node-1 1", "node-1 2", "node-1 1", "node-1 3"]
+
+
+def test_what_was_lost_is_a_row_of_its_own_and_counted_once(
+    file: HistoryFile, tmp_path: Path
+) -> None:
+    file.take([telling(0, 2)], NOW_MS)
+    taken = file.take([telling(2, 8, lost=4)], NOW_MS)
+    assert (taken.events, taken.lost) == (2, 4)
+    # Its answer was not heard: it is told again, with what came since.
+    assert file.take([telling(2, 9, lost=4)], NOW_MS).lost == 0
+    assert kept(tmp_path) == ["node-1 1", "node-1 2", "lost 4", "node-1 7", "node-1 8", "node-1 9"]
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12))
+def test_any_order_of_tellings_keeps_a_beginning_of_the_journal(
+    tmp_path_factory: pytest.TempPathFactory, ranges: list[tuple[int, int]]
+) -> None:
+    directory = tmp_path_factory.mktemp("history")
+    with closing(HistoryFile(directory / FILE_NAME)) as file:
+        for low, high in ranges:
+            after, upto = min(low, high), max(low, high)
+            (heard,) = file.take([telling(after, upto)], NOW_MS).heard
+            assert kept(directory) == [f"node-1 {n}" for n in range(1, heard.sequence + 1)]
+
+
+def test_pages_follow_each_other(file: HistoryFile, tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    file.take([telling(0, 5)], NOW_MS)
+    file.take([telling(0, 5, node="node-2")], NOW_MS + 10)
+    first = read_page(path, Asked(after=0, limit=4))
+    second = read_page(path, Asked(after=first.next, limit=6))
+    assert (first.more, second.more) == (True, False)
+    assert [one.number for one in (*first.events, *second.events)] == list(range(1, 11))
+    newest = read_page(path, Asked(limit=2))
+    assert [one.event and one.event.sequence for one in newest.events] == [4, 5]
+    assert kept(tmp_path, node="node-2", since_ms=NOW_MS + 10) == [
+        f"node-2 {number}" for number in range(1, 6)
+    ]
+    assert kept(tmp_path, since_ms=NOW_MS + 11) == []
+    assert read_page(path, Asked(after=10)).next == 10
+
+
+def test_size_and_age_are_bounded_and_positions_stay(file: HistoryFile, tmp_path: Path) -> None:
+    file.take([telling(0, 2_000)], NOW_MS)
+    file.take([telling(2_000, 4_000)], NOW_MS + 1_000)
+    while file.prune(older_than_ms=NOW_MS + 1, max_bytes=1 << 30):
+        pass
+    assert len(kept(tmp_path)) == 2_000
+    while file.prune(older_than_ms=0, max_bytes=10_000):
+        pass
+    assert kept(tmp_path) == []
+    assert file.take([telling(4_000, 4_001)], NOW_MS).events == 1
+
+
+def test_positions_of_replaced_journals_are_bounded(file: HistoryFile, tmp_path: Path) -> None:
+    for number in range(30):
+        file.take([telling(0, 1, journal=f"j{number}")], NOW_MS + number)
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        assert connection.execute("SELECT count(*) FROM positions").fetchone() == (8,)
+
+
+def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    HistoryFile(tmp_path / FILE_NAME).close()
+    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
+        connection.execute("PRAGMA user_version=9")
+    with pytest.raises(sqlite3.NotSupportedError, match="newer version"):
+        HistoryFile(tmp_path / FILE_NAME)
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from aggregator.notify.history_file import HistoryFile
+from tests.aggregator.notify.test_history_file import telling
+file = HistoryFile(Path(sys.argv[1]))
+for number in range(1_000_000):
+    (heard,) = file.take([telling(number, number + 1)], 0).heard
+    print(heard.sequence, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_what_was_answered_survives_the_death_of_the_process(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    with subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    ) as writer:
+        assert writer.stdout is not None
+        answered = [int(writer.stdout.readline()) for _ in range(20)]
+        time.sleep(0.05)
+        writer.send_signal(signal.SIGKILL)
+        answered += [int(line) for line in writer.stdout if line.endswith("\n")]
+    sequences = [int(one.split()[1]) for one in kept(tmp_path)]
+    assert sequences == list(range(1, len(sequences) + 1))
+    assert len(sequences) >= answered[-1]

@@ -1,0 +1,125 @@
+"""What is published is in the history of every store, each change once, whenever we are killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.notify.changes import Change
+from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_standing
+from tests.aggregator.daemon import OUTPUTS, Daemon, entries
+from tests.aggregator.nodes import T0, faulty, healthy, report, unhealthy
+from tests.parts.watching import Watching, watching
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from stores.base import Store
+    from tests.aggregator.conftest import Make
+
+Row = tuple[str, str, str | None, str | None]
+
+
+def rows(daemon: Daemon) -> list[Row]:
+    page = daemon.ask("/api/v1/history?after=0")[1]
+    told = [one["published"] for one in page["events"]]
+    return [(one["node"], one["subject"], one.get("was"), one.get("level")) for one in told]
+
+
+def began(node: str, chip: int) -> Row:
+    return node, f"Ascend910-{chip}", None, "RestartNPU"
+
+
+def ended(node: str, chip: int) -> Row:
+    return node, f"Ascend910-{chip}", "RestartNPU", None
+
+
+def shows(node: str, chip: int) -> Callable[[Watching], bool]:
+    return lambda seen: (
+        node in entries(seen) and unhealthy(entries(seen)[node]) == f"Ascend910-{chip}"
+    )
+
+
+async def has(daemon: Daemon, expected: list[Row]) -> None:
+    """Wait for these rows, and that there are no others."""
+    async with asyncio.timeout(20):
+        while len(rows(daemon)) < len(expected):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert sorted(map(str, rows(daemon))) == sorted(map(str, expected))
+
+
+@pytest.fixture
+def kind() -> str:
+    return "directory"
+
+
+def held(daemon: Daemon) -> sqlite3.Connection:
+    """The daemon cannot keep anything as long as this is open."""
+    connection = sqlite3.connect(daemon.log.parent / FILE_NAME, isolation_level=None)
+    connection.execute("BEGIN EXCLUSIVE")
+    return connection
+
+
+async def test_each_change_is_there_once_over_kills(daemon: Daemon, store: Store) -> None:
+    await store.put(report("n1", faulty(3)))
+    await store.put(report("n2", faulty(4)))
+    await store.put(report("n3", healthy()))
+    daemon.start()
+    so_far = [began("n1", 3), began("n2", 4)]
+    await has(daemon, so_far)
+    with closing(held(daemon)):
+        async with watching(store, OUTPUTS) as seen:
+            await store.put(report("n1", faulty(5, T0 + 1)))
+            await seen.until(shows("n1", 5))
+        daemon.kill()  # it is published, and not in the history yet
+    # While nobody is there one ends and one begins.
+    await store.put(report("n2", healthy(T0 + 3)))
+    await store.put(report("n3", faulty(7, T0 + 3)))
+    daemon.start()
+    so_far += [ended("n1", 3), began("n1", 5), ended("n2", 4), began("n3", 7)]
+    await has(daemon, so_far)
+    daemon.kill()
+    daemon.start()
+    await store.put(report("n3", healthy(T0 + 4)))
+    await has(daemon, [*so_far, ended("n3", 7)])
+
+
+async def test_what_stood_before_there_was_a_history_is_no_news(
+    make: Make, address: tuple[str, Path | None], store: Store
+) -> None:
+    daemon, other = make(*address), make(*address)
+    await store.put(report("n1", faulty(3)))
+    daemon.start()
+    daemon.stop()
+    other.start()  # its state directory is empty
+    await store.put(report("n1", faulty(4, T0 + 1)))
+    await has(other, [ended("n1", 3), began("n1", 4)])
+
+
+def change(node: str, code: str, was: str | None, level: str | None) -> Change:
+    return Change(node, 1, "Ascend910-3", code, was, level)
+
+
+def test_a_file_knows_what_stands(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    assert read_standing(path) is None
+    with closing(HistoryFile(path)) as file:
+        assert read_standing(path) is None
+        file.begin({"n1": {("Ascend910-3", "A"): "x"}})
+        file.begin({"n2": {("Ascend910-3", "B"): "x"}})
+        assert read_standing(path) == {"n1": {("Ascend910-3", "A"): "x"}}
+        file.note([change("n1", "A", "x", "y"), change("n1", "B", None, "x")])
+        file.note([change("n1", "A", "y", None)])
+    assert read_standing(path) == {"n1": {("Ascend910-3", "B"): "x"}}
+
+
+def test_a_file_that_had_to_be_begun_anew_knows_what_it_was_told(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    with closing(HistoryFile(path)) as file:
+        file.note([change("n1", "A", None, "x")])
+    assert read_standing(path) == {"n1": {("Ascend910-3", "A"): "x"}}

@@ -1,0 +1,143 @@
+"""What an aggregator logs of nodes: those that come, go and change, ten lines a minute at most."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.inputs import node_documents as intake
+from aggregator.inputs.node_document_reader import read_documents
+from aggregator.inputs.node_documents import Source
+from aggregator.notify.changes import Change
+from aggregator.notify.node_log import NodeLog
+from service.stalls import Stalls
+from stores.base import Changed, Listed
+from tests.aggregator.daemon import OUTPUTS, entries
+from tests.aggregator.nodes import T0, faulty, healthy, moment, report, unhealthy
+from tests.aggregator.notify.test_notifier import Pair
+from tests.parts.log_lines import lines_of
+from tests.parts.watching import watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aggregator.inputs.node_documents import Feed
+    from stores.base import Selection, Store, WatchEvent
+    from tests.aggregator.daemon import Daemon
+
+LOGGER = "aggregator.notify.node_log"
+CODE = "80E18402"
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    caplog.set_level(logging.INFO, LOGGER)
+    return caplog
+
+
+@pytest.mark.looptime
+async def test_a_leader_logs_what_nodes_do(log: pytest.LogCaptureFixture) -> None:
+    pair = await Pair().begin()
+    pair.first.telling.log = NodeLog()  # what was observed before this was not published by us
+    log.clear()
+    pair.first.telling.began(moment(0))
+    assert lines_of(LOGGER, log) == []
+    pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
+    assert lines_of(LOGGER, log) == [
+        ("WARNING", f"node n1: Ascend910-3 {CODE}: nothing -> RestartNPU"),
+    ]
+    pair.observe(2, Changed(report("n1", healthy(T0 + 2))))
+    assert lines_of(LOGGER, log)[1:] == [
+        ("INFO", f"node n1: Ascend910-3 {CODE}: RestartNPU -> nothing")
+    ]
+    pair.observe(3, Changed(report("n7", healthy(T0 + 3))))
+    assert lines_of(LOGGER, log)[2:] == [("INFO", "node n7 came")]
+
+
+@pytest.mark.looptime
+async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) -> None:
+    node_log = NodeLog()
+    chips = {(f"Ascend910-{chip}", CODE): "RestartNPU" for chip in range(8)}
+    node_log.begin(["n1", "n2"], {"n2": {("Fan 1", "06000025"): "NotHandleFault"}, "n1": chips})
+    ((level, text),) = lines_of(LOGGER, log)
+    assert level == "WARNING"
+    assert text.startswith("9 fault(s) on 2 node(s): node n1: Ascend910-0 80E18402 RestartNPU; ")
+    assert text.endswith(" and 1 more")
+
+
+@pytest.mark.slow
+@pytest.mark.looptime
+async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFixture) -> None:
+    node_log = NodeLog()
+    node_log.begin([], {})
+    for number in range(3000):
+        node = f"n{number}"
+        node_log.look(node, is_known=True)
+        node_log.take([Change(node, 0, "Ascend910-3", CODE, None, "RestartNPU")])
+        node_log.take([Change(node, 0, "Ascend910-3", CODE, "RestartNPU", None)])
+        node_log.take([Change(node, 0, "Ascend910-4", CODE, None, "NotHandleFault")])
+        node_log.look(node, is_known=False)
+        node_log.refuse(node, "device-info", "it is bad")
+        node_log.accept(node, "device-info")
+        await asyncio.sleep(0.019)
+    texts = [text for _, text in lines_of(LOGGER, log)]
+    assert 6 <= len(texts) <= 10, texts
+    await asyncio.sleep(60)
+    counts = [text for _, text in lines_of(LOGGER, log) if "2999 nodes came: n1; n2; " in text]
+    assert len(counts) == 1
+
+
+class Stranger:
+    """A store that lists more nodes than are known."""
+
+    url = "a store"
+
+    def __init__(self, events: list[WatchEvent]) -> None:
+        self._events = events
+
+    async def watch(self, _: Selection) -> AsyncIterator[WatchEvent]:
+        """The events, and nothing more."""
+        for event in self._events:
+            yield event
+        await asyncio.Event().wait()
+
+
+@pytest.mark.looptime
+async def test_nodes_beyond_the_limit_are_one_line(
+    log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "MAX_NODES", 10)
+    feed = Source("a store").devices
+    store: Store = Stranger([Listed(tuple(report(f"n{n}", healthy()) for n in range(500)))])  # type: ignore[assignment]
+
+    def observe(feed: Feed, event: WatchEvent) -> None:
+        feed.observe(event, 0)
+
+    reading = asyncio.create_task(read_documents(feed, store, observe, Stalls(), NodeLog()))
+    await asyncio.sleep(61)
+    reading.cancel()
+    said = lines_of(LOGGER, log)
+    assert len(said) <= 3
+    assert all(level == "WARNING" and "there are already 10 nodes" in text for level, text in said)
+    assert said[-1][1].startswith("488 documents are refused: ")
+
+
+async def test_a_real_aggregator_names_nodes_and_faults(store: Store, daemon: Daemon) -> None:
+    await store.put(report("n1", faulty(3)))
+    await store.put(report("n2", healthy()))
+    async with watching(store, OUTPUTS) as seen:
+        daemon.start()
+        await seen.until(lambda seen: set(entries(seen)) == {"n1", "n2"})
+        await store.put(report("n9", healthy()))
+        await store.put(report("n2", faulty(5, T0 + 1)))
+        await seen.until(lambda seen: unhealthy(entries(seen)["n2"]) == "Ascend910-5")
+        await seen.until(lambda seen: "n9" in entries(seen))
+    daemon.stop()
+    text = daemon.log.read_text()
+    assert "INFO aggregator.api.readiness: everything known is published: 2 nodes" in text
+    assert f"WARNING {LOGGER}: 1 fault(s) on 1 node(s): node n1: Ascend910-3 {CODE} " in text
+    assert f"INFO {LOGGER}: node n9 came" in text
+    assert f"WARNING {LOGGER}: node n2: Ascend910-5 {CODE}: nothing -> RestartNPU" in text

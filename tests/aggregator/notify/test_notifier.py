@@ -1,0 +1,156 @@
+"""What a replica tells of what is published: once, and what it did not publish itself as well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.inputs.cluster_state import World
+from aggregator.jobs.job_view import Board
+from aggregator.notify.notifier import Telling
+from aggregator.notify.pod_labels import Labelling
+from aggregator.notify.sse import Stream
+from aggregator.rank_tables.plugin import RankTables
+from service.election.leadership import Always
+from stores.base import Changed
+from tests.aggregator.merge.test_pipeline import gone, listed
+from tests.aggregator.nodes import T0, faulty, healthy, moment, report
+from tests.aggregator.test_follower import Both
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aggregator.notify.changes import Change
+    from tests.aggregator.merge.test_pipeline import World as Nodes
+
+CODE = "80E18402"
+
+
+class Book:
+    """Instead of a history."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+
+    async def standing(self) -> None:
+        """Nothing is known of an earlier run."""
+
+    def begin(self, standing: object) -> None:
+        """What is published now."""
+
+    def note(self, changes: Iterable[Change]) -> None:
+        self.changes += changes
+
+
+class Replica:
+    """What one of two tells."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        self.book = Book()
+        world = World([True])
+        board = Board(world, nodes.pipeline.published)
+        self.telling = Telling(
+            nodes.pipeline,
+            world,
+            board,
+            RankTables(1),
+            Stream("1"),
+            self.book,  # type: ignore[arg-type]
+            Labelling((), board.labels, Always("")),
+        )
+
+    @property
+    def told(self) -> list[tuple[str, str | None]]:
+        """Chip and level, as they were told."""
+        return [(one.subject, one.level) for one in self.book.changes]
+
+
+class Pair(Both):
+    """A leader and its follower, and what they tell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Replica(self.leader), Replica(self.follower)
+        self.observe(0, listed(n1=healthy(), n2=healthy()))
+
+    async def begin(self) -> Pair:
+        """Nothing was told before."""
+        await self.first.telling.seed(moment(0))
+        await self.second.telling.seed(moment(0))
+        return self
+
+    def observe(self, at: float, *events: object) -> None:
+        super().observe(at, *events)
+        if hasattr(self, "second"):
+            self.first.telling.after((), moment(at), leads=True)
+            self.second.telling.after((), moment(at), leads=False)
+
+    def publish(self, at: float) -> None:
+        self.leader.write(moment(at))
+        for one in self.stored():
+            followed = self.follower.pipeline.follow(one, moment(at))
+            self.second.telling.followed(*followed, moment(at))
+
+
+async def test_a_follower_tells_of_what_is_published_when_it_is() -> None:
+    pair = await Pair().begin()
+    pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
+    assert pair.first.told == [("Ascend910-3", "RestartNPU")]
+    assert pair.second.told == []
+    pair.publish(1.1)
+    pair.publish(1.2)
+    assert pair.second.told == pair.first.told
+    pair.observe(2, Changed(report("n1", healthy(T0 + 2))))
+    pair.publish(2.1)
+    assert pair.second.told == pair.first.told
+    assert pair.second.told[-1] == ("Ascend910-3", None)
+
+
+async def test_what_a_follower_never_saw_is_told_from_the_document() -> None:
+    pair = await Pair().begin()
+    changed = Changed(report("n2", faulty(5, T0 + 1)))
+    pair.leader.observe(moment(1), changed)
+    pair.publish(1.1)
+    assert pair.second.told == [("Ascend910-5", "RestartNPU")]
+    pair.follower.observe(moment(1.2), changed)
+    pair.second.telling.after((), moment(1.2), leads=False)
+    pair.publish(1.3)
+    assert len(pair.second.told) == 1
+
+
+async def test_who_begins_to_lead_tells_what_nobody_has_published_yet() -> None:
+    pair = await Pair().begin()
+    pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
+    pair.publish(1.1)
+    pair.follower.observe(moment(2), Changed(report("n2", faulty(5, T0 + 2))))
+    pair.second.telling.after((), moment(2), leads=False)
+    pair.take_over(3)
+    pair.second.telling.began(moment(3))
+    pair.second.telling.began(moment(3))
+    assert pair.second.told == [("Ascend910-3", "RestartNPU"), ("Ascend910-5", "RestartNPU")]
+
+
+async def test_a_deleted_node_is_over_for_both() -> None:
+    pair = await Pair().begin()
+    pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
+    pair.publish(1.1)
+    pair.observe(2, gone("n1"))
+    pair.publish(2.1)
+    assert pair.first.told[-1] == ("Ascend910-3", None)
+    assert pair.second.told == pair.first.told
+
+
+async def test_after_a_restart_what_is_published_is_no_news() -> None:
+    pair = await Pair().begin()
+    pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
+    pair.publish(1.1)
+    again = Both()
+    again.leader.pipeline.restore(pair.stored())
+    replica = Replica(again.leader)
+    await replica.telling.seed(moment(2))
+    again.leader.observe(moment(2), listed(n1=faulty(3, T0 + 1), n2=healthy()))
+    replica.telling.began(moment(2))
+    assert replica.told == []
+    again.leader.observe(moment(3), Changed(report("n1", healthy(T0 + 3))))
+    replica.telling.after((), moment(3), leads=True)
+    assert replica.told == [("Ascend910-3", None)]

@@ -1,0 +1,161 @@
+"""Labels of pods: set once by who leads, tried again, one pod in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.jobs.labels import PodLabel
+from aggregator.notify.pod_labels import Labelling
+from contract.errors import StoreError, StoreNotFound, StoreUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from stores.cluster import Cluster
+
+pytestmark = pytest.mark.looptime
+
+WANTED = tuple(PodLabel("default", f"train-{n}", f"uid-{n}", "Separate") for n in range(40))
+
+
+class Pods:
+    """A cluster's pods, of which some cannot be labelled."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, StoreError] = {}
+        self.labels: dict[str, tuple[str | None, str | None]] = {}
+        self.asked = 0
+        self.seconds = 0.0
+
+    async def label_pod(
+        self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None
+    ) -> None:
+        self.asked += 1
+        assert namespace == "default"
+        await asyncio.sleep(self.seconds)
+        if name in self.errors:
+            raise self.errors[name]
+        self.labels[name] = (labels["fault-type"], uid)
+
+
+class Lead:
+    """Who may write, as the clock says."""
+
+    leads = True
+
+
+class World:
+    def __init__(self, *pods: Pods) -> None:
+        self.lead = Lead()
+        self.wanted: tuple[PodLabel, ...] = ()
+        clusters: list[Cluster] = list(pods)  # type: ignore[arg-type]
+        self.labelling = Labelling(clusters, lambda: self.wanted, self.lead)  # type: ignore[arg-type]
+
+
+@contextlib.asynccontextmanager
+async def labelling(*pods: Pods) -> AsyncIterator[World]:
+    world = World(*pods)
+    task = asyncio.create_task(world.labelling.run())
+    try:
+        yield world
+        assert not task.done()
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_follower_sets_none_and_who_begins_to_lead_what_was_left() -> None:
+    pods = Pods()
+    async with labelling(pods) as world:
+        world.wanted = WANTED[:1]
+        world.labelling.wake.set()
+        await asyncio.sleep(10)
+        assert pods.asked == 0
+        await world.labelling.leads(True)
+        await asyncio.sleep(0.1)
+        assert pods.labels == {"train-0": ("Separate", "uid-0")}
+        await world.labelling.leads(False)
+        await asyncio.sleep(10)
+        assert pods.asked == 1
+
+
+async def test_it_is_set_again_only_when_the_store_does_not_show_it_for_long() -> None:
+    pods = Pods()
+    async with labelling(pods) as world:
+        await world.labelling.leads(True)
+        world.wanted = WANTED[:1]
+        world.labelling.wake.set()
+        await asyncio.sleep(1.9)
+        assert pods.asked == 1
+        await asyncio.sleep(1)
+        assert pods.asked == 2
+        world.wanted = ()
+        await asyncio.sleep(60)
+        assert pods.asked == 2
+
+
+async def test_one_that_cannot_be_set_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
+    pods = Pods()
+    pods.errors["train-0"] = StoreError("no such luck")
+    async with labelling(pods) as world:
+        await world.labelling.leads(True)
+        world.wanted = WANTED
+        world.labelling.wake.set()
+        await asyncio.sleep(0.1)
+        assert len(pods.labels) == 39
+        world.wanted = WANTED[:1]
+        await asyncio.sleep(60)
+        assert pods.asked < 90, "it waits longer each time"
+        del pods.errors["train-0"]
+        await asyncio.sleep(10)
+        assert len(pods.labels) == 40
+    said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert said == ["pod default/train-0 gets no label, trying again: no such luck"]
+
+
+async def test_a_pod_of_another_store_and_one_that_is_gone() -> None:
+    here, there = Pods(), Pods()
+    here.errors["train-0"] = StoreNotFound("another pod")
+    for pods in (here, there):
+        pods.errors["train-1"] = StoreNotFound("gone")
+    async with labelling(here, there) as world:
+        await world.labelling.leads(True)
+        world.wanted = WANTED[:2]
+        world.labelling.wake.set()
+        await asyncio.sleep(0.1)
+        assert not here.labels
+        assert there.labels.keys() == {"train-0"}
+
+
+async def test_who_lost_the_lease_stops_between_two_pods() -> None:
+    """Nothing refuses a label: who was paused must look at his clock before each."""
+    pods = Pods()
+    pods.seconds = 1.0
+    async with labelling(pods) as world:
+        await world.labelling.leads(True)
+        world.wanted = WANTED
+        world.labelling.wake.set()
+        await asyncio.sleep(0.5)
+        assert pods.asked == 8, "so many at once"
+        world.lead.leads = False
+        await asyncio.sleep(60)
+        assert pods.asked == 8
+
+
+async def test_a_store_that_is_away_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    pods = Pods()
+    pods.errors = {one.name: StoreUnavailable("away") for one in WANTED[:3]}
+    async with labelling(pods) as world:
+        await world.labelling.leads(True)
+        world.wanted = WANTED[:3]
+        world.labelling.wake.set()
+        await asyncio.sleep(30)
+        pods.errors.clear()
+        await asyncio.sleep(6)
+        assert len(pods.labels) == 3
+    assert len([one for one in caplog.records if one.levelname == "WARNING"]) == 1

@@ -1,0 +1,128 @@
+"""Server-sent events of a real aggregator: at once, once more after a break, and slow readers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.aggregator.nodes import T0, faulty, healthy, report
+from tests.contract.documents.test_cluster_device import config, fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from stores.base import Store
+    from tests.aggregator.daemon import Daemon
+
+_SECONDS = 20.0
+_SMALL = 4096
+
+
+class Event(NamedTuple):
+    """One event of the stream."""
+
+    id: str
+    kind: str
+    data: dict[str, object]
+
+    @property
+    def says(self) -> tuple[object, ...]:
+        """Node, chip, code, and the level from which it went to which."""
+        names = ("node", "subject", "code", "was", "level")
+        return tuple(self.data.get(name) for name in names)
+
+
+@pytest.fixture
+def kind() -> str:
+    return "directory"
+
+
+@contextmanager
+def listening(daemon: Daemon, last: str = "", query: str = "") -> Iterator[BinaryIO]:
+    """A client with a small window for what it has not read yet."""
+    url = urlsplit(daemon.url)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SMALL)
+        client.settimeout(_SECONDS)
+        client.connect((url.hostname, url.port))
+        head = f"Last-Event-ID: {last}\r\n" if last else ""
+        request = f"GET /api/v1/stream{query} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n"
+        client.sendall(request.encode())
+        with client.makefile("rb") as answer:
+            assert answer.readline().split()[1] == b"200"
+            while answer.readline() != b"\r\n":
+                pass
+            yield answer
+
+
+def next_event(answer: BinaryIO) -> Event:
+    """The next event; the lines of chunks between and comments are left out."""
+    fields: dict[str, str] = {}
+    while True:
+        line = answer.readline()
+        assert line, "the stream ended"
+        name, colon, value = line.decode().strip().partition(": ")
+        if colon and name:
+            fields[name] = value
+        if name == "data":
+            return Event(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
+
+
+def began(node: str, chip: int) -> tuple[object, ...]:
+    return node, f"Ascend910-{chip}", "80E18402", None, "RestartNPU"
+
+
+async def test_an_event_arrives_and_what_was_missed_is_sent_again(
+    daemon: Daemon, store: Store
+) -> None:
+    for node in ("n1", "n2"):
+        await store.put(report(node, healthy()))
+    daemon.start()
+    with listening(daemon) as answer, listening(daemon, query="?node=n2") as other:
+        await store.put(report("n1", faulty(3, T0 + 1)))
+        first = next_event(answer)
+        assert (first.kind, first.says) == ("change", began("n1", 3))
+        assert daemon.node("n1")["update_time"] == T0 + 1
+        await store.put(report("n2", faulty(4, T0 + 2)))
+        second = next_event(answer)
+        assert second == next_event(other)
+    await store.put(report("n1", healthy(T0 + 3)))
+    with listening(daemon, last=first.id) as answer:
+        assert next_event(answer) == second
+        assert next_event(answer).says == ("n1", "Ascend910-3", "80E18402", "RestartNPU", None)
+    daemon.kill()
+    daemon.start()
+    with listening(daemon, last=second.id) as answer:
+        assert next_event(answer).kind == "gap", "another process does not know what it missed"
+
+
+def much(round_: int) -> dict[str, str]:
+    """A hundred faults on each of eight chips, others in every round."""
+    codes = [f"80{round_:02X}{number:04X}" for number in range(100)]
+    listed = [fault(chip, "RestartNPU", ",".join(codes)) for chip in range(8)]
+    return config(listed, unhealthy=tuple(range(8)), update_time=T0 + 10 * round_)
+
+
+async def test_a_slow_reader_is_told_what_it_misses_and_holds_up_nobody(
+    daemon: Daemon, store: Store
+) -> None:
+    await store.put(report("n1", healthy()))
+    await store.put(report("n2", healthy()))
+    daemon.start()
+    with listening(daemon) as slow, listening(daemon, query="?node=n2") as quick:
+        round_ = 0
+        while daemon.metric("npu_vigil_stream_gaps_total") == 0:
+            round_ += 1
+            assert round_ < 100
+            await store.put(report("n1", much(round_)))
+        await store.put(report("n2", faulty(4, T0 + 1)))
+        assert next_event(quick).says == began("n2", 4)
+        begun = time.monotonic()
+        while next_event(slow).kind != "gap":
+            assert time.monotonic() < begun + _SECONDS

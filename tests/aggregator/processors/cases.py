@@ -1,0 +1,81 @@
+"""Records and facts of one node, for the processors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggregator.inputs.node_context import Facts, Job, Pod
+from aggregator.processors.chains import Around, Device, process_device
+from aggregator.processors.state_types import NO_DEVICE_STATE, DeviceState
+from contract.documents import device_info
+from contract.documents.cluster_device import DeviceRecord, device_record
+from contract.go import encode as go_json
+from tests.contract.documents.test_cluster_device import KEY, config, fault, names
+
+T = 1_760_000_000_000
+"""A wall time in milliseconds."""
+
+NODE = "node1"
+
+
+def chip(number: int) -> str:
+    return f"Ascend910-{number}"
+
+
+def one(number: int, level: str, code: str, time_ms: int = T, kind: str = "Card") -> dict[str, Any]:
+    """A fault object with one code."""
+    return fault(number, level, code, {code: (time_ms, level)}, kind)
+
+
+def record(*faults: dict[str, Any], **lists: Any) -> DeviceRecord:
+    """What a node says that has ``faults``."""
+    return device_record(device_info.decode(config(faults, **lists), "x"))
+
+
+def record_of(free: Any, faults: Any = (), **lists: Any) -> DeviceRecord:
+    """The same with every list as it is given, by chip numbers."""
+    devices = {
+        KEY: names(free),
+        f"{KEY}-Fault": go_json.encode(list(faults)),
+        f"{KEY}-NetworkUnhealthy": names(lists.get("network", ())),
+        f"{KEY}-Recovering": names(lists.get("recovering", ())),
+        f"{KEY}-Unhealthy": names(lists.get("unhealthy", ())),
+    }
+    return device_record(device_info.decode(config(devices=devices), "x"))
+
+
+def pod(*numbers: int, job: str = "job1", uid: str = "", **labels: str) -> Pod:
+    chips = tuple(map(chip, numbers))
+    return Pod(uid or f"pod-of-{job}", NODE, job=job, chips=chips, labels=labels)
+
+
+def facts(*pods: Pod, **annotations: str) -> Facts:
+    """Facts of a node with ``pods``; ``annotations`` (``codes``, ``levels``) are ``job1``'s."""
+    full = {
+        f"huawei.com/schedule.filter.fault{name.title()}": text
+        for name, text in annotations.items()
+    }
+    full = {name.replace("Codes", "Code").replace("Levels", "Level"): t for name, t in full.items()}
+    jobs = {one.job: Job(one.job, annotations=full if one.job == "job1" else {}) for one in pods}
+    used = frozenset(name for one in pods for name in one.chips)
+    return Facts(used=used, pods=pods, jobs=jobs)
+
+
+def process(
+    said: DeviceRecord,
+    now_ms: int = T,
+    known: Facts | None = None,
+    state: DeviceState = NO_DEVICE_STATE,
+    **around: Any,
+) -> Device:
+    """``said`` through the device chain."""
+    return process_device(NODE, said, state, Around(known or facts(), **around), now_ms)
+
+
+def codes(done: DeviceRecord) -> list[str]:
+    """Codes that are shown, by chip."""
+    return [f"{one.chip.removeprefix('Ascend910-')}:{one.code}" for one in done.faults]
+
+
+def numbers(chips: tuple[str, ...]) -> list[int]:
+    return [int(name.removeprefix("Ascend910-")) for name in chips]

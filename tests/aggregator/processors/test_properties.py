@@ -1,0 +1,234 @@
+"""What holds for whatever nodes, jobs and operators do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.inputs.node_context import Facts, Job, Pod
+from aggregator.processors.chains import Around, Device, process_device
+from aggregator.processors.engine import Processing
+from aggregator.processors.state_types import NO_DEVICE_STATE
+from contract.codes.levels import ChipLevel
+from contract.documents.cluster_device import CodeFault, DeviceRecord
+from stores.base import Document, Listed
+from tests.aggregator.nodes import moment
+from tests.aggregator.processors.cases import NODE, T, chip
+from tests.aggregator.processors.test_separation_documents import text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+CODES = ("80E01801", "80C98009", "80CB8009", "80C98000", "81078603", "220001001")
+TYPES = ("CardUnhealthy", "CardNetworkUnhealthy", "PublicFault")
+PRE = ChipLevel.PRE_SEPARATE_NPU.value
+
+faults = st.builds(
+    lambda kind, number, level, code, at: CodeFault(kind, chip(number), level, code, at, level),
+    st.sampled_from(TYPES),
+    st.integers(0, 5),
+    st.sampled_from([level.value for level in ChipLevel]),
+    st.sampled_from(CODES),
+    st.integers(T - 12_000, T + 12_000),
+)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> DeviceRecord:
+    """A node of six chips, each in one list, with any faults."""
+    places = draw(st.lists(st.sampled_from("auanr"), min_size=6, max_size=6))
+    lists = {
+        place: tuple(chip(number) for number, one in enumerate(places) if one == place)
+        for place in "aunr"
+    }
+    return DeviceRecord(
+        "Ascend910",
+        lists["a"],
+        lists["u"],
+        lists["n"],
+        lists["r"],
+        tuple(sorted(draw(st.lists(faults, max_size=8)))),
+        T // 1000,
+        -2,
+        0,
+        -2,
+    )
+
+
+wishes = st.dictionaries(
+    st.sampled_from(
+        ["huawei.com/schedule.filter.faultCode", "huawei.com/schedule.filter.faultLevel"]
+    ),
+    st.lists(
+        st.sampled_from([*CODES, "RestartNPU:3", "SeparateNPU:9", "80C98000:2"]), max_size=3
+    ).map(",".join),
+)
+
+
+@st.composite
+def known(draw: st.DrawFn) -> Facts:
+    """Two jobs, whose pods may share chips; or nobody knows."""
+    if draw(st.booleans()) and draw(st.booleans()):
+        return Facts()
+    pods = tuple(
+        Pod(f"pod-{key}", NODE, job=key, chips=tuple(map(chip, draw(st.sets(st.integers(0, 5))))))
+        for key in ("j1", "j2")
+    )
+    jobs = {key: Job(key, annotations=draw(wishes)) for key in ("j1", "j2")}
+    return Facts(frozenset(name for pod in pods for name in pod.chips), False, pods, jobs)
+
+
+arounds = st.builds(
+    Around,
+    known(),
+    st.frozensets(st.sampled_from([chip(0), chip(3)])),
+    st.booleans(),
+    st.just(frozenset[str]()),
+)
+
+
+def lists_of(record: DeviceRecord) -> list[tuple[str, ...]]:
+    return [record.available, record.unhealthy, record.network_unhealthy, record.recovering]
+
+
+def processed(said: Sequence[DeviceRecord], around: Around, times: Sequence[int]) -> Device:
+    """The last of several records of one node, one after the other."""
+    state, now_ms, done = NO_DEVICE_STATE, T, None
+    for record, later_ms in zip(said, times, strict=False):
+        now_ms += later_ms
+        done = process_device(NODE, record, state, around, now_ms)
+        state = done.state
+    assert done is not None
+    return done
+
+
+said = st.lists(records(), min_size=1, max_size=4)
+waits = st.lists(st.integers(0, 8000), min_size=4, max_size=4)
+
+
+@given(said, arounds, waits)
+@settings(max_examples=60, deadline=None)
+def test_every_chip_is_in_some_list_and_every_list_is_sorted(
+    said: list[DeviceRecord], around: Around, times: list[int]
+) -> None:
+    done = processed(said, around, times).record
+    spared = {fault.chip for fault in done.faults if fault.level == PRE}
+    before = {name for names in lists_of(said[-1]) for name in names}
+    after = {name for names in lists_of(done) for name in names}
+    assert before - after <= spared
+    for names in lists_of(done):
+        assert list(names) == sorted(set(names))
+    assert list(done.faults) == sorted(done.faults)
+
+
+@given(said, arounds, waits)
+@settings(max_examples=60, deadline=None)
+def test_no_fault_is_lost_and_none_is_made_up(
+    said: list[DeviceRecord], around: Around, times: list[int]
+) -> None:
+    done = processed(said, around, times)
+    shown = set(done.record.faults) | {one.fault for one in done.hidden}
+    assert shown >= set(said[-1].faults)
+    assert {one.chip for one in shown - set(said[-1].faults)} <= around.separated
+    assert not set(done.record.faults) & {one.fault for one in done.hidden}
+    assert set(done.record.available) <= set(said[-1].available)
+
+
+@given(said, arounds, waits)
+@settings(max_examples=60, deadline=None)
+def test_to_be_processed_again_at_once_changes_nothing(
+    said: list[DeviceRecord], around: Around, times: list[int]
+) -> None:
+    done = processed(said, around, times)
+    now_ms = T + sum(times[: len(said)])
+    again = process_device(NODE, said[-1], done.state, around, now_ms)
+    assert msgspec.structs.replace(again, occurrences=done.occurrences) == done
+    assert again.occurrences == ()
+
+
+@given(said, arounds, waits, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_pods_jobs_and_faults_changes_nothing(
+    said: list[DeviceRecord], around: Around, times: list[int], random: Any
+) -> None:
+    facts = around.facts
+    pods, jobs = list(facts.pods), list(facts.jobs.items())
+    random.shuffle(jobs)
+    random.shuffle(pods)
+    other = msgspec.structs.replace(facts, pods=tuple(pods), jobs=dict(jobs))
+    assert processed(said, msgspec.structs.replace(around, facts=other), times) == processed(
+        said, around, times
+    )
+
+
+@given(records(), arounds, st.integers(0, 8000))
+@settings(max_examples=60, deadline=None)
+def test_nothing_changes_between_now_and_what_is_due(
+    said: DeviceRecord, around: Around, later_ms: int
+) -> None:
+    done = process_device(NODE, said, NO_DEVICE_STATE, around, T)
+    if done.due_ms is not None:
+        assert done.due_ms > T
+        later_ms = min(later_ms, done.due_ms - 1 - T)
+    later = process_device(NODE, said, done.state, around, T + later_ms)
+    shown = msgspec.structs.replace(later.record, update_time=done.record.update_time)
+    assert (shown, later.hidden, later.due_ms) == (done.record, done.hidden, done.due_ms)
+
+
+class Life:
+    """A processing that may be replaced by one that knows only what was kept."""
+
+    def __init__(self, facts: dict[str, Facts], replaced_at: int) -> None:
+        self.facts, self.replaced_at = facts, replaced_at
+        self.kept: dict[str, str] = {}
+        self.processing = self._new(0)
+
+    def _new(self, at: float) -> Processing:
+        processing = Processing(1, lambda node: self.facts[node])
+        assert list(processing.restore(self.kept, moment(at))) == []
+        policy, chips = processing.inputs
+        document = Document("cluster-system", "clusterd-config-cm", POLICY)
+        processing.observe(0, policy, Listed((document,)), moment(at))
+        processing.observe(0, chips, Listed(()), moment(at))
+        return processing
+
+    def live(self, course: list[tuple[str, DeviceRecord, int]]) -> list[object]:
+        shown: list[object] = []
+        last: dict[str, DeviceRecord] = {}
+        at = 0.0
+        for number, (node, record, later_s) in enumerate(course):
+            if number == self.replaced_at:
+                self.processing = self._new(at)
+            at += later_s
+            last[node] = record
+            now = moment(at)
+            self.processing.advance(now)
+            shown.append(
+                {name: self.processing.device(name, last[name], None, now) for name in last}
+            )
+            self.processing.settle(now)
+            for bucket in self.processing.take_changed():
+                kept = self.processing.text(bucket)
+                self.kept[bucket] = kept or "{}"
+            shown.append(sorted(self.processing.separation.chips))
+        return shown
+
+
+POLICY = {"manually_separate_policy.conf": text(threshold=2, free=1)}
+courses = st.lists(
+    st.tuples(st.sampled_from(["n1", "n2"]), records(), st.sampled_from([0, 1, 7, 31, 4000])),
+    min_size=2,
+    max_size=10,
+)
+
+
+@given(courses, known(), known(), st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_who_goes_on_from_what_was_kept_shows_what_one_shows_who_never_stopped(
+    course: list[tuple[str, DeviceRecord, int]], one: Facts, other: Facts, replaced_at: int
+) -> None:
+    facts = {"n1": one, "n2": other}
+    assert Life(facts, replaced_at).live(course) == Life(facts, -1).live(course)

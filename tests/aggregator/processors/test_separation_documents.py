@@ -1,0 +1,342 @@
+"""The two documents of operators: policy and list, read, refused, shown; release both ways."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from aggregator.plugin import View
+from aggregator.processors import manual_info
+from aggregator.processors import separation_policy as policy
+from aggregator.processors.manual_info import NAMESPACE, read_chips
+from aggregator.processors.manual_separation import Separated, Separation
+from aggregator.processors.separation_documents import Documents, rendered
+from aggregator.processors.separation_policy import KEY, Policy, read_policy
+from aggregator.processors.state_types import Occurrence
+from contract.documents.cluster_info import VALUE_LIMIT
+from contract.errors import DocumentError
+from stores.base import Changed, Deleted, Document, Listed, WatchEvent
+from stores.interruption import Interrupted
+from tests.aggregator.processors.cases import T, chip
+
+SHIPPED = """\
+enabled: true
+separate:
+  fault_window_hours: 24
+  fault_threshold: 3
+release:
+  fault_free_hours: 48
+"""
+
+
+def text(
+    enabled: str = "true", window: object = 24, threshold: object = 3, free: object = 48
+) -> str:
+    return (
+        f"enabled: {enabled}\nseparate: {{fault_window_hours: {window},"
+        f" fault_threshold: {threshold}}}\nrelease: {{fault_free_hours: {free}}}"
+    )
+
+
+def test_the_shipped_policy() -> None:
+    assert read_policy({KEY: SHIPPED}) == Policy(True, 24, 3, 48)
+    assert not Policy().enabled, "off until a document says otherwise"
+
+
+@pytest.mark.parametrize(
+    "given", [(1, 1, 1), (720, 50, 240), (1, 50, -1)], ids=["least", "most", "never"]
+)
+def test_bounds_that_are_right(given: tuple[int, int, int]) -> None:
+    assert read_policy({KEY: text("false", *given)}) == Policy(False, *given)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        (text(window=0), "separate.fault_window_hours"),
+        (text(window=721), "separate.fault_window_hours"),
+        (text(threshold=0), "separate.fault_threshold"),
+        (text(threshold=51), "separate.fault_threshold"),
+        (text(free=0), "release.fault_free_hours"),
+        (text(free=-2), "release.fault_free_hours"),
+        (text(free=241), "release.fault_free_hours"),
+        (text(window="true"), "separate.fault_window_hours"),
+        (text(window="24.0"), "separate.fault_window_hours"),
+        (text(window="'24'"), "separate.fault_window_hours"),
+        (text(enabled="1"), "enabled"),
+        ("enabled: true", "separate.fault_window_hours|release.fault_free_hours"),
+        ("separate: []", "separate"),
+        ("[]", ""),
+        ("a: [", ""),
+        ("&a [*a]", ""),
+        ("\x00", ""),
+        ("", "separate.fault_window_hours|release.fault_free_hours"),
+        ("[" * 5000, ""),
+        ("enabled: !!bool maybe", ""),
+        ("enabled: !!timestamp soon", ""),
+        ("enabled: !!int ''", ""),
+        (f"enabled: {'1:' * 300}1.5", ""),
+        ("a" * 20_000, ""),
+    ],
+)
+def test_a_policy_that_is_refused(wrong: str, where: str) -> None:
+    with pytest.raises(DocumentError) as refused:
+        read_policy({KEY: wrong})
+    assert refused.value.where in [f"{KEY}.{one}" if one else KEY for one in where.split("|")]
+
+
+def test_a_policy_without_its_key_is_refused() -> None:
+    with pytest.raises(DocumentError):
+        read_policy({})
+
+
+class World:
+    """The documents of some stores, and what follows from them."""
+
+    def __init__(self, stores: int = 1) -> None:
+        self.separation = Separation()
+        self.documents = Documents(self.separation, stores)
+
+    def policy(self, said: str | None, source: int = 0) -> frozenset[str]:
+        data = None if said is None else {KEY: said}
+        return self._say(policy.NAME, data, source)
+
+    def chips(self, data: dict[str, str] | None, source: int = 0) -> frozenset[str]:
+        return self._say(manual_info.NAME, data, source)
+
+    def listed(self, data: dict[str, str] | None = None, source: int = 0) -> frozenset[str]:
+        documents = () if data is None else (Document(NAMESPACE, manual_info.NAME, data),)
+        return self.see(manual_info.NAME, Listed(documents), source)
+
+    def _say(self, name: str, data: dict[str, str] | None, source: int) -> frozenset[str]:
+        if data is None:
+            return self.see(name, Deleted(NAMESPACE, name), source)
+        return self.see(name, Changed(Document(NAMESPACE, name, data)), source)
+
+    def see(self, name: str, event: WatchEvent, source: int = 0) -> frozenset[str]:
+        selection = next(one for one in self.documents.inputs if one.name == name)
+        return self.documents.observe(source, selection, event, T + 1000)
+
+    def separate(self, *nodes: str, number: int = 0) -> None:
+        for node in nodes:
+            self.separation.count(Occurrence(T + n, node, chip(number), "A", "j") for n in range(3))
+
+    def shown(self) -> dict[str, str]:
+        """The view."""
+        (view,) = self.documents.views()
+        return view.data or {}
+
+
+def on() -> World:
+    world = World()
+    world.policy(SHIPPED)
+    world.listed()
+    return world
+
+
+def test_a_good_policy_is_not_replaced_by_a_bad_one(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    world = on()
+    for wrong in (text(window=0), text(window=0), text(window=0)):
+        assert world.policy(wrong) == frozenset()
+    assert world.separation.policy == Policy(True)
+    assert len(caplog.records) == 1
+    world.policy(text(threshold=5))
+    assert world.separation.policy.threshold == 5
+    assert len(caplog.records) == 2
+    world.policy(None)
+    assert world.separation.policy.threshold == 5, "who deletes it has not said that it is off"
+
+
+def test_the_first_store_that_has_a_policy_rules() -> None:
+    world = World(stores=2)
+    world.policy(text(threshold=5), source=1)
+    world.policy(text(threshold=7), source=0)
+    world.policy(text(threshold=6), source=1)
+    assert world.separation.policy.threshold == 7
+    world.policy(None, source=0)
+    assert world.separation.policy.threshold == 6
+
+
+def test_switched_off_everything_is_released_and_the_document_goes() -> None:
+    world = on()
+    world.separate("n1")
+    assert set(world.shown()) == {"n1"}
+    assert world.policy(text("false")) == {"n1"}
+    assert world.documents.views() == (View(NAMESPACE, manual_info.NAME, None),)
+
+
+def test_an_operator_releases_a_chip_by_deleting_it() -> None:
+    world = on()
+    world.separate("n1", "n2")
+    world.separate("n1", number=1)
+    world.separation.count([Occurrence(T, "n1", chip(1), "B", "j")])
+    both = world.shown()
+    assert world.chips(both) == frozenset()
+    assert world.chips(
+        {"n1": both["n1"].replace('"Total":["Ascend910-0",', '"Total":['), "n2": both["n2"]}
+    ) == {"n1"}
+    assert world.separation.of("n1") == {chip(1)}
+    assert world.separation.of("n2") == {chip(0)}
+    assert "n1" in world.separation.counts, "of other chips nothing is forgotten"
+
+
+def test_an_operator_releases_a_node_by_deleting_its_key_and_all_by_the_document() -> None:
+    world = on()
+    world.separate("n1", "n2", "n3")
+    everything = world.shown()
+    world.chips(everything)
+    assert world.chips({node: said for node, said in everything.items() if node != "n2"}) == {"n2"}
+    assert world.chips(None) == {"n1", "n3"}
+    assert world.separation.chips == {}
+    assert world.documents.views()[0].data is None
+
+
+def test_counters_of_a_released_chip_begin_anew() -> None:
+    world = on()
+    world.separate("n1")
+    world.chips(world.shown())
+    world.separation.count([Occurrence(T, "n1", chip(0), "B", "j")] * 2)
+    world.chips(None)
+    assert world.separation.counts == {}
+
+
+def test_what_was_never_in_the_document_was_not_released() -> None:
+    world = on()
+    world.separate("n1")
+    before = world.shown()
+    world.chips(before)
+    world.separate("n2")
+    assert world.chips(before) == frozenset(), "our write comes later"
+    assert world.chips(None) == {"n1"}
+    assert world.separation.of("n2") == {chip(0)}
+
+
+def test_a_value_that_cannot_be_read_releases_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    world = on()
+    world.separate("n1", "n2")
+    said = world.shown()
+    world.chips(said)
+    for _ in range(3):
+        assert world.chips({"n1": "{oops", "n2": said["n2"]}) == frozenset()
+    assert world.separation.of("n1") == {chip(0)}
+    assert list(world.documents.problems) == [(0, "n1")]
+    world.documents.follow_up(is_news=True)
+    assert world.separation.of("n1") == {chip(0)}
+    assert len(caplog.records) == 1
+    assert world.shown() == said, "and it is repaired"
+    world.chips(said)
+    assert world.documents.problems == {}
+
+
+def test_what_another_program_separated_is_taken_over_at_the_start_only() -> None:
+    before = on()
+    before.separate("n1")
+    said = before.shown()
+    world = World()
+    world.policy(SHIPPED)
+    assert world.documents.views() == ()
+    assert world.listed(said) == {"n1"}
+    assert world.separation.of("n1") == {chip(0)}
+    assert world.shown() == said
+    assert world.chips({**said, "n9": said["n1"]}) == frozenset()
+    world.see(manual_info.NAME, Interrupted("away"))
+    assert world.listed({**said, "n9": said["n1"]}) == frozenset()
+    assert set(world.separation.chips) == {"n1"}
+    assert world.listed() == {"n1"}, "released while nobody could be heard"
+
+
+def test_in_whatever_order_policy_and_list_come() -> None:
+    before = on()
+    before.separate("n1")
+    said = before.shown()
+    for first_policy in (True, False):
+        world = World()
+        if first_policy:
+            world.policy(text("false"))
+        world.listed(said)
+        if not first_policy:
+            assert world.separation.of("n1") == frozenset(), "not before a policy says so"
+            assert world.shown() == said
+            world.policy(text("false"))
+        assert world.separation.chips == {}
+
+
+def test_another_store_without_the_document_releases_nobody() -> None:
+    world = World(stores=2)
+    world.policy(SHIPPED)
+    world.listed(source=0)
+    world.separate("n1")
+    assert world.documents.views() == (), "the second store may know more"
+    world.listed(source=1)
+    heard = [world.documents.listed]
+    for source in range(2):
+        world.see(policy.NAME, Listed(()), source)
+        heard.append(world.documents.listed)
+    assert heard == [False, False, True]
+    said = world.shown()
+    world.chips(said, source=0)
+    assert world.chips({}, source=1) == frozenset()
+    world.chips(said, source=1)
+    assert world.separation.chips["n1"][chip(0)].shown == (0, 1)
+    assert world.chips({}, source=1) == {"n1"}
+
+
+def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
+    separation = Separation()
+    separation.chips = {"n1": {chip(3): Separated({"80C98000": T})}}
+    documents = Documents(separation, 2)
+    policies, chips = documents.inputs
+    documents.is_patient = False
+    assert documents.views() == (), "nobody answered yet"
+    documents.observe(0, policies, Listed(()), T)
+    documents.observe(0, chips, Listed(()), T)
+    assert len(documents.views()) == 1
+    documents.is_patient = True
+    assert documents.views() == ()
+
+
+def test_other_documents_are_nobodys() -> None:
+    world = on()
+    world.separate("n1")
+    world.chips(world.shown())
+    world.see(manual_info.NAME, Deleted(NAMESPACE, "another"))
+    world.see(manual_info.NAME, Changed(Document(NAMESPACE, "another", {})))
+    assert world.separation.of("n1") == {chip(0)}
+
+
+def test_what_is_read_of_a_node() -> None:
+    said = {"Total": ["a", "b"], "Detail": {"a": None, "b": [], "c": []}}
+    assert read_chips("n", json.dumps(said)) == {"a": {}, "b": {}}
+    silent = {"FaultCode": "1", "FaultLevel": "SilentFault", "LastSeparateTime": 1}
+    own = {"FaultCode": "2", "FaultLevel": "ManuallySeparateNPU", "LastSeparateTime": 2}
+    detail = {"a": [silent], "b": [silent, own]}
+    assert read_chips("n", json.dumps({"Total": ["a", "b"], "Detail": detail})) == {"b": {"2": 2}}
+    assert read_chips("n", "{}") == {}
+
+
+def test_a_list_that_is_too_long_keeps_what_was_shown() -> None:
+    code = {"A" * 200: T}
+    one = {chip(number): Separated(code) for number in range(16)}
+    shown = {name: Separated(code, (0,)) for name in one}
+    nodes = {f"n{number:04}": shown if number > 150 else one for number in range(300)}
+    data = rendered(nodes)
+    assert len(data) < 300
+    assert sum(len(name) + len(said) for name, said in data.items()) <= VALUE_LIMIT
+    assert list(data) == sorted(data)
+    assert data.keys() >= {f"n{number:04}" for number in range(151, 300)}
+
+
+def test_a_node_with_too_many_codes_takes_no_other_out_of_the_list() -> None:
+    codes = {f"{number:08X}": T for number in range(20_000)}
+    big, small = Separated(codes, (0,)), Separated({"80C98000": T}, (0,))
+    nodes = {"n1": {chip(0): big}, "n2": {chip(0): small}}
+    data = rendered(nodes)
+    assert read_chips("n1", data["n1"]) == {chip(0): {}}, "it is still there"
+    assert read_chips("n2", data["n2"]) == {chip(0): {"80C98000": T}}
+    nodes["n1"] = {chip(0): Separated(codes)}
+    assert set(rendered(nodes)) == {"n2"}, "what was never shown may be left out"
+    nodes["n3"] = {chip(0): Separated({"80C98000": T})}
+    assert set(rendered(nodes)) == {"n2", "n3"}

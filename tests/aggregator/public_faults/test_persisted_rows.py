@@ -1,0 +1,92 @@
+"""The state in buckets: what is in the store is always the whole state, whatever changes."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.public_faults import persisted_rows as rows_module
+from aggregator.public_faults.persisted_rows import Rows, read
+from aggregator.public_faults.values import Over
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def over(number: int) -> Over:
+    return Over(f"n{number % 3}", "CCAE", f"fault-{number}", number, 0)
+
+
+def written(rows: Rows, before: Mapping[str, str]) -> dict[str, str]:
+    """The store after what changed was written to it."""
+    after = dict(before)
+    for bucket in rows.take_changed():
+        text = rows.text(bucket)
+        if text is None:
+            after.pop(bucket, None)
+        else:
+            after[bucket] = text
+    return after
+
+
+def test_what_is_kept_is_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows_module, "_MOST_ROWS", 5)
+    rng = Random(7)
+    rows, store = Rows(), dict[str, str]()
+    there: set[Over] = set()
+    for step in range(600):
+        one = over(rng.randrange(100))
+        if rng.random() < 0.6:
+            rows.put("over", one.key, one)
+            there.add(one)
+        else:
+            rows.drop("over", one.key)
+            there.discard(one)
+        if step % 7 == 0:
+            store = written(rows, store)
+            assert set(read(store)[0].over) == there
+        if step == 301:
+            rows = Rows()  # another process, for which the parts are one again
+            for kept in read(store)[0].over:
+                rows.put("over", kept.key, kept)
+            rows.compare(store)
+    assert len(store) > 3
+    assert max(text.count("CCAE") for text in store.values()) <= 10
+
+
+def test_what_did_not_change_is_not_written() -> None:
+    rows = Rows()
+    for number in range(50):
+        rows.put("over", over(number).key, over(number))
+    rows.put("document", ("default/pub",), ("digest",))
+    rows.put("away", ("n1",), 5)
+    store = written(rows, {})
+    again = Rows()
+    state, unreadable = read(store)
+    assert unreadable == []
+    for one in reversed(state.over):
+        again.put("over", one.key, one)
+    again.put("away", ("n1",), state.away["n1"])
+    again.put("document", ("default/pub",), state.documents["default/pub"])
+    again.compare(store)
+    assert again.take_changed() == frozenset()
+    again.drop("away", ("n2",))
+    assert again.take_changed() == frozenset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"faults":[["n1"]]}',
+        '{"faults":[["n1","r","f","t","c","l",[32],1,1,1,1,null,true]]}',
+        '{"away":{"n1":1e99}}',
+    ],
+)
+def test_what_is_no_state_is_told(text: str) -> None:
+    state, (problem,) = read({"07": text, "08": '{"away":{"n1":1}}'})
+    assert problem.startswith("07: ")
+    assert state.away == {"n1": 1}

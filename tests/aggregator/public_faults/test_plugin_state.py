@@ -1,0 +1,264 @@
+"""What outlives a process, a leader and a node."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.plugin import LAST
+from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaults
+from stores.base import Changed, Deleted, Document, Listed
+from tests.aggregator.public_faults.telling import (
+    at,
+    begun,
+    document,
+    kept,
+    one,
+    places,
+    read,
+    standing,
+    told,
+)
+
+SEPARATED = {"0": ("220001001", "SeparateNPU")}
+
+
+def test_what_waits_survives_a_restart() -> None:
+    faults = begun(places("n1", synced=False))
+    faults.send(told(one("fault-0001"), one("fault-0002", devices=(1,))), at(0))
+    state = kept(faults)
+    again = begun(places("n1"), state, seconds=1)
+    assert standing(again).keys() == {"0", "1"}
+    later = begun(places("n1"), kept(again, state), seconds=2)
+    assert standing(later).keys() == {"0", "1"}
+    assert later.status().held == 0
+
+
+@pytest.mark.slow
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["occur", "recover", "once"]),
+            st.sampled_from(["send", "a", "b"]),
+            st.integers(0, 8000),
+            st.booleans(),
+        ),
+        max_size=12,
+    )
+)
+@settings(deadline=None, max_examples=100)
+def test_whatever_way_it_comes_the_newest_holds(
+    history: list[tuple[str, str, int, bool]],
+) -> None:
+    """By gRPC or in one of two documents, with a restart after any of them, during which a document
+    may change."""
+    faults, state = begun(), dict[str, str]()
+    texts: dict[str, Document] = {}
+    clock_ms, stands = 0, False
+    for number, (assertion, way, pause_ms, restarts) in enumerate(history):
+        clock_ms += pause_ms
+        now = at(clock_ms / 1000)
+        message = told(one(assertion=assertion), at_ms=now.wall_ms, name=f"message-{number}")
+        faults.step(now)
+        if way == "send":
+            faults.send(message, now)
+        else:
+            texts[way] = document(way, message)
+            if not restarts:
+                faults.observe(0, MESSAGES, Changed(texts[way]), now)
+        stands = assertion == "occur" or (stands and assertion == "once")
+        state = kept(faults, state)
+        if restarts:
+            faults = begun(kept=state, seconds=clock_ms / 1000)
+            read(faults, *texts.values(), seconds=clock_ms / 1000)
+    faults.step(at(clock_ms / 1000 + 5))
+    assert bool(standing(faults)) == stands
+
+
+def test_a_follower_begins_where_the_leader_ended() -> None:
+    """It has read the documents, too, but not what was said over gRPC."""
+    leader, follower = begun(), PublicFaults()
+    follower.know(places("n1", "n2"))
+    follower.step(at(0))
+    first = document("pub-1", told(one()))
+    for part in (leader, follower):
+        read(part, first)
+    leader.send(told(one("fault-0002", devices=(1,))), at(1))
+    leader.send(told(one(assertion="recover")), at(10))
+    state = kept(leader)
+    late = document("pub-2", told(one("fault-0003", devices=(2,))))
+    follower.observe(0, MESSAGES, Changed(late), at(11))
+    assert standing(follower).keys() == {"0", "2"}
+    assert follower.views() == ()
+    assert list(follower.restore(state, at(20))) == []
+    assert follower.take_changed_nodes() == {"n1"}
+    assert standing(follower).keys() == {"1", "2"}
+    assert len(follower.views()) == 1
+    assert kept(follower, state).keys() >= state.keys()
+
+
+def test_what_upstream_has_left_is_taken_over() -> None:
+    left = {
+        "PublicFaults": '{"n1":[{"resource":"CCAE","devIds":[0],"faultId":"fault-0001","type":"NPU"'
+        ',"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123},'
+        '{"resource":"CCAE","devIds":[1,99],"faultId":"fault-0002","type":"NPU",'
+        '"faultCode":"900000009","level":"PreSeparateNPU","faultTime":1760000123},{}],'
+        '"ghost":[{"resource":"CCAE","devIds":[3],"faultId":"fault-0001","type":"NPU",'
+        '"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123}]}',
+        "FaultNum": '{"publicFaultNum":3}',
+    }
+    faults = PublicFaults(2)
+    faults.know(places("n1"))
+    faults.restore({}, at(0))
+    listed = Listed((Document("cluster-system", "statistic-fault-info", left),))
+    faults.observe(0, STATISTIC, listed, at(0))
+    assert faults.views() == (), "another store may know more"
+    assert LAST + "about" not in kept(faults)
+    faults.observe(1, STATISTIC, Listed(()), at(0))
+    faults.step(at(0))
+    assert standing(faults) == SEPARATED | {"1": ("900000009", "PreSeparateNPU")}
+    state = kept(faults)
+    faults.send(told(one(assertion="recover")), at(1))
+    assert faults.send(told(one("fault-0002", "recover", code="900000009")), at(1)).code == 0
+    assert faults.send(told(one("fault-0003", code="900000009")), at(1)).code == 409
+    assert standing(faults) == {}
+    again = begun(places("n1"), kept(faults, state), seconds=10)
+    again.observe(0, STATISTIC, listed, at(10))
+    assert standing(again) == {}, "it has a state of its own"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ('"n1":[{"devIds":"0"},GOOD]', "PublicFaults.n1[0].devIds"),
+        ('"n2":"x","n1":[GOOD]', "PublicFaults.n2 is no list"),
+        ('"n2":[7],"n1":[GOOD]', "PublicFaults.n2[0]"),
+    ],
+)
+def test_what_is_wrong_in_what_upstream_has_left_touches_no_other_fault(
+    caplog: pytest.LogCaptureFixture, wrong: str, said: str
+) -> None:
+    good = (
+        '{"resource":"CCAE","devIds":[0],"faultId":"fault-0001","type":"NPU",'
+        '"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123}'
+    )
+    left = {"PublicFaults": "{" + wrong.replace("GOOD", good) + "}"}
+    faults = PublicFaults()
+    faults.know(places("n1", "n2"))
+    faults.restore({}, at(0))
+    listed = Listed((Document("cluster-system", "statistic-fault-info", left),))
+    faults.observe(0, STATISTIC, listed, at(0))
+    faults.step(at(0))
+    assert standing(faults) == SEPARATED
+    assert said in caplog.text
+
+
+def test_a_node_that_went_has_its_faults_for_a_day() -> None:
+    known = places("n1", "n2")
+    faults = begun(known)
+    faults.send(told(one()), at(0))
+    faults.step(at(1))
+    known.see_node("n1", None)
+    known.see_report("n1", None)
+    assert faults.next_due_ms() == 60_000
+    faults.step(at(60))
+    assert faults.status().away == {"n1": at(60).wall_ms}
+    state = kept(faults)
+    back = places("n1", "n2")
+    returned = begun(back, state, seconds=80_000)
+    assert returned.status().away == {}
+    assert standing(returned) == SEPARATED
+    gone = begun(known, state, seconds=80_000)
+    assert gone.status().standing == 1
+    gone.step(at(86_399 + 60))
+    assert gone.status().standing == 1
+    assert gone.step(at(86_460 + 60)) == {"n1"}
+    assert gone.status().standing == 0
+    assert gone.status().away == {}
+
+
+def test_a_fault_of_a_node_that_went_may_recover() -> None:
+    known = places("n1")
+    faults = begun(known)
+    faults.send(told(one()), at(0))
+    known.see_node("n1", None)
+    known.see_report("n1", None)
+    assert faults.send(told(one("fault-0002")), at(10)).code == 409
+    assert faults.send(told(one(assertion="recover")), at(10)).code == 0
+    assert faults.status().standing == 0
+
+
+def test_a_bucket_that_cannot_be_read_is_told_and_the_others_count() -> None:
+    names = [f"n{number}" for number in range(1, 20)]
+    known = places(*names)
+    faults = begun(known)
+    for name in names:
+        faults.send(told(one(node=name)), at(0))
+    state = kept(faults)
+    damaged = next(bucket for bucket in sorted(state) if bucket != LAST + "about")
+    state[damaged] = state[damaged][:-5]
+    again = PublicFaults()
+    (problem,) = again.restore(state, at(1))
+    assert problem.startswith(damaged)
+    assert 0 < again.status().standing < len(names)
+
+
+def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> None:
+    faults = PublicFaults(2)
+    faults.know(places("n1"))
+    faults.restore({}, at(0))
+    faults.observe(0, STATISTIC, Listed(()), at(0))
+    faults.step(at(0))
+    faults.send(told(one()), at(1))
+    faults.step(at(1))
+    assert faults.views() == ()
+    assert LAST + "about" not in kept(faults)
+    due = faults.next_due_ms()
+    while due is not None and due < 30_000:
+        faults.step(at(due / 1000))
+        assert faults.views() == ()
+        due = max(faults.next_due_ms() or 0, due + 1)
+    faults.step(at(30))
+    assert len(faults.views()) == 1
+    assert LAST + "about" in kept(faults)
+
+
+def test_state_that_is_nested_too_deep_is_said_and_harms_nothing_else() -> None:
+    deep = '{"used":true,"x":' + "[" * 100_000
+    faults = PublicFaults()
+    faults.know(places("n1"))
+    (problem,) = faults.restore({LAST + "about": deep}, at(0))
+    assert problem.startswith(f"{LAST}about: ")
+    assert faults.send(told(one()), at(1)).code == 0
+
+
+def test_what_a_document_said_for_a_moment_is_known_to_who_read_it() -> None:
+    """The leader was killed before it had kept that; now the document says something else."""
+    leader, follower = begun(), begun()
+    for part in (leader, follower):
+        part.observe(0, MESSAGES, Changed(document("a", told(one("fault-0001")))), at(1))
+    state = kept(leader)
+    moments = [
+        told(one("fault-0002", devices=(1,)), at_ms=at(2).wall_ms),
+        told(one("fault-0003", devices=(2,)), at_ms=at(3).wall_ms),
+    ]
+    for number, message in enumerate(moments):
+        follower.observe(0, MESSAGES, Changed(document("a", message)), at(2 + number))
+    follower.observe(0, MESSAGES, Deleted("default", "a"), at(4))
+    follower.restore(state, at(14))
+    assert standing(follower).keys() == {"0", "1", "2"}
+
+
+def test_what_is_over_does_not_come_back_with_it() -> None:
+    leader, follower = begun(), begun()
+    for part in (leader, follower):
+        occurs = told(one("fault-0001"), one("fault-0002", "once", devices=(1,)))
+        part.observe(0, MESSAGES, Changed(document("a", occurs)), at(1))
+        part.observe(0, MESSAGES, Deleted("default", "a"), at(2))
+    leader.send(told(one("fault-0001", "recover"), at_ms=at(7).wall_ms), at(7))
+    leader.step(at(8))
+    follower.restore(kept(leader), at(20))
+    assert standing(follower) == {}
+    follower.restore(kept(leader), at(100))
+    assert standing(follower) == {}

@@ -1,0 +1,135 @@
+"""Never more writes in a second than allowed, nobody waits for ever, changes before touches."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggregator.publish.rate_limited_queue import Bucket, Pace, Write
+
+START_MS = 1_000_000
+
+
+def run(pace: Pace, until_ms: int) -> list[tuple[int, str]]:
+    """When who may write, as long as somebody waits."""
+    now_ms, granted = START_MS, []
+    while now_ms <= until_ms:
+        granted += [(now_ms, name) for name in pace.grant(now_ms)]
+        next_ms = pace.next_ms()
+        if next_ms is None:
+            break
+        assert next_ms > now_ms
+        now_ms = next_ms
+    return granted
+
+
+def most_in_a_second(times: list[int]) -> int:
+    return max(sum(at <= other < at + 1000 for other in times) for at in times)
+
+
+def test_the_first_change_of_a_quiet_time_goes_at_once() -> None:
+    pace = Pace(20, START_MS)
+    pace.ask("a", START_MS)
+    assert pace.grant(START_MS) == ["a"]
+    assert pace.next_ms() is None
+
+
+def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
+    pace = Pace(20, START_MS)
+    names = [f"document-{number}" for number in range(60)]
+    for name in names:
+        pace.ask(name, START_MS)
+    granted = run(pace, START_MS + 10_000)
+    assert [name for _, name in granted] == names
+    assert granted[4][0] == START_MS
+    assert granted[-1][0] - START_MS == pytest.approx(3450, abs=50)
+    assert most_in_a_second([at for at, _ in granted]) == 20
+
+
+def test_who_was_written_is_last_again() -> None:
+    pace = Pace(1, START_MS)
+    for name in "abc":
+        pace.ask(name, START_MS)
+    assert pace.grant(START_MS) == ["a"]
+    pace.ask("a", START_MS + 1)
+    assert [name for _, name in run(pace, START_MS + 9000)] == ["b", "c", "a"]
+
+
+def test_a_touch_waits_for_changes_but_not_for_ever() -> None:
+    pace = Pace(1, START_MS)
+    pace.ask("spent", START_MS)
+    pace.grant(START_MS)
+    pace.ask("touched", START_MS, Write.TOUCH)
+    order = []
+    for second in range(1, 10):
+        now_ms = START_MS + second * 1000
+        pace.ask(f"changed-{second}", now_ms)
+        order += pace.grant(now_ms)
+    assert order.index("touched") == 4
+    assert order[:4] == [f"changed-{second}" for second in range(1, 5)]
+
+
+def test_state_waits_for_changes_but_in_a_storm_that_lasts_one_write_in_six_is_state() -> None:
+    pace = Pace(1, START_MS)
+    order: list[str] = []
+    for second in range(20):
+        now_ms = START_MS + second * 1000
+        pace.ask(f"changed-{second}", now_ms)
+        if second == 0 or order[-1] == "kept":
+            pace.ask("kept", now_ms, Write.STATE)
+        order += pace.grant(now_ms)
+    assert [number for number, name in enumerate(order) if name == "kept"] == [5, 11, 17]
+
+
+def test_the_next_change_finds_room_however_much_state_waits() -> None:
+    pace = Pace(16, START_MS)
+    written = {Write.CHANGE: 0, Write.STATE: 0}
+    for now_ms in range(START_MS, START_MS + 20_000, 10):
+        pace.ask("state", now_ms, Write.STATE)
+        if now_ms % 150 == 0:
+            pace.ask("change", now_ms)
+        granted = pace.grant(now_ms)
+        assert ("change" in granted) == (now_ms % 150 == 0)
+        written[Write.CHANGE] += "change" in granted
+        written[Write.STATE] += "state" in granted
+    assert written[Write.CHANGE] == 133
+    assert written[Write.STATE] > 100
+
+
+def test_who_withdraws_takes_no_turn() -> None:
+    pace = Pace(1, START_MS)
+    pace.ask("a", START_MS)
+    pace.ask("b", START_MS)
+    pace.withdraw("a")
+    pace.withdraw("nobody")
+    assert pace.grant(START_MS) == ["b"]
+    assert pace.next_ms() is None
+
+
+def test_a_clock_that_stands_still_gives_nothing_back() -> None:
+    bucket = Bucket.of(1, START_MS).taken()
+    assert not bucket.at(START_MS - 5000).has(1)
+    assert not bucket.at(START_MS + 999).has(1)
+    assert bucket.at(START_MS + 1000).has(1)
+    assert bucket.next_ms(1) == START_MS + 1000
+
+
+@given(
+    st.integers(1, 60),
+    st.lists(st.tuples(st.integers(0, 700), st.sampled_from(Write)), min_size=1, max_size=150),
+)
+def test_never_more_in_any_second_and_everybody_in_the_end(
+    writes_per_second: int, asked: list[tuple[int, Write]]
+) -> None:
+    pace = Pace(writes_per_second, START_MS)
+    now_ms, granted = START_MS, []
+    for number, (pause_ms, what) in enumerate(asked):
+        now_ms += pause_ms
+        pace.ask(str(number), now_ms, what)
+        granted += [(now_ms, name) for name in pace.grant(now_ms)]
+    while (next_ms := pace.next_ms()) is not None:
+        now_ms = max(now_ms, next_ms)
+        granted += [(now_ms, name) for name in pace.grant(now_ms)]
+    assert sorted(int(name) for _, name in granted) == list(range(len(asked)))
+    assert most_in_a_second([at for at, _ in granted]) <= writes_per_second

@@ -1,0 +1,34 @@
+"""Every document gets an event at least every 60 s, and no more often than it must."""
+
+from __future__ import annotations
+
+from aggregator.publish.touch_schedule import Touches
+from tests.aggregator.nodes import moment
+
+NAMES = [f"cluster-info-device-{number}" for number in range(12)]
+
+
+def test_after_a_start_documents_are_spread_over_15_s() -> None:
+    touches = Touches(45)
+    first = [touches.due_ms(name, moment(100)) for name in NAMES]
+    assert all(0 <= due <= 15_000 for due in first)
+    assert len(set(first)) == len(NAMES)
+    assert [touches.due_ms(name, moment(100)) for name in NAMES] == first
+
+
+def test_a_touch_or_write_is_due_one_period_later() -> None:
+    touches = Touches(45)
+    touches.written(NAMES[0], moment(10))
+    assert touches.due_ms(NAMES[0], moment(54.9)) == 100
+    assert touches.due_ms(NAMES[0], moment(55)) == 0
+    touches.written(NAMES[0], moment(55))
+    assert touches.due_ms(NAMES[0], moment(56)) == 44_000
+
+
+def test_a_touch_that_failed_is_tried_again_before_a_reader_minds() -> None:
+    touches = Touches(45)
+    touches.failed(NAMES[0], moment(10))
+    assert touches.due_ms(NAMES[0], moment(10)) == 5000
+    hasty = Touches(1)
+    hasty.failed(NAMES[0], moment(10))
+    assert hasty.due_ms(NAMES[0], moment(10)) == 1000

@@ -1,0 +1,273 @@
+"""File systems of the host: what is believed, and the check on a host of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from collectors.boot import boot_id
+from collectors.file_systems.collector import FileSystems, usage_of
+from collectors.file_systems.host_mounts import HostMounts
+from collectors.file_systems.mounts import FileSystem
+from collectors.file_systems.tracker import FileSystemBeliefs, SeenWritable, Thresholds, Usage
+from contract.codes.host_codes import (
+    FILE_SYSTEM,
+    FILE_SYSTEMS,
+    FULL,
+    KERNEL_LOG,
+    NO_INODES,
+    READ_ONLY,
+)
+from contract.observation import Assertion, Gap, Observation, Subject, host_subject
+from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms, word
+from tests.parts.surroundings import Kept, surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from pathlib import Path
+
+    from collectors.base import Sink
+    from contract.observation import Report
+
+NOW_MS = 1_800_000_000_000
+ANSWERED = "node 0 answered"
+DEVICE = os.makedev(8, 2)
+DISK = host_subject(FILE_SYSTEM, DEVICE)
+LIMITS = Thresholds(95, 93)
+HALF = Usage(50.0, 50.0)
+
+
+def disk(*mounts: int, read_only: bool = False) -> dict[int, FileSystem]:
+    found = FileSystem(DEVICE, "ext4", "/dev/sda2", "/data", read_only, frozenset(mounts or (1,)))
+    return {DEVICE: found}
+
+
+def beliefs(
+    *believed: str, writable: Mapping[int, frozenset[int]] | None = None
+) -> FileSystemBeliefs:
+    held = [(DISK, code) for code in believed]
+    return FileSystemBeliefs(FILE_SYSTEMS, held, writable or {}, LIMITS)
+
+
+def seen(
+    known: FileSystemBeliefs, file_systems: Mapping[int, FileSystem], usage: Usage | None = HALF
+) -> list[str]:
+    usages = {} if usage is None else {DEVICE: usage}
+    told = known.looked(file_systems, usages, NOW_MS)
+    return [word(one).removeprefix(f"host {DEVICE} File System ") for one in told]
+
+
+def test_what_was_writable_and_is_not_any_more() -> None:
+    known = beliefs()
+    assert seen(known, disk()) == []
+    assert seen(known, disk(read_only=True)) == [f"present {READ_ONLY}"]
+    assert seen(known, disk(read_only=True)) == []
+    assert seen(known, disk()) == [f"absent {READ_ONLY}"]
+
+
+def test_what_was_mounted_read_only_is_as_somebody_wanted_it() -> None:
+    known = beliefs()
+    assert seen(known, disk(read_only=True)) == []
+    assert seen(known, disk(1)) == []
+    assert seen(known, disk(2, read_only=True)) == [], "another mount of it"
+    assert seen(known, {}) == []
+    assert seen(known, disk(1, read_only=True)) == [], "the number is another one's now"
+
+
+def test_a_restart_in_the_same_boot_remembers() -> None:
+    first = beliefs()
+    seen(first, disk(1, 2))
+    assert seen(beliefs(writable=first.writable), disk(2, 3, read_only=True)) == [
+        f"present {READ_ONLY}"
+    ]
+    again = beliefs(READ_ONLY)
+    assert seen(again, disk(9, read_only=True)) == [], "it is still so"
+    assert seen(again, {}) == [f"absent {READ_ONLY}"]
+
+
+def test_the_kernel_says_it_first() -> None:
+    known = beliefs()
+    known.made_read_only(DISK)
+    assert seen(known, disk(7, read_only=True)) == []
+    assert seen(known, disk(7)) == [f"absent {READ_ONLY}"]
+
+
+@pytest.mark.parametrize("code", [FULL, NO_INODES])
+def test_full_has_a_hysteresis(code: str) -> None:
+    known, told = beliefs(), []
+    for percent in (94.9, 95.0, 94.0, 93.0, 92.9, 94.0, 100.0):
+        usage = Usage(percent, 1.0) if code == FULL else Usage(None, percent)
+        told += seen(known, disk(), usage)
+    assert told == [f"present {code}", f"absent {code}", f"present {code}"]
+
+
+def test_one_that_does_not_tell_stays_as_it_was_and_a_read_only_one_is_not_full() -> None:
+    known = beliefs(FULL)
+    assert seen(known, disk(), None) == []
+    assert seen(known, disk(), Usage(99.0, None)) == []
+    assert seen(known, disk(read_only=True)) == [f"present {READ_ONLY}", f"absent {FULL}"]
+    fresh = beliefs()
+    assert seen(fresh, disk(read_only=True), Usage(100.0, 100.0)) == []
+
+
+def test_usage_is_that_of_df() -> None:
+    told = os.statvfs_result((4096, 4096, 1000, 100, 50, 200, 20, 10, 0, 255))
+    assert usage_of(told) == Usage(100 * 900 / 950, 100 * 180 / 190)
+    assert usage_of(os.statvfs_result((0,) * 10)) == Usage(None, None)
+
+
+class Host:
+    """A host below a directory: two file systems, whose mount points are real directories."""
+
+    def __init__(self, place: Path) -> None:
+        self.proc = place
+        for point in ("data", "other"):
+            (place / "1/root" / point).mkdir(parents=True)
+        (place / "filesystems").write_text("\text4\n")
+        self.mount()
+
+    def mount(self, *, data: str = "rw", others: str = "") -> None:
+        lines = f"5 1 8:2 / /data {data} - ext4 /dev/sda2 {data}\n"
+        lines += "6 1 8:3 / /other rw - ext4 /dev/sda3 rw\n"
+        (self.proc / "1/mountinfo").write_text(lines + others)
+
+    def collector(self, full_percent: float = 100.0, deadline_seconds: float = 5.0) -> FileSystems:
+        return FileSystems(
+            period_seconds=60,
+            deadline_seconds=deadline_seconds,
+            full_percent=full_percent,
+            full_cleared_percent=full_percent,
+            host=HostMounts((), self.proc),
+        )
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    """A host of its own."""
+    return Host(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def running(
+    collector: FileSystems,
+    memory: Kept | None = None,
+    believed: Mapping[tuple[Subject, str], int] | None = None,
+) -> AsyncIterator[tuple[Said, Sink]]:
+    """The collector at work: what it says, and how others tell it something."""
+    said = Said()
+    listeners: list[Sink] = []
+
+    def tell(reports: Sequence[Report]) -> None:
+        for listener in listeners:
+            listener(reports)
+
+    around = surroundings(
+        said,
+        virtual_ms,
+        ScriptedDriver(),
+        memory=memory,
+        believed=believed,
+        listen=listeners.append,
+    )
+    task = asyncio.create_task(collector.run(around))
+    try:
+        yield said, tell
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(said: Said, count: int) -> list[str]:
+    async with asyncio.timeout(5):
+        while len(said.words()) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    return said.words()
+
+
+async def test_the_kernel_wakes_the_check(host: Host) -> None:
+    memory = Kept()
+    async with running(host.collector(), memory) as (said, tell):
+        assert await until(said, 1) == [ANSWERED]
+        host.mount(data="ro")
+        tell([Gap(KERNEL_LOG, 1, "lost")])
+        assert (await until(said, 2))[1:] == [f"{DISK} present {READ_ONLY}"]
+        host.mount()
+        tell([Observation(FILE_SYSTEMS, DISK, READ_ONLY, Assertion.OCCUR, 1)])
+        assert (await until(said, 3))[2:] == [f"{DISK} absent {READ_ONLY}"]
+    assert memory.content is not None
+    kept = msgspec.json.decode(memory.content, type=SeenWritable)
+    assert kept == SeenWritable(
+        boot_id(), {DEVICE: frozenset({5}), os.makedev(8, 3): frozenset({6})}
+    )
+
+
+@pytest.mark.parametrize("boot", ["this", "another"])
+async def test_only_this_boot_is_remembered(host: Host, boot: str) -> None:
+    seen_in = boot_id() if boot == "this" else boot
+    memory = Kept(msgspec.json.encode(SeenWritable(seen_in, {DEVICE: frozenset({5})})))
+    host.mount(data="ro")
+    async with running(host.collector(), memory) as (said, _):
+        await until(said, 1)
+    assert said.words()[1:] == ([f"{DISK} present {READ_ONLY}"] if boot == "this" else [])
+
+
+async def test_a_full_one_is_told_with_its_mount_point(host: Host) -> None:
+    async with running(host.collector(full_percent=1e-9)) as (said, _):
+        await until(said, 3)
+    told = [one for _, batch in said.batches for one in batch if isinstance(one, Observation)]
+    assert {one.subject for one in told if one.code == FULL} == {
+        host_subject(FILE_SYSTEM, os.makedev(8, minor)) for minor in (2, 3)
+    }
+    assert any(one.text.startswith("/data: ") for one in told)
+
+
+async def test_one_that_hangs_blinds_nobody_else_and_stops_nothing(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release, asked = threading.Event(), []
+    statvfs = os.statvfs
+
+    def hanging(path: str) -> os.statvfs_result:
+        asked.append(path)
+        if path.endswith("/data") and not release.is_set():
+            release.wait(10)
+        return statvfs(path)
+
+    monkeypatch.setattr(os, "statvfs", hanging)
+    async with running(host.collector(1e-9, deadline_seconds=0.05)) as (said, tell):
+        words = await until(said, 2)
+        assert all(one.startswith(f"host {os.makedev(8, 3)} File System") for one in words[:-1])
+        assert words[-1] == "node 0 blind: /data: no answer within 0.05 s"
+        before = len(asked)
+        tell([Gap(KERNEL_LOG, 1, "lost")])
+        await asyncio.sleep(0.05)
+        assert len(asked) == before + 1, "it is left out"
+        release.set()
+        await asyncio.sleep(0.05)
+        tell([Gap(KERNEL_LOG, 1, "lost")])
+        async with asyncio.timeout(5):
+            while ANSWERED not in said.words():  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        assert any(f"{DISK} present" in one for one in said.words())
+
+
+async def test_what_cannot_be_asked_is_blindness(host: Host) -> None:
+    host.mount(others="7 1 8:4 / /gone rw - ext4 /dev/sda4 rw\n")
+    async with running(host.collector()) as (said, _):
+        assert await until(said, 1) == ["node 0 blind: /gone: No such file or directory"]
+    (host.proc / "filesystems").unlink()
+    async with running(host.collector()) as (said, _):
+        (blind,) = await until(said, 1)
+    assert "the mounts cannot be read" in blind
+
+
+async def test_what_was_remembered_and_makes_no_sense_is_forgotten(host: Host) -> None:
+    async with running(host.collector(), Kept(b"{")) as (said, _):
+        assert await until(said, 1) == [ANSWERED]

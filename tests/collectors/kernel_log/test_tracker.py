@@ -1,0 +1,105 @@
+"""What is believed because of the kernel's log, and how far it was read."""
+
+from __future__ import annotations
+
+import pytest
+
+from collectors.kernel_log.messages import Told
+from collectors.kernel_log.tracker import Kept, KernelBeliefs, Moment, Position
+from contract.codes.host_codes import DRIVER_ERROR, HUNG_TASK, KERNEL_LOG, OOM_KILL, SOFT_LOCKUP
+from contract.observation import Gap, Observation
+from tests.collectors.scripted import word
+
+NOW_MS = 1_800_000_000_000
+HOLD = 300.0
+
+
+def at(seconds: float) -> Moment:
+    return Moment(NOW_MS + round(seconds * 1000), 50 + seconds)
+
+
+def beliefs(*believed: str, kept: Kept | None = None) -> KernelBeliefs:
+    return KernelBeliefs(KERNEL_LOG, believed, kept, HOLD)
+
+
+def test_a_lockup_holds_until_it_was_not_repeated_for_long_enough() -> None:
+    known = beliefs()
+    known.begin(at(0), same_boot=True)
+    (told,) = known.told(Told(SOFT_LOCKUP, "stuck"), at(0), 0.0)
+    assert isinstance(told, Observation)
+    assert (word(told), told.text) == (f"host 0 Kernel occur {SOFT_LOCKUP}", "stuck")
+    assert known.told(Told(SOFT_LOCKUP, "stuck"), at(200), 0.0) == []
+    assert known.next_end() == 50 + 200 + HOLD
+    assert known.over(at(499)) == []
+    assert list(map(word, known.over(at(500)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
+    assert known.next_end() is None
+    assert len(known.told(Told(SOFT_LOCKUP, "stuck"), at(600), 0.0)) == 1
+
+
+def test_each_kill_is_told() -> None:
+    known = beliefs()
+    for _ in range(2):
+        (told,) = known.told(Told(OOM_KILL, "Killed process 9 (x)"), at(0), 0.0)
+        assert word(told) == f"host 0 Host Memory once {OOM_KILL}"
+    assert known.next_end() is None
+
+
+def test_a_restart_goes_on_with_the_time_that_is_left() -> None:
+    kept = Kept("boot", 9, {SOFT_LOCKUP: NOW_MS - 100_000, DRIVER_ERROR: NOW_MS - 301_000})
+    known = beliefs(SOFT_LOCKUP, DRIVER_ERROR, HUNG_TASK, kept=kept)
+    assert known.begin(at(0), same_boot=True) == []
+    assert list(map(word, known.over(at(0)))) == [f"host 0 NPU Driver absent {DRIVER_ERROR}"]
+    assert list(map(word, known.over(at(200)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
+    assert list(map(word, known.over(at(300)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
+
+
+def test_what_held_in_another_boot_is_over() -> None:
+    kept = Kept("boot", 9, {SOFT_LOCKUP: NOW_MS - 1})
+    gone = beliefs(SOFT_LOCKUP, kept=kept).begin(at(0), same_boot=False)
+    assert list(map(word, gone)) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
+
+
+def test_an_old_message_is_history_with_its_own_time() -> None:
+    known = beliefs()
+    (told,) = known.told(Told(HUNG_TASK, "hung"), at(0), 1000.0)
+    assert isinstance(told, Observation)
+    assert (told.seen_at_ms, told.driver_raised_at_ms) == (NOW_MS, NOW_MS - 1_000_000)
+    assert list(map(word, known.over(at(0)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
+
+
+def test_a_clock_that_was_set_back_makes_nothing_last_longer() -> None:
+    kept = Kept("boot", 9, {SOFT_LOCKUP: NOW_MS + 9_000_000})
+    known = beliefs(SOFT_LOCKUP, kept=kept)
+    known.begin(at(0), same_boot=True)
+    assert known.next_end() == 50 + HOLD
+
+
+@pytest.mark.parametrize(
+    ("sequences", "gaps"),
+    [((7, 8, 9), []), ((7, 9, 12), ["1 records", "2 records"]), ((0, 1), ["9 records"])],
+)
+def test_gaps_of_sequence_numbers(sequences: tuple[int, ...], gaps: list[str]) -> None:
+    position = Position(KERNEL_LOG, None if sequences[0] else -10)
+    found = [gap for one in sequences for gap in position.read(one, NOW_MS)]
+    assert all(isinstance(gap, Gap) for gap in found)
+    assert [" ".join(word(gap).split()[1:3]) for gap in found] == gaps
+    assert position.sequence == sequences[-1]
+
+
+def test_an_overrun_is_a_gap_even_if_no_number_is_missing() -> None:
+    position = Position(KERNEL_LOG, 4)
+    position.overrun()
+    assert len(position.read(5, NOW_MS)) == 1
+    assert position.read(6, NOW_MS) == []
+
+
+def test_a_log_that_begins_again_is_followed() -> None:
+    position = Position(KERNEL_LOG, 100)
+    assert not position.is_news(7)
+    assert position.at_the_end()
+    assert position.sequence == 7
+    assert position.is_news(8)
+    again = Position(KERNEL_LOG, 100)
+    assert not again.at_the_end(), "nothing was there"
+    assert not again.is_news(100)
+    assert not again.at_the_end(), "nothing is new"

@@ -1,0 +1,203 @@
+"""Memory of the host: pressure, and kills that the kernel's log did not tell."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from collectors.memory.collector import Memory
+from collectors.memory.pressure import Limits, OomKills, Pressure, oom_kills, stalled_percent
+from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY_PRESSURE, OOM_KILL
+from contract.observation import Assertion, Gap, Observation, host_subject
+from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
+from tests.parts.surroundings import Kept, surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from collectors.base import Sink
+    from contract.observation import Report
+
+PRESSURE = """\
+some avg10=31.00 avg60=30.10 avg300=9.00 total=1234
+full avg10=30.00 avg60={:.2f} avg300=8.00 total=1000
+"""
+ANSWERED = "node 0 answered"
+SHORT = f"host 0 Host Memory present {MEMORY_PRESSURE}"
+ENOUGH = f"host 0 Host Memory absent {MEMORY_PRESSURE}"
+KILL = f"host 0 Host Memory once {OOM_KILL}"
+KILLED = Observation(KERNEL_LOG, host_subject(HOST_MEMORY, 0), OOM_KILL, Assertion.ONCE, 1)
+
+
+def test_what_the_kernel_writes() -> None:
+    assert stalled_percent(PRESSURE.format(12.5)) == 12.5
+    assert stalled_percent("some avg10=0.00 avg60=1.00 avg300=0.00 total=0\n") is None
+    assert stalled_percent("") is None
+    assert oom_kills("nr_free_pages 1\noom_kill 7\nnuma 2\n") == 7
+    assert oom_kills("nr_free_pages 1\n") is None
+
+
+def test_stalls_have_a_hysteresis() -> None:
+    pressure = Pressure(Limits(20, 10), Limits(3, 5), is_short=False)
+    seen = []
+    for percent in (19.9, 20.0, 10.0, 9.9, 15.0):
+        pressure.saw_stalls(percent)
+        seen.append(pressure.is_short)
+    assert seen == [False, True, True, False, False]
+
+
+def test_little_memory_counts_at_the_second_look() -> None:
+    pressure = Pressure(Limits(20, 10), Limits(3, 5), is_short=False)
+    seen = []
+    for percent in (2.0, 4.0, 2.0, 2.9, 4.9, 5.0, 2.0):
+        pressure.saw_available(percent)
+        seen.append(pressure.is_short)
+    assert seen == [False, False, False, True, True, False, False]
+    again = Pressure(Limits(20, 10), Limits(3, 5), is_short=True)
+    again.saw_available(4.0)
+    assert again.is_short, "a restart changes nothing"
+
+
+def test_kills_that_the_log_tells_are_not_told_twice() -> None:
+    kills, seen = OomKills(None), []
+    for total, told in ((5, 0), (6, 1), (7, 0), (7, 1), (7, 0)):
+        for _ in range(told):
+            kills.told()
+        seen.append((kills.counted(total), kills.is_suspicious))
+    # The first is history; the third is told a moment after it was counted.
+    assert seen == [(0, False), (0, False), (0, True), (0, False), (0, False)]
+
+
+def test_kills_that_the_log_does_not_tell() -> None:
+    kills = OomKills(5)
+    assert [kills.counted(total) for total in (7, 8, 8, 8)] == [0, 2, 1, 0]
+    kills.told()
+    assert [kills.counted(total) for total in (8, 8)] == [0, 0], "told, but not counted"
+
+
+class Kernel:
+    """What a kernel counts, below a directory."""
+
+    def __init__(self, place: Path) -> None:
+        self.proc = place
+        (place / "pressure").mkdir()
+        self.stalls(0)
+        self.kills(3)
+
+    def stalls(self, percent: float) -> None:
+        (self.proc / "pressure/memory").write_text(PRESSURE.format(percent))
+
+    def kills(self, count: int) -> None:
+        (self.proc / "vmstat").write_text(f"nr_free_pages 1\noom_kill {count}\n")
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    """A kernel that is well."""
+    return Kernel(tmp_path)
+
+
+@contextlib.asynccontextmanager
+async def running(
+    collector: Memory, memory: Kept | None = None, *, short: bool = False
+) -> AsyncIterator[tuple[Said, Sink]]:
+    """The collector at work: what it says, and how others tell it something."""
+    said = Said()
+    listeners: list[Sink] = []
+
+    def tell(reports: Sequence[Report]) -> None:
+        for listener in listeners:
+            listener(reports)
+
+    believed = {(host_subject(HOST_MEMORY, 0), MEMORY_PRESSURE): 1} if short else {}
+    around = surroundings(
+        said,
+        virtual_ms,
+        ScriptedDriver(),
+        memory=memory,
+        believed=believed,
+        listen=listeners.append,
+    )
+    task = asyncio.create_task(collector.run(around))
+    await asyncio.sleep(0.1)
+    try:
+        yield said, tell
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.mark.looptime
+async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
+    async with running(Memory(proc=kernel.proc)) as (said, _):
+        kernel.stalls(50)
+        await asyncio.sleep(60)
+        kernel.stalls(15)
+        await asyncio.sleep(60)
+        kernel.stalls(1)
+        await asyncio.sleep(60)
+    assert said.words() == [ANSWERED, SHORT, ENOUGH]
+
+
+@pytest.mark.looptime
+async def test_what_was_believed_is_over(kernel: Kernel) -> None:
+    async with running(Memory(proc=kernel.proc), short=True) as (said, _):
+        pass
+    assert said.words() == [ANSWERED, ENOUGH]
+
+
+@pytest.mark.looptime
+async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None:
+    memory = Kept()
+    async with running(Memory(proc=kernel.proc), memory) as (said, tell):
+        kernel.kills(4)
+        tell([KILLED])
+        await asyncio.sleep(130)
+        assert said.words() == [ANSWERED]
+        kernel.kills(6)
+        tell([Gap(KERNEL_LOG, 1, "lost")])
+        await asyncio.sleep(1)
+        assert said.words() == [ANSWERED], "the log may be late"
+        await asyncio.sleep(2)
+        assert said.words() == [ANSWERED, KILL]
+    kernel.kills(7)
+    async with running(Memory(proc=kernel.proc), memory) as (said, _):
+        await asyncio.sleep(3)
+    assert said.words() == [ANSWERED, KILL], "while nobody looked"
+
+
+@pytest.mark.looptime
+async def test_kills_since_another_boot(kernel: Kernel) -> None:
+    memory = Kept(b'{"boot":"another","accounted":900}')
+    async with running(Memory(proc=kernel.proc), memory) as (said, _):
+        await asyncio.sleep(3)
+    assert said.words() == [ANSWERED, KILL]
+
+
+@pytest.mark.looptime
+async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kernel) -> None:
+    (kernel.proc / "pressure/memory").unlink()
+    limits = {"available_percent": 100.0, "available_cleared_percent": 100.0}
+    async with running(Memory(proc=kernel.proc, **limits)) as (said, _):
+        await asyncio.sleep(61)
+    assert said.words() == [ANSWERED, SHORT]
+    async with running(Memory(proc=kernel.proc)) as (said, _):
+        await asyncio.sleep(61)
+    assert said.words() == [ANSWERED], "this machine has enough"
+
+
+@pytest.mark.looptime
+async def test_a_kernel_that_tells_nothing_is_blindness(kernel: Kernel) -> None:
+    (kernel.proc / "vmstat").unlink()
+    async with running(Memory(proc=kernel.proc), Kept(b"{")) as (said, _):
+        await asyncio.sleep(120)
+        (blind,) = said.words()
+        assert "vmstat" in blind
+        kernel.kills(0)
+        await asyncio.sleep(60)
+    assert said.words()[1:] == [ANSWERED]

@@ -1,0 +1,35 @@
+"""What a collector finds of the process before it, whatever lies there."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from collectors.saved_state import remembered
+from tests.parts.surroundings import Kept
+
+
+class Thing(msgspec.Struct, frozen=True):
+    name: str
+    count: int = 0
+
+
+def of(content: bytes | None) -> Thing | None:
+    return remembered(Kept(content), "source", Thing)
+
+
+def test_what_was_written_is_found() -> None:
+    assert of(msgspec.json.encode(Thing("a", 1))) == Thing("a", 1)
+
+
+def test_there_is_nothing_at_the_first_start() -> None:
+    assert of(None) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0" * 64, b"{", b"[]", b'{"name":"\xff"}', b'{"name":"","x":' + b"[" * 100_000],
+)
+def test_nonsense_is_nothing_and_said(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    assert of(content) is None
+    assert "source: what was remembered makes no sense" in caplog.text

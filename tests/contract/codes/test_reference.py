@@ -1,0 +1,124 @@
+"""The reference of fault codes: complete, honest about its sources, and borne out by the tables."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from contract.codes.catalogue import read_table, shipped
+from contract.codes.host_codes import HOST_CODES
+from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
+from contract.codes.reference import CodeKind, CodeReference, all_codes, describe_code, level_texts
+from tests.contract.codes_document import DOCUMENT, document
+
+FIELDS = {*CodeReference.__struct_fields__} - {"code", "kind", "rules", "known", "follows"}
+PATTERNS = {
+    "27/0": "heartbeat",
+    "C0/0": "fault|exception|abnormal|error",
+    "C0/1": "reset fail",
+    "C0/2": "input error",
+    "C0/3": "software config",
+    "C0/4": "config",
+    "C0/5": "parity|check error",
+    "C0/8": "multi-bit ECC",
+    "C0/9": "bus",
+    "C0/A": "time ?out|times out",
+    "C3/5": "lane",
+}
+
+
+def test_every_code_of_the_tables_is_described() -> None:
+    kinds = Counter(one.kind for one in all_codes())
+    assert kinds == {"chip": 802, "switch": 30, "node": 59 + len(HOST_CODES), "public": 30}
+    for one in all_codes():
+        assert one.summary, one.code
+        assert one.component, one.code
+        assert one.effect, one.code
+        assert one.remedy, one.code
+
+
+def test_each_field_that_is_given_has_one_source_and_no_other_has() -> None:
+    for one in all_codes():
+        given_fields = {name for name in FIELDS if getattr(one, name)}
+        assert not set(one.known) & set(one.follows), one.code
+        assert set(one.known) | set(one.follows) == given_fields, one.code
+
+
+def test_a_name_is_the_vendors_or_missing() -> None:
+    facts = shipped().facts
+    for one in all_codes():
+        row = facts.get(one.code)
+        check = HOST_CODES.get(one.code)
+        assert one.name_zh == (row.name_zh if row else ""), one.code
+        assert one.name_en == (row.name_en if row else check.name if check else ""), one.code
+        assert "name_en" not in one.follows
+        assert "name_zh" not in one.follows
+    assert sum(bool(one.name_zh) for one in all_codes() if one.kind == "chip") == 186
+    assert sum(bool(one.name_zh) for one in all_codes() if one.kind == "node") == 54
+
+
+def test_the_meaning_of_a_state_is_that_of_codes_with_names() -> None:
+    assert set(PATTERNS) == set(read_table("reference.json", dict)["states"])
+    named: dict[str, list[str]] = {}
+    for code, row in shipped().facts.items():
+        if row.name_en and row.component == "NPU":
+            number = int(code, 16)
+            key = f"{(number >> 9) & 0xFF:02X}/{number & 0x1FF:X}"
+            named.setdefault(key, []).append(row.name_en)
+    for key, pattern in PATTERNS.items():
+        names = named[key]
+        fitting = [name for name in names if re.search(pattern, name, re.IGNORECASE)]
+        assert len(names) >= 3, key
+        assert len(fitting) >= 0.75 * len(names), (key, set(names) - set(fitting))
+
+
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [
+        (CodeKind.CHIP, sorted(set(ChipLevel) - {ChipLevel.NORMAL_NPU})),
+        (CodeKind.SWITCH, list(SwitchLevel)),
+        (CodeKind.NODE, list(NodeLevel)),
+    ],
+)
+def test_every_level_has_its_text(kind: CodeKind, levels: list[str]) -> None:
+    assert set(level_texts(kind)) == set(levels)
+
+
+def test_what_follows_from_the_bits() -> None:
+    unnamed = describe_code("814F8008")
+    assert unnamed is not None
+    assert unnamed.name_en == ""
+    assert unnamed.summary == "ISP: multi-bit ECC error, raised by the chip"
+
+
+def test_a_link_that_is_down_says_what_raises_its_level() -> None:
+    link = describe_code("0x81078603")
+    assert link is not None
+    assert link.rules == (
+        "Its level is PreSeparateNPU when it holds for more than 20 s, until it was gone for 60 s.",
+        "The level of its chip is ManuallySeparateNPU when it occurs 5 times in 24 h, until it was "
+        "gone for 48 h.",
+    )
+
+
+def test_a_switch_code_is_taken_apart() -> None:
+    port = describe_code("[0x08520003,na,cpu,na]")
+    assert port is not None
+    assert port.level == "Separate"
+    assert port.summary == "Switch: port down to the CPU"
+
+
+@given(st.text())
+def test_any_text_is_a_code_or_none(text: str) -> None:
+    found = describe_code(text)
+    assert found is None or found.code in text.upper() or found.code in text
+
+
+def test_the_document_is_made_of_the_tables() -> None:
+    assert DOCUMENT.read_text(encoding="utf-8") == document(), (
+        "run python -m tests.contract.codes_document"
+    )

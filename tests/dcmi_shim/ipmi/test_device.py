@@ -1,0 +1,244 @@
+"""Readings through the device: real ioctls, answered by the preloaded library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.codes.levels import Severity
+from dcmi_shim.emulator.bmc import BmcAlarm
+from dcmi_shim.emulator.install import IPMI_PRELOAD, IPMITOOL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dcmi_shim.emulator.control import Emulator
+
+ROOT = Path(__file__).parents[3]
+
+READER = """
+import asyncio, json, os, sys, threading, time
+from pathlib import Path
+
+from contract.errors import BmcError, ToolError
+from dcmi_shim.ipmi.bmc import Ipmi
+
+async def main():
+    ipmi = Ipmi(Path(sys.argv[1]), os.environ, float(sys.argv[2]), trust_driver=True)
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        began = time.monotonic()
+        try:
+            said = [[*alarm.identity, alarm.severity, alarm.raised_at_seconds]
+                    for alarm in await ipmi.alarms(None)]
+        except (BmcError, ToolError) as error:
+            said = f"{type(error).__name__}: {error}"
+        threads = [thread.name for thread in threading.enumerate() if thread.name == "ipmi"]
+        files = sum("timerfd" in os.readlink(f"/proc/self/fd/{fd}")
+                    for fd in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{fd}"))
+        print(json.dumps([said, time.monotonic() - began, len(threads), files]), flush=True)
+
+asyncio.run(main())
+"""
+
+
+class Reader:
+    """A process that reads the BMC when told to."""
+
+    def __init__(self, device: Path, deadline_seconds: float, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", READER, str(device), str(deadline_seconds)],
+            cwd=ROOT,
+            env={**os.environ, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("read\n")
+        self.process.stdin.flush()
+
+    def read(self) -> tuple[Any, float]:
+        """Alarms or the error's text, and how long it took."""
+        self.start()
+        return self.result()
+
+    def result(self) -> tuple[Any, float]:
+        assert self.process.stdout is not None
+        said, seconds, self.threads, self.descriptors = json.loads(self.process.stdout.readline())
+        return said, seconds
+
+    def close(self) -> float:
+        """End it as a daemon ends; how long that took."""
+        began = time.monotonic()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        assert self.process.wait(10) == 0
+        self.process.stdout.close()
+        return time.monotonic() - began
+
+
+@pytest.fixture
+def reader(bmc_server: tuple[Path, Emulator], tmp_path: Path) -> Iterator[Reader]:
+    device = tmp_path / "ipmi0"
+    environment = {
+        "LD_PRELOAD": str(bmc_server[0] / IPMI_PRELOAD),
+        "VIGIL_IPMI_DEVICE": str(device),
+        "PATH": str(tmp_path),
+    }
+    started = Reader(device, 0.5, environment)
+    yield started
+    assert started.close() < 3
+
+
+def test_alarms(hardware: Emulator, reader: Reader) -> None:
+    assert reader.read()[0] == []
+    hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3, Severity.MINOR, 1_700_000_000))
+    hardware.bmc.occur(BmcAlarm("2C000031", "0x2c", 0, Severity.CRITICAL, 1_700_000_001))
+    assert reader.read()[0] == [
+        ["28000009", "Fan", 3, 1, 1_700_000_000],
+        ["2C000031", "System", 0, 3, 1_700_000_001],
+    ]
+    hardware.bmc.recover("28000009", "fan", 3)
+    assert [alarm[0] for alarm in reader.read()[0]] == ["2C000031"]
+    assert reader.descriptors == 0
+
+
+def test_pages(hardware: Emulator, reader: Reader) -> None:
+    hardware.bmc.alarms(BmcAlarm("28000009", "Fan", index) for index in range(120))
+    for size in (10, 1, 60):
+        hardware.bmc.page(size)
+        assert [alarm[2] for alarm in reader.read()[0]] == list(range(120))
+
+
+@pytest.mark.parametrize(
+    ("reply", "what"),
+    [
+        ("", "has no byte"),
+        ("c1", "completion code C1: it does not know this command"),
+        ("d5 db 07 00 01 00 01 00", "completion code D5 (request 30 94"),
+        ("00 db 07", "it has 2 bytes"),
+        ("00" + "ff" * 1023, "it begins with ff ff ff"),
+    ],
+)
+def test_bad_replies(hardware: Emulator, reader: Reader, reply: str, what: str) -> None:
+    hardware.bmc.replies([("94@*", bytes.fromhex(reply))])
+    said, _ = reader.read()
+    assert what in said
+    hardware.bmc.ok()
+    assert reader.read()[0] == []
+
+
+def test_a_bad_second_page(hardware: Emulator, reader: Reader) -> None:
+    hardware.bmc.alarms(BmcAlarm("28000009", "Fan", index) for index in range(12))
+    hardware.bmc.replies([("94@10", bytes.fromhex("00 db 07 00 0c 00 00 00"))])
+    assert "from index 10 on is bad: it is empty" in reader.read()[0]
+
+
+@pytest.mark.slow
+def test_a_bmc_that_is_slow_and_one_that_is_too_slow(hardware: Emulator, reader: Reader) -> None:
+    hardware.bmc.slow(200)
+    said, seconds = reader.read()
+    assert said == []
+    assert seconds >= 0.2
+    hardware.bmc.slow(700)
+    said, seconds = reader.read()
+    assert "the BMC does not answer within 0.5 s" in said
+    assert 0.5 <= seconds < 2
+    hardware.bmc.ok()
+    assert reader.read()[0] == []
+
+
+@pytest.mark.slow
+def test_many_slow_pages_end_together(hardware: Emulator, reader: Reader) -> None:
+    hardware.bmc.alarms(BmcAlarm("28000009", "Fan", index) for index in range(60))
+    hardware.bmc.page(1)
+    hardware.bmc.slow(300)
+    said, seconds = reader.read()
+    assert "the list takes more than 3 s" in said
+    assert seconds < 5
+
+
+@pytest.mark.slow
+def test_a_bmc_that_gives_no_answer(hardware: Emulator, reader: Reader) -> None:
+    hardware.bmc.hang()
+    assert "the BMC does not answer within 0.5 s" in reader.read()[0]
+    hardware.bmc.ok()
+    assert reader.read()[0] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("where", "call"), [("open", "open"), ("ioctl", "the send ioctl")])
+def test_a_call_that_hangs_in_the_kernel(
+    hardware: Emulator, reader: Reader, where: str, call: str
+) -> None:
+    hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
+    hardware.bmc.hang(where)
+    said, seconds = reader.read()
+    assert f"{call} has not returned for" in said
+    assert seconds < 3.5
+    for _ in range(3):
+        said, seconds = reader.read()
+        assert f"{call} has not returned for" in said
+        assert seconds < 0.4
+        assert reader.threads == 1
+    hardware.bmc.ok()
+    deadline = time.monotonic() + 5
+    while isinstance(said, str) and time.monotonic() < deadline:
+        said, _ = reader.read()
+    assert [alarm[0] for alarm in said] == ["28000009"]
+    assert reader.descriptors == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["open", "ioctl"])
+def test_the_end_of_the_process_waits_for_no_hang(
+    bmc_server: tuple[Path, Emulator], hardware: Emulator, tmp_path: Path, where: str
+) -> None:
+    device = tmp_path / "ipmi0"
+    preload = str(bmc_server[0] / IPMI_PRELOAD)
+    reader = Reader(device, 0.2, {"LD_PRELOAD": preload, "VIGIL_IPMI_DEVICE": str(device)})
+    hardware.bmc.hang(where)
+    assert "has not returned for" in reader.read()[0]
+    assert reader.close() < 3
+
+
+def test_no_way_to_a_bmc_and_one_that_appears_later(
+    bmc_server: tuple[Path, Emulator], hardware: Emulator, reader: Reader, tmp_path: Path
+) -> None:
+    hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
+    hardware.bmc.present(False)
+    said, _ = reader.read()
+    assert said.startswith(f"BmcError: neither {tmp_path}/ipmi0 nor ipmitool is there")
+    (tmp_path / "ipmitool").symlink_to(bmc_server[0] / IPMITOOL)
+    said, _ = reader.read()
+    assert said.startswith("ToolFailed: ipmitool raw 0x30 0x94 0xDB")
+    assert "Could not open device at /dev/ipmi0" in said
+    hardware.bmc.present(True)
+    assert [alarm[0] for alarm in reader.read()[0]] == ["28000009"]
+
+
+def test_a_device_that_may_not_be_opened(hardware: Emulator, tmp_path: Path) -> None:
+    """A directory in its place: opening it for writing is refused also for root."""
+    device = tmp_path / "ipmi0"
+    device.mkdir()
+    reader = Reader(device, 0.5, {"PATH": str(tmp_path)})
+    assert f"{device} cannot be opened: Is a directory" in reader.read()[0]
+    reader.close()
+
+
+def test_a_file_that_is_no_ipmi_device(tmp_path: Path) -> None:
+    device = tmp_path / "ipmi0"
+    device.touch()
+    reader = Reader(device, 0.5, {"PATH": str(tmp_path)})
+    assert "the send ioctl failed: Inappropriate ioctl" in reader.read()[0]
+    reader.close()

@@ -1,0 +1,284 @@
+"""Calls that hang, libraries that crash, floods, and the end of the agent."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.errors import DriverCallStuck, DriverGone
+from tests.dcmi_shim.conftest import QUICK, dropped, running
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.dcmi_shim.conftest import SmallDriver
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        good, bad = (await state.driver.inventory()).chips
+        plain.tell("hang-health-1")
+        plain.tell("events")
+        await state.until(lambda: state.events)
+        began = time.monotonic()
+        stuck, health = await asyncio.gather(
+            state.driver.health(bad), state.driver.health(good), return_exceptions=True
+        )
+        assert time.monotonic() - began < 1.0
+        assert isinstance(stuck, DriverCallStuck)
+        assert health == 0
+        assert [(call.function, call.chip) for call in state.driver.stuck_calls()] == [
+            ("dcmi_get_device_health", bad)
+        ]
+        assert await state.driver.error_codes(bad) == ()
+        await asyncio.sleep(0.1)
+        plain.take_back("events")
+        plain.take_back("hang-health-1")
+        await state.until(lambda: not state.driver.stuck_calls())
+        assert await state.driver.health(bad) == 0
+        assert "does not return" in state.gaps
+        assert "dcmi_get_device_health on chip 1 (card 1 device 0) answers again" in state.gaps
+        # The new process had subscribed before the old one was killed: there is no hole.
+        serials = {event.serial for event in state.events}
+        assert serials == set(range(1, max(serials) + 1))
+
+
+@pytest.mark.slow
+async def test_a_late_process_repeats_nothing_of_its_predecessor(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        _, bad = (await state.driver.inventory()).chips
+        old = state.driver.child_pid
+        assert old is not None
+        plain.tell("hang-health-1")
+        with pytest.raises(DriverCallStuck):
+            await state.driver.health(bad)
+        await state.until(lambda: state.driver.child_pid is not None)
+        late = state.driver.child_pid
+        assert late not in (None, old)
+        os.kill(late, signal.SIGSTOP)
+        plain.tell("events")
+        await state.until(lambda: not _alive(old))
+        told = len(state.events)
+        os.kill(late, signal.SIGCONT)
+        # It shows the same events from the first on, and then those that nobody else showed.
+        await state.until(lambda: len(state.events) > told)
+        serials = [event.serial for event in state.events]
+        assert serials == list(range(1, len(serials) + 1))
+
+
+@pytest.mark.alone
+async def test_a_slow_call_is_given_more_time(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        good, bad = (await state.driver.inventory()).chips
+        assert await state.driver.health(bad) == 0
+        plain.tell("slow-health-1")
+        with pytest.raises(DriverCallStuck):
+            await state.driver.health(bad)
+        await state.until(lambda: not state.driver.stuck_calls())
+        again = "dcmi_get_device_health on chip 1 (card 1 device 0) answers again, after 0."
+        await state.until(lambda: again in state.gaps)
+        for _ in range(2):
+            assert await state.driver.health(bad) == 0
+        assert await state.driver.health(good) == 0
+        assert not state.driver.stuck_calls()
+
+
+@pytest.mark.slow
+async def test_a_call_that_is_left_out_fails_at_once(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        bad = (await state.driver.inventory()).chips[1]
+        plain.tell("hang-codes-1")
+        with pytest.raises(DriverCallStuck):
+            await state.driver.error_codes(bad)
+        began = time.monotonic()
+        with pytest.raises(DriverCallStuck, match=r"errorcode_v2 on chip 1 .* does not return"):
+            await state.driver.error_codes(bad)
+        assert time.monotonic() - began < 0.4, "it is left out, its deadline is 0.5 s"
+
+
+@pytest.mark.slow
+async def test_hangs_and_probes_leave_no_processes(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        bad = (await state.driver.inventory()).chips[1]
+        plain.tell("hang-health-1")
+        plain.tell("hang-codes-1")
+        for ask in (state.driver.health, state.driver.error_codes):
+            with pytest.raises(DriverCallStuck):
+                await ask(bad)
+        await state.until(lambda: len(plain.noted("opened")) >= 7)
+        # Probes do not take one of the machine's few places for subscribers.
+        assert len(plain.noted("subscribed")) == 3
+        others = set(plain.noted("opened")) - {state.driver.child_pid}
+        assert sum(_alive(pid) for pid in others) <= 1
+    await _gone(plain)
+
+
+async def _gone(driver: SmallDriver) -> None:
+    async with asyncio.timeout(3):
+        while any(_alive(pid) for pid in driver.noted("opened")):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.slow
+async def test_identity_that_hangs_leaves_the_other_chip_working(
+    small_driver: Callable[[str], SmallDriver], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = small_driver("liar")
+    plain.tell("hang-identity")
+    began = time.monotonic()
+    async with running(plain.library) as state:
+        inventory = await state.driver.inventory()
+        assert time.monotonic() - began < 2
+        assert [chip.physical_id for chip in inventory.chips] == [0, 1]
+        plain.take_back("hang-identity")
+        await state.until(lambda: "other chips than before" in state.gaps)
+        assert len((await state.driver.inventory()).chips) == 3
+
+
+@pytest.mark.alone
+async def test_a_crash_costs_a_gap_and_a_restart(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        good, bad = (await state.driver.inventory()).chips
+        plain.tell("crash-health-1")
+        # On a machine that is busy its pipe is closed long before its end is known.
+        ended = r"(ended by SIGSEGV|closed its pipe) in dcmi_get_device_health on"
+        for _ in range(2):
+            with pytest.raises(DriverGone, match=ended):
+                await state.driver.health(bad)
+            assert await state.driver.health(good) == 0
+        assert "SIGSEGV" in state.gaps or "closed its pipe" in state.gaps
+        with pytest.raises(DriverCallStuck):
+            await state.driver.health(bad)
+        plain.take_back("crash-health-1")
+        await state.until(lambda: not state.driver.stuck_calls())
+        assert await state.driver.health(bad) == 0
+
+
+async def test_a_killed_child_is_replaced(small_driver: Callable[[str], SmallDriver]) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        chip = (await state.driver.inventory()).chips[0]
+        for _ in range(3):
+            killed = state.driver.child_pid
+            assert killed is not None
+            os.kill(killed, signal.SIGKILL)
+            # A call that was under way fails, one that waited for its turn gets the new process.
+            with contextlib.suppress(DriverGone):
+                await state.driver.health(chip)
+            assert await state.driver.health(chip) == 0
+        # It was not the call's fault.
+        assert state.driver.stuck_calls() == ()
+        assert "ended by SIGKILL" in state.gaps
+        plain.tell("events")
+        await state.until(lambda: state.events)
+
+
+async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], SmallDriver]) -> None:
+    flood = small_driver("flood")
+    # Serials begin anew in another process, and a loaded machine may take long for a call.
+    patient = dataclasses.replace(QUICK, call_seconds=20.0, longest_call_seconds=20.0)
+    async with running(flood.library, patient) as state:
+        chip = (await state.driver.inventory()).chips[0]
+        pid = state.driver.child_pid
+        assert pid is not None
+        flood.tell("flood")
+        # The agent does not read for a while; the library's thread is not held up by that.
+        deadline = time.monotonic() + 20
+        while not flood.noted("flooded"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)  # noqa: ASYNC251
+        await state.until(lambda: len(state.events) + dropped(state.gaps) == 50_000, 30)
+        assert dropped(state.gaps) > 0
+        serials = [event.serial for event in state.events]
+        assert serials == sorted(set(serials))
+        assert await state.driver.health(chip) == 0
+
+
+_AGENT = """
+    import asyncio, os, sys
+    from pathlib import Path
+    from dcmi_shim.library.discovery import FoundLibrary
+    from dcmi_shim.driver import Driver
+
+    async def main():
+        driver = Driver(FoundLibrary(Path(sys.argv[1]), (), ()), lambda: 0)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(driver.run())
+            chip = (await driver.inventory()).chips[1]
+            Path(sys.argv[2], "hang-health-1").touch()
+            tasks.create_task(driver.health(chip))
+            await asyncio.sleep(0.1)
+            print("hangs", flush=True)
+            await asyncio.sleep(60)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+async def test_nothing_is_left_after_kill_9(small_driver: Callable[[str], SmallDriver]) -> None:
+    plain = small_driver("plain")
+    agent = subprocess.Popen(  # noqa: ASYNC220
+        [sys.executable, "-c", textwrap.dedent(_AGENT), plain.library.path, plain.directory],
+        stdout=subprocess.PIPE,
+    )
+    with agent:
+        assert agent.stdout is not None
+        assert await asyncio.to_thread(agent.stdout.readline) == b"hangs\n"
+        assert _alive(plain.noted("opened")[-1])
+        agent.kill()
+    await _gone(plain)
+
+
+async def test_the_end_does_not_wait_for_a_hanging_call(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
+    plain = small_driver("plain")
+    async with running(plain.library) as state:
+        bad = (await state.driver.inventory()).chips[1]
+        plain.tell("hang-health-1")
+        call = asyncio.create_task(state.driver.health(bad))
+        await asyncio.sleep(0.05)
+        began = time.monotonic()
+        state.driver.close()
+        with pytest.raises(DriverGone):
+            await call
+        assert time.monotonic() - began < 0.4
+    await _gone(plain)

@@ -1,0 +1,166 @@
+"""A cluster to train in: API server, stand-in for Volcano, a real aggregator, a real daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from tests.aggregator.daemon import Daemon
+from tests.aggregator.nodes import report
+from tests.contract.documents.test_cluster_device import config
+from tests.elastic.jobs import vcjob
+from tests.parts.kustomize import build_with
+from tests.parts.processes import Running
+from tests.parts.volcano import JOBS
+from tests.vigil.advise.cluster import node as node_object
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.parts.volcano import Volcano
+
+_UP_SECONDS = 30.0
+_EVENTS = "/api/v1/namespaces/default/events"
+
+
+class Elastic:
+    """``vigil elastic`` as a process."""
+
+    def __init__(self, directory: Path, kubeconfig: Path, aggregator: str, *options: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.log = directory / "elastic.log"
+        self._listen = directory / "listen"
+        self._arguments = (
+            *("--kubeconfig", str(kubeconfig), "--aggregator", aggregator),
+            *("--state-dir", str(directory), "--listen", "127.0.0.1:0", *options),
+        )
+        self._process: Running | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._listen.unlink(missing_ok=True)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VIGIL_")}
+        environment["VIGIL_LEASE_SECONDS"] = "2"
+        self._process = Running(
+            [sys.executable, "-m", "vigil", "elastic", *self._arguments], self.log, environment
+        )
+        self._process.wait_until(self._listen.exists, _UP_SECONDS)
+
+    def kill(self) -> None:
+        """End it without warning."""
+        assert self._process is not None
+        self._process.kill()
+
+    def stop(self) -> None:
+        """End it if it runs."""
+        if self._process is not None:
+            self._process.stop()
+
+    def ask(self, path: str) -> str:
+        """Return a page."""
+        url = self._listen.read_text().strip() + path
+        with urllib.request.urlopen(url, timeout=10) as response:
+            text: str = response.read().decode()
+        return text
+
+    def state(self, name: str) -> tuple[str, str]:
+        """Return the state of a job and why."""
+        found = json.loads(self.ask("/api/v1/elastic"))["jobs"]
+        return next(((one["state"], one["why"]) for one in found if one["name"] == name), ("", ""))
+
+
+class Bed:
+    """``nodes`` nodes of eight chips, ``n0``, ``n1``, …, and an aggregator that advises."""
+
+    def __init__(self, directory: Path, volcano: Volcano, nodes: int) -> None:
+        """Volcano's kinds are installed; ``volcano`` is entered by whoever made it."""
+        self.volcano = volcano
+        plane = self.plane = volcano.plane
+        self.directory = directory
+        self._stamps: dict[str, int] = {}
+        for namespace in ("mindx-dl", "volcano-system", "cluster-system"):
+            plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self.nodes = [f"n{index}" for index in range(nodes)]
+        for name in self.nodes:
+            one = node_object(name)
+            del one["metadata"]["uid"]
+            plane.request("POST", "/api/v1/nodes", one)
+            plane.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": one["status"]})
+            # The API server taints what is new, and no controller here takes that back.
+            plane.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": []}})
+            self.report(name)
+        for item in build_with(directory, "base", "elastic"):
+            if item["metadata"]["name"].startswith("npu-vigil-elastic"):
+                plane.apply(item)
+        self.account = plane.service_account("mindx-dl", "npu-vigil-elastic")
+        """The kubeconfig of the account of the manifests."""
+        self.aggregator = Daemon(
+            directory / "aggregator",
+            "--store",
+            "kubernetes:",
+            "--kubeconfig",
+            str(plane.kubeconfig),
+        )
+        self.aggregator.environment["VIGIL_ADVICE_ENABLED"] = "true"
+        self.aggregator.start()
+
+    def report(
+        self, node: str, unhealthy: tuple[int, ...] = (), network: tuple[int, ...] = ()
+    ) -> None:
+        """Publish what the agent of a node would about its chips."""
+        # Readers drop what has no newer stamp.
+        self._stamps[node] = max(int(time.time()), self._stamps.get(node, 0) + 1)
+        data = config(unhealthy=unhealthy, network=network, update_time=self._stamps[node])
+        document = report(node, data)
+        body = {
+            "metadata": {"name": document.name, "labels": document.labels},
+            "data": document.data,
+        }
+        place = f"/api/v1/namespaces/{document.namespace}/configmaps"
+        if self.plane.ask("POST", place, body)[0] == 409:
+            self.plane.request("PUT", f"{place}/{document.name}", body)
+
+    def elastic(self, name: str, *options: str) -> Elastic:
+        """Return a daemon with the account of the manifests, which is not started."""
+        return Elastic(self.directory / name, self.account, self.aggregator.url, *options)
+
+    def fresh(self, name: str, replicas: int, cards: int = 8, **options: Any) -> dict[str, Any]:
+        """Return a job as its owner writes it."""
+        item = vcjob(name, replicas, cards, phase="", **options)
+        for field in ("uid", "resourceVersion", "creationTimestamp"):
+            del item["metadata"][field]
+        del item["status"]
+        return item
+
+    def train(self, name: str, replicas: int, cards: int = 8, **options: Any) -> str:
+        """Create a job and wait until it runs; returns its uid."""
+        made = self.plane.request("POST", JOBS, self.fresh(name, replicas, cards, **options))
+        self.volcano.until(name, "Running")
+        uid: str = made["metadata"]["uid"]
+        return uid
+
+    def size(self, name: str) -> tuple[int, int]:
+        """Return pods and minAvailable of a job."""
+        spec = self.volcano.job(name)["spec"]
+        return spec["tasks"][0]["replicas"], spec["minAvailable"]
+
+    def events(self, name: str) -> list[tuple[str, str]]:
+        """Return reasons and messages of the Events on a job."""
+        found = self.plane.request("GET", _EVENTS)["items"]
+        return [(e["reason"], e["message"]) for e in found if e["involvedObject"]["name"] == name]
+
+    def sees(self, happened: Callable[[], bool], what: str, seconds: float = 20) -> None:
+        """Wait for something."""
+        give_up = time.monotonic() + seconds
+        while not happened():
+            assert time.monotonic() < give_up, what
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop the aggregator."""
+        self.aggregator.stop()

@@ -1,0 +1,165 @@
+"""Each condition, with a job that meets it and ones that do not; all of them say what to write."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.documents.elastic_job import KEPT, Kept
+from elastic.conditions import CONDITIONS, original_of, unmet
+from tests.elastic.jobs import CHIPS, read, size, vcjob, with_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _labels(item: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = item["metadata"]["labels"]
+    return found
+
+
+def _annotations(item: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = item["metadata"]["annotations"]
+    return found
+
+
+def _resources(item: dict[str, Any]) -> dict[str, Any]:
+    containers = item["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    found: dict[str, Any] = containers[0]["resources"]
+    return found
+
+
+def _chips(item: dict[str, Any], resource: str, count: str) -> None:
+    _resources(item).update(limits={resource: count}, requests={resource: count})
+
+
+def _second_container(item: dict[str, Any]) -> None:
+    containers = item["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    containers.append({"name": "more", "resources": {"limits": {CHIPS: "8"}}})
+
+
+def _second_task(item: dict[str, Any]) -> None:
+    item["spec"]["tasks"].append(item["spec"]["tasks"][0])
+
+
+def _restarts(item: dict[str, Any], retries: int | None) -> None:
+    item["spec"]["policies"] = [{"event": "PodEvicted", "action": "RestartJob"}]
+    item["spec"]["maxRetry"] = retries
+
+
+def _policy(item: dict[str, Any], *policies: dict[str, Any]) -> None:
+    item["spec"]["policies"] = list(policies)
+
+
+def _replicas(item: dict[str, Any], count: int) -> None:
+    item["spec"]["tasks"][0]["replicas"] = item["spec"]["minAvailable"] = count
+
+
+BROKEN: tuple[tuple[str, Callable[[dict[str, Any]], object], str], ...] = (
+    ("state", lambda one: _annotations(one).update({KEPT: "{"}), "remove the annotation"),
+    ("fault-scheduling", lambda one: _labels(one).pop("fault-scheduling"), '"grace"'),
+    ("fault-scheduling", lambda one: _labels(one).update({"fault-scheduling": "force"}), "grace"),
+    ("elastic-scheduling", lambda one: _labels(one).update({"elastic-scheduling": "off"}), '"on"'),
+    ("switch", lambda one: _annotations(one).update({"npu-vigil/elastic": "off"}), "elastic on"),
+    ("one-task", _second_task, "one task"),
+    ("min-replicas", lambda one: _annotations(one).clear(), "is missing"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas=" 2"), "' 2'"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas="two"), "1 to 4"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas="0"), "1 to 4"),
+    ("min-replicas", lambda one: _annotations(one).update(minReplicas="5"), "1 to 4"),
+    ("whole-chips", lambda one: _resources(one).clear(), "no chips"),
+    ("whole-chips", lambda one: _chips(one, "huawei.com/Ascend910-8c", "1"), "whole chips"),
+    ("policy", _policy, "TerminateJob"),
+    ("policy", lambda one: _restarts(one, 3), "maxRetry 3"),
+    ("policy", lambda one: _restarts(one, None), "maxRetry 3"),
+    ("policy", lambda one: _policy(one, {"event": "PodEvicted", "action": "RestartTask"}), "end"),
+    ("owner", lambda one: one["metadata"].update(ownerReferences=[{"kind": "JobFlow"}]), "owner"),
+    (
+        "process-recovery",
+        lambda one: _labels(one).update({"process-recover-enable": "on"}),
+        "remove the label",
+    ),
+    (
+        "process-recovery",
+        lambda one: _annotations(one).update(ProcessRecoverStrategy="retry"),
+        "remove the annotation",
+    ),
+    ("min-success", lambda one: one["spec"].update(minSuccess=2), "minSuccess: 1"),
+    (
+        "partition-policy",
+        lambda one: one["spec"]["tasks"][0].update(partitionPolicy={"totalPartitions": 2}),
+        "remove partitionPolicy",
+    ),
+    ("lifetime", lambda one: one["spec"].update(ttlSecondsAfterFinished=3599), "3600"),
+)
+
+
+def test_a_job_that_meets_all_of_them() -> None:
+    assert unmet(read(vcjob())) == ()
+
+
+@pytest.mark.parametrize(("name", "spoil", "says"), BROKEN)
+def test_a_condition_that_is_not_met(
+    name: str, spoil: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    item = vcjob()
+    spoil(item)
+    (one,) = unmet(read(item))
+    assert one.name == name
+    assert says in one.text
+
+
+def test_each_condition_is_tested() -> None:
+    single = {"divisible", "one-container"}
+    assert {name for name, _, _ in BROKEN} | single == {one.name for one in CONDITIONS}
+
+
+def test_a_single_pod_needs_two_chips_in_one_container() -> None:
+    assert unmet(read(vcjob(replicas=1))) == ()
+    assert [one.name for one in unmet(read(vcjob(replicas=1, cards=1)))] == ["divisible"]
+    item = vcjob(replicas=1)
+    _second_container(item)
+    assert [one.name for one in unmet(read(item))] == ["one-container"]
+    several = vcjob(replicas=2)
+    _second_container(several)
+    assert unmet(read(several)) == ()
+
+
+@pytest.mark.parametrize(
+    "met",
+    [
+        lambda one: _restarts(one, 0),
+        lambda one: _policy(one, {"events": ["PodFailed", "PodEvicted"], "action": "AbortJob"}),
+        lambda one: _policy(one, {"event": "*", "action": "TerminateJob"}),
+        lambda one: one["spec"].update(ttlSecondsAfterFinished=3600),
+        lambda one: one["spec"].update(minSuccess=1),
+        lambda one: _labels(one).update({"process-recover-enable": "off"}),
+        lambda one: _annotations(one).update(minReplicas="4"),
+    ],
+)
+def test_what_just_meets_it(met: Callable[[dict[str, Any]], object]) -> None:
+    item = vcjob()
+    met(item)
+    assert unmet(read(item)) == ()
+
+
+def test_a_policy_of_the_task_goes_before_that_of_the_job() -> None:
+    item = vcjob()
+    item["spec"]["tasks"][0]["policies"] = [{"event": "PodEvicted", "action": "RestartTask"}]
+    assert [one.name for one in unmet(read(item))] == ["policy"]
+
+
+def test_a_size_that_we_wrote_leaves_the_original() -> None:
+    item = with_kept(vcjob(), Kept(size(4), size(2), "x", 1, 5))
+    assert original_of(read(item)) == size(4)
+    assert unmet(read(item)) == ()
+
+
+@pytest.mark.parametrize("replicas", [3, 6])
+def test_another_size_is_the_owners_from_then_on(replicas: int) -> None:
+    item = with_kept(vcjob(), Kept(size(4), size(2), "x", 1, 5))
+    _replicas(item, replicas)
+    found = original_of(read(item))
+    assert found is not None
+    assert found.replicas == replicas

@@ -1,0 +1,254 @@
+"""What is done with one job, at each step of its way, and by which patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from advisor.checks.ended_vcjobs import FaultUnder
+from advisor.report import ElasticAdvice
+from contract.documents.elastic_job import KEPT, RESTORE, Kept, Size
+from elastic.decision import HOUR_MS, Facts, State, Write, decide
+from elastic.end_cause import Evicted, cause_of, read_evictions
+from elastic.patches import size_patch, start_patch
+from tests.elastic.jobs import BEGAN_MS, CHIPS, ENDED_MS, NOW_MS, pod, read, size, vcjob, with_kept
+
+EVICTED = (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)
+
+
+def facts(**changes: Any) -> Facts:
+    """Return that the job was evicted, has no pods, and that there is room for two pods."""
+    known = Facts(NOW_MS, evictions=EVICTED, advice=advice(2))
+    return msgspec.structs.replace(known, **changes)
+
+
+def advice(replicas: int | None, cards: int | None = 8, why: str = "") -> ElasticAdvice:
+    """Return a size that is advised."""
+    return ElasticAdvice("default", "j", replicas=replicas, cards=cards, why=why)
+
+
+def kept(size_: Size, *, start: int = 1, starts_ms: tuple[int, ...] = ()) -> Kept:
+    """Return what is kept after ``size_`` was written, a second after the end."""
+    at_ms = ENDED_MS + 1000
+    return Kept(size(4), size_, "DEVICE on n0", start, at_ms, starts_ms or (at_ms,))
+
+
+def test_the_size_comes_first_and_the_phase_after_it() -> None:
+    job = read(vcjob())
+    found = decide(job, facts())
+    assert (found.state, found.write, found.size) == (State.READY, Write.SIZE, size(2))
+    assert (found.original, found.cause, found.start) == (size(4), "CardUnhealthy on n0", 1)
+    resized = read(with_kept(vcjob(), kept(size(2))))
+    after = decide(resized, facts())
+    assert (after.write, after.start, after.cause) == (Write.START, 1, "DEVICE on n0")
+
+
+@pytest.mark.parametrize(("replicas", "cards"), [(4, 8), (3, 8), (2, 8), (1, 8)])
+def test_what_is_written_of_several_pods(replicas: int, cards: int) -> None:
+    job = read(vcjob())
+    found = decide(job, facts(advice=advice(replicas, cards)))
+    patch = {one["path"]: one["value"] for one in size_patch(job, found, NOW_MS)}
+    assert patch.pop("/metadata/resourceVersion") == "7"
+    state = msgspec.json.decode(patch.pop("/metadata/annotations/npu-vigil~1elastic-state"))
+    assert state["original"] == msgspec.to_builtins(size(4))
+    assert state["starts_ms"] == [NOW_MS]
+    assert patch == {
+        "/metadata/annotations/distributed": "true",
+        "/spec/tasks/0/replicas": replicas,
+        "/spec/tasks/0/minAvailable": replicas,
+        "/spec/minAvailable": replicas,
+    }
+
+
+@pytest.mark.parametrize("cards", [4, 2, 1])
+def test_what_is_written_of_a_single_pod(cards: int) -> None:
+    job = read(vcjob(replicas=1))
+    found = decide(job, facts(advice=advice(1, cards)))
+    patch = {one["path"]: one["value"] for one in size_patch(job, found, NOW_MS)}
+    where = "/spec/tasks/0/template/spec/containers/0/resources"
+    assert {path: value for path, value in patch.items() if path.startswith(where)} == {
+        f"{where}/limits/{CHIPS.replace('/', '~1')}": str(cards),
+        f"{where}/requests/{CHIPS.replace('/', '~1')}": str(cards),
+    }
+
+
+@pytest.mark.parametrize(("original", "written", "expected"), [(2, 4, 2), (2, 1, 1), (4, 3, 3)])
+def test_no_more_start_together_than_before(original: int, written: int, expected: int) -> None:
+    item = vcjob()
+    item["spec"]["minAvailable"] = item["spec"]["tasks"][0]["minAvailable"] = original
+    found = decide(read(item), facts(advice=advice(written)))
+    assert found.size == Size(written, 8, expected, expected)
+
+
+def test_the_status_says_the_number_of_the_start() -> None:
+    patch = start_patch(read(vcjob()), 3, "2 × 8 chips")
+    state = patch["status"]["state"]
+    assert patch["metadata"] == {"resourceVersion": "7"}
+    assert (state["phase"], state["message"]) == ("Pending", "NPU Vigil start 3: 2 × 8 chips")
+    item = vcjob()
+    item["status"]["state"] |= {"message": state["message"]}
+    assert read(item).started == 3
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"),
+    [
+        ("Running", State.RUNNING),
+        ("Pending", State.STARTING),
+        ("Terminating", State.ENDING),
+        ("Restarting", State.ENDING),
+        ("Completed", State.FINISHED),
+    ],
+)
+def test_a_job_that_has_not_ended_is_left_alone(phase: str, state: State) -> None:
+    found = decide(read(vcjob(phase=phase)), facts())
+    assert (found.state, found.write) == (state, None)
+
+
+@pytest.mark.parametrize(
+    "left", [pod(), pod(deleted=True), pod(phase="Failed", deleted=True), pod(phase="Pending")]
+)
+def test_nothing_is_written_while_a_pod_has_not_ended(left: Any) -> None:
+    """``Failed`` does not mean that the pods have ended (2.9)."""
+    item = vcjob(action="RestartJob", phase="Failed")
+    found = decide(read(item), facts(pods=(left, pod("j-w-1", "Failed"))))
+    assert (found.state, found.write) == (State.WAITING_FOR_PODS, None)
+    assert "j-w-0 on n0" in found.why
+
+
+def test_pods_that_ended_by_themselves_are_removed_first() -> None:
+    """Size 0 and ``Pending``, then the size; the phase has pods made by then (2.9)."""
+    ended = (pod("j-w-1", "Failed"),)
+    job = read(vcjob())
+    first = decide(job, facts(pods=ended))
+    assert (first.write, first.start) == (Write.CLEAR, 1)
+    patch = {one["path"]: one["value"] for one in size_patch(job, first, NOW_MS)}
+    assert patch["/spec/tasks/0/replicas"] == patch["/spec/minAvailable"] == 0
+    nothing = kept(size(0))
+    second = decide(read(with_kept(vcjob(), nothing)), facts(pods=ended))
+    assert (second.write, second.start) == (Write.START, 1)
+    active = with_kept(vcjob(phase="Running"), nothing, started=1)
+    assert decide(read(active), facts(pods=ended)).state is State.STARTING
+    last = decide(read(active), facts())
+    assert (last.write, last.size, last.start) == (Write.SIZE, size(2), 1)
+
+
+def test_a_job_that_ended_without_a_fault_stays_ended() -> None:
+    found = decide(read(vcjob()), facts(evictions=()))
+    assert (found.state, found.write, found.asks) == (State.NO_CAUSE, None, True)
+
+
+@pytest.mark.parametrize(
+    ("evictions", "faults", "cause"),
+    [
+        ((Evicted(BEGAN_MS // 1000, "x on n0"),), (), "x on n0"),
+        ((Evicted(BEGAN_MS // 1000 - 1, "x on n0"),), (), ""),
+        ((), (FaultUnder("NETWORK", "n1", ENDED_MS + 60_000),), "NETWORK on n1"),
+        ((), (FaultUnder("DEVICE", "n1", ENDED_MS + 60_001),), ""),
+        ((), (FaultUnder("DEVICE", "n1", 1),), "DEVICE on n1"),
+    ],
+)
+def test_what_ended_a_job(
+    evictions: tuple[Evicted, ...], faults: tuple[FaultUnder, ...], cause: str
+) -> None:
+    assert cause_of(BEGAN_MS, ENDED_MS, evictions, faults) == cause
+
+
+def test_what_the_scheduler_records() -> None:
+    """As in the recording of a device fault; a failed pod is no fault."""
+    record = (
+        '{"default/j-u":{"JobID":"default/j-u","TotalRescheduleTimes":2,"RescheduleRecords":['
+        '{"RescheduleTimeStamp":5,"ReasonOfTask":[{"RescheduleReason":"pod-failed","NodeName":"n"}'
+        ']},{"RescheduleTimeStamp":7,"ReasonOfTask":[{"RescheduleReason":"pod-failed"},'
+        '{"RescheduleReason":"CardUnhealthy","PodName":"j-w-1","NodeName":"n3"}]}]}}'
+    )
+    assert read_evictions(record) == {"default/j-u": (Evicted(7, "CardUnhealthy on n3"),)}
+    assert read_evictions("") == {}
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_evictions("[")
+
+
+def test_an_end_after_our_start_needs_a_cause_of_its_own() -> None:
+    item = with_kept(vcjob(), kept(size(2)), started=1)
+    assert decide(read(item), facts()).state is State.NO_CAUSE
+    later = (Evicted(ENDED_MS // 1000 + 5, "NodeUnhealthy on n1"),)
+    found = decide(read(item), facts(evictions=later))
+    assert (found.write, found.start, found.original) == (Write.SIZE, 2, size(4))
+
+
+def test_another_size_than_was_written_is_written_again() -> None:
+    """Between the two writes the room has become smaller: the number of the start stays."""
+    found = decide(read(with_kept(vcjob(), kept(size(3)))), facts())
+    assert (found.write, found.size, found.start) == (Write.SIZE, size(2), 1)
+
+
+@pytest.mark.parametrize(
+    ("advised", "says"),
+    [
+        (advice(None, None, "there is room for 0 × 8 cards"), "there is room for 0"),
+        (advice(5), "does not allow"),
+        (advice(2, 16), "does not allow"),
+        (None, "is asked"),
+    ],
+)
+def test_without_a_size_it_waits(advised: ElasticAdvice | None, says: str) -> None:
+    found = decide(read(vcjob()), facts(advice=advised))
+    assert (found.state, found.write, found.asks) == (State.WAITING_FOR_ROOM, None, True)
+    assert says in found.why
+
+
+def test_never_below_the_minimum() -> None:
+    item = vcjob(least="3")
+    assert decide(read(item), facts(advice=advice(3))).write is Write.SIZE
+    assert decide(read(item), facts(advice=advice(2))).write is None
+
+
+def test_it_stands_still() -> None:
+    found = decide(read(vcjob()), facts(standing_still=("the aggregator is away", "x")))
+    assert (found.state, found.write) == (State.STANDING_STILL, None)
+    assert found.why == "the aggregator is away; x"
+
+
+@pytest.mark.parametrize(("count", "state"), [(2, State.READY), (3, State.TOO_MANY_STARTS)])
+def test_a_fourth_start_within_an_hour_waits(count: int, state: State) -> None:
+    starts = tuple(NOW_MS - 1000 * number for number in range(count))
+    later = (Evicted(NOW_MS // 1000, "x"),)
+    item = with_kept(vcjob(), kept(size(2), start=count, starts_ms=starts), started=count)
+    assert decide(read(item), facts(evictions=later)).state is state
+    old = tuple(at_ms - HOUR_MS for at_ms in starts)
+    item = with_kept(vcjob(), kept(size(2), start=count, starts_ms=old), started=count)
+    assert decide(read(item), facts(evictions=later)).state is State.READY
+
+
+@pytest.mark.parametrize(("count", "state"), [(9, State.READY), (10, State.TOO_MANY_STARTS)])
+def test_an_eleventh_start_in_the_cluster_waits(count: int, state: State) -> None:
+    starts = (NOW_MS - HOUR_MS + 1,) * count
+    assert decide(read(vcjob()), facts(cluster_starts_ms=starts)).state is state
+
+
+def test_restoring_waits_for_the_original_size() -> None:
+    item = vcjob()
+    item["metadata"]["annotations"][RESTORE] = "true"
+    job = read(item)
+    found = decide(job, facts(evictions=()))
+    assert (found.state, found.write) == (State.WAITING_FOR_ROOM, None)
+    whole = decide(job, facts(evictions=(), advice=advice(4)))
+    assert whole.write is Write.SIZE
+    paths = [(one["op"], one["path"]) for one in size_patch(job, whole, NOW_MS)]
+    assert ("remove", "/metadata/annotations/npu-vigil~1elastic-restore") in paths
+
+
+def test_a_broken_annotation_is_left_alone() -> None:
+    item = vcjob()
+    item["metadata"]["annotations"][KEPT] = '{"original": 3}'
+    found = decide(read(item), facts())
+    assert (found.state, found.write) == (State.CONDITIONS, None)
+    assert KEPT in found.why
+
+
+def test_a_job_that_is_being_deleted_is_left_alone() -> None:
+    item = vcjob()
+    item["metadata"]["deletionTimestamp"] = "2026-11-23T11:00:05Z"
+    assert decide(read(item), facts()).state is State.FINISHED

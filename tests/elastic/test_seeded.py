@@ -1,0 +1,23 @@
+"""Runs with faults of every kind: kills, lost answers, two leaders, owners, pods that hang.
+
+``python -m benchmarks.elastic_runs`` makes 500 of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.elastic.world import run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("first", [0, 10, 20, 30])
+def test_whatever_goes_wrong(first: int) -> None:
+    starts = sum(run(seed).starts for seed in range(first, first + 10))
+    assert starts > 0
+
+
+def test_a_seed_reproduces_a_run() -> None:
+    one, other = run(7), run(7)
+    assert (one.jobs, one.writes, one.version) == (other.jobs, other.writes, other.version)

@@ -1,0 +1,434 @@
+"""A cluster in memory in which everything goes wrong, by a seed: for many runs of ``Acting``.
+
+Time is virtual, and one step after the other is made. After each write it is checked what must
+always hold; what is wrong is an ``AssertionError`` with the seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import random
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
+from advisor.report import ElasticAdvice
+from contract.documents.elastic_job import read_kept
+from contract.errors import StoreConflict, StoreNotFound, StoreUnavailable
+from elastic.aggregator_client import Answer
+from elastic.controller import Acting
+from elastic.job import read_group, read_job, read_pod
+from elastic.job_cache import evictions_of
+from service.clock import Moment
+from stores.cluster import Snapshot
+from tests.elastic.jobs import vcjob
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from elastic.decision import Decision
+    from elastic.job import Job
+
+_BEGAN_MS = 1_795_428_000_000
+_STEP_MS = 1000
+STEPS = 160
+_SETTLED_STEPS = 120
+_NODES = 6
+_ACTIVE = ("", "Pending", "Running")
+_ENDED = ("Failed", "Terminated", "Aborted")
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class World:
+    """Jobs, pods and nodes, and who changes them."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.now_ms = _BEGAN_MS
+        self.version = 1
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.groups: set[str] = set()
+        self.records: dict[str, list[dict[str, Any]]] = {}
+        self.bad: set[str] = set()
+        self.deleted: set[str] = set()
+        self.originals: dict[str, int] = {}
+        self.is_calm = False
+        self.controller_works = True
+        self.writes = 0
+        self.starts = 0
+        for index in range(self.chance.randint(1, 3)):
+            self._create(f"j{index}", self.chance.randint(2, 4))
+
+    def _create(self, name: str, replicas: int) -> None:
+        action = self.chance.choice(("TerminateJob", "RestartJob", "AbortJob"))
+        item = vcjob(name, replicas, action=action, phase="")
+        item["metadata"] |= {"uid": f"u-{name}", "creationTimestamp": _text(self.now_ms)}
+        item["status"] = {"state": {"phase": ""}, "conditions": []}
+        self.jobs[name] = item
+        self.originals[name] = replicas
+        self._changed(item)
+
+    def _changed(self, item: dict[str, Any]) -> None:
+        self.version += 1
+        item["metadata"]["resourceVersion"] = str(self.version)
+
+    def mine(self, name: str) -> list[dict[str, Any]]:
+        """Return the pods of a job."""
+        return [pod for pod in self.pods.values() if pod["job"] == name]
+
+    def free(self) -> list[str]:
+        """Return the nodes that take a pod."""
+        used = {pod["node"] for pod in self.pods.values()}
+        return [f"n{i}" for i in range(_NODES) if f"n{i}" not in used and f"n{i}" not in self.bad]
+
+    def step(self) -> None:
+        """Let a second pass: faults, pods, the controller, owners."""
+        self.now_ms += _STEP_MS
+        if not self.is_calm:
+            self._trouble()
+        self._run_pods()
+        if self.controller_works:
+            for name, job in list(self.jobs.items()):
+                self._control(name, job)
+
+    def _trouble(self) -> None:
+        chance = self.chance
+        if chance.random() < 0.05:
+            self.controller_works = not self.controller_works
+        if chance.random() < 0.06 and self.pods:
+            node = chance.choice(list(self.pods.values()))["node"]
+            if node:
+                self.bad.add(node)
+                self._evict(node)
+        if chance.random() < 0.05 and self.bad:
+            self.bad.remove(chance.choice(sorted(self.bad)))
+        if chance.random() < 0.01 and self.jobs:
+            name = chance.choice(sorted(self.jobs))
+            self.deleted.add(name)
+            del self.jobs[name]
+            for pod in self.mine(name):
+                del self.pods[pod["name"]]
+            self.groups.discard(name)
+        if chance.random() < 0.02 and self.jobs:
+            name = chance.choice(sorted(self.jobs))
+            replicas = chance.randint(1, 4)
+            kept = read_kept(self.jobs[name]["metadata"]["annotations"])
+            # The size that was written last looks like ours, whoever writes it again.
+            is_ours = kept is not None and kept.size.replicas == replicas
+            original = kept.original.replicas if kept is not None and is_ours else replicas
+            self._size(self.jobs[name], replicas)
+            self.originals[name] = original
+        if chance.random() < 0.02 and self.pods:
+            pod = chance.choice(list(self.pods.values()))
+            pod["phase"] = "Failed" if pod["phase"] == "Running" else pod["phase"]
+        for pod in self.pods.values():
+            if pod["deleted"] and chance.random() < 0.05:
+                pod["left"] += chance.randint(1, 10)
+
+    def _evict(self, node: str) -> None:
+        for name in {pod["job"] for pod in self.pods.values() if pod["node"] == node}:
+            job = self.jobs[name]
+            if job["status"]["state"]["phase"] != "Running":
+                continue
+            reason = {"RescheduleReason": "CardUnhealthy", "NodeName": node, "PodName": "p"}
+            record = {"RescheduleTimeStamp": self.now_ms // 1000, "ReasonOfTask": [reason]}
+            self.records.setdefault(f"default/{name}-u-{name}", []).append(record)
+            for pod in self.mine(name):
+                self._delete(pod)
+
+    def _delete(self, pod: dict[str, Any]) -> None:
+        if not pod["deleted"]:
+            pod["deleted"] = True
+            pod["left"] = self.chance.randint(0, 5)
+
+    def _run_pods(self) -> None:
+        for pod in list(self.pods.values()):
+            if pod["deleted"]:
+                pod["left"] -= 1
+                if pod["left"] < 0:
+                    del self.pods[pod["name"]]
+            elif not pod["node"]:
+                free = self.free()
+                pod["node"] = free[0] if free else ""
+            elif pod["phase"] == "Pending":
+                pod["phase"] = "Running"
+
+    def _control(self, name: str, job: dict[str, Any]) -> None:
+        phase, pods = job["status"]["state"]["phase"], self.mine(name)
+        replicas = job["spec"]["tasks"][0]["replicas"]
+        if phase in ("Terminating", "Aborting"):
+            self._kill(name)
+            if all(pod["phase"] == "Failed" and not pod["deleted"] for pod in self.mine(name)):
+                self._phase(job, "Terminated" if phase == "Terminating" else "Aborted")
+        elif phase in _ENDED:
+            self._kill(name)
+        elif phase == "Running" and len(pods) < job["seen"] <= replicas:
+            action = job["spec"]["policies"][0]["action"]
+            ending = {"TerminateJob": "Terminating", "AbortJob": "Aborting", "RestartJob": "Failed"}
+            self._phase(job, ending[action])
+        elif phase in _ACTIVE:
+            self.groups.add(name)
+            names = [f"{name}-w-{index}" for index in range(replicas)]
+            for one in names:
+                if one not in self.pods:
+                    self.pods[one] = _pod(one, name)
+            for pod in pods:
+                if pod["name"] not in names:
+                    self._delete(pod)
+            self._settle(job, [pod for pod in self.mine(name) if pod["name"] in names], replicas)
+
+    def _settle(self, job: dict[str, Any], pods: list[dict[str, Any]], replicas: int) -> None:
+        phase = job["status"]["state"]["phase"]
+        ready = sum(1 for pod in pods if pod["phase"] in ("Running", "Failed"))
+        if phase == "Running" and any(pod["phase"] == "Failed" for pod in pods):
+            self._phase(job, "Failed")
+        elif ready == replicas and (phase != "Running" or job.get("seen") != ready):
+            job["seen"] = replicas
+            self._phase(job, "Running")
+        elif phase == "":
+            self._phase(job, "Pending")
+
+    def _kill(self, name: str) -> None:
+        for pod in self.mine(name):
+            if pod["phase"] != "Failed":
+                self._delete(pod)
+        self.groups.discard(name)
+
+    def _phase(self, job: dict[str, Any], phase: str) -> None:
+        job["status"]["state"]["phase"] = phase
+        condition = {"status": phase, "lastTransitionTime": _text(self.now_ms)}
+        job["status"]["conditions"].append(condition)
+        self._changed(job)
+
+    def _size(self, job: dict[str, Any], replicas: int) -> None:
+        task = job["spec"]["tasks"][0]
+        task["replicas"] = task["minAvailable"] = job["spec"]["minAvailable"] = replicas
+        self._changed(job)
+
+    def write(self, name: str, version: str, status: Mapping[str, Any] | None, patch: Any) -> str:
+        """Take a write of ours, and check that it is right."""
+        job = self.jobs.get(name)
+        if job is None:
+            raise StoreNotFound(f"{name} is not there")
+        if job["metadata"]["resourceVersion"] != version:
+            raise StoreConflict(f"{name} has another version")
+        living = [p["name"] for p in self.mine(name) if p["deleted"] or p["phase"] != "Failed"]
+        assert not living, f"seed {self.seed}: {name} is written while {living} live"
+        self.writes += 1
+        phase, before = job["status"]["state"]["phase"], job["spec"]["tasks"][0]["replicas"]
+        assert phase in _ENDED or before == 0, f"seed {self.seed}: {name} is {phase}"
+        if status is not None:
+            job["status"]["state"] |= status["state"]
+            self.starts += 1
+        else:
+            for one in patch:
+                _apply(job, one)
+            size = job["spec"]["tasks"][0]["replicas"]
+            most = self.originals[name]
+            assert size == 0 or 1 <= size <= most, f"seed {self.seed}: {name} gets {size} of {most}"
+            kept = read_kept(job["metadata"]["annotations"])
+            assert kept is not None
+            assert kept.original.replicas == most, f"seed {self.seed}: the original of {name}"
+        assert name not in self.deleted, f"seed {self.seed}: {name} was deleted"
+        self._changed(job)
+        return str(self.version)
+
+    def raw_pods(self) -> dict[str, bytes]:
+        """Return all pods as the API has them, by uid."""
+        return {name: _raw_pod(pod) for name, pod in self.pods.items()}
+
+
+class Process:
+    """One instance of ``Acting``, with a view of the world that is behind."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.leads = True
+        self.holder = ""
+        self._kill_in = world.chance.choice((None, None, None, 1, 2, 3))
+        self.acting = Acting(
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            lambda: Moment(world.now_ms, world.now_ms),
+            acts=True,
+        )
+        self.see(("jobs", "pods", "groups", "records"))
+
+    def see(self, kinds: Sequence[str]) -> None:
+        """Have watches show what there is now; each kind for itself."""
+        world, observe = self.world, self.acting.known.observe
+        for kind in kinds:
+            if kind == "jobs":
+                items: dict[str, Any] = {
+                    j["metadata"]["uid"]: read_job(_raw(j)) for j in world.jobs.values()
+                }
+            elif kind == "pods":
+                items = {uid: read_pod(raw) for uid, raw in world.raw_pods().items()}
+            elif kind == "groups":
+                items = {name: read_group(_raw_group(name)) for name in world.groups}
+            else:
+                entries = {k: {"RescheduleRecords": v} for k, v in world.records.items()}
+                data = {"recent-reschedule-records": json.dumps(entries)}
+                items = {"r": evictions_of(msgspec.Raw(json.dumps({"data": data}).encode()))}
+            observe(kind, Snapshot(items))
+
+    async def read(self, _namespace: str, name: str) -> bytes:
+        """See ``VcJobs``."""
+        self._fail(0.03)
+        if name not in self.world.jobs:
+            raise StoreNotFound(f"{name} is not there")
+        return _raw(self.world.jobs[name])
+
+    async def pods(self, _namespace: str, name: str) -> list[msgspec.Raw]:
+        """See ``VcJobs``."""
+        raw = self.world.raw_pods()
+        return [msgspec.Raw(raw[pod["name"]]) for pod in self.world.mine(name)]
+
+    async def patch(self, _namespace: str, name: str, patch: list[dict[str, Any]]) -> str:
+        """See ``VcJobs``."""
+        return self._write(name, patch[0]["value"], None, patch)
+
+    async def patch_status(self, _namespace: str, name: str, patch: dict[str, Any]) -> str:
+        """See ``VcJobs``."""
+        version = patch["metadata"]["resourceVersion"]
+        return self._write(name, version, patch["status"], None)
+
+    def _write(self, name: str, version: str, status: Any, patch: Any) -> str:
+        """A write may be lost before it, or its answer after it; or the process ends there."""
+        self._end()
+        self._fail(0.05)
+        new = self.world.write(name, version, status, patch)
+        self._end()
+        self._fail(0.05)
+        return new
+
+    def _fail(self, share: float) -> None:
+        if not self.world.is_calm and self.world.chance.random() < share:
+            raise StoreUnavailable("no answer in time")
+
+    def _end(self) -> None:
+        if self._kill_in is not None and not self.world.is_calm:
+            self._kill_in -= 1
+            if self._kill_in == 0:
+                raise Killed
+
+    async def ask(self, sized: Sequence[Job], judged: Sequence[Job]) -> Answer:
+        """See ``Aggregators``: the largest size that there are nodes for."""
+        world = self.world
+        if not world.is_calm and world.chance.random() < 0.1:
+            return Answer(troubles=("the aggregator is away",))
+        found = []
+        waiting = sum(1 for pod in world.pods.values() if not pod["node"])
+        room = max(0, len(world.free()) - waiting)
+        for job in (*sized, *judged):
+            most = world.originals.get(job.name, 0)
+            count = min(most, room)
+            room -= count
+            why = f"there is room for {count} × 8 cards"
+            advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
+            found.append(EndedJob("default", job.name, advice if job in sized else None))
+        versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
+        return Answer(EndedJobs(max(versions, default=0), (), tuple(found)))
+
+    def state(self, job: Job, state: str, why: str) -> None:
+        """See ``Telling``."""
+
+    def wrote(self, job: Job, decision: Decision) -> None:
+        """See ``Telling``."""
+
+
+def run(seed: int) -> World:
+    """Play one run; returns the world at its end. Raises ``AssertionError``."""
+    return asyncio.run(_run(seed))
+
+
+async def _run(seed: int) -> World:
+    world = World(seed)
+    processes = [Process(world), Process(world)]
+    kinds = ("jobs", "pods", "groups", "records")
+    for number in range(STEPS + _SETTLED_STEPS):
+        world.is_calm = number >= STEPS
+        if world.is_calm:
+            world.controller_works = True
+            world.bad.clear()
+        world.step()
+        for index, process in enumerate(processes):
+            seen = kinds if world.is_calm else [k for k in kinds if world.chance.random() < 0.7]
+            process.see(seen)
+            # Now and then both believe that they lead.
+            process.leads = index == 0 if world.is_calm else world.chance.random() < 0.7
+            try:
+                await process.acting.round()
+            except Killed:
+                processes[index] = Process(world)
+    _check_end(world, processes[0])
+    return world
+
+
+def _check_end(world: World, process: Process) -> None:
+    states = {one.name: one for one in process.acting.jobs}
+    for name, job in world.jobs.items():
+        assert job["metadata"]["uid"] == f"u-{name}", f"seed {world.seed}"
+        phase = job["status"]["state"]["phase"]
+        if phase == "Running" and job["spec"]["tasks"][0]["replicas"]:
+            continue
+        shown = states[name]
+        waits = ("no-cause", "waiting-for-room", "too-many-starts", "starting")
+        assert shown.state in waits, f"seed {world.seed}: {name} is {phase}: {shown}"
+        assert shown.why, f"seed {world.seed}: {name} waits without a reason"
+
+
+def _pod(name: str, job: str) -> dict[str, Any]:
+    return {"name": name, "job": job, "node": "", "phase": "Pending", "deleted": False, "left": 0}
+
+
+def _raw(item: dict[str, Any]) -> bytes:
+    return json.dumps(item).encode()
+
+
+def _raw_pod(pod: dict[str, Any]) -> bytes:
+    owner = {"kind": "Job", "name": pod["job"], "uid": f"u-{pod['job']}", "controller": True}
+    metadata: dict[str, Any] = {
+        "name": pod["name"],
+        "namespace": "default",
+        "uid": pod["name"],
+        "ownerReferences": [owner],
+    }
+    if pod["deleted"]:
+        metadata["deletionTimestamp"] = _text(_BEGAN_MS)
+    content = {"spec": {"nodeName": pod["node"]}, "status": {"phase": pod["phase"]}}
+    return _raw({"metadata": metadata} | content)
+
+
+def _raw_group(name: str) -> bytes:
+    owner = {"kind": "Job", "name": name, "uid": f"u-{name}"}
+    return _raw({"metadata": {"name": name, "ownerReferences": [owner]}})
+
+
+def _apply(job: dict[str, Any], operation: dict[str, Any]) -> None:
+    parts = [p.replace("~1", "/").replace("~0", "~") for p in operation["path"].split("/")[1:]]
+    if parts == ["metadata", "resourceVersion"]:
+        return
+    place: Any = job
+    for part in parts[:-1]:
+        place = place[int(part) if isinstance(place, list) else part]
+    if operation["op"] == "remove":
+        del place[parts[-1]]
+    else:
+        place[parts[-1]] = copy.deepcopy(operation["value"])
+
+
+def _text(at_ms: int) -> str:
+    text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,244 @@
+"""The component of elastic training: what its account may do, and what the API server refuses."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from contract.documents.elastic_job import KEPT, LEASE
+from elastic.config import load_elastic
+from elastic.job_cache import KINDS
+from tests.elastic.jobs import vcjob
+from tests.packaging.test_grpc_components import container, one
+from tests.parts.controlplane import LEASES, ControlPlane
+from tests.parts.kustomize import build_with
+from tests.parts.volcano import JOBS, PODS, install
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+EVENTS = "/api/v1/namespaces/default/events"
+CHIPS = "/spec/tasks/0/template/spec/containers/0/resources/limits/huawei.com~1Ascend910"
+
+
+class Row(NamedTuple):
+    """A request, and the status of its answer."""
+
+    method: str
+    path: str
+    body: Any
+    status: int
+
+
+def size(job: str, status: int, *operations: tuple[str, Any]) -> Row:
+    patch = [{"op": "add", "path": path, "value": value} for path, value in operations]
+    return Row("PATCH", f"{JOBS}/{job}", patch, status)
+
+
+def phase(job: str, status: int, **fields: Any) -> Row:
+    state = {"phase": "Pending"} | fields.pop("state", {})
+    body = {"status": {"state": state} | fields}
+    return Row("PATCH", f"{JOBS}/{job}/status", body, status)
+
+
+def event(component: str, kind: str, status: int) -> Row:
+    body = {
+        "metadata": {"name": "one", "namespace": "default"},
+        "involvedObject": {"kind": kind, "name": "ended", "namespace": "default"},
+        "source": {"component": component},
+        "reason": "x",
+        "message": "x",
+        "type": "Normal",
+    }
+    return Row("POST", EVENTS, body, status)
+
+
+def lease(name: str, status: int) -> Row:
+    return Row("POST", LEASES, {"metadata": {"name": name}}, status)
+
+
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}
+STATE = ("/metadata/annotations/npu-vigil~1elastic-state", "{}")
+REPLICAS = ("/spec/tasks/0/replicas", 2)
+ROWS = {
+    "the size of an ended job": size(
+        "ended", 200, REPLICAS, ("/spec/minAvailable", 2), ("/spec/tasks/0/minAvailable", 2), STATE
+    ),
+    "the chips of an ended job": size("ended", 200, (CHIPS, "4"), STATE),
+    "the size of a job without pods": size("empty", 200, REPLICAS, STATE),
+    "the size of a running job": size("running", 422, REPLICAS),
+    "the size of a completed job": size("completed", 422, REPLICAS),
+    "a job without the labels": size("foreign", 422, REPLICAS),
+    "a job with one label": size("forced", 422, REPLICAS),
+    "a label": size("ended", 422, ("/metadata/labels/fault-scheduling", "force")),
+    "another annotation": size("ended", 422, ("/metadata/annotations/minReplicas", "4")),
+    "the image": size("ended", 422, ("/spec/tasks/0/template/spec/containers/0/image", "evil")),
+    "a command": size("ended", 422, ("/spec/tasks/0/template/spec/containers/0/command", ["sh"])),
+    "another container": size(
+        "ended", 422, ("/spec/tasks/0/template/spec/containers/-", {"name": "evil"})
+    ),
+    "a host path": size("ended", 422, ("/spec/tasks/0/template/spec/volumes", [])),
+    "memory": size(
+        "ended",
+        422,
+        ("/spec/tasks/0/template/spec/containers/0/resources/limits/memory", "1Gi"),
+    ),
+    "other chips": size(
+        "ended",
+        422,
+        ("/spec/tasks/0/template/spec/containers/0/resources/limits/huawei.com~1npu", "1"),
+    ),
+    "the queue": size("ended", 422, ("/spec/queue", "other")),
+    "the policies": size("ended", 422, ("/spec/policies", [])),
+    "another task": size("ended", 422, ("/spec/tasks/-", {"name": "x"})),
+    "an owner": size("ended", 422, ("/metadata/ownerReferences", [OWNER])),
+    "Pending for an ended job": phase("ended", 200),
+    "Pending for a running job": phase("running", 422),
+    "Pending for a job without the labels": phase("foreign", 422),
+    "another phase": phase("ended", 422, state={"phase": "Completed"}),
+    "another field of the status": phase("ended", 422, retryCount=0),
+    "deletion": Row("DELETE", f"{JOBS}/ended", None, 403),
+    "creation": Row("POST", JOBS, {"metadata": {"name": "new"}}, 403),
+    "a full write": Row("PUT", f"{JOBS}/ended", {"metadata": {"name": "ended"}}, 403),
+    "deletion of a pod": Row("DELETE", f"{PODS}/any", None, 403),
+    "an Event on a job": event("npu-vigil-elastic", "Job", 201),
+    "an Event on a node": event("npu-vigil-elastic", "Node", 422),
+    "an Event of another program": event("kubelet", "Job", 422),
+    "its Lease": lease(LEASE, 201),
+    "the Lease of the aggregator": lease("npu-vigil-aggregator", 422),
+    "the heartbeat of a node": lease("npu-vigil-n1", 422),
+    "a secret": Row("GET", "/api/v1/namespaces/mindx-dl/secrets", None, 403),
+}
+
+
+class Account:
+    """Asks with the token of the account. Nothing is kept of it."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        kubeconfig = plane.service_account("mindx-dl", "npu-vigil-elastic")
+        self._token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
+        self._port = plane.port
+        self._tls = ssl.create_default_context(cafile=str(plane.directory / "ca.crt"))
+
+    def ask(self, row: Row) -> tuple[int, str]:
+        """Ask, as a rehearsal; status and text of the answer."""
+        kind = "application/json"
+        if row.method == "PATCH":
+            kind = JSON_PATCH if isinstance(row.body, list) else MERGE_PATCH
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls)
+        try:
+            content = None if row.body is None else json.dumps(row.body)
+            dry = "" if row.method == "GET" else "?dryRun=All"
+            connection.request(row.method, f"{row.path}{dry}", content, headers)
+            response = connection.getresponse()
+            return response.status, response.read().decode()
+        finally:
+            connection.close()
+
+
+def made(name: str, phase: str, replicas: int = 4, scheduling: str = "grace") -> dict[str, Any]:
+    """Return a job as the API server takes it."""
+    item = vcjob(name, replicas, phase=phase)
+    for field in ("uid", "resourceVersion", "creationTimestamp"):
+        del item["metadata"][field]
+    item["metadata"]["labels"]["fault-scheduling"] = scheduling
+    return item
+
+
+@pytest.fixture(scope="module")
+def account(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Account]:
+    """The account, with the policy in force, and jobs of each kind."""
+    with ControlPlane(tmp_path_factory.mktemp("elastic")) as plane:
+        install(plane)
+        items = build_with(tmp_path_factory.mktemp("k"), "base", "advice", "elastic")
+        for item in items:
+            plane.apply(item)
+        foreign = made("foreign", "Failed")
+        foreign["metadata"]["labels"] = {}
+        jobs = [
+            made("ended", "Failed"),
+            made("running", "Running"),
+            made("completed", "Completed"),
+            made("empty", "Running", 0),
+            made("forced", "Failed", scheduling="force"),
+            foreign,
+        ]
+        for job in jobs:
+            plane.request("POST", JOBS, job)
+            path = f"{JOBS}/{job['metadata']['name']}/status"
+            plane.request("PATCH", path, {"status": job["status"] | {"retryCount": 3}})
+        asker = Account(plane)
+        deadline = time.monotonic() + 20
+        while asker.ask(ROWS["the size of a running job"])[0] != 422:
+            assert time.monotonic() < deadline, "the policy is not in force"
+            time.sleep(0.1)
+        yield asker
+
+
+@pytest.mark.apiserver
+def test_what_the_account_may_do(account: Account) -> None:
+    """Policies and rights come one after the other, so what differs is asked once more."""
+    wrong = {}
+    for what, row in ROWS.items():
+        found = account.ask(row)
+        if found[0] != row.status:
+            time.sleep(0.5)
+            found = account.ask(row)
+        if found[0] != row.status:
+            wrong[what] = (row.status, found[0], found[1][:300])
+    assert wrong == {}
+
+
+@pytest.mark.apiserver
+def test_what_is_refused_says_why(account: Account) -> None:
+    _, text = account.ask(ROWS["the image"])
+    assert "how many chips a container asks for" in text
+    _, text = account.ask(ROWS["the size of a running job"])
+    assert "have ended" in text
+
+
+def test_it_is_a_dry_run_and_may_read_each_kind(tmp_path: Path) -> None:
+    items = build_with(tmp_path, "overlays/beside-device-plugin", "advice", "elastic")
+    deployment = one(items, "Deployment", "npu-vigil-elastic")
+    arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--act" not in arguments
+    assert not load_elastic(None, {}, {}).act
+    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert image == container(items)["image"] != "npu-vigil"
+    granted = {
+        (group, resource, verb)
+        for item in items
+        if item["kind"] in ("ClusterRole", "Role")
+        and item["metadata"]["name"] == "npu-vigil-elastic"
+        for rule in item["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    for kind in KINDS.values():
+        parts = kind.path.split("/")
+        group = "" if parts[1] == "api" else parts[2]
+        assert {(group, parts[-1], "list"), (group, parts[-1], "watch")} <= granted, kind.name
+    verbs = {verb for _, _, verb in granted}
+    assert not verbs & {"delete", "deletecollection", "*"}
+    creates = {resource for _, resource, verb in granted if verb == "create"}
+    assert creates == {"events", "leases"}
+
+
+def test_the_policy_names_our_annotations(tmp_path: Path) -> None:
+    items = build_with(tmp_path, "base", "advice", "elastic")
+    policy = one(items, "ValidatingAdmissionPolicy", "npu-vigil-elastic-ended-jobs-only")
+    assert KEPT in json.dumps(policy)

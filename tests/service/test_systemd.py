@@ -1,0 +1,102 @@
+"""The service manager, on a real datagram socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from service.systemd import keep_told
+from tests.parts.service_manager import Manager
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
+    name = f"\0npu-vigil-test-{os.getpid()}-{tmp_path.name}"
+    manager = Manager(str(tmp_path / "notify") if request.param == "path" else name)
+    with contextlib.closing(manager):
+        yield manager
+
+
+class Daemon:
+    """Something to be told about."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.stalled: dict[str, float] = {}
+        self.not_ready: tuple[str, ...] = ("the store does\nnot answer",)
+        self._environment = environment
+
+    @contextlib.asynccontextmanager
+    async def lives(self) -> AsyncIterator[None]:
+        told = keep_told(lambda: self.stalled, lambda: self.not_ready, self._environment)
+        task = asyncio.create_task(told)
+        yield
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def test_ready_when_ready_and_stopping_at_the_end(manager: Manager) -> None:
+    daemon = Daemon(manager.environment)
+    async with daemon.lives():
+        waiting = await manager.hears("STATUS=the store does not answer")
+        assert "EXTEND_TIMEOUT_USEC=30000000" in waiting
+        daemon.not_ready = ()
+        assert "STATUS=ready" in await manager.hears("READY=1")
+    await manager.hears("STOPPING=1")
+    assert manager.heard("READY") == ["READY=1"]
+    assert manager.heard("WATCHDOG") == []
+
+
+@pytest.mark.slow
+async def test_the_watchdog_is_fed_only_while_nothing_stalls(manager: Manager) -> None:
+    daemon = Daemon({**manager.environment, "WATCHDOG_USEC": "200000"})
+    daemon.not_ready = ()
+    async with daemon.lives():
+        for _ in range(3):
+            await manager.hears("WATCHDOG=1")
+        daemon.stalled = {"publisher": 31.0}
+        await manager.hears("STATUS=stalled: publisher")
+        manager.said.clear()
+        await asyncio.sleep(0.3)
+        assert manager.heard("WATCHDOG") == []
+        daemon.stalled = {}
+        assert "STATUS=ready" in await manager.hears("WATCHDOG=1")
+
+
+async def test_a_stall_while_starting_asks_for_no_more_time(manager: Manager) -> None:
+    daemon = Daemon(manager.environment)
+    daemon.stalled = {"driver": 61.0}
+    async with daemon.lives():
+        assert await manager.hears("STATUS=stalled: driver") == ["STATUS=stalled: driver"]
+
+
+async def test_the_watchdog_of_another_process_is_not_fed(manager: Manager) -> None:
+    environment = {"WATCHDOG_USEC": "200000", "WATCHDOG_PID": "1"}
+    daemon = Daemon({**manager.environment, **environment})
+    async with daemon.lives():
+        await manager.hears("STATUS=the store does not answer")
+    assert manager.heard("WATCHDOG") == []
+
+
+@pytest.mark.slow
+async def test_a_manager_that_does_not_listen_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = Daemon({"NOTIFY_SOCKET": str(tmp_path / "nobody")})
+    async with daemon.lives():
+        await asyncio.sleep(0.6)
+    assert caplog.text.count("does not listen: No such file or directory") == 1
+
+
+async def test_without_a_manager_nothing_happens() -> None:
+    daemon = Daemon({"WATCHDOG_USEC": "200000"})
+    async with daemon.lives():
+        await asyncio.sleep(0)

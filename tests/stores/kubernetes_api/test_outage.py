@@ -1,0 +1,215 @@
+"""The Kubernetes store while the API server is away, frozen, or has forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import psutil
+import pytest
+
+from contract.errors import StoreUnavailable
+from stores.address import open_store
+from stores.base import Changed, Document, Listed, Selection
+from stores.interruption import Interrupted
+from stores.kubernetes_api import watch as kubernetes_watch
+from stores.kubernetes_api.client import connection as kubernetes_connection
+from tests.parts.relay import Relay
+from tests.parts.watching import watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stores.base import Store
+    from tests.parts.controlplane import ControlPlane
+
+pytestmark = pytest.mark.apiserver
+
+PLACE = ("mindx-dl", "one")
+
+
+def a_document(name: str, text: str) -> Document:
+    return Document("mindx-dl", name, {"text": text}, {"a": "b"})
+
+
+@pytest.fixture
+async def relay(control_plane: ControlPlane) -> AsyncIterator[Relay]:
+    async with Relay(control_plane.port) as relay:
+        yield relay
+
+
+@pytest.fixture
+async def relayed(control_plane: ControlPlane, relay: Relay) -> AsyncIterator[Store]:
+    """A store whose connections go through ``relay``."""
+    config = control_plane.kubeconfig
+    text = config.read_text().replace(str(control_plane.port), str(relay.port))
+    path = config.with_name("relayed.kubeconfig")
+    path.write_text(text)
+    store = open_store("kubernetes:", path)
+    yield store
+    await store.close()
+
+
+async def test_what_happens_during_an_outage_is_seen_after_it(
+    kubernetes: Store, relay: Relay, relayed: Store
+) -> None:
+    await kubernetes.put(a_document("deleted", "1"))
+    await kubernetes.put(a_document("changed", "1"))
+    async with watching(relayed, Selection("mindx-dl")) as seen:
+        await relay.cut()
+        await seen.until(lambda seen: bool(seen.of(Interrupted)))
+        with pytest.raises(StoreUnavailable, match="cannot be used"):
+            await relayed.put(a_document("changed", "lost"))
+        await kubernetes.delete("mindx-dl", "deleted")
+        await kubernetes.put(a_document("changed", "2"))
+        await kubernetes.put(a_document("new", "1"))
+        relay.restore()
+        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        texts = {name: one.data["text"] for (_, name), one in seen.documents.items()}
+        assert texts == {"changed": "2", "new": "1"}
+        await relayed.put(a_document("changed", "3"))
+        await seen.until(lambda seen: seen.documents["mindx-dl", "changed"].data["text"] == "3")
+    assert [type(event) for event in seen.events[:3]] == [Listed, Interrupted, Listed]
+
+
+async def test_a_server_that_hangs_is_left_without_a_goodbye(relay: Relay, relayed: Store) -> None:
+    """It would not answer one, and the socket would stay open for half a minute."""
+
+    def open_connections() -> int:
+        known = psutil.Process().net_connections("tcp")
+        return sum(bool(one.raddr) and one.raddr.port == relay.port for one in known)
+
+    async with watching(relayed, Selection("mindx-dl")) as seen:
+        await seen.until(lambda seen: bool(seen.of(Listed)))
+        await relayed.put(a_document("seen", "1"))
+        await seen.until(lambda seen: ("mindx-dl", "seen") in seen.documents)  # the watch began
+        assert open_connections() > 0
+        relay.freeze()
+    await relayed.close()
+    assert open_connections() == 0
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+async def test_an_api_server_that_comes_back_is_followed_again(
+    control_plane: ControlPlane, kubernetes: Store, how: str
+) -> None:
+    await kubernetes.put(a_document("one", "1"))
+    async with watching(kubernetes, Selection("mindx-dl")) as seen:
+        end = control_plane.stop_apiserver if how == "stop" else control_plane.kill_apiserver
+        await asyncio.to_thread(end)
+        await seen.until(lambda seen: bool(seen.of(Interrupted)))
+        with pytest.raises(StoreUnavailable):
+            await kubernetes.get(*PLACE)
+        await asyncio.to_thread(control_plane.start_apiserver)
+        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        assert seen.documents[PLACE].data == {"text": "1"}
+        await kubernetes.put(a_document("one", "2"))
+        await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "2"})
+
+
+async def test_an_api_server_away_at_the_start_is_waited_for(control_plane: ControlPlane) -> None:
+    await asyncio.to_thread(control_plane.stop_apiserver)
+    store = open_store("kubernetes:", control_plane.kubeconfig)
+    events = store.watch(Selection("mindx-dl"))
+    first = await anext(aiter(events))
+    assert isinstance(first, Interrupted)
+    assert control_plane.url in first.reason
+    await asyncio.to_thread(control_plane.start_apiserver)
+    async with asyncio.timeout(20):
+        while not isinstance(await anext(aiter(events)), Listed):
+            pass
+    await store.close()
+
+
+async def test_a_frozen_api_server_is_unavailable_in_time(
+    control_plane: ControlPlane, kubernetes: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_connection, "_ACCEPTED_SECONDS", 4.0)
+    await kubernetes.put(a_document("one", "1"))
+    control_plane.pause_apiserver()
+    try:
+        async with asyncio.timeout(15):
+            with pytest.raises(StoreUnavailable, match="no answer in time"):
+                await kubernetes.put(a_document("one", "2"))
+    finally:
+        control_plane.resume_apiserver()
+    await kubernetes.put(a_document("one", "3"))
+
+
+async def test_a_silent_connection_is_given_up(
+    relay: Relay, relayed: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=1.0, sock_read=1.0)
+    monkeypatch.setattr(kubernetes_connection, "_WATCH_TIMEOUT", timeout)
+    async with watching(relayed, Selection("mindx-dl")) as seen:
+        relay.freeze()
+        await seen.until(lambda seen: bool(seen.of(Interrupted)))
+        relay.restore()
+        await seen.until(lambda seen: len(seen.of(Listed)) >= 2)
+        await relayed.put(a_document("one", "1"))
+        await seen.until(lambda seen: PLACE in seen.documents)
+
+
+async def test_a_watch_of_what_never_changes_is_no_trouble(
+    kubernetes: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No bookmark comes while nothing of the kind changes in the whole cluster."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=1.0, sock_read=1.1)
+    monkeypatch.setattr(kubernetes_connection, "_WATCH_TIMEOUT", timeout)
+    async with watching(kubernetes, Selection("mindx-dl")) as seen:
+        await asyncio.sleep(2.5)
+        await kubernetes.put(a_document("one", "1"))
+        await seen.until(lambda seen: PLACE in seen.documents)
+    assert [type(event) for event in seen.events] == [Listed, Changed]
+
+
+async def test_a_watch_that_is_cut_goes_on_without_a_list(
+    kubernetes: Store, relay: Relay, relayed: Store
+) -> None:
+    """As proxies do with what is quiet for a minute."""
+    async with watching(relayed, Selection("mindx-dl")) as seen:
+        await asyncio.sleep(1.1)
+        await kubernetes.put(a_document("one", "1"))
+        await relay.drop()
+        await kubernetes.put(a_document("one", "2"))
+        await seen.until(lambda seen: bool(seen.of(Changed)))
+        await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "2"})
+    assert [type(event) for event in seen.events] in ([Listed, Changed, Changed], [Listed, Changed])
+
+
+async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
+    kubernetes: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes_watch, "_WATCH_SECONDS", (2, 2))
+    async with watching(kubernetes, Selection("mindx-dl")) as seen:
+        for number in range(24):
+            await kubernetes.put(a_document("one", str(number)))
+            await asyncio.sleep(0.2)
+        await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "23"})
+    changes = [event.document.data["text"] for event in seen.of(Changed)]
+    assert changes == [str(number) for number in range(24)]
+    assert len(seen.of(Listed)) == 1
+
+
+async def test_a_version_that_is_gone_leads_to_a_new_list(
+    control_plane: ControlPlane, kubernetes: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await kubernetes.put(a_document("one", "1"))
+    control_plane.forget_versions()
+    listed = kubernetes_watch.listed
+
+    async def forgotten_the_first_time(*_: Any, **__: Any) -> tuple[list[Any], str]:
+        monkeypatch.setattr(kubernetes_watch, "listed", listed)
+        return [], "1"
+
+    monkeypatch.setattr(kubernetes_watch, "listed", forgotten_the_first_time)
+    async with watching(kubernetes, Selection("mindx-dl")) as seen:
+        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        assert PLACE in seen.documents
+    assert "too old resource version" in seen.of(Interrupted)[0].reason
+
+
+async def test_many_who_create_the_same_document_all_succeed(kubernetes: Store) -> None:
+    await asyncio.gather(*(kubernetes.put(a_document("one", str(n))) for n in range(10)))
+    assert len(await kubernetes.list(Selection("mindx-dl"))) == 1

@@ -1,0 +1,166 @@
+"""Episodes over a real broker: what arrives, what stays, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import pytest
+
+from contract.codes.levels import Severity
+from contract.documents.episodes import EpisodeEvent
+from contract.observation import chip_subject
+from contract.refusal import Reason
+from contract.topics import events_topic, heard_topic
+from stores.address import open_store
+from stores.base import EventChannel, Heard, Store, Telling
+from stores.mqtt.channel_codec import LARGEST_BYTES, decode_telling, encode_telling
+from tests.parts.broker import Broker
+from tests.parts.processes import Running, program
+from tests.tiers import needs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+    from stores.interruption import Interrupted
+
+T = TypeVar("T")
+
+EVENT = EpisodeEvent(
+    7, 0, "abc", "began", chip_subject(3), "80E01801", 1_800_000_000_000, None, "x", Severity.MAJOR
+)
+TELLING = Telling("node-1", "j", 6, 7, (EVENT,))
+
+
+@pytest.fixture(scope="module")
+@needs("server")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+@pytest.fixture
+async def store(broker: Broker) -> AsyncIterator[Store]:
+    opened = open_store(broker.url)
+    yield opened
+    await opened.close()
+
+
+def channel_of(store: Store) -> EventChannel:
+    assert store.channel is not None
+    return store.channel
+
+
+class Listening:
+    """Takes what is told until the end of the block."""
+
+    def __init__(self, events: AsyncIterator[T | Interrupted]) -> None:
+        self.seen: list[object] = []
+        self._task = asyncio.ensure_future(self._listen(events))
+
+    async def _listen(self, events: AsyncIterator[T | Interrupted]) -> None:
+        async for event in events:
+            self.seen.append(event)
+
+    async def until(self, wanted: object) -> None:
+        deadline = time.monotonic() + 10
+        while wanted not in self.seen:
+            assert time.monotonic() < deadline, (wanted, self.seen)
+            await asyncio.sleep(0.01)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def publish(broker: Broker, tmp_path: Path, topic: str, payload: bytes) -> None:
+    """As a stranger."""
+    file = tmp_path / "payload"
+    file.write_bytes(payload)
+    sent = Running(
+        [program("mosquitto_pub"), "-p", str(broker.port), "-t", topic, "-q", "1", "-f", file],
+        tmp_path / "pub.log",
+    )
+    assert await asyncio.to_thread(sent.wait, 10) == 0
+
+
+@pytest.mark.server
+async def test_tellings_arrive_and_are_not_retained(store: Store) -> None:
+    await channel_of(store).tell(TELLING)
+    first = Listening(channel_of(store).tellings())
+    later = msgspec.structs.replace(TELLING, lost=1)
+    for _ in range(20):  # until the subscription is there
+        await channel_of(store).tell(later)
+        if first.seen:
+            break
+        await asyncio.sleep(0.05)
+    await first.until(later)
+    assert TELLING not in first.seen
+    await first.close()
+
+
+async def test_what_was_heard_is_there_for_whoever_comes_later(store: Store) -> None:
+    await channel_of(store).acknowledge(Heard("node-2", "j", 7))
+    listening = Listening(channel_of(store).heard("node-2"))
+    await listening.until(Heard("node-2", "j", 7))
+    await channel_of(store).acknowledge(Heard("node-2", "j", 9))
+    await listening.until(Heard("node-2", "j", 9))
+    await listening.close()
+    assert len(listening.seen) == 2
+
+
+@pytest.mark.server
+async def test_bad_tellings_are_told_once_and_nothing_comes_of_them(
+    store: Store, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    listening = Listening(channel_of(store).tellings())
+    await asyncio.sleep(0.2)
+    good = encode_telling(TELLING)
+    for payload in (b"nonsense", b"{}", good.replace(b"node-1", b"node-9"), good[:-1]):
+        await publish(broker, tmp_path, events_topic("node-1"), payload)
+    await publish(broker, tmp_path, heard_topic("node-1"), b"nonsense")
+    for _ in range(50):
+        await channel_of(store).tell(TELLING)
+        if listening.seen:
+            break
+        await asyncio.sleep(0.05)
+    await listening.until(TELLING)
+    assert set(map(type, listening.seen)) == {Telling}
+    said = [one.getMessage() for one in caplog.records if "changes nothing" in one.getMessage()]
+    assert len(said) == 1
+    assert "telling of node-1" in said[0]
+    assert store.refusals.counts == {Reason.UNREADABLE: 3, Reason.OTHER_NODE: 1}
+    assert store.refusals.is_empty, "a good one came since"
+    await listening.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"node": "node-9"}, "$.node: is of 'node-9'"),
+        ({"journal": ""}, "$.journal: names no journal"),
+        ({"journal": "a\nb"}, "$.journal: names no journal"),
+        ({"after": 8}, "$.upto: 8 to 7 is no range"),
+        ({"after": -1}, "$.upto"),
+        ({"upto": 1 << 63}, "$"),
+        ({"lost": 2}, "$.lost"),
+        ({"lost": -1}, "$.lost"),
+        ({"after": 7}, "$.events: one is not in the range"),
+        ({"events": [EVENT, EVENT]}, "$.events: they are not in order"),
+        ({"events": "x" * LARGEST_BYTES}, "bytes, at most"),
+    ],
+)
+def test_what_cannot_be_a_telling_is_refused(change: dict[str, object], what: str) -> None:
+    from contract.errors import DocumentError
+
+    body = msgspec.to_builtins(TELLING) | msgspec.to_builtins(change)
+    with pytest.raises(DocumentError) as refused:
+        decode_telling("node-1", msgspec.json.encode(body))
+    assert what in str(refused.value)
+
+
+def test_a_telling_is_the_same_on_the_other_side() -> None:
+    assert decode_telling("node-1", encode_telling(TELLING)) == TELLING

@@ -1,0 +1,328 @@
+"""What is special about documents on a broker: topics, rights, outages, lists that are too long."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from contract.configuration import Mqtt
+from contract.errors import ConfigurationError, StoreError, StoreForbidden, StoreUnavailable
+from stores.address import open_store
+from stores.base import Changed, Document, Listed, Selection
+from stores.interruption import Interrupted
+from stores.mqtt import client
+from stores.mqtt.address import parse_address
+from stores.mqtt.connection import Connection, Received, Subscribed
+from tests.parts.broker import AGGREGATOR, Broker
+from tests.parts.watching import watching
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from stores.base import Store
+
+LABELS = {"mx-consumer-cim": "true"}
+PROTOCOLS = ("5", "3.1.1")
+
+
+@pytest.fixture
+async def store(broker: Broker) -> AsyncIterator[Store]:
+    opened = open_store(broker.tls_url, mqtt=broker.certified("node-1"), node="node-1")
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def anybody(broker: Broker) -> AsyncIterator[Connection]:
+    """A stranger who may publish everything."""
+    connection = Connection(parse_address(broker.url), Mqtt(), None)
+    yield connection
+    await connection.close()
+
+
+def device_info(node: str = "node-1", text: str = "x") -> Document:
+    return Document("kube-system", f"mindx-dl-deviceinfo-{node}", {"text": text}, LABELS)
+
+
+async def test_a_document_is_retained_below_its_node(store: Store, anybody: Connection) -> None:
+    await store.put(device_info())
+    seen = anybody.messages("vigil/v1/nodes/+/device-info")
+    assert await anext(seen) == Subscribed()
+    payload = msgspec.json.encode({"labels": LABELS, "data": {"text": "x"}})
+    assert await anext(seen) == Received("vigil/v1/nodes/node-1/device-info", payload, True)
+    await seen.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_an_agent_may_write_below_its_own_node_only(broker: Broker, protocol: str) -> None:
+    mqtt = broker.certified("node-1", protocol)
+    store = open_store(broker.tls_url, mqtt=mqtt, node="node-1")
+    with pytest.raises(StoreForbidden, match=r"vigil/v1/nodes/node-2/device-info.*access rules"):
+        await store.put(device_info("node-2"))
+    await store.put(device_info("node-1"))
+    await store.close()
+
+
+async def test_files_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
+    missing = Mqtt.model_validate(
+        {
+            "ca_file": tmp_path / "ca",
+            "certificate_file": tmp_path / "crt",
+            "key_file": tmp_path,
+            "user": "me",
+            "password_file": tmp_path / "word",
+        }
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        open_store("mqtts://broker:0", mqtt=missing)
+    assert [problem.where for problem in caught.value.problems] == [
+        "mqtts://broker:0",
+        "mqtt.password_file",
+        "mqtt.ca_file",
+        "mqtt.certificate_file",
+        "mqtt.key_file",
+    ]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_refused_connections_say_what_to_do(broker: Broker, protocol: str) -> None:
+    ca = broker.directory / "ca.crt"
+    wrong = broker.with_password("somebody", protocol)
+    assert wrong.password_file is not None
+    wrong.password_file.write_text("not this\n")
+    plain_on_tls = broker.tls_url.replace("mqtts", "mqtt")
+    tried = [
+        (broker.tls_url, {}, StoreForbidden, r"self-signed certificate.*mqtt\.ca_file"),
+        (broker.tls_url, {"ca_file": ca}, StoreForbidden, r"client certificate"),
+        (broker.password_url, {}, StoreForbidden, r"mqtt\.user"),
+        (broker.password_url, wrong.model_dump(), StoreForbidden, r"mqtt\.password_file"),
+        (plain_on_tls, {}, StoreUnavailable, r"hung up"),
+        ("mqtt://127.0.0.1:1", {}, StoreUnavailable, r"Connection refused"),
+        ("mqtt://no-such-host.invalid", {}, StoreUnavailable, r"host name"),
+    ]
+    for url, settings, kind, message in tried:
+        mqtt = Mqtt.model_validate({**settings, "protocol": protocol})
+        opened = open_store(url, mqtt=mqtt)
+        with pytest.raises(StoreError, match=message) as caught:
+            await opened.get("mindx-dl", "one")
+        assert type(caught.value) is kind
+        await opened.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_right_password_is_let_in(broker: Broker, protocol: str) -> None:
+    mqtt = broker.with_password("node-3", protocol)
+    opened = open_store(broker.password_url, mqtt=mqtt, node="node-3")
+    await opened.put(device_info("node-3"))
+    assert await opened.get("kube-system", "mindx-dl-deviceinfo-node-3") is not None
+    await opened.close()
+
+
+async def test_a_password_that_everybody_can_read_is_refused(broker: Broker) -> None:
+    mqtt = broker.with_password("node-4")
+    assert mqtt.password_file is not None
+    mqtt.password_file.chmod(0o604)
+    with pytest.raises(ConfigurationError, match=r"password_file: .*read by everybody; chmod"):
+        open_store(broker.password_url, mqtt=mqtt)
+    mqtt.password_file.chmod(0o640)
+    opened = open_store(broker.password_url, mqtt=mqtt, node="node-4")
+    mqtt.password_file.chmod(0o644)
+    with pytest.raises(StoreForbidden, match="read by everybody"):
+        await opened.get("mindx-dl", "one")
+    mqtt.password_file.chmod(0o600)
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                assert await opened.get("mindx-dl", "one") is None
+                break
+            except StoreForbidden:
+                await asyncio.sleep(0.05)
+    await opened.close()
+
+
+async def test_a_broker_that_forgot_everything_is_listed_again(
+    broker: Broker, store: Store
+) -> None:
+    await store.put(device_info())
+    async with watching(store, Selection("kube-system", "mindx-dl-deviceinfo-node-1")) as seen:
+        assert len(seen.documents) == 1
+        broker.kill()
+        await seen.until(lambda seen: bool(seen.of(Interrupted)))
+        with pytest.raises(StoreUnavailable, match="connection"):
+            await store.put(device_info(text="lost"))
+        broker.start()
+        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        assert not seen.documents
+        await store.put(device_info(text="again"))
+        await seen.until(lambda seen: len(seen.documents) == 1)
+
+
+async def test_a_broker_that_was_stopped_has_everything(broker: Broker, store: Store) -> None:
+    version = await store.put(device_info())
+    async with watching(store) as seen:
+        broker.stop()
+        broker.start()
+        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+    assert [one.version for one in seen.documents.values()] == [version]
+
+
+async def test_a_broker_that_stands_still_is_left(broker: Broker) -> None:
+    store = open_store(broker.url, mqtt=Mqtt(keepalive_seconds=1))
+    async with watching(store, Selection("mindx-dl")) as seen:
+        broker.freeze()
+        try:
+            await seen.until(lambda seen: bool(seen.of(Interrupted)))
+        finally:
+            broker.thaw()
+        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [b"no JSON", b"[]", b'{"labels": {}}', b'{"labels":{},"data":{"a":1}}', b"\xff", b"[" * 10_000],
+)
+async def test_nonsense_is_told_once_and_changes_nothing(
+    store: Store, anybody: Connection, caplog: pytest.LogCaptureFixture, nonsense: bytes
+) -> None:
+    topic = "vigil/v1/nodes/node-1/device-info"
+    version = await store.put(device_info())
+    async with watching(store, Selection("kube-system", "mindx-dl-deviceinfo-node-1")) as seen:
+        for _ in range(2):
+            await anybody.publish(topic, nonsense, retain=True)
+        await store.put(device_info(text="new"))
+        await seen.until(lambda seen: bool(seen.of(Changed)))
+    assert [one.document.data for one in seen.of(Changed)] == [{"text": "new"}]
+    assert seen.of(Listed)[0].documents[0].version == version
+    told = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert [topic in one.getMessage() for one in told] == [True]
+
+
+async def test_a_topic_that_belongs_to_another_document_is_no_document(
+    broker: Broker, anybody: Connection
+) -> None:
+    payload = msgspec.json.encode({"labels": LABELS, "data": {}})
+    for topic in (
+        "vigil/v1/config/kube-system/mindx-dl-deviceinfo-node-1",
+        "vigil/v1/nodes/Not_A_Node/device-info",
+        "vigil/v1/cluster/something-else",
+        "vigil/v1/config/mindx-dl/Not_A_Name",
+    ):
+        await anybody.publish(topic, payload, retain=True)
+    store = open_store(broker.tls_url, mqtt=broker.certified(AGGREGATOR))
+    assert await store.list(Selection()) == ()
+    await store.close()
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_part_of_a_list_is_never_taken_for_all(tmp_path: Path, protocol: str) -> None:
+    selection = Selection("kube-system", label=("mx-consumer-cim", "true"))
+    mqtt = Mqtt.model_validate({"protocol": protocol})
+
+    async def filled(broker: Broker) -> Store:
+        store = open_store(broker.url, mqtt=mqtt)
+        await asyncio.gather(*(store.put(device_info(f"node-{n}")) for n in range(150)))
+        return store
+
+    for name in ("short", "endless"):
+        (tmp_path / name).mkdir()
+    with Broker(tmp_path / "short", ["max_queued_messages 100"]) as broker:
+        store = await filled(broker)
+        with pytest.raises(StoreUnavailable, match="max_queued_messages 1000000"):
+            await store.list(selection)
+        # What is asked for singly comes, and a watch waits.
+        assert await store.get("kube-system", "mindx-dl-deviceinfo-node-149") is not None
+        watch = store.watch(selection)
+        event = await anext(watch)
+        assert isinstance(event, Interrupted)
+        assert "max_queued_messages" in event.reason
+        await watch.aclose()  # type: ignore[attr-defined]
+        await store.close()
+    with Broker(tmp_path / "endless", ["max_queued_messages 1000000"]) as broker:
+        store = await filled(broker)
+        assert len(await store.list(selection)) == 150
+        await store.close()
+
+
+async def test_too_many_messages_interrupt_their_reader(
+    broker: Broker, anybody: Connection
+) -> None:
+    topic = "vigil/v1/nodes/node-1/events"
+    writer = Connection(parse_address(broker.url), Mqtt(), None)
+    seen = anybody.messages("vigil/v1/nodes/+/events", most=10)
+    assert isinstance(await anext(seen), Subscribed)
+    for number in range(20):
+        await writer.publish(topic, str(number).encode(), retain=False)
+    await asyncio.sleep(0.3)
+    interrupted = await anext(seen)
+    assert isinstance(interrupted, Interrupted)
+    assert "11 messages were dropped" in interrupted.reason
+    assert isinstance(await anext(seen), Subscribed)
+    await writer.publish(topic, b"heard", retain=False)
+    assert await anext(seen) == Received(topic, b"heard", False)
+    await seen.aclose()  # type: ignore[attr-defined]
+    await writer.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_broker_that_accepts_and_says_nothing_is_left_without_noise(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, protocol: str
+) -> None:
+    monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.2)
+
+    served: list[asyncio.Task[None]] = []
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        served.append(task)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    mqtt = Mqtt.model_validate({"protocol": protocol})
+    store = open_store(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}", mqtt=mqtt)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match="timed out"):
+            await store.get("kube-system", "x")
+        await asyncio.sleep(0.5)
+    await store.close()
+    server.close()
+    del store
+    async with asyncio.timeout(10):  # every connection was left, and none is left open here
+        await asyncio.gather(*served)
+    gc.collect()
+    assert [one for one in caplog.records if one.name == "asyncio"] == []
+
+
+async def test_a_closed_store_says_so(store: Store) -> None:
+    await store.put(device_info())
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.put(device_info())
+
+
+@pytest.mark.server
+async def test_a_document_that_the_broker_finds_too_large_stops_no_other(tmp_path: Path) -> None:
+    # mosquitto answers with the end of the connection.
+    with Broker(tmp_path, ["message_size_limit 1000"]) as broker:
+        store = open_store(broker.url, mqtt=Mqtt())
+        with pytest.raises(StoreUnavailable, match="mindx-dl-big: the connection broke"):
+            await store.put(Document("mindx-dl", "mindx-dl-big", {"text": "x" * 2000}))
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    await store.put(device_info())
+                    break
+                except StoreUnavailable:
+                    await asyncio.sleep(0.05)
+        await store.close()

@@ -1,0 +1,79 @@
+"""``vigil lint --live``: what runs is judged with the rights of the caller."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from contract.scheduling import GROUP_ANNOTATION
+from tests.parts import pod_groups
+from tests.vigil.lint.manifests import RESOURCE
+from tests.vigil.lint.test_cases import CASES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.parts.controlplane import ControlPlane
+
+pytestmark = pytest.mark.apiserver
+
+
+def lint_live(kubeconfig: Path, *options: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Exit status, findings and standard error of ``vigil lint --live``."""
+    command = [sys.executable, "-m", "vigil", "lint", "--live", "--json"]
+    command += ["--kubeconfig", str(kubeconfig), *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def pod_without_card_names(group: str) -> list[tuple[str, str, dict[str, Any]]]:
+    """Requests that make a running pod with chips, of which no Device Plugin wrote the names."""
+    container = {"name": "c", "image": "i", "resources": {"limits": {RESOURCE: "8"}}}
+    pod = {
+        "metadata": {"name": f"{group}-0", "annotations": {GROUP_ANNOTATION: group}},
+        "spec": {"nodeName": "n1", "containers": [container]},
+    }
+    path = "/api/v1/namespaces/default/pods"
+    running = {"status": {"phase": "Running"}}
+    return [("POST", path, pod), ("PATCH", f"{path}/{group}-0/status", running)]
+
+
+def test_what_runs_is_judged_and_what_is_missing_is_named(control_plane: ControlPlane) -> None:
+    pod_groups.install(control_plane)
+    try:
+        deployment = yaml.safe_load((CASES / "MIN_AVAILABLE_MISSING.wrong.yaml").read_text())
+        deployment["spec"]["selector"] = {"matchLabels": {"app": "infer"}}
+        control_plane.request("POST", "/apis/apps/v1/namespaces/default/deployments", deployment)
+        labels = {"fault-scheduling": "Force"}
+        group = {"metadata": {"name": "group", "labels": labels}, "spec": {"minMember": 1}}
+        group |= {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup"}
+        groups = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+        control_plane.request("POST", groups, group)
+        for change in pod_without_card_names("group"):
+            control_plane.request(*change)
+        status, findings, errors = lint_live(control_plane.kubeconfig)
+        shown = [(one["file"], one["line"], one["object"], one["code"]) for one in findings]
+        assert shown == [
+            ("kubernetes:Deployment", 0, "Deployment default/infer", "MIN_AVAILABLE_MISSING"),
+            ("kubernetes:PodGroup", 0, "PodGroup default/group", "FAULT_SCHEDULING_UNSUPPORTED"),
+            ("kubernetes:scheduler", 0, "PodGroup default/group", "NO_ASCENDREAL"),
+        ]
+        assert status == 1
+        assert "not known: AscendJob:" in errors
+        assert "not known: PodGroup" not in errors
+    finally:
+        control_plane.ask("DELETE", "/apis/apps/v1/namespaces/default/deployments/infer")
+        control_plane.ask("DELETE", "/api/v1/namespaces/default/pods/group-0")
+        pod_groups.uninstall(control_plane)
+
+
+def test_without_rights_nothing_is_known(control_plane: ControlPlane) -> None:
+    file = control_plane.kubeconfig_of("stranger-token")
+    status, findings, errors = lint_live(file)
+    assert (status, findings) == (0, [])
+    assert errors.count("not known:") == 14

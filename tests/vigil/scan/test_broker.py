@@ -1,0 +1,134 @@
+"""``vigil scan`` and a real mosquitto: each step to it by itself, and nothing left behind."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stores.address import open_store
+from stores.base import Beat
+from tests.parts.broker import AGGREGATOR, Broker
+from tests.parts.certificates import make_client
+from tests.parts.processes import program
+from vigil.scan.certificates import end_of_pem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contract.configuration import Mqtt
+    from tests.vigil.scan.conftest import Scanned, Server
+
+STEPS = ("broker", "broker-tls", "client-certificate", "broker-login", "broker-topics")
+
+
+def scan(server: Server, url: str, mqtt: Mqtt) -> Scanned:
+    """Look at the broker at ``url`` as ``mqtt`` says."""
+    for name, value in mqtt.model_dump(exclude_none=True).items():
+        server.environment[f"VIGIL_MQTT_{name.upper()}"] = str(value)
+    return server.scan("--store", url)
+
+
+def states(scanned: Scanned) -> dict[str, str]:
+    return {name: scanned.check(name)["state"] for name in STEPS}
+
+
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
+def test_a_broker_that_is_well(server: Server, broker: Broker, protocol: str) -> None:
+    scanned = scan(server, broker.tls_url, broker.certified("node-1", protocol))
+    assert states(scanned) == dict.fromkeys(STEPS, "ok")
+    assert 28 <= scanned.check("broker-tls")["facts"]["days"] <= 30
+    assert 28 <= scanned.check("client-certificate")["facts"]["days"] <= 30
+    assert scanned.check("fault-configuration")["state"] == "ok"
+
+
+async def test_a_running_agent_keeps_its_beat(server: Server, broker: Broker) -> None:
+    mqtt = broker.certified("node-1")
+    store = open_store(broker.tls_url, mqtt=mqtt, node="node-1")
+    reader = open_store(broker.url, mqtt=broker.certified(AGGREGATOR))
+    try:
+        await store.beat(Beat("node-1", "holder", 5.0, 1))
+        assert scan(server, broker.tls_url, mqtt).check("broker-topics")["state"] == "ok"
+        await store.beat(Beat("node-1", "holder", 5.0, 2))
+        (beat,) = await reader.beats()
+        assert (beat.beaten_at_ms, beat.is_broken) == (2, False)
+    finally:
+        await store.close()
+        await reader.close()
+
+
+def test_a_certificate_for_another_node(server: Server, broker: Broker) -> None:
+    scanned = scan(server, broker.tls_url, broker.certified("node-2"))
+    assert scanned.status == 3
+    assert states(scanned)["broker-login"] == "ok"
+    topics = scanned.check("broker-topics")
+    assert topics["state"] == "problem"
+    assert "node-1" in topics["found"]
+    assert "mqtt.certificate_file" in topics["found"]
+    assert "vigil/v1/nodes/node-1/" in topics["advice"]
+
+
+def test_a_wrong_password(server: Server, broker: Broker, tmp_path: Path) -> None:
+    mqtt = broker.with_password("node-1")
+    (tmp_path / "wrong").write_text("not it\n")
+    wrong = mqtt.model_copy(update={"password_file": tmp_path / "wrong"})
+    scanned = scan(server, broker.password_url, wrong)
+    assert scanned.status == 3
+    assert scanned.check("broker-tls")["state"] == "not-applicable"
+    assert scanned.check("broker-login")["state"] == "problem"
+    assert scanned.check("broker-topics")["state"] == "not-applicable"
+
+
+def test_an_authority_that_did_not_issue_it(server: Server, broker: Broker, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with Broker(other) as stranger:
+        mqtt = broker.certified("node-1")
+        wrong = mqtt.model_copy(update={"ca_file": stranger.certified("node-1").ca_file})
+        scanned = scan(server, broker.tls_url, wrong)
+    assert scanned.status == 3
+    assert "not accepted" in scanned.check("broker-tls")["found"]
+
+
+def test_no_broker_and_one_that_says_nothing(server: Server, broker: Broker) -> None:
+    broker.stop()
+    mqtt = broker.certified("node-1")
+    scanned = scan(server, broker.tls_url, mqtt)
+    assert (scanned.status, scanned.check("broker")["state"]) == (3, "problem")
+    broker.start()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"mqtt://127.0.0.1:{silent.getsockname()[1]}"
+        scanned = server.scan("--store", url)
+    assert (scanned.status, scanned.check("broker-login")["state"]) == (3, "problem")
+    assert scanned.seconds < 30
+
+
+def test_the_end_of_a_certificate_is_what_openssl_says(tmp_path: Path, broker: Broker) -> None:
+    make_client(broker.directory, "someone", "group")
+    file = broker.directory / "someone.crt"
+    end = end_of_pem(file.read_text())
+    assert timedelta(days=29) < end - datetime.now(UTC) < timedelta(days=31)
+    said = subprocess.run(
+        [program("openssl"), "x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in", file],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout.strip() == f"notAfter={end:%Y-%m-%d %H:%M:%SZ}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "-----BEGIN CERTIFICATE-----\n?\n-----END CERTIFICATE-----\n",
+        "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n",
+        "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+    ],
+)
+def test_what_is_no_certificate(text: str) -> None:
+    with pytest.raises(ValueError):
+        end_of_pem(text)

@@ -1,0 +1,178 @@
+"""``vigil scan`` of an emulated server: what works, what does not, and what to do."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from inspect import signature
+from typing import TYPE_CHECKING
+
+from dcmi_shim.emulator.bmc import BmcAlarm
+from tests.parts.processes import free_ports
+from vigil.agent import agent
+from vigil.scan.verb import scan
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.vigil.scan.conftest import Server
+
+# What a container may lack, whatever the server is like.
+OF_THE_MACHINE = {"kernel-log"}
+
+
+def files(server: Server) -> set[Path]:
+    """Everything below the directories that an agent writes."""
+    places = (server.state_dir, server.state_dir.parent / "store")
+    return {file for place in places for file in place.rglob("*")}
+
+
+def test_a_server_that_is_well(server: Server) -> None:
+    before = files(server)
+    scanned = server.scan()
+    assert scanned.problems() <= OF_THE_MACHINE
+    assert scanned.status == (1 if scanned.problems() else 0)
+    assert files(server) == before, "nothing is written"
+    driver = scanned.check("driver")["facts"]
+    assert driver["chips"] == [f"Ascend910-{chip}" for chip in range(8)]
+    assert driver["family"] == "Ascend910B"
+    assert driver["driver_version"]
+    assert scanned.check("hccn_tool")["facts"] == {"cards": 8, "down": [], "failed": []}
+    bmc = scanned.check("bmc")["facts"]
+    assert (bmc["way"], bmc["alarms"], bmc["serial_number"]) == (
+        "ipmitool",
+        0,
+        "2102314VIGIL0000001",
+    )
+    assert scanned.check("switch-library")["state"] == "not-applicable"
+    for absent in ("listen", "storage-dpc", "storage-dtfs", "clusterd"):
+        assert scanned.check(absent)["state"] == "not-applicable"
+    assert "--trust-driver" in scanned.check("driver-library")["found"]
+
+
+def test_faults_of_the_hardware_are_no_problems_of_the_set_up(server: Server) -> None:
+    server.emulator.occur(3, "80E01801")
+    server.emulator.link(5, up=False)
+    server.emulator.bmc.occur(BmcAlarm("2C000031", "System"))
+    scanned = server.scan()
+    assert scanned.problems() <= OF_THE_MACHINE
+    assert scanned.check("driver-calls")["facts"]["codes"]["3"] == ["80E01801"]
+    assert {"driver-calls", "hccn_tool", "bmc"} <= scanned.warnings()
+    assert scanned.status == (1 if scanned.problems() else 0), "a warning is no problem"
+    assert scanned.check("hccn_tool")["facts"]["down"] == ["Ascend910-5"]
+    assert scanned.check("bmc")["facts"]["alarms"] == 1
+
+
+def test_a_driver_that_hangs_in_a_call_is_told_as_such(server: Server) -> None:
+    server.emulator.hang("dcmi_get_device_errorcode_v2", 3)
+    scanned = server.scan()
+    assert scanned.status == 1
+    calls = scanned.check("driver-calls")
+    assert calls["state"] == "problem"
+    assert calls["facts"]["hangs"] == ["dcmi_get_device_errorcode_v2 on chip 3 (card 3 device 0)"]
+    assert scanned.check("hccn_tool")["state"] == "ok", "what does not hang is looked at"
+
+
+def test_a_driver_that_hangs_from_the_start_holds_nobody_up(server: Server) -> None:
+    server.emulator.hang("dcmi_init")
+    scanned = server.scan()
+    assert scanned.status == 3
+    assert scanned.seconds < 30
+    assert "hangs" in scanned.check("driver")["found"]
+    assert scanned.check("driver-calls")["state"] == "not-applicable"
+    assert scanned.check("bmc")["state"] == "ok"
+
+
+def test_no_driver(server: Server, tmp_path: Path) -> None:
+    scanned = server.scan("--driver-root", str(tmp_path / "nothing"))
+    assert scanned.status == 3
+    assert (
+        str(tmp_path / "nothing/lib64/driver/libdcmi.so")
+        in scanned.check("driver-library")["found"]
+    )
+    assert scanned.check("hccn_tool")["state"] == "not-applicable"
+
+
+def test_tools_that_fail_or_are_not_there(server: Server, tmp_path: Path) -> None:
+    server.emulator.tool("hccn_tool", "fail", exit_status=7, text="no such device")
+    server.environment["PATH"] = str(tmp_path)
+    scanned = server.scan()
+    assert {"hccn_tool", "bmc"} <= scanned.problems()
+    assert "ipmitool" not in scanned.problems(), "a missing BMC is one problem"
+    assert "ipmitool" in scanned.warnings()
+    assert "exit status 7" in scanned.check("hccn_tool")["found"]
+    assert "modprobe" in scanned.check("bmc")["advice"]
+    assert scanned.status == 1
+
+
+def test_everything_wrong_in_the_configuration_is_told_at_once(server: Server) -> None:
+    server.environment["VIGIL_LINKS_PERIOD_SECONDS"] = "never"
+    scanned = server.scan("--listen", "nowhere", "--node-name", "No_Name")
+    assert scanned.status == 2
+    assert scanned.report["node"] is None
+    assert len(scanned.check("configuration")["facts"]["problems"]) == 3
+
+
+def test_beside_a_running_agent(server: Server) -> None:
+    (port,) = free_ports(1)
+    server.options = ["--listen", f"127.0.0.1:{port}"]
+    server.start()
+    server.healthy()
+    beats = server.journal("start")
+    scanned = server.scan("--listen", f"127.0.0.1:{port}")
+    assert scanned.problems() <= OF_THE_MACHINE
+    assert scanned.check("agent")["facts"] == {"runs": True}
+    assert "by the agent" in scanned.check("listen")["found"]
+    assert server.journal("start") == beats
+    assert server.process.poll() is None
+    assert server.status()["driver"]["trouble"] is None
+
+
+def test_an_address_that_somebody_else_has(server: Server) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        scanned = server.scan("--listen", address)
+    assert "listen" in scanned.problems()
+    assert address in scanned.check("listen")["found"]
+
+
+def test_directories_that_cannot_be_used(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "store").write_text("a file\n")
+    (tmp_path / "state").write_text("a file\n")
+    scanned = server.scan()
+    assert {"directory", "state-dir"} <= scanned.problems()
+    assert scanned.status == 3
+
+
+def test_a_wrong_fault_configuration(server: Server, tmp_path: Path) -> None:
+    folder = tmp_path / "fault-config"
+    folder.mkdir()
+    (folder / "faultCode.json").write_text("{")
+    scanned = server.scan("--fault-config-dir", str(folder))
+    assert "fault-configuration" in scanned.problems()
+    assert "faultCode.json (file)" in scanned.check("fault-configuration")["found"]
+    assert scanned.status == 1
+
+
+def test_people_read_a_plain_list(server: Server) -> None:
+    command = [sys.executable, "-m", "vigil", "scan", *server.arguments()]
+    server.emulator.tool("hccn_tool", "fail", exit_status=7)
+    result = subprocess.run(
+        command, env=server.environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    lines = result.stdout.splitlines()
+    assert result.returncode == 1
+    assert result.stdout.isascii()
+    assert "\x1b" not in result.stdout
+    assert any(line.startswith("ok       driver  ") for line in lines)
+    (wrong,) = [
+        number for number, line in enumerate(lines) if line.startswith("PROBLEM  hccn_tool")
+    ]
+    assert any("to do:" in line for line in lines[wrong : wrong + 12])
+    assert "hccn_tool" in lines[-1]
+    assert lines[-1].startswith("node-1: ")
+
+
+def test_it_takes_whatever_the_agent_takes() -> None:
+    assert signature(agent).parameters.keys() <= signature(scan).parameters.keys()

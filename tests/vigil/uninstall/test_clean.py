@@ -1,0 +1,195 @@
+"""``vigil uninstall`` after a real aggregator wrote, on each store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.documents.node_info import FaultDevice
+from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, LEADER_LEASE, device_info_name
+from stores.address import open_store
+from stores.base import Beat, Selection
+from tests.aggregator.daemon import Daemon
+from tests.aggregator.fleet import Fleet
+from tests.aggregator.nodes import faulty, node_report, published, report
+from tests.parts.controlplane import LEASES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from stores.base import Store
+    from tests.parts.broker import Broker
+    from tests.parts.controlplane import ControlPlane
+
+pytestmark = pytest.mark.daemon
+
+INTERVAL = 0.4
+TOUCH_SECONDS = 1.0
+LEASE_SECONDS = 2
+DEVICES = "cluster-info-device-0"
+NODES = "cluster-info-node-cm"
+EVERYTHING = Selection()
+KEPT = {"kube-root-ca.crt", "extension-apiserver-authentication"}
+
+
+class Place:
+    """A store, and the options by which the verb finds it."""
+
+    def __init__(self, url: str, plane: ControlPlane | None = None) -> None:
+        self.plane = plane
+        self.store: Store = open_store(url, plane.kubeconfig if plane else None)
+        where = () if plane is None else ("--kubeconfig", str(plane.kubeconfig))
+        self.options = ("--store", url, *where)
+
+    async def uninstall(self, *arguments: str) -> tuple[int, str]:
+        """Exit status and what was said."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "KUBE"))}
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vigil", "uninstall", *self.options, *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=clean | {"VIGIL_TOUCH_PERIOD_SECONDS": str(TOUCH_SECONDS)},
+        )
+        said, _ = await process.communicate()
+        assert process.returncode is not None
+        assert b"Traceback" not in said, said.decode()
+        return process.returncode, said.decode()
+
+    async def documents(self) -> set[str]:
+        """The names of all documents."""
+        return {one.name for one in await self.store.list(EVERYTHING)} - KEPT
+
+    async def entries(self) -> dict[str, Any] | None:
+        """Nodes in cluster-info-device; ``None`` without it."""
+        found = await self.store.get(CLUSTER_NAMESPACE, DEVICES)
+        return None if found is None else published(found.data[DEVICES])
+
+
+@pytest.fixture(
+    params=["directory", "broker", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
+)
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    """Each store in turn."""
+    if request.param == "directory":
+        place = Place(f"directory:{tmp_path / 'store'}")
+    elif request.param == "broker":
+        broker: Broker = request.getfixturevalue("broker")
+        place = Place(broker.url)
+    else:
+        place = Place("kubernetes:", request.getfixturevalue("control_plane"))
+    yield place
+    await place.store.close()
+
+
+async def fill(place: Place, daemon: Daemon, *nodes: str) -> None:
+    """Let an aggregator publish faulty nodes, and end it and them."""
+    part = FaultDevice("CPU", 0, ["0000001D"], "SeparateFault")
+    for node in nodes:
+        await place.store.put(report(node, faulty(update_time=int(time.time()))))
+        await place.store.put(node_report(node, [part], "UnHealthy"))
+    async with Fleet(place.store, nodes, INTERVAL).beating():
+        await asyncio.to_thread(daemon.start)
+        async with asyncio.timeout(30):
+            while set(await place.entries() or ()) != set(nodes):  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+    # Where a Lease leads, the next step would wait until it runs out.
+    await asyncio.to_thread(daemon.stop if place.plane else daemon.kill)
+
+
+async def test_faults_end_first_and_nothing_is_left(place: Place, tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "aggregator", *place.options)
+    await fill(place, daemon, "n1", "n2")
+    before = await place.documents()
+    assert {DEVICES, NODES, device_info_name("n1")} <= before
+    status, said = await place.uninstall()
+    assert (status, "nothing was changed: add --yes" in said) == (0, True), said
+    assert f"mindx-dl/{DEVICES} would lose its faults first" in said
+    assert await place.documents() == before
+    working = asyncio.create_task(place.uninstall("--yes"))
+    seen_healthy = 0.0
+    async with asyncio.timeout(60):
+        while (entries := await place.entries()) is not None:
+            lists = [entry["DeviceList"] for entry in entries.values()]
+            if not seen_healthy and all(one["huawei.com/Ascend910-Fault"] == "[]" for one in lists):
+                assert set(entries) == {"n1", "n2"}, "an entry that is left out is a ghost"
+                nodes = await place.store.get(CLUSTER_NAMESPACE, NODES)
+                seen_healthy = time.monotonic()
+                assert nodes is not None
+            await asyncio.sleep(0.05)
+    assert seen_healthy
+    assert time.monotonic() - seen_healthy > TOUCH_SECONDS - 0.5
+    status, said = await working
+    assert status == 0, said
+    assert await place.documents() == set()
+    assert await place.store.beats() == ()
+    if place.plane is not None:
+        names = [one["metadata"]["name"] for one in place.plane.request("GET", LEASES)["items"]]
+        assert names == [], f"{LEADER_LEASE} goes too"
+    assert "state directories" in said
+
+
+@pytest.mark.parametrize("place", ["directory"], indirect=True)
+async def test_what_still_runs_is_named_and_nothing_is_changed(
+    place: Place, tmp_path: Path
+) -> None:
+    daemon = Daemon(tmp_path / "aggregator", *place.options)
+    await fill(place, daemon, "n1")
+    before = await place.documents()
+    async with Fleet(place.store, ["n1"], INTERVAL).beating():
+        status, said = await place.uninstall("--yes")
+    assert (status, "the agent of n1 still runs" in said) == (1, True), said
+    assert await place.documents() == before
+
+
+@pytest.mark.apiserver
+async def test_documents_of_the_vendors_programs_stay(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    place = Place("kubernetes:", control_plane)
+    try:
+        await fill(place, Daemon(tmp_path / "aggregator", *place.options), "n1", "n2", "n3")
+        node = {"metadata": {"name": "n1"}}
+        control_plane.request("POST", "/api/v1/nodes", node)
+        with_plugin = {"status": {"allocatable": {"huawei.com/Ascend910": "8"}}}
+        control_plane.ask("PATCH", "/api/v1/nodes/n1/status", with_plugin)
+        there = f"/api/v1/namespaces/kube-system/configmaps/{device_info_name('n1')}"
+        control_plane.ask("PATCH", there, {"data": {"ManuallySeparateNPU": "Ascend910-7"}})
+        before = control_plane.request("GET", there)["data"]
+        other = f"/api/v1/namespaces/kube-system/configmaps/{device_info_name('n2')}"
+        change = {"data": {"ManuallySeparateNPU": "Ascend910-6"}}
+        control_plane.ask("PATCH", f"{other}?fieldManager=device-plugin", change)
+        status, said = await place.uninstall("--yes")
+        assert status == 0, said
+        assert await place.documents() == {device_info_name("n1"), device_info_name("n2")}
+        assert control_plane.request("GET", there)["data"] == before
+        assert f"kube-system/{device_info_name('n1')} stays: a Device Plugin is registered" in said
+        assert f"kube-system/{device_info_name('n2')} stays: device-plugin wrote it last" in said
+    finally:
+        await place.store.close()
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["directory", pytest.param("kubernetes", marks=pytest.mark.apiserver)],
+    indirect=True,
+)
+async def test_an_aggregator_that_leads_is_named(place: Place, tmp_path: Path) -> None:
+    daemon = Daemon(tmp_path / "aggregator", *place.options)
+    daemon.environment["VIGIL_LEADER_LEASE_SECONDS"] = str(LEASE_SECONDS)
+    try:
+        await place.store.put(report("n1", faulty(update_time=int(time.time()))))
+        await place.store.beat(Beat("n1", "host", INTERVAL, 1))
+        await asyncio.to_thread(daemon.start)
+        status, said = await place.uninstall("--yes")
+        assert (status, "the aggregator" in said) == (1, True), said
+        assert device_info_name("n1") in await place.documents()
+        assert await place.store.list(Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL))
+    finally:
+        await asyncio.to_thread(daemon.stop)

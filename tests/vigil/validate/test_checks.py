@@ -1,0 +1,283 @@
+"""``vigil validate`` on fault configurations: what it takes a text for, and what it says of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contract.errors import ConfigurationError
+from contract.operator_rules.fault_configuration import CHIP_CONFIG_MAP, DOCUMENTS
+from tests.fault_texts import shipped_texts
+from vigil.validate.checks import check_config_map, check_document, kind_of
+from vigil.validate.verb import FileKind
+
+DOCS = Path(__file__).parents[3] / "docs"
+SHIPPED = shipped_texts()
+CONFIG_MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "mindx-dl-fault-config", "namespace": "kube-system"},
+    "data": {key: SHIPPED[key] for key in CHIP_CONFIG_MAP.documents} | {"PollInterval": "300"},
+}
+KINDS = dict(
+    zip(
+        DOCUMENTS,
+        ("fault-code", "fault-customization", "switch-fault-code", "node-fault-code"),
+        strict=True,
+    )
+)
+
+
+def vigil(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vigil", "validate", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(ConfigurationError) as caught:
+        check_config_map(text, "x")
+    return [problem.where for problem in caught.value.problems]
+
+
+@pytest.mark.parametrize("key", DOCUMENTS)
+def test_documents_by_name_and_by_content(key: str) -> None:
+    assert kind_of(SHIPPED[key], "-", "x") == KINDS[key]
+    assert kind_of(SHIPPED[key].swapcase().replace("NULL", "null"), "-", "x") == KINDS[key]
+    assert kind_of("{", key, "x") == KINDS[key]
+    assert kind_of("null", f"my-{key}", "x") == KINDS[key]
+    check_document(key, SHIPPED[key], "x")
+    assert set(KINDS.values()) < set(FileKind)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ('{"FaultDuration": []}', "fault-customization"),
+        ('{"GraceTolerance": {}}', "fault-customization"),
+        ('{"NotHandleFaultCodes": ["[0x00f1fef5,155913,npu,na]"]}', "switch-fault-code"),
+        ('{"ResetFaultCodes": []}', "switch-fault-code"),
+        ('{"NotHandleFaultCodes": ["80E21007"]}', "fault-code"),
+        ('{"data": {}}', "fault-config"),
+        ("kind: ConfigMap\n", "fault-config"),
+        ('{"kind": "ConfigMapList", "apiVersion": "v1", "items": []}', "fault-config"),
+        ('\ufeff{"FaultDuration": []}', "fault-customization"),
+        ("[chip_faults]\n", "agent"),
+    ],
+)
+def test_kinds_by_content(text: str, kind: str) -> None:
+    assert kind_of(text, "-", "x") == kind
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"x": 1}'])
+def test_what_nobody_can_tell(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="--kind"):
+        kind_of(text, "-", "x")
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_nothing_is_no_configuration(text: str) -> None:
+    """``kubectl get … | vigil validate -`` where kubectl failed."""
+    with pytest.raises(ConfigurationError, match="is empty"):
+        kind_of(text, "agent.toml", "x")
+
+
+def test_a_few_lines_of_yaml_that_are_billions() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    lines += ["kind: *a11", "metadata: {name: *a11}", "data: {faultCode.json: *a11}"]
+    assert {"kind", "metadata.name", "data['faultCode.json']"} == set(problems("\n".join(lines)))
+
+
+def test_a_byte_order_mark_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="byte order mark"):
+        check_document("faultCustomization.json", '\ufeff{"FaultDuration": []}', "x")
+
+
+def test_a_whole_config_map_as_kubectl_prints_it() -> None:
+    check_config_map(json.dumps(CONFIG_MAP, indent=1), "x")
+    check_config_map(json.dumps({"labels": {}, "data": CONFIG_MAP["data"]}), "x")
+    (example,) = re.findall(r"```yaml\n(.*?)```", (DOCS / "installation.md").read_text(), re.DOTALL)
+    assert kind_of(example, "-", "x") == "fault-config"
+    check_config_map(example, "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"kind": "Secret"}, "kind"),
+        ({"metadata": {"name": "fault-config", "namespace": "kube-system"}}, "metadata.name"),
+        ({"metadata": {"namespace": "default"}}, "metadata.namespace"),
+        ({"binaryData": {"faultCode.json": "e30="}}, "binaryData"),
+        ({"data": None}, "data"),
+        ({"data": {"PollInterval": 300}}, "data['PollInterval']"),
+        ({"data": {"PollInterval": "5m"}}, "data['PollInterval'] $"),
+        ({"data": {"faultcode.json": "{}"}}, "data['faultcode.json'] $"),
+        ({"data": {"faultCode.json": "{"}}, "data['faultCode.json'] $"),
+        (
+            {"data": {"faultCustomization.json": '{"FaultDuration":[{"FaultTimeout":601}]}'}},
+            "data['faultCustomization.json'] $.FaultDuration[0].EventId",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_config_map(change: dict[str, Any], where: str) -> None:
+    assert where in problems(json.dumps(CONFIG_MAP | change))
+
+
+@pytest.mark.parametrize(
+    "text", ["data: [", "data:\n\t- x", "- data:", "{", "data: *nobody", "data: !!bool x", ""]
+)
+def test_what_is_no_config_map(text: str) -> None:
+    assert problems(text)
+
+
+NODE_CONFIG_MAP = {
+    "kind": "ConfigMap",
+    "metadata": {"name": "mindx-dl-node-fault-config", "namespace": "mindx-dl"},
+    "data": {"NodeDConfiguration.json": SHIPPED["NodeDConfiguration.json"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({}, []),
+        ({"metadata": {}}, []),
+        ({"metadata": {"name": "mindx-dl-node-fault-config"}}, []),
+        ({"data": {"NodeDConfiguration.json": '{"FaultTypeCode":{}}'}}, []),
+        ({"metadata": {"namespace": "kube-system"}}, ["metadata.namespace"]),
+        ({"metadata": CONFIG_MAP["metadata"]}, ["data['NodeDConfiguration.json'] $"]),
+        (
+            {"data": {"faultCode.json": "{}"}},
+            ["data['NodeDConfiguration.json'] (key)", "data['faultCode.json'] $"],
+        ),
+    ],
+)
+def test_the_config_map_of_the_servers_parts(change: dict[str, Any], where: list[str]) -> None:
+    text = json.dumps(NODE_CONFIG_MAP | change)
+    assert kind_of(text, "-", "x") == "fault-config"
+    if where:
+        assert problems(text) == where
+    else:
+        check_config_map(text, "x")
+
+
+@pytest.mark.daemon
+def test_everything_that_is_wrong_with_the_codes_of_the_servers_parts(tmp_path: Path) -> None:
+    lists = {"SeparateFaultCodes": ["1", "2C000031"], "NotHandleFaultCodes": ["2c000031", "z"]}
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps({"faultTypeCode": lists}))
+    done = vigil(str(file))
+    assert done.returncode == 2
+    assert f"{file}: 3 problem(s)" in done.stderr
+    assert "$.FaultTypeCode.SeparateFaultCodes[0]: '1' is no code" in done.stderr
+    assert "$.FaultTypeCode.NotHandleFaultCodes[0]: 2C000031 is on another level" in done.stderr
+    file.write_text('{"FaultTypeCode":{}}')
+    assert vigil(str(file)).stdout == f"{file}: ok (node-fault-code)\n"
+
+
+@pytest.mark.daemon
+def test_the_command(tmp_path: Path) -> None:
+    done = vigil("-", text=json.dumps(CONFIG_MAP))
+    assert (done.returncode, done.stdout) == (0, "standard input: ok (fault-config)\n")
+    file = tmp_path / "faultCode.json"
+    file.write_text('{"NotHandleFaultCodes": ["zz"], "SeperateNPUCodes": ["80E21007"]}')
+    done = vigil(str(file))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{file}: 3 problem(s)" in done.stderr
+    assert "  $.NotHandleFaultCodes[0]: 'zz'" in done.stderr
+    assert "did you mean SeparateNPUCodes?" in done.stderr
+    assert vigil(str(file), "--kind", "switch-fault-code").returncode == 2
+    done = vigil("-", "--kind", "fault-code", text="{}")
+    assert done.returncode == 2
+    assert "names no code" in done.stderr
+    file.write_bytes(b'{"NotHandleFaultCodes": ["80E21007"], "\xff": 1}')
+    assert "is not known and has no effect" in vigil(str(file)).stderr
+
+
+def test_wrong_types_are_told_with_everything_else() -> None:
+    text = json.dumps(
+        {
+            "GraceTolerance": {"WaitDeviceResetTime": "150"},
+            "FaultFrequency": [
+                {"EventId": ["80E01801"], "TimeWindow": "abc", "Times": 1.5},
+                {"EventId": "80E01801", "TimeWindow": 60, "Times": 0, "Fault": 1},
+                "nonsense",
+                {
+                    "EventId": ["80E01801", 7],
+                    "TimeWindow": 5,
+                    "Times": 2,
+                    "FaultHandling": "SeparateNPU",
+                    "ReleaseTimeWindow": True,
+                },
+            ],
+            "FaultDuration": [{"EventId": ["81078603"], "FaultTimeout": [], "RecoverTimeout": {}}],
+        }
+    )
+    with pytest.raises(ConfigurationError) as caught:
+        check_document("faultCustomization.json", text, "x")
+    told = {one.where: one.what for one in caught.value.problems}
+    assert len(told) == len(caught.value.problems), "nothing is told twice"
+    types = {
+        "$.GraceTolerance.WaitDeviceResetTime": "must be an integer from 60 to 180, is the text",
+        "$.FaultFrequency[0].TimeWindow": "must be an integer from 60 to 864000, is the text 'abc'",
+        "$.FaultFrequency[0].Times": "must be an integer from 1 to 100, is the number 1.5",
+        "$.FaultFrequency[1].EventId": "must be an array, is the text '80E01801'",
+        "$.FaultFrequency[2]": "must be an object, is the text 'nonsense'",
+        "$.FaultFrequency[3].EventId[1]": "must be a text, is the number 7",
+        "$.FaultFrequency[3].ReleaseTimeWindow": "must be an integer from 60 to 4294967296, is",
+        "$.FaultDuration[0].FaultTimeout": "must be an integer from 0 to 600, is an array",
+        "$.FaultDuration[0].RecoverTimeout": "must be an integer from 0 to 86400, is an object",
+    }
+    for where, what in types.items():
+        assert told.pop(where).startswith(what), where
+    others = {
+        "$.FaultFrequency[0].FaultHandling",
+        "$.FaultFrequency[1].Times",
+        "$.FaultFrequency[1].Fault",
+        "$.FaultFrequency[1].FaultHandling",
+        "$.FaultFrequency[3].TimeWindow",
+        "$.FaultDuration[0].FaultHandling",
+    }
+    assert told.keys() >= others
+    assert not [where for where in told if where.startswith("$.FaultFrequency[2]")]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "where"),
+    [
+        (
+            "faultCode.json",
+            '{"SeparateNPUCodes": 1, "NotHandleFaultCodes": ["zz", 7, "80E21007"]}',
+            ["$.SeparateNPUCodes", "$.NotHandleFaultCodes[1]", "$.NotHandleFaultCodes[0]"],
+        ),
+        (
+            "SwitchFaultCode.json",
+            '{"SeparateFaultCodes": {}, "NotHandleFaultCodes": [[], "x"]}',
+            ["$.SeparateFaultCodes", "$.NotHandleFaultCodes[0]", "$.NotHandleFaultCodes[1]"],
+        ),
+    ],
+)
+def test_wrong_types_of_lists_of_codes(key: str, text: str, where: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_document(key, text, "x")
+    assert sorted(one.where for one in caught.value.problems) == sorted(where)
+
+
+def test_very_many_wrong_types_are_not_all_told() -> None:
+    text = json.dumps({"FaultFrequency": [0] * 100_000})
+    with pytest.raises(ConfigurationError) as caught:
+        check_document("faultCustomization.json", text, "x")
+    first, *others = caught.value.problems
+    assert (first.where, len(others)) == ("$", 250)
+    assert "has 250 wrong types at least" in first.what

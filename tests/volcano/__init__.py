@@ -1,0 +1,1 @@
+"""The lane with Volcano's real job controller: ``make test-volcano``."""

@@ -1,0 +1,200 @@
+"""Reads dumps of a cluster: Lists as ``kubectl get -o json`` prints them, or sessions line by line.
+
+Errors name the file, the line and the object.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from advisor.inputs import kubernetes_objects
+from advisor.snapshot import ConfigMap, Snapshot
+from contract.errors import ConfigurationError, DocumentError, Problem
+from contract.scheduling import go_integer
+from vigil.advise.json_values import Part, parts_of
+from vigil.advise.latest_time import LatestTime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+T = TypeVar("T")
+
+_MOST_PROBLEMS = 20
+"""Shown of one file: a tool that wrote one wrong object wrote them all so."""
+
+
+class _Head(msgspec.Struct):
+    kind: str = ""
+    version: str = msgspec.field(default="", name="apiVersion")
+
+
+_head = msgspec.json.Decoder(_Head)
+
+_KINDS: dict[tuple[str, str], tuple[str, Callable[[kubernetes_objects.Raw], Any]]] = {
+    ("", "Node"): ("nodes", kubernetes_objects.node),
+    ("", "Pod"): ("pods", kubernetes_objects.pod),
+    ("", "ConfigMap"): ("configmaps", kubernetes_objects.configmap),
+    ("apps", "ReplicaSet"): ("replica_sets", kubernetes_objects.replica_set),
+    ("scheduling.volcano.sh", "PodGroup"): ("podgroups", kubernetes_objects.pod_group),
+    ("batch.volcano.sh", "Job"): ("vcjobs", kubernetes_objects.vcjob),
+    ("mindxdl.gitee.com", "AscendJob"): ("ascend_jobs", kubernetes_objects.ascend_job),
+}
+"""By API group and kind. Objects of other kinds are left out."""
+
+
+def sessions(sources: Sequence[str]) -> Iterator[Snapshot]:
+    """Return the sessions in these files, ``-`` being standard input.
+
+    Lists are one session together; each line with ``now_ms`` is one. Raises ``ConfigurationError``
+    with all problems of the file that has them first.
+    """
+    return sessions_of((_called(source), _content(source)) for source in sources)
+
+
+def sessions_of(contents: Iterable[tuple[str, bytes]]) -> Iterator[Snapshot]:
+    """Yield the sessions in these contents, each with the name of its source."""
+    lists: list[Part] = []
+    before: int | None = None
+    for source, content in contents:
+        for part in parts_of(content, source):
+            now_ms = part.outer.now_ms
+            if now_ms is None:
+                lists.append(part)
+            else:
+                if before is not None and now_ms < before:
+                    what = f"now_ms {now_ms} is before that of the session before, {before}"
+                    raise ConfigurationError(part.source, [Problem(f"line {part.line}", what)])
+                before = now_ms
+                yield _Reader().session([part], now_ms)
+            if lists and before is not None:
+                what = "is a List, and sessions were given too: give one or the other"
+                raise ConfigurationError(lists[0].source, [Problem(f"line {lists[0].line}", what)])
+    if lists:
+        yield _Reader().session(lists, None)
+
+
+def _called(source: str) -> str:
+    return "standard input" if source == "-" else source
+
+
+def _content(source: str) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    except OSError as error:
+        what = error.strerror or str(error)
+        raise ConfigurationError(_called(source), [Problem("file", what)]) from None
+
+
+class _Reader:
+    """Objects of one session, from one or several values."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[Any]] = {name: [] for name, _ in _KINDS.values()}
+        self._uids: dict[str, tuple[Part, int, str]] = {}
+        self._names: dict[str, tuple[Part, int, str]] = {}
+        self._latest = LatestTime()
+
+    def session(self, parts: list[Part], now_ms: int | None) -> Snapshot:
+        """Return the session; ``now_ms`` of ``None`` is the newest time that an object has."""
+        first = any(part.outer.first_session for part in parts)
+        for part in parts:
+            problems: list[tuple[int, str, str]] = []
+            for index, raw in enumerate(_items(part)):
+                self._take(part, index, raw, problems, timed=now_ms is None)
+                if len(problems) >= _MOST_PROBLEMS:
+                    break
+            if problems:
+                raise _error(part, problems)
+            part.text, part.outer.items = b"", None
+        found = self._found
+        return Snapshot(
+            now_ms=self._latest.at_ms if now_ms is None else now_ms,
+            first_session=first,
+            nodes=tuple(found["nodes"]),
+            pods=tuple(found["pods"]),
+            podgroups=tuple(found["podgroups"]),
+            vcjobs=tuple(found["vcjobs"]),
+            ascend_jobs=tuple(found["ascend_jobs"]),
+            replica_sets=tuple(found["replica_sets"]),
+            configmaps=tuple(sorted(found["configmaps"], key=_written)),
+        )
+
+    def _take(
+        self,
+        part: Part,
+        index: int,
+        raw: msgspec.Raw,
+        problems: list[tuple[int, str, str]],
+        *,
+        timed: bool,
+    ) -> None:
+        try:
+            head = _head.decode(raw)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            problems.append((index, f"item {index}", f"is no object: {error}"))
+            return
+        kind = head.kind or part.outer.kind.removesuffix("List")
+        known = _KINDS.get((head.version.partition("/")[0] if "/" in head.version else "", kind))
+        if known is None and not head.version:
+            known = next((one for (_, named), one in _KINDS.items() if named == kind), None)
+        if known is None:
+            if not kind:
+                problems.append((index, f"item {index}", "has no kind"))
+            return
+        name, read = known
+        try:
+            one = read(raw)
+        except DocumentError as error:
+            problems.append((index, error.document, f"{error.where}: {error.what}"))
+            return
+        called = f"{kind} {'/'.join(filter(None, (getattr(one, 'namespace', ''), one.name)))}"
+        self._check_unique(part, index, called, one.uid, problems)
+        self._found[name].append(one)
+        if timed:
+            self._latest.see(raw)
+
+    def _check_unique(
+        self, part: Part, index: int, called: str, uid: str, problems: list[tuple[int, str, str]]
+    ) -> None:
+        twin = self._uids.get(uid) if uid else None
+        again = self._names.get(called)
+        other = twin or again
+        if other is not None:
+            where = f"{other[0].source} {_line(other[0], other[1])}".strip()
+            what = f"uid {uid} is also that of {other[2]}" if twin else "is there twice"
+            problems.append((index, called, f"{what} ({where})"))
+            return
+        if uid:
+            self._uids[uid] = (part, index, called)
+        self._names[called] = (part, index, called)
+
+
+def _items(part: Part) -> list[msgspec.Raw]:
+    """The objects of a value: its items, or itself."""
+    if part.outer.items is not None:
+        return part.outer.items
+    return [msgspec.Raw(part.text)]
+
+
+def _line(part: Part, index: int) -> str:
+    return f"line {part.lines({index}).get(index, part.line)}" if part.text else ""
+
+
+def _written(one: ConfigMap) -> int:
+    """The order of writes: the numbers of one API server grow with each (``resourceVersion``)."""
+    return go_integer(one.resource_version) or 0
+
+
+def _error(part: Part, problems: list[tuple[int, str, str]]) -> ConfigurationError:
+    lines = part.lines({index for index, _, _ in problems})
+    return ConfigurationError(
+        part.source,
+        [
+            Problem(f"line {lines.get(index, part.line)}: {called}", what)
+            for index, called, what in problems
+        ],
+    )

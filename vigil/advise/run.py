@@ -1,0 +1,121 @@
+"""Runs the advisor over the sessions of a dump, with the state of each profile in between."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.advise import Advisor
+from advisor.inputs.scheduler_options import scheduler_options
+from advisor.options import Options, Profile
+from advisor.report import Finding, Report, Severity
+from advisor.scheduler_view.state import State
+from advisor.snapshot import Snapshot
+from advisor.what_if.assume import assume
+from contract.errors import ConfigurationError, Problem
+from service.files import replace
+from vigil.advise.dump import sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from advisor.what_if.assumptions import Assumption
+
+_STATE_VERSION = 1
+
+
+class Advised(msgspec.Struct, frozen=True):
+    """One session in one profile. ``base`` is the report without assumptions, where there are
+    some."""
+
+    snapshot: Snapshot
+    report: Report
+    base: Report | None
+
+
+class States(msgspec.Struct, frozen=True):
+    """What ``--state`` keeps: the memory of the scheduler in each profile."""
+
+    version: int = _STATE_VERSION
+    now_ms: int = 0
+    profiles: dict[Profile, State] = {}
+
+
+def run(
+    sources: Sequence[str],
+    profiles: Sequence[Profile],
+    assumptions: Sequence[Assumption],
+    state_file: Path | None,
+) -> Iterator[Advised]:
+    """Yield each session in each of ``profiles``; at the end the state is written.
+
+    Assumptions hold in every session, and are not in the state that is written.
+    """
+    states = States() if state_file is None else read_states(state_file)
+    now_ms = states.now_ms
+    base = {profile: states.profiles.get(profile, State()) for profile in profiles}
+    assumed = dict(base)
+    advisor, of_assumed = Advisor(), Advisor()
+    read: tuple[Options, str] | None = None
+    for snapshot in sessions(sources):
+        if state_file is not None and snapshot.now_ms < now_ms:
+            what = f"is of {now_ms} ms, after the session of {snapshot.now_ms} ms"
+            raise ConfigurationError(str(state_file), [Problem("now_ms", what)])
+        now_ms = snapshot.now_ms
+        if read is None or snapshot.first_session:
+            # The scheduler reads its switches when it starts (consumers#1.1).
+            read = scheduler_options(snapshot.configmaps) or read
+        options, problem = read or (Options(), "")
+        other = assume(snapshot, assumptions, options) if assumptions else None
+        for profile in profiles:
+            chosen = msgspec.structs.replace(options, profile=profile)
+            report, base[profile] = advisor.advise(snapshot, base[profile], chosen)
+            shown, without = report, None
+            if other is not None:
+                shown, assumed[profile] = of_assumed.advise(other, assumed[profile], chosen)
+                without = report
+            yield Advised(other or snapshot, _noted(shown, problem), without)
+    if state_file is not None:
+        _write_states(state_file, States(_STATE_VERSION, now_ms, base))
+
+
+def _noted(report: Report, problem: str) -> Report:
+    if not problem:
+        return report
+    finding = Finding(Severity.ERROR, "OPTIONS_UNREADABLE", "ConfigMap", problem)
+    return msgspec.structs.replace(report, findings=(*report.findings, finding))
+
+
+def read_states(file: Path) -> States:
+    """Return what ``file`` keeps, the states of a scheduler that starts where there is none.
+
+    Raises ``ConfigurationError``.
+    """
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return States()
+    except OSError as error:
+        raise ConfigurationError(
+            str(file), [Problem("file", error.strerror or str(error))]
+        ) from None
+    try:
+        states = msgspec.json.decode(content, type=States)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        what = f"is no state that an earlier run wrote: {error}"
+        raise ConfigurationError(str(file), [Problem("$", what)]) from None
+    if states.version != _STATE_VERSION:
+        what = f"is {states.version}, this release reads {_STATE_VERSION}: begin a new file"
+        raise ConfigurationError(str(file), [Problem("version", what)])
+    return states
+
+
+def _write_states(file: Path, states: States) -> None:
+    try:
+        replace(file, msgspec.json.encode(states, order="deterministic"))
+    except OSError as error:
+        raise ConfigurationError(
+            str(file), [Problem("file", error.strerror or str(error))]
+        ) from None

@@ -1,0 +1,198 @@
+"""What ``vigil advise`` prints for people, line by line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from advisor.report import Action
+from advisor.report_filter import changes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from advisor.report import (
+        CreateAdvice,
+        Decision,
+        Deletion,
+        ElasticAdvice,
+        Finding,
+        Gang,
+        NodeVerdict,
+        Placement,
+        Report,
+    )
+
+T = TypeVar("T")
+
+_MOST = 10
+"""Of one kind are shown, the rest is counted (``--json`` has all)."""
+_MOST_NAMES = 8
+
+
+def lines(reports: Sequence[Report], bases: Sequence[Report | None]) -> Iterator[str]:
+    """Yield the lines of one session: equal profiles are shown once."""
+    if not reports:
+        yield "no session yet"
+        return
+    shown: list[tuple[str, list[str], list[str]]] = []
+    for report, base in zip(reports, bases, strict=True):
+        body = list(_body(report))
+        changed = [] if base is None else list(_changed(report, base))
+        same = next((one for one in shown if one[1:] == (body, changed)), None)
+        if same is not None:
+            shown[shown.index(same)] = (f"{same[0]} and {report.profile}", body, changed)
+        else:
+            shown.append((str(report.profile), body, changed))
+    for profile, body, changed in shown:
+        time = _time(reports[0].now_ms)
+        yield f"{time}  profile {profile}"
+        yield from body
+        if bases[0] is not None:
+            yield "  what this changes:"
+            yield from changed or ["    nothing"]
+
+
+def _time(at_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
+
+
+def _body(report: Report) -> Iterator[str]:
+    verdicts = [one for one in report.node_verdicts if not one.is_calm]
+    deciding = [one for one in report.decisions if one.action is not Action.NONE or one.fault_pods]
+    yield from _listed("nodes", verdicts, lambda one: [_node(one)])
+    yield from _listed("jobs", deciding, _decision)
+    yield from _listed("placement", report.placement, _place)
+    yield from _listed("gangs", report.gangs, lambda one: [_gang(one)])
+    yield from _listed("MindIE Motor", report.create_advice, lambda one: [_creation(one)])
+    yield from _listed("elastic training", report.elastic_advice, lambda one: [_elastic(one)])
+    if not (deciding or report.placement or report.create_advice or report.elastic_advice):
+        yield "  nothing happens, and nothing waits"
+    yield from _listed("findings", report.findings, lambda one: [_finding(one)])
+    yield from _listed("not known", report.not_known, lambda one: [one])
+
+
+def _listed(
+    heading: str, found: Sequence[T], lines_of: Callable[[T], Iterable[str]]
+) -> Iterator[str]:
+    """Yield the lines of the first ones; those of the others are not even made."""
+    if not found:
+        return
+    yield f"  {heading}"
+    for one in found[:_MOST]:
+        yield from (f"    {line}" for line in lines_of(one))
+    if len(found) > _MOST:
+        yield f"    ... and {len(found) - _MOST} more (--json has all)"
+
+
+def _node(one: NodeVerdict) -> str:
+    parts = [f"{one.node} {one.state}, takes {one.accept_new}"]
+    if one.unhealthy:
+        parts.append(f"unhealthy {','.join(one.unhealthy)}")
+    if one.network_unhealthy:
+        parts.append(f"network {','.join(one.network_unhealthy)}")
+    return "; ".join([*parts, *one.reasons])
+
+
+def _decision(one: Decision) -> Iterator[str]:
+    scope = f", scope {one.scope}" if one.scope is not None else ""
+    rules = " ".join(one.rules)
+    yield f"{one.job} ({one.workload}) {one.action}{scope}: {one.why} [{one.row} {rules}]"
+    for pod in one.fault_pods[:_MOST_NAMES]:
+        what = " ".join(filter(None, (",".join(pod.cards), ",".join(pod.codes))))
+        yield f"  at fault {pod.name} on {pod.node}: {pod.type} {what}".rstrip()
+    if len(one.fault_pods) > _MOST_NAMES:
+        yield f"  at fault {len(one.fault_pods) - _MOST_NAMES} more"
+    for grace in sorted({pod.grace_seconds for pod in one.pods}):
+        names = [pod.name for pod in one.pods if pod.grace_seconds == grace]
+        yield f"  deletes with {grace} s: {_names(names)}"
+    if one.retry is not None:
+        yield f"  retries {one.retry.before} -> {one.retry.after}"
+    if one.deadline_ms is not None:
+        yield f"  by force from {_time(one.deadline_ms)} on"
+    if one.follow_up:
+        yield f"  then {one.follow_up}"
+    if one.replacement:
+        yield f"  {one.replacement}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _place(one: Placement) -> Iterator[str]:
+    first = one.pods[0]
+    more = f" and {len(one.pods) - 1} like it" if len(one.pods) > 1 else ""
+    takes = f"{len(one.accepts)} nodes take it"
+    if one.accepts:
+        takes += f": {_names(one.accepts)}"
+    yield f"{first.namespace}/{first.name}{more}: {takes}"
+    reasons: dict[str, list[tuple[str, str]]] = {}
+    for node, why in one.refuses.items():
+        reason, _, text = why.partition(": ")
+        reasons.setdefault(reason, []).append((node, text))
+    for reason, nodes in reasons.items():
+        if len({text for _, text in nodes}) == 1:
+            yield f"  {reason}: {nodes[0][1]}: {_names([node for node, _ in nodes])}"
+        else:
+            yield f"  {reason}: {_names([f'{node} ({text})' for node, text in nodes])}"
+
+
+def _gang(one: Gang) -> str:
+    return f"{one.namespace}/{one.name} {'fits' if one.fits else f'does not fit: {one.short}'}"
+
+
+def _creation(one: CreateAdvice) -> str:
+    index = "" if one.dest_index is None else f" entry {one.dest_index}"
+    reason = f" {one.reason}" if one.reason else ""
+    counts = ", ".join(f"{group} {count}" for group, count in sorted(one.current.items()))
+    return f"{one.namespace}/{one.name} {one.verdict}{reason}{index} ({counts}): {one.why}"
+
+
+def _elastic(one: ElasticAdvice) -> str:
+    size = one.reason if one.replicas is None else f"goes on with {one.replicas} replicas"
+    return f"{one.namespace}/{one.name} {size} {one.trigger}: {one.why}"
+
+
+def _finding(one: Finding) -> str:
+    return f"{one.severity} {one.code} {one.object}: {one.text}"
+
+
+def _deletion(one: Deletion) -> str:
+    return f"deletion of {one.namespace}/{one.name} with {one.grace_seconds} s"
+
+
+def _summary(one: Any, member: str) -> str:
+    match member:
+        case "node_verdicts":
+            return f"node {_node(one)}"
+        case "decisions":
+            return next(_decision(one))
+        case "create_advice":
+            return _creation(one)
+        case "elastic_advice":
+            return _elastic(one)
+        case "findings":
+            return _finding(one)
+        case "deletions":
+            return _deletion(one)
+        case "placement":
+            return next(_place(one))
+    return f"gang {_gang(one)}"
+
+
+def _changed(report: Report, base: Report) -> Iterator[str]:
+    found = changes(report, base)
+    for sign, side in (("+", "adds"), ("-", "takes_away")):
+        shown = [
+            f"{sign} {_summary(one, member)}"
+            for member, listed in found[side].items()
+            for one in listed
+        ]
+        yield from (f"    {line}" for line in shown[: 2 * _MOST])
+        if len(shown) > 2 * _MOST:
+            yield f"    {sign} ... and {len(shown) - 2 * _MOST} more (--json has all)"

@@ -1,0 +1,119 @@
+"""``vigil advise``: what the scheduler and the controllers will do about faults."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003  (typer reads it)
+from typing import Annotated
+
+import typer
+
+_DELETES = 1
+
+
+class Profiles(StrEnum):
+    """Whose decisions are shown."""
+
+    UPSTREAM = "upstream"
+    CORRECTED = "corrected"
+    BOTH = "both"
+
+
+def advise(
+    dump: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|-",
+            help="Lists of kubectl get -o json, or sessions as JSON Lines; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="VIGIL_SERVER",
+            help="Ask this aggregator instead: http://HOST:PORT or unix:PATH.",
+            show_default=False,
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Go on from an earlier run, and keep the state for the next one.",
+            show_default=False,
+        ),
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Assume, e.g. 'chip 3 of node-7 SeparateNPU' or 'node-7 gone'; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    profile: Annotated[
+        Profiles, typer.Option(help="What the real programs do, what they should do, or both.")
+    ] = Profiles.BOTH,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NS/NAME",
+            help="Of this PodGroup, or of its owner.",
+            show_default=False,
+        ),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of this node.", show_default=False)
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="With --server: show what changes, until interrupted.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one object per session and profile.")
+    ] = False,
+) -> None:
+    """Say which pods go, with which grace, who makes them anew and where they fit.
+
+    Exit status: 0 nothing is deleted, 1 something is, 2 wrong input, 3 no answer of the aggregator.
+    """
+    import sys
+
+    from advisor.options import Profile
+    from advisor.what_if.assumptions import parse_all
+    from contract.errors import ConfigurationError, Problem
+    from vigil.advise.answers import from_dumps, from_server
+    from vigil.advise.json_line import json_line
+    from vigil.advise.show import lines
+
+    problems = []
+    if bool(dump) == (server is not None):
+        problems.append(Problem("--dump, --server", "give one of them, and not both"))
+    if server is not None and state is not None:
+        problems.append(Problem("--state", "needs --dump"))
+    if watch and (server is None or what_if):
+        problems.append(Problem("--watch", "needs --server, and takes no --what-if"))
+    if job is not None and (job.count("/") != 1 or not all(job.split("/"))):
+        problems.append(Problem("--job", f"{job!r} is not NAMESPACE/NAME"))
+    if problems:
+        raise ConfigurationError("command line", problems)
+    assumptions = parse_all(what_if or [])
+    profiles = [one for one in Profile if profile in (one.value, Profiles.BOTH)]
+    if server is not None:
+        answers = from_server(server, profiles, job, node, what_if or [], watch=watch)
+    else:
+        answers = from_dumps(dump or [], profiles, job, node, assumptions, state)
+    deletes = False
+    try:
+        for answer in answers:
+            deletes = deletes or any(report.deletions for report in answer.reports)
+            if as_json:
+                for report, base in zip(answer.reports, answer.bases, strict=True):
+                    sys.stdout.buffer.writelines(json_line(report, base))
+            else:
+                print("\n".join(lines(answer.reports, answer.bases)))
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        pass  # The way to end --watch.
+    raise typer.Exit(_DELETES if deletes else 0)

@@ -1,0 +1,122 @@
+"""What the operator of the demo's cluster does: policies, public faults, releases of chips."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from contract.codes.catalogue import read_table
+from contract.codes.policies import PolicyTables
+from contract.errors import StoreConflict
+from contract.operator_rules.customization import CUSTOMIZATION_KEY
+from contract.operator_rules.fault_configuration import (
+    FAULT_CONFIG_NAME,
+    FAULT_CONFIG_NAMESPACE,
+    NODE_FAULT_CONFIG_NAME,
+    NODE_FAULT_CONFIG_NAMESPACE,
+)
+from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
+from stores.base import Document
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from stores.base import Store
+    from vigil.demo.steps import Isolate, Judge, Tell
+
+_ISOLATED = "ManuallySeparateNPU"
+_DAY_SECONDS = 86_400
+PUBLIC_FAULT_NAME = "demo-public-fault"
+
+
+def customization(speed: float, policy: Isolate | None = None) -> str:
+    """The shipped rules and ``policy``, with the times of those that wait divided by ``speed``."""
+    shipped = read_table("policies.json", PolicyTables)
+    durations = [
+        replace(
+            entry,
+            fault_timeout=round(entry.fault_timeout / speed),
+            recover_timeout=round(entry.recover_timeout / speed),
+        )
+        for entry in shipped.duration
+    ]
+    frequencies = msgspec.to_builtins(shipped.frequency)
+    if policy is not None:
+        rule = {
+            "EventId": [policy.code],
+            "TimeWindow": _DAY_SECONDS,
+            "Times": policy.times,
+            "FaultHandling": _ISOLATED,
+        }
+        frequencies = [rule, *frequencies]
+    return json.dumps(
+        {"FaultFrequency": frequencies, "FaultDuration": msgspec.to_builtins(durations)}
+    )
+
+
+class Operator:
+    """A person with the right to write ConfigMaps."""
+
+    def __init__(self, store: Store, speed: float) -> None:
+        self._store = store
+        self._speed = speed
+
+    def write_rules(self, directory: Path) -> None:
+        """The rules that hold from the start, as a file: the ConfigMap comes later."""
+        (directory / CUSTOMIZATION_KEY).write_text(customization(self._speed))
+
+    async def configure(self, policy: Isolate) -> None:
+        """Write the ConfigMap; one that is cut off ends in its middle."""
+        text = customization(self._speed, policy)
+        if policy.cut_off:
+            text = text[: len(text) // 2]
+        data = {CUSTOMIZATION_KEY: text}
+        await self._store.put(Document(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME, data))
+
+    async def judge(self, verdict: Judge) -> None:
+        """Write the ConfigMap with the levels of servers' alarms."""
+        text = json.dumps({"FaultTypeCode": {f"{verdict.level}Codes": [verdict.code]}})
+        data = {NODE_CONFIGURATION_KEY: text}
+        document = Document(NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, data)
+        await self._store.put(document)
+
+    async def tell(self, news: Tell, node: str) -> None:
+        """Write the message that a program which watches the network would."""
+        now_ms = time.time_ns() // 1_000_000
+        fault = {
+            "faultId": f"npu-vigil-demo-{news.chip}",
+            "faultType": "NPU",
+            "faultCode": news.code,
+            "faultTime": now_ms,
+            "assertion": "occur" if news.stands else "recover",
+            "influence": [{"nodeName": node, "deviceIds": [news.chip]}],
+        }
+        message = {
+            "id": f"npu-vigil-demo-{now_ms}",
+            "timestamp": now_ms,
+            "version": "1.0",
+            "resource": "CCAE",
+            "faults": [fault],
+        }
+        data = {"PublicFault": json.dumps(message)}
+        labels = {"mc-consumer-publicfault": "true"}
+        await self._store.put(Document("mindx-dl", PUBLIC_FAULT_NAME, data, labels))
+
+    async def release(self, document: str, chip: int) -> None:
+        """Take a chip's name out of the isolated ones, as ``kubectl edit`` would."""
+        while True:
+            there = await self._store.get(FAULT_CONFIG_NAMESPACE, document)
+            assert there is not None, document
+            names = there.data[_ISOLATED].split(",")
+            kept = [name for name in names if not name.endswith(f"-{chip}")]
+            assert kept != names, f"chip {chip} is not isolated"
+            edited = replace(there, data=there.data | {_ISOLATED: ",".join(kept)})
+            try:
+                await self._store.put(edited, expected=there.version)
+            except StoreConflict:
+                continue
+            return

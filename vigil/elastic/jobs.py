@@ -1,0 +1,206 @@
+"""What people ask of elastic vcjobs, with their own rights (``vigil elastic``)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from contract.documents.elastic_job import OFF, RESTORE, SWITCH
+from contract.errors import ConfigurationError, Problem, StoreError
+from contract.scheduling import ELASTIC_SCHEDULING, RESCHEDULE_CONFIGMAP, RESCHEDULE_NAMESPACE
+from elastic.conditions import kept_of, original_of
+from elastic.decision import Facts, State, decide
+from elastic.job import read_job, read_pod
+from elastic.job_cache import evictions_of
+from stores.address import kubeconfig_files
+from stores.kubernetes_api.vcjobs import PATH, VcJobs
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from contract.documents.elastic_job import Size
+    from elastic.decision import Decision
+    from elastic.end_cause import Evicted
+    from elastic.job import Job, JobPod
+
+T = TypeVar("T")
+
+_NEXT = {
+    State.RUNNING: "after a fault it is started again",
+    State.STARTING: "the scheduler binds its pods",
+    State.FINISHED: "nothing",
+    State.ENDING: "it is started again once all its pods have ended, if a fault was the cause",
+    State.CONDITIONS: "nothing until the conditions hold",
+    State.NO_CAUSE: "nothing, unless a fault is found that ended it",
+    State.WAITING_FOR_PODS: "it is started again once all its pods have ended",
+    State.WAITING_FOR_ROOM: "it is started again at the largest size that there is room for",
+    State.TOO_MANY_STARTS: "it is started again when the last hour has fewer starts",
+}
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What is shown of a job. ``conditions`` are those that do not hold, with what to write."""
+
+    namespace: str
+    name: str
+    state: str
+    why: str
+    phase: str
+    size: str
+    original: str
+    cause: str
+    starts: int
+    conditions: dict[str, str]
+    next: str
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+_items = msgspec.json.Decoder(_Items)
+
+
+def show_all(kubeconfig: Path | None, *, as_json: bool) -> None:
+    """Print all elastic jobs."""
+    found = _asked(kubeconfig, _all)
+    if as_json:
+        _print_json(found)
+        return
+    if not found:
+        print("no vcjob has the label elastic-scheduling")
+        return
+    rows = [("JOB", "STATE", "SIZE", "ORIGINAL", "WHY")]
+    rows += [(f"{o.namespace}/{o.name}", o.state, o.size, o.original, o.why) for o in found]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True))
+        print("  ".join((*cells, row[4])))
+
+
+def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
+    """Print one job."""
+    namespace, job = _split(name)
+
+    async def ask(api: VcJobs) -> Shown:
+        return await _shown(api, await _read(api, namespace, job))
+
+    one = _asked(kubeconfig, ask)
+    if as_json:
+        _print_json(one)
+        return
+    print(f"{one.namespace}/{one.name}: {one.state}: {one.why}")
+    print(f"  phase     {one.phase}")
+    print(f"  size      {one.size}, original {one.original}")
+    print(f"  cause     {one.cause or 'none known'}")
+    print(f"  starts    {one.starts}")
+    for condition, text in one.conditions.items():
+        print(f"  not met   {condition}: {text}")
+    print(f"  next      {one.next}")
+
+
+def switch(kubeconfig: Path | None, name: str, *, is_on: bool) -> None:
+    """Have a job started again after faults, or not."""
+    namespace, job = _split(name)
+    wanted = {SWITCH: None, RESTORE: None} if is_on else {SWITCH: OFF}
+    _asked(kubeconfig, lambda api: api.annotate(namespace, job, wanted))
+    print(f"{name}: {'started again after faults' if is_on else 'left alone'}")
+
+
+def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
+    """Have a job started with its original size the next time."""
+    namespace, job = _split(name)
+
+    async def do(api: VcJobs) -> None:
+        one = await _read(api, namespace, job)
+        await api.annotate(namespace, job, {RESTORE: "true"})
+        if is_now and not one.is_ended:
+            await api.terminate(namespace, job, one.uid)
+
+    _asked(kubeconfig, do)
+    print(f"{name}: the next start waits for room for its original size")
+
+
+def _split(name: str) -> tuple[str, str]:
+    namespace, _, job = name.partition("/")
+    if not namespace or not job or "/" in job:
+        raise ConfigurationError("vigil elastic", [Problem(name, "is no NAMESPACE/NAME")])
+    return namespace, job
+
+
+def _asked(kubeconfig: Path | None, ask: Callable[[VcJobs], Awaitable[T]]) -> T:
+    async def run() -> T:
+        api = VcJobs(kubeconfig_files(kubeconfig))
+        try:
+            return await ask(api)
+        finally:
+            await api.close()
+
+    return asyncio.run(run())
+
+
+async def _read(api: VcJobs, namespace: str, name: str) -> Job:
+    return read_job(await api.read(namespace, name))
+
+
+async def _all(api: VcJobs) -> list[Shown]:
+    jobs: list[Job] = []
+    async for page in api.pages(PATH):
+        jobs += [read_job(raw) for raw in _items.decode(page).items]
+    asked = (job for job in jobs if ELASTIC_SCHEDULING in job.labels)
+    ordered = sorted(asked, key=lambda job: (job.namespace, job.name))
+    return [await _shown(api, job) for job in ordered]
+
+
+async def _shown(api: VcJobs, job: Job) -> Shown:
+    pods = await _pods(api, job)
+    facts = Facts(time.time_ns() // 1_000_000, pods, await _evictions(api, job))
+    found = decide(job, facts)
+    kept = kept_of(job)
+    return Shown(
+        job.namespace,
+        job.name,
+        found.state.value,
+        found.why,
+        job.phase,
+        _size(job.size),
+        _size(original_of(job)),
+        found.cause or ("" if kept is None else kept.cause),
+        0 if kept is None else kept.start,
+        {one.name: one.text for one in found.unmet},
+        _next(found),
+    )
+
+
+def _next(found: Decision) -> str:
+    return _NEXT.get(found.state, found.why)
+
+
+async def _pods(api: VcJobs, job: Job) -> tuple[JobPod, ...]:
+    found: list[JobPod] = []
+    async for page in api.pages(f"/api/v1/namespaces/{job.namespace}/pods"):
+        found += [read_pod(raw) for raw in _items.decode(page).items]
+    return tuple(pod for pod in found if pod.job == job.uid)
+
+
+async def _evictions(api: VcJobs, job: Job) -> tuple[Evicted, ...]:
+    """Return what the scheduler records about the job, as far as the caller may read that."""
+    path = f"/api/v1/namespaces/{RESCHEDULE_NAMESPACE}/configmaps/{RESCHEDULE_CONFIGMAP}"
+    try:
+        return evictions_of(msgspec.Raw(await api.get(path))).get(job.group, ())
+    except (StoreError, ValueError) as error:
+        print(f"the scheduler's records are not known: {error}", file=sys.stderr)
+        return ()
+
+
+def _size(size: Size | None) -> str:
+    return "several tasks" if size is None else f"{size.replicas} × {size.cards} chips"
+
+
+def _print_json(value: object) -> None:
+    print(msgspec.json.format(msgspec.json.encode(value)).decode())

@@ -1,0 +1,204 @@
+"""Forgets a chip: through the agent that runs, or else in the journal itself."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import logging
+import os
+import sys
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from agent.chip_removal import BECAUSE, request
+from agent.fault_state import configured_by, restore
+from agent.journal.file import FILE_NAME, JournalFile, Kind, Row, body_of, read_remembered
+from agent.pages.routes import SOCKET_NAME
+from agent.policy.chips import compared
+from agent.policy.state import Forgotten, Listed
+from agent.policy.step import step
+from agent.state_dir import claimed
+from collectors.boot import boot_id, machine_digest
+from contract.codes.catalogue import shipped
+from contract.codes.families import FAMILIES
+from contract.documents.separation import chip_of
+from contract.errors import DriverCallError, DriverCallStuck, DriverError
+from contract.listed_chips import ListedChip
+from contract.observation import chip_subject
+from contract.operator_rules.fault_configuration import catalogue_of
+from dcmi_shim.driver import Driver
+from dcmi_shim.library.discovery import find_library
+from service.log import last_words
+from vigil.socket_connection import SocketConnection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agent.policy.state import State
+
+_DONE, _REFUSED, _OUTSIDE = 0, 1, 3
+_PATIENCE_SECONDS = 10.0
+_LIST_SECONDS = 15.0
+_ANSWER_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where the agent keeps its state, and where its driver is."""
+
+    state_dir: Path
+    driver_root: Path | None
+    trust_driver: bool
+
+
+def forget_chip(node: Node, name: str, *, is_meant: bool) -> int:
+    """Forget the chip ``name``, or only say what that would be; the exit status."""
+    logging.disable(logging.CRITICAL)
+    if not (node.state_dir / FILE_NAME).exists():
+        return _say(_OUTSIDE, f"{node.state_dir} has no journal of an agent")
+    status = _status(node.state_dir)
+    if status is not None:
+        return _through_agent(node, name, status, is_meant=is_meant)
+    return _in_journal(node, name, is_meant=is_meant)
+
+
+def _through_agent(node: Node, name: str, status: dict[str, Any], *, is_meant: bool) -> int:
+    if status["driver"]["family"] is None:
+        return _say(_OUTSIDE, "the driver has not listed its chips yet; nothing is forgotten")
+    chips = {chip["device"]: chip for chip in status["chips"]}
+    if name not in chips:
+        return _unknown(name, sorted(chips))
+    if chips[name]["answers"]:
+        return _answers(name)
+    held = [fault["code"] for fault in status["faults"] if fault["device"] == name]
+    if not is_meant:
+        return _would(name, held)
+    try:
+        asked = request(node.state_dir, name)
+    except OSError as error:
+        return _say(_OUTSIDE, f"{node.state_dir} cannot be written: {error.strerror}")
+    give_up = time.monotonic() + _PATIENCE_SECONDS
+    while asked.exists():
+        if time.monotonic() > give_up:
+            return _say(_OUTSIDE, f"the agent has not taken up {asked}; it will when it can")
+        time.sleep(_LOOK_SECONDS)
+    after = _status(node.state_dir)
+    if after is None or any(chip["device"] == name for chip in after["chips"]):
+        return _say(_REFUSED, f"{name} is not forgotten: see the log of the agent")
+    return _say(_DONE, f"{name} is forgotten")
+
+
+def _in_journal(node: Node, name: str, *, is_meant: bool) -> int:
+    with claimed(node.state_dir):
+        remembered = read_remembered(node.state_dir / FILE_NAME)
+        last = remembered.snapshot or next(iter(remembered.inputs), None)
+        if last is None or remembered.snapshot is None:
+            return _say(_OUTSIDE, f"the journal in {node.state_dir} has no snapshot")
+        found = msgspec.json.decode(remembered.snapshot.body, type=_Named)
+        state = restore(remembered, found.node, boot_id(), shipped(), machine_digest())
+        chip = chip_of(name)
+        if chip is None or name not in _names(state):
+            return _unknown(name, _names(state))
+        try:
+            if asyncio.run(_does_answer(node, state, chip)):
+                return _answers(name)
+        except (DriverError, TimeoutError) as error:
+            return _say(_OUTSIDE, f"the driver does not list its chips: {error}")
+        if not is_meant:
+            return _would(name, list(state.chips[chip].faults))
+        now_ms = time.time_ns() // 1_000_000
+        inputs = [Forgotten(chip_subject(chip), now_ms, BECAUSE)]
+        _, changes = step(state, inputs, now_ms, catalogue_of(configured_by(remembered)))
+        sequence = remembered.last_sequence + 1
+        file = JournalFile(node.state_dir / FILE_NAME)
+        try:
+            rows = [Row(sequence, now_ms, Kind.REPORTS, body_of(inputs))]
+            if changes:
+                rows.append(Row(sequence + 1, now_ms, Kind.CHANGES, body_of(changes)))
+            file.write(rows)
+        finally:
+            file.close()
+    return _say(_DONE, f"{name} is forgotten; the documents follow when the agent is started")
+
+
+class _Named(msgspec.Struct):
+    node: str
+
+
+def _names(state: State) -> list[str]:
+    family = None if state.server is None else FAMILIES.get(state.server.family)
+    if family is None:
+        return []
+    return [
+        family.device_name(chip) for chip, known in sorted(state.chips.items()) if known.was_read
+    ]
+
+
+async def _does_answer(node: Node, state: State, chip: int) -> bool:
+    """Whether the driver lists the chip, and it answers. Raises ``DriverError`` without a list."""
+    library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
+    driver = Driver(library, lambda: time.time_ns() // 1_000_000)
+    work = asyncio.create_task(driver.run(), name="driver")
+    try:
+        listing = asyncio.create_task(driver.listed(), name="list")
+        done, _ = await asyncio.wait(
+            {work, listing}, timeout=_LIST_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        listing.cancel()
+        if listing not in done:
+            if work in done:
+                await work
+            raise TimeoutError(driver.trouble or "it does not answer")
+        chips = listing.result()
+        listed = [
+            ListedChip(one.physical_id, one.logic_id, one.device_id, one.die, one.serial)
+            for one in chips
+        ]
+        if chip in compared(dict(state.subjects()), Listed(tuple(listed), "", 0)).missing:
+            return False
+        here = next((one for one in chips if one.physical_id == chip), None)
+        for ask in (driver.health, driver.error_codes):
+            try:
+                if here is not None and await ask(here) is None:
+                    return False
+            except (DriverCallError, DriverCallStuck):
+                return False
+        return True
+    finally:
+        work.cancel()
+        await asyncio.wait({work})
+        driver.close()
+
+
+def _say(status: int, text: str) -> int:
+    print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr)
+    return status
+
+
+def _unknown(name: str, known: list[str]) -> int:
+    return _say(_REFUSED, f"no chip {name} is remembered; there are: {', '.join(known) or 'none'}")
+
+
+def _answers(name: str) -> int:
+    return _say(_REFUSED, f"{name} answers: it is in the node, and is not forgotten")
+
+
+def _would(name: str, codes: list[str]) -> int:
+    held = f" and its faults {', '.join(codes)} end" if codes else ""
+    return _say(_DONE, f"{name} would be forgotten{held}; nothing was changed: add --yes")
+
+
+def _status(state_dir: Path) -> dict[str, Any] | None:
+    """The status page of the agent that runs; ``None`` where none answers."""
+    try:
+        with closing(SocketConnection(str(state_dir / SOCKET_NAME), _ANSWER_SECONDS)) as connection:
+            connection.request("GET", "/api/v1/status")
+            found: dict[str, Any] = msgspec.json.decode(connection.getresponse().read())
+            return found
+    except (OSError, http.client.HTTPException, msgspec.DecodeError):
+        return None

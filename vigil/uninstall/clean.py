@@ -1,0 +1,261 @@
+"""Cleans stores of what agents and aggregators wrote into them (``docs/installation.md``).
+
+A document is deleted only where NPU Vigil wrote it last. Readers of cluster-info first see each
+node without faults: an entry that is only left out stays in their memory (``consumers#7.1``).
+What a Device Plugin of the vendor's is registered for stays as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aggregator.cluster_documents.kinds import DEVICE, SWITCH, kind_of
+from aggregator.processors import manual_info
+from aggregator.public_faults import statistic_view
+from contract.documents.cluster_device import render_device_entry
+from contract.documents.cluster_info import entry_texts, member, value_of
+from contract.documents.forget_record import FORGET_LABEL, FORGET_NAMESPACE
+from contract.documents.switch_info import render_switch_entry
+from contract.errors import DocumentError
+from contract.names import (
+    CLUSTER_LABEL,
+    CLUSTER_NAMESPACE,
+    DEVICE_INFO_NAMESPACE,
+    DEVICE_INFO_PREFIX,
+    NODE_INFO_NAMESPACE,
+    NODE_INFO_PREFIX,
+    PUBLIC_FAULT_LABEL,
+    PUBLIC_FAULT_NAMESPACE,
+    PUBLIC_FAULT_PREFIXES,
+    REPORT_LABEL,
+    STATE_LABEL,
+    STATE_NAMESPACE,
+)
+from service.log import last_words
+from stores.base import Document, Selection
+from stores.kubernetes_api.writers import OURS
+from vigil.forget.nodes import Found, beating, opened
+
+if TYPE_CHECKING:
+    from aggregator.cluster_documents.kinds import Kind
+    from aggregator.config import AggregatorConfiguration
+    from stores.base import Store
+    from vigil.forget.nodes import Stores
+
+_DONE, _REFUSED = 0, 1
+_SELECTIONS = (
+    Selection(DEVICE_INFO_NAMESPACE, label=REPORT_LABEL),
+    Selection(NODE_INFO_NAMESPACE, label=REPORT_LABEL),
+    Selection(PUBLIC_FAULT_NAMESPACE, label=PUBLIC_FAULT_LABEL),
+    Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL),
+    Selection(STATE_NAMESPACE, has_label=STATE_LABEL),
+    Selection(FORGET_NAMESPACE, label=FORGET_LABEL),
+    Selection(manual_info.NAMESPACE, name=manual_info.NAME),
+    Selection(statistic_view.NAMESPACE, name=statistic_view.NAME),
+)
+_OF_NODES = (DEVICE_INFO_PREFIX, NODE_INFO_PREFIX, *PUBLIC_FAULT_PREFIXES.values())
+_AT_ONCE = 20
+_LEADER_SECONDS = 2.0
+_NAME = "vigil uninstall"
+_REMARKS = (
+    "labels and annotations of Nodes stay: the vendor's programs write the same ones",
+    "the state directories of agents on their nodes stay (/var/lib/npu-vigil)",
+    "namespaces stay: others use them",
+)
+
+
+@dataclass
+class Plan:
+    """What of one store is cleaned."""
+
+    store: Store
+    heal: list[Document] = field(default_factory=list)
+    """Documents of the cluster as they are to be for a touch period."""
+    delete: list[Document] = field(default_factory=list)
+    nodes: list[str] = field(default_factory=list)
+    """Whose heartbeats go."""
+    left: list[str] = field(default_factory=list)
+
+
+async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: bool) -> int:
+    """Clean all stores of an aggregator, or only say how; the exit status.
+
+    Raises ``StoreError``.
+    """
+    stores = opened(configuration)
+    try:
+        if running := await _running(stores):
+            what = f"{running} still runs: stop agents and aggregators first; nothing was changed"
+            return _say(_REFUSED, what)
+        everything = (*stores.read, *stores.published)
+        plans = [await _plan(store, configuration) for store in everything]
+        if not is_meant:
+            for plan in plans:
+                _show(plan)
+            return _say(_DONE, "nothing was changed: add --yes")
+        if sum([await _heal(plan) for plan in plans]):
+            seconds = configuration.touch_period_seconds
+            _say(_DONE, f"cluster-info has no faults any more; its readers get {seconds:g} s")
+            await asyncio.sleep(seconds)
+        for plan in plans:
+            await _delete(plan, configuration)
+        for plan in plans:
+            for line in plan.left:
+                _say(_DONE, line)
+        for line in _REMARKS:
+            _say(_DONE, line)
+        return _DONE
+    finally:
+        await stores.close()
+
+
+async def _running(stores: Stores) -> str:
+    """Return the name of what is still at work; empty for nothing."""
+    found: dict[str, Found] = {}
+    for store in stores.read:
+        for beat in await store.beats():
+            found.setdefault(beat.node, Found()).beats.append((store, beat))
+    for store in (*stores.read, *stores.published):
+        lease = store.leader_lease
+        if lease is not None and (before := await lease.read()).holder:
+            await asyncio.sleep(before.duration_seconds + _LEADER_SECONDS)
+            if (await lease.read()).version != before.version:
+                return f"the aggregator {before.holder}"
+        lock = store.leader_lock
+        if lock is not None and (holder := lock.holder()):
+            # The name of one that was killed stays; the lock does not.
+            if not lock.take(_NAME):
+                return f"the aggregator {holder}"
+            lock.release()
+    alive = await beating(found)
+    return f"the agent of {', '.join(alive[:3])}" if alive else ""
+
+
+async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
+    plan = Plan(store)
+    documents = {
+        (one.namespace, one.name): one
+        for selection in _SELECTIONS
+        for one in await store.list(selection)
+    }
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def stranger(document: Document) -> str | None:
+        async with gate:
+            writer = await store.writer(document.namespace, document.name)
+        return None if writer is None or writer.name in OURS else writer.name
+
+    strangers = await asyncio.gather(*map(stranger, documents.values()))
+    with_plugin = await _nodes_with_plugin(store, configuration)
+    for document, other in zip(documents.values(), strangers, strict=True):
+        what = f"{document.namespace}/{document.name}"
+        kind = kind_of(document.name)
+        if other is not None:
+            plan.left.append(f"{what} stays: {other} wrote it last")
+        elif document.name.removeprefix(DEVICE_INFO_PREFIX) in with_plugin:
+            plan.left.append(f"{what} stays: a Device Plugin is registered there and takes it over")
+        elif kind is not None or document.name.startswith(_OF_NODES) or _is_of_aggregator(document):
+            plan.delete.append(document)
+            if kind is not None:
+                plan.heal += _healed(document, kind, with_plugin)
+    plan.nodes = sorted({beat.node for beat in await store.beats()})
+    return plan
+
+
+def _is_of_aggregator(document: Document) -> bool:
+    if document.namespace == FORGET_NAMESPACE or STATE_LABEL in document.labels:
+        return True
+    return document.name in (manual_info.NAME, statistic_view.NAME)
+
+
+async def _nodes_with_plugin(
+    store: Store, configuration: AggregatorConfiguration
+) -> frozenset[str]:
+    if not store.url.startswith("kubernetes:"):
+        return frozenset()
+    from stores.address import kubeconfig_files
+    from stores.kubernetes_api.remains import Remains
+
+    remains = Remains(kubeconfig_files(configuration.kubeconfig))
+    try:
+        return await remains.nodes_with_plugin()
+    finally:
+        await remains.close()
+
+
+def _healed(document: Document, kind: Kind[Any], with_plugin: frozenset[str]) -> list[Document]:
+    """Return the document of the cluster without faults, where that changes it.
+
+    Entries of nodes with a Device Plugin stay: what it says of them is still true.
+    """
+    value = document.data.get(document.name, "")
+    members = []
+    try:
+        for key, text in entry_texts(value, document.name).items():
+            node, entry = kind.take_over(key, text, document.name)
+            if node in with_plugin:
+                members.append(member(key, text))
+            elif kind is DEVICE:
+                record = DEVICE.heal(entry.record)
+                assert record is not None
+                stamp = max(int(time.time()), entry.stamp + 1)
+                members.append(member(key, render_device_entry(node, record, stamp)))
+            elif kind is SWITCH:
+                switches = SWITCH.heal(entry.record)
+                assert switches is not None
+                members.append(member(key, render_switch_entry(node, switches)))
+    except DocumentError:
+        return []  # its readers refuse it, too
+    data = {document.name: value_of(members)}
+    if data == document.data:
+        return []
+    return [msgspec.structs.replace(document, data=data)]
+
+
+async def _heal(plan: Plan) -> int:
+    for document in plan.heal:
+        await plan.store.put(document, expected=document.version)
+    return len(plan.heal)
+
+
+async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
+    for document in plan.delete:
+        await plan.store.delete(document.namespace, document.name)
+    for node in plan.nodes:
+        await plan.store.forget_beat(node)
+    if plan.store.url.startswith("kubernetes:"):
+        from stores.address import kubeconfig_files
+        from stores.kubernetes_api.remains import Remains
+
+        remains = Remains(kubeconfig_files(configuration.kubeconfig))
+        try:
+            await remains.delete_leader()
+        finally:
+            await remains.close()
+    _say(
+        _DONE,
+        f"{plan.store.url}: {len(plan.delete)} documents and {len(plan.nodes)} heartbeats are "
+        "deleted",
+    )
+
+
+def _show(plan: Plan) -> None:
+    for document in plan.heal:
+        _say(_DONE, f"{document.namespace}/{document.name} would lose its faults first")
+    for document in plan.delete:
+        _say(_DONE, f"{document.namespace}/{document.name} would be deleted")
+    for node in plan.nodes:
+        _say(_DONE, f"the heartbeat of {node} would be deleted")
+    for line in plan.left:
+        _say(_DONE, line)
+
+
+def _say(status: int, text: str) -> int:
+    print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr, flush=True)
+    return status

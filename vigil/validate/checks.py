@@ -1,0 +1,233 @@
+"""What a file is, and the checks of fault configurations for people."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from agent.config import AgentConfiguration
+from aggregator.config import AggregatorConfiguration
+from contract.configuration import parse_toml
+from contract.errors import ConfigurationError, Problem, quoted
+from contract.go.decode import folded
+from contract.operator_rules.fault_configuration import (
+    CHIP_CONFIG_MAP,
+    CONFIG_MAPS,
+    DOCUMENTS,
+    FAULT_CONFIG_NAME,
+    NODE_CONFIG_MAP,
+    NODE_FAULT_CONFIG_NAME,
+    InForce,
+    judge,
+    judge_texts,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from contract.operator_rules.fault_configuration import ConfigMap
+
+DOCUMENT_OF_KIND = dict(
+    zip(
+        ("fault-code", "fault-customization", "switch-fault-code", "node-fault-code"),
+        DOCUMENTS,
+        strict=True,
+    )
+)
+"""The key of a document of the fault configuration, by the word of ``FileKind``."""
+
+_NAMES = {  # the first that a name contains
+    "nodedconfiguration": "node-fault-code",
+    "switchfaultcode": "switch-fault-code",
+    "faultcustomization": "fault-customization",
+    "faultcode": "fault-code",
+    FAULT_CONFIG_NAME: "fault-config",
+    NODE_FAULT_CONFIG_NAME: "fault-config",
+}
+_YAML_OBJECT = re.compile(r"^(apiVersion|kind|metadata|data):", re.MULTILINE)
+_SWITCH_LISTS = frozenset(
+    ("separatefaultcodes", "resetfaultcodes", "preseparatefaultcodes", "restartrequestfaultcodes")
+)
+_RULES = frozenset({"gracetolerance", "faultfrequency", "faultduration"})
+
+
+def read_text(file: Path, source: str) -> str:
+    """The text of ``file``, or of standard input where that is ``-``.
+
+    In JSON what is no UTF-8 is replaced, as the agent does. Raises ``ConfigurationError``.
+    """
+    try:
+        content = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        is_json = content.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{"
+        return content.decode(errors="replace" if is_json else "strict")
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8 text: {error.reason}"
+    raise ConfigurationError(source, [Problem("(file)", problem)])
+
+
+def kind_of(text: str, name: str, source: str) -> str:
+    """The word of ``FileKind`` for ``text`` in a file of ``name``.
+
+    Raises ``ConfigurationError`` where neither tells, or nothing is there: a pipe whose first
+    command failed.
+    """
+    if not text.strip():
+        problem = Problem("(file)", "is empty; if it is meant to be, say what it is with --kind")
+        raise ConfigurationError(source, [problem])
+    if _YAML_OBJECT.search(text):
+        return "fault-config"
+    is_json = text.removeprefix("\ufeff").lstrip()[:1] == "{"
+    members = _members(text) if is_json else {}
+    if isinstance(members.get("data"), dict) or members.keys() >= {"kind", "apiversion"}:
+        return "fault-config"
+    for part, kind in _NAMES.items():
+        if part in name.lower():
+            return kind
+    return _kind_of_json(members, source) if is_json else _kind_of_toml(text, source)
+
+
+def _members(text: str) -> dict[str, Any]:
+    try:
+        content = json.loads(text.removeprefix("\ufeff"))
+        return {folded(key): value for key, value in content.items()}
+    except (ValueError, RecursionError):
+        return {}  # what is wrong with it is told by who reads it
+
+
+def _kind_of_json(members: dict[str, Any], source: str) -> str:
+    if "faulttypecode" in members:
+        return "node-fault-code"
+    if members.keys() & _RULES:
+        return "fault-customization"
+    codes = [code for one in members.values() if isinstance(one, list) for code in one]
+    if members.keys() & _SWITCH_LISTS or str(next(iter(codes), "")).startswith("["):
+        return "switch-fault-code"
+    if any(member.endswith("codes") for member in members):
+        return "fault-code"
+    what = "cannot be told from its name or content: say what it is with --kind"
+    raise ConfigurationError(source, [Problem("(file)", what)])
+
+
+def _kind_of_toml(text: str, source: str) -> str:
+    content = parse_toml(text, source)
+    if "steps" in content:
+        return "scenario"
+    if isinstance(content.get("store"), list):
+        return "aggregator"
+    knows = {
+        "agent": AgentConfiguration.model_fields.keys(),
+        "aggregator": AggregatorConfiguration.model_fields.keys(),
+    }
+    return max(knows, key=lambda one: len(content.keys() & knows[one]))
+
+
+def check_document(key: str, text: str, source: str) -> None:
+    """Check the document ``key`` of a fault configuration.
+
+    Raises ``ConfigurationError`` with everything that has not the effect it seems to have.
+    """
+    problems = [found.problem for found in judge_texts({key: text}, {}, InForce()).problems]
+    if problems:
+        raise ConfigurationError(source, problems)
+
+
+def check_config_map(text: str, source: str) -> None:
+    """Check a whole ConfigMap, as JSON or as YAML. Raises like ``check_document``."""
+    config_map, data, problems = _read_config_map(text, source)
+    for found in judge({config_map: data}, {}, InForce()).problems:
+        where = f"data[{found.document!r}] {found.problem.where}"
+        problems.append(Problem(where, found.problem.what))
+    if problems:
+        raise ConfigurationError(source, problems)
+
+
+def read_config_map(text: str, source: str) -> dict[str, str]:
+    """The data of a ConfigMap, as JSON or as YAML.
+
+    Raises ``ConfigurationError`` for what is neither, or what the agent would not find.
+    """
+    _, data, problems = _read_config_map(text, source)
+    if problems:
+        raise ConfigurationError(source, problems)
+    return data
+
+
+def _read_config_map(text: str, source: str) -> tuple[ConfigMap, dict[str, str], list[Problem]]:
+    """Which one it is, its data, and what keeps the agent from finding it."""
+    content = _object(text, source)
+    config_map = _which(content)
+    problems = list(_misplaced(content, config_map))
+    data = {}
+    given = content.get("data")
+    for key, value in given.items() if isinstance(given, dict) else ():
+        if isinstance(value, str):
+            data[str(key)] = value
+        else:
+            what = "is no text; in YAML write the document behind a '|', numbers in quotes"
+            problems.append(Problem(f"data[{key!r}]", what))
+    return config_map, data, problems
+
+
+def _which(content: dict[str, Any]) -> ConfigMap:
+    """The ConfigMap that is meant: by its name, else by what is in it."""
+    metadata, data = content.get("metadata"), content.get("data")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    for one in CONFIG_MAPS:
+        if name == one.name:
+            return one
+    keys = data.keys() if isinstance(data, dict) else set()
+    return NODE_CONFIG_MAP if keys & set(NODE_CONFIG_MAP.documents) else CHIP_CONFIG_MAP
+
+
+def _object(text: str, source: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        # Not every JSON text is YAML (tabs), and JSON is quicker.
+        content = json.loads(text) if text.lstrip()[:1] == "{" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        said = " ".join(str(error).split())
+        problem = Problem("(file)", f"is neither JSON nor YAML: {said}")
+        raise ConfigurationError(source, [problem]) from None
+    except Exception as error:  # what the library makes of a tag that does not fit its value
+        problem = Problem("(file)", f"a value is not what its tag says: {error!r}")
+        raise ConfigurationError(source, [problem]) from None
+    if not isinstance(content, dict):
+        problem = Problem("(file)", "is no ConfigMap: it is no object")
+        raise ConfigurationError(source, [problem])
+    return content
+
+
+def _misplaced(content: dict[str, Any], config_map: ConfigMap) -> list[Problem]:
+    """What keeps the agent from finding any of it."""
+    problems = []
+    if content.get("kind", "ConfigMap") != "ConfigMap":
+        problems.append(Problem("kind", f"{_shown(content['kind'])} is not ConfigMap"))
+    metadata = content.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    for member, right in (("name", config_map.name), ("namespace", config_map.namespace)):
+        found = metadata.get(member, right)
+        if found != right:
+            read = " and ".join(f"{one.namespace}/{one.name}" for one in CONFIG_MAPS)
+            what = f"{_shown(found)} is not {right}: what is read is {read}"
+            problems.append(Problem(f"metadata.{member}", what))
+    if not isinstance(content.get("data"), dict):
+        known = ", ".join(config_map.documents)
+        problems.append(Problem("data", f"has no documents; there may be {known}"))
+    if content.get("binaryData"):
+        problems.append(Problem("binaryData", "is not read; put the texts into data"))
+    return problems
+
+
+def _shown(value: object) -> str:
+    """``value`` for people. In YAML a few lines may be a list of billions."""
+    return (
+        repr(quoted(value))
+        if isinstance(value, str)
+        else f"what is no text ({type(value).__name__})"
+    )

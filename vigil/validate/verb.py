@@ -1,0 +1,65 @@
+"""``vigil validate``: check a file before it is used."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003  (typer reads it)
+from typing import Annotated
+
+import typer
+
+
+class FileKind(StrEnum):
+    """What a file may be."""
+
+    AGENT = "agent"
+    AGGREGATOR = "aggregator"
+    SCENARIO = "scenario"
+    FAULT_CODE = "fault-code"
+    FAULT_CUSTOMIZATION = "fault-customization"
+    SWITCH_FAULT_CODE = "switch-fault-code"
+    NODE_FAULT_CODE = "node-fault-code"
+    FAULT_CONFIG = "fault-config"
+
+
+def validate(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE|-", help="What to check; - is standard input."),
+    ],
+    kind: Annotated[
+        FileKind | None, typer.Option(help="What it is; default: told by its name and content.")
+    ] = None,
+) -> None:
+    """Check a configuration, a scenario or a fault configuration, as one document or as a whole
+    ConfigMap: all problems at once, exit status 2 if there are any."""
+    from contract.configuration import parse_toml
+    from vigil.validate.checks import (
+        DOCUMENT_OF_KIND,
+        check_config_map,
+        check_document,
+        kind_of,
+        read_text,
+    )
+
+    source = "standard input" if str(file) == "-" else str(file)
+    text = read_text(file, source)
+    known = FileKind(kind_of(text, file.name, source)) if kind is None else kind
+    match known:
+        case FileKind.FAULT_CONFIG:
+            check_config_map(text, source)
+        case FileKind.SCENARIO:
+            from dcmi_shim.emulator.scenario import parse_scenario
+
+            parse_scenario(text, source)
+        case FileKind.AGENT:
+            from agent.config import check_agent
+
+            check_agent(parse_toml(text, source), source)
+        case FileKind.AGGREGATOR:
+            from aggregator.config import check_aggregator
+
+            check_aggregator(parse_toml(text, source), source)
+        case _:
+            check_document(DOCUMENT_OF_KIND[known], text, source)
+    print(f"{source}: ok ({known})")
