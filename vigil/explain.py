@@ -46,8 +46,8 @@ def explain(
 
     import msgspec
 
+    from contract.codes.chip_codes import is_code
     from contract.codes.reference import describe_code
-    from contract.codes import is_code
     from contract.errors import StoreUnavailable
     from vigil.status.show import print_lines
 

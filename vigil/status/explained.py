@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from contract.code_reference import CodeKind, describe_code, text_of_level
+from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.errors import ConfigurationError, Problem
 from vigil.status.answers import AgentAnswer, LeaderAnswer
 from vigil.status.node_answers import NodeAnswer

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.code_reference import describe_code
+from contract.codes.reference import describe_code
 from contract.errors import ConfigurationError, Problem
 from vigil.status.answers import LeaderAnswer
 from vigil.status.cluster_answers import JobsAnswer, WorldAnswer

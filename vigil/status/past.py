@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from contract.code_reference import describe_code
+from contract.codes.reference import describe_code
 from contract.errors import ConfigurationError, Problem
 from vigil.status.cluster_answers import HistoryAnswer
 from vigil.status.explained import is_meant
