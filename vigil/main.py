@@ -7,7 +7,7 @@ what another one needs.
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -35,12 +35,32 @@ from vigil.validate.verb import validate
 
 app = typer.Typer(
     name="vigil",
-    help="Watches Ascend NPUs and tells the cluster about their faults.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"vigil {version('npu-vigil')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Watches Ascend NPUs and tells the cluster about their faults."""
+
 
 app.command("advise")(advise)
 app.command("agent")(agent)
