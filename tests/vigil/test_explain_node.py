@@ -22,6 +22,7 @@ FAULT = {
 NODE: dict[str, Any] = {
     "node": {"node": "node-1", "state": "reported", "heartbeat": "alive", "blind": []},
     "because": ["its newest device-info counts"],
+    "documents": {"cluster-info-device-0": True, "cluster-info-node-cm": False},
     "chips": [
         {
             "chip": "Ascend910-3",
@@ -71,6 +72,8 @@ def test_an_aggregator_says_what_is_reported_what_is_published_why_and_what_to_d
     text = [line.strip() for line in lines]
     for line in (
         "because:     its newest device-info counts",
+        "documents:   every store has cluster-info-device-0 as it is now",
+        "documents:   cluster-info-node-cm is being written",
         "used by:   team/train-0",
         "since:     3 min ago (21:31:09 UTC)",
         "reported:  SeparateNPU",

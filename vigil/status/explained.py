@@ -73,7 +73,8 @@ class NodeExplanation(msgspec.Struct, frozen=True):
     """Why a node, or one ``part`` of it, is well or not.
 
     ``reasons`` say why it is not well; none: it is well. ``because`` is about the node as a whole.
-    ``parts``: those with something to explain. ``not_known`` is as in ``Report``.
+    ``parts``: those with something to explain. ``documents`` say of each document of the node how
+    far it is written. ``not_known`` is as in ``Report``.
     """
 
     source: str
@@ -85,6 +86,7 @@ class NodeExplanation(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
     not_known: tuple[str, ...]
     because: tuple[str, ...]
+    documents: tuple[str, ...]
     parts: tuple[PartExplanation, ...]
     blind: tuple[BlindRow, ...]
     jobs: tuple[JobExplanation, ...]
@@ -149,6 +151,7 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
         reasons=reasons,
         not_known=report.not_known,
         because=(),
+        documents=() if part else report.facts["documents"],
         parts=parts,
         blind=blind,
         jobs=(),
@@ -190,6 +193,11 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
         reasons=reasons,
         not_known=tuple(not_known),
         because=() if part else answer.because,
+        documents=tuple(
+            f"every store has {name} as it is now" if is_written else f"{name} is being written"
+            for name, is_written in answer.documents.items()
+            if not part
+        ),
         parts=parts,
         blind=blind,
         jobs=tuple(

@@ -27,6 +27,8 @@ def explanation_lines(
     yield from source_lines(found, columns)
     for text in found.because:
         yield from field("because", text, columns)
+    for text in found.documents:
+        yield from field("documents", text, columns)
     for row in found.blind:
         yield from field("no answer", blind_text(row, found.at_ms, utc=utc), columns)
     for part in found.parts:

@@ -69,11 +69,15 @@ class ExplainedJob(msgspec.Struct, frozen=True):
 
 
 class NodeAnswer(msgspec.Struct, frozen=True):
-    """``/api/v1/nodes/{node}`` of an aggregator."""
+    """``/api/v1/nodes/{node}`` of an aggregator.
+
+    ``documents`` hold the node; with whether every store has them as they are now.
+    """
 
     node: Node
     because: tuple[str, ...]
     chips: tuple[ExplainedChip, ...]
     switch_events: tuple[ExplainedEvent, ...] = ()
+    documents: dict[str, bool] = {}
     server_faults: tuple[ExplainedServerFault, ...] = ()
     jobs: tuple[ExplainedJob, ...] = ()

@@ -48,7 +48,7 @@ class State:
     def key(self) -> bytes:
         """What differs between two states: everything but times that pass."""
         values = msgspec.to_builtins(self.document)
-        for name in ("at_ms", "facts"):
+        for name in ("at_ms", "facts", "documents"):
             values.pop(name, None)
         return _AGES.sub(b"", msgspec.json.encode(values))
 
