@@ -64,8 +64,8 @@ def show(
 ) -> NoReturn:
     """Show what ``ask`` returns; ends the verb with its exit status.
 
-    With ``watching`` each change is shown, until Ctrl-C: ``ask`` is called again every 0.2 s at an
-    agent, and at most 4 times a second at an aggregator, when its stream tells of ``node``.
+    With ``watching`` each change is shown, until Ctrl-C. An agent is asked every 0.2 s; an
+    aggregator after an event of its stream (of ``node``), at most 4 times a second.
     """
     if watching:
         with suppress(KeyboardInterrupt):

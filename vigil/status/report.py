@@ -217,7 +217,7 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
         not_known=(f"which sources are blind on {some(unsaid)}",) if unsaid else (),
         counts={
             "nodes": _counted(f"{one.state}, {one.heartbeat}" for one in chosen),
-            "faulty chips": _levels_of_chips(faults),
+            "chips": _levels_of_chips(faults),
         },
         facts={"leader": (leader.holder or "nobody",)}
         if name is None
