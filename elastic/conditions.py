@@ -23,7 +23,7 @@ _RESTART = "RestartJob"
 _ENDS = ("TerminateJob", "AbortJob")
 _SHORTEST_TTL_SECONDS = 3600
 _DEFAULT_RETRIES = 3
-"""What a job without ``maxRetry`` gets (2.9)."""
+"""What a job without ``maxRetry`` gets (consumers#2.9)."""
 
 
 class Condition(NamedTuple):

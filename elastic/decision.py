@@ -47,7 +47,7 @@ class Write(StrEnum):
     """A write that is due."""
 
     CLEAR = "clear"
-    """Size 0 and phase Pending: pods that ended by themselves go (2.9)."""
+    """Size 0 and phase Pending: pods that ended by themselves go (consumers#2.9)."""
     SIZE = "size"
     START = "start"
 

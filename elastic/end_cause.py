@@ -42,7 +42,7 @@ class Evicted(msgspec.Struct, frozen=True):
 
 
 def read_evictions(text: str) -> dict[str, tuple[Evicted, ...]]:
-    """Return by job the evictions for a fault (1.14). Raises ``ValueError``."""
+    """Return by job the evictions for a fault (consumers#1.14). Raises ``ValueError``."""
     try:
         found = _decoder.decode(text or "{}")
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

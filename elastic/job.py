@@ -76,7 +76,7 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> str:
-        """The job as the scheduler names it: ``<namespace>/<name>-<uid>`` (2.9)."""
+        """The job as the scheduler names it: ``<namespace>/<name>-<uid>`` (consumers#2.9)."""
         return f"{self.key}-{self.uid}"
 
     @property

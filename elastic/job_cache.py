@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stores.cluster import Update
 
 _RIVAL = "resilience-controller"
-"""The Resilience-Controller deletes and creates jobs of its own accord (5.1)."""
+"""The Resilience-Controller deletes and creates jobs of its own accord (consumers#5.1)."""
 
 _Records = dict[str, tuple[Evicted, ...]]
 

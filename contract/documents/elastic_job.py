@@ -17,7 +17,7 @@ RESTORE = "npu-vigil/elastic-restore"
 KEPT = "npu-vigil/elastic-state"
 """Annotation of a vcjob: the original size, the size written, the cause and the last starts."""
 DISTRIBUTED = "distributed"
-"""Annotation of a vcjob that was started again with another size (5.3)."""
+"""Annotation of a vcjob that was started again with another size (consumers#5.3)."""
 STARTED = "NPU Vigil start "
 """``status.state.message`` of a job that was started again begins with this and a number."""
 REASON = "NPUVigilElastic"
@@ -25,7 +25,7 @@ REASON = "NPUVigilElastic"
 LEASE = "npu-vigil.elastic"
 """The Lease of the process that acts. Leases of nodes begin otherwise: ``npu-vigil-``."""
 ENDED = ("Failed", "Terminated", "Aborted")
-"""Phases in which a vcjob can be started again in place (2.9)."""
+"""Phases in which a vcjob can be started again in place (consumers#2.9)."""
 FINISHED = (*ENDED, "Completed")
 """Phases in which the controller makes no pods."""
 

@@ -90,7 +90,7 @@ class VcJobs(Objects):
         await self._patch(path, body, wire.MERGE_PATCH_HEADERS, f"{namespace}/{name}")
 
     async def terminate(self, namespace: str, name: str, uid: str) -> None:
-        """Command the controller to end a job; its pods keep their grace (2.9)."""
+        """Command the controller to end a job; its pods keep their grace (consumers#2.9)."""
         check_names(namespace, name)
         owner = {
             "apiVersion": "batch.volcano.sh/v1alpha1",

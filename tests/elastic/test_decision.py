@@ -111,7 +111,7 @@ def test_a_job_that_has_not_ended_is_left_alone(phase: str, state: State) -> Non
     "left", [pod(), pod(deleted=True), pod(phase="Failed", deleted=True), pod(phase="Pending")]
 )
 def test_nothing_is_written_while_a_pod_has_not_ended(left: Any) -> None:
-    """``Failed`` does not mean that the pods have ended (2.9)."""
+    """``Failed`` does not mean that the pods have ended (consumers#2.9)."""
     item = vcjob(action="RestartJob", phase="Failed")
     found = decide(read(item), facts(pods=(left, pod("j-w-1", "Failed"))))
     assert (found.state, found.write) == (State.WAITING_FOR_PODS, None)
@@ -119,7 +119,7 @@ def test_nothing_is_written_while_a_pod_has_not_ended(left: Any) -> None:
 
 
 def test_pods_that_ended_by_themselves_are_removed_first() -> None:
-    """Size 0 and ``Pending``, then the size; the phase has pods made by then (2.9)."""
+    """Size 0 and ``Pending``, then the size; the phase has pods made by then (consumers#2.9)."""
     ended = (pod("j-w-1", "Failed"),)
     job = read(vcjob())
     first = decide(job, facts(pods=ended))
