@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 OK, NOT_FOUND = 200, 404
 _LARGEST_BYTES = 256 * 1024 * 1024
+_CONNECT_SECONDS = 1.0
 
 T = TypeVar("T")
 
@@ -31,6 +32,8 @@ def listening(paths: Sequence[Path]) -> str:
     """
     for path in paths:
         with closing(socket.socket(socket.AF_UNIX)) as asked:
+            # A daemon that accepts nothing any more is one as well.
+            asked.settimeout(_CONNECT_SECONDS)
             try:
                 asked.connect(str(path))
             except (FileNotFoundError, ConnectionRefusedError):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from contract.codes.reference import CodeReference
+    from vigil.daemon_client import DaemonClient
 
 _UNKNOWN = 2
 _WIDTH = 100
@@ -78,10 +79,7 @@ def explain(
     def ask() -> State:
         explained = explain_node(client, node, part)
         if explained is None:
-            print(
-                f"{_unknown(node)} The daemon at {client.server} knows no such node.",
-                file=sys.stderr,
-            )
+            print(_unknown(what) if is_code(what) else _stranger(node, client), file=sys.stderr)
             sys.exit(_UNKNOWN)
         return State(
             explained,
@@ -101,6 +99,13 @@ def _unknown(code: str) -> str:
         f"vigil: {quoted(code)!r} is in no table of fault codes. An unlisted code of a chip is "
         "SeparateNPU when the driver calls it major or critical, and NotHandleFault when it calls "
         "it minor or suggestion. docs/codes.md lists all codes."
+    )
+
+
+def _stranger(node: str, client: DaemonClient) -> str:
+    return (
+        f"vigil: {node!r} is no fault code, and the daemon at {client.server} knows no node of "
+        "this name. An agent knows its own node only; name an aggregator with --server."
     )
 
 

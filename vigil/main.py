@@ -36,7 +36,6 @@ from vigil.validate.verb import validate
 app = typer.Typer(
     name="vigil",
     no_args_is_help=True,
-    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )

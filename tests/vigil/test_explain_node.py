@@ -139,7 +139,7 @@ def test_an_agent_gives_reason_rule_and_source(agent: Stand) -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        ("node-2", "knows no such node"),
+        ("node-2", "knows no node of this name"),
         ("80E0FFFF", "is in no table of fault codes"),
         ("node-1/9", "knows no part of this name"),
         ("a b", "is in no table of fault codes"),

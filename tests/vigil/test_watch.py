@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
 from typing import TYPE_CHECKING
 
@@ -101,3 +103,34 @@ def test_a_first_question_without_an_answer_ends_it(stand: Stand, tmp_path: Path
     stand.status = 500
     watching = Watching(stand, tmp_path / "none", "status")
     assert watching.process.wait(_SECONDS) == 3
+
+
+@pytest.mark.slow
+def test_on_a_terminal_the_newest_state_is_drawn_on_the_whole_screen(stand: Stand) -> None:
+    many = [AGENT["faults"][0] | {"subject": f"chip {n}", "device": f"D-{n}"} for n in range(30)]
+    stand.answers = {"/api/v1/status": AGENT | {"faults": many}}
+    own, other = pty.openpty()
+    termios.tcsetwinsize(other, (10, 80))
+    clean = {k: v for k, v in os.environ.items() if k not in {"LINES", "COLUMNS"}}
+    environment = clean | {"TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    arguments = [sys.executable, "-m", "vigil", "faults", "--watch", "--server", stand.url]
+    process = subprocess.Popen(
+        arguments, stdin=other, stdout=other, stderr=other, env=environment, start_new_session=True
+    )
+    os.close(other)
+    shown = b""
+    try:
+        while b"more lines" not in shown:
+            shown += os.read(own, 4096)
+        stand.answers = {"/api/v1/status": AGENT | {"faults": []}}
+        while b"no fault holds" not in shown:
+            shown += os.read(own, 4096)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(_SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(own)
+    assert shown.startswith(b"\x1b[H\x1b[2J")
+    first = shown.split(b"\x1b[H\x1b[2J")[1]
+    assert first.count(b"\n") == 9, "the last row of the terminal stays free"
