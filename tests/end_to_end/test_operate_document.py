@@ -43,8 +43,9 @@ def scene(cluster_node: Node, control_plane: ControlPlane, tmp_path: Path) -> It
     def is_seen() -> bool:
         jobs = daemon.ask("/api/v1/jobs")[1]["jobs"]
         history = daemon.ask("/api/v1/history")[1]["events"]
-        documents = daemon.ask("/api/v1/nodes/node-1")[1]["documents"]
-        return bool(jobs and history) and all(documents.values())
+        about = daemon.ask("/api/v1/nodes/node-1")[1]
+        is_alive = about["node"]["heartbeat"] == "alive"
+        return bool(jobs and history) and is_alive and all(about["documents"].values())
 
     cluster_node.wait(is_seen, "the fault is published, and in the history")
     yield daemon
