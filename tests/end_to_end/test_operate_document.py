@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +17,6 @@ from tests.parts.tree import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.end_to_end.node import Node
     from tests.parts.controlplane import ControlPlane
@@ -57,11 +59,12 @@ def scene(cluster_node: Node, control_plane: ControlPlane, tmp_path: Path) -> It
 def test_the_document_shows_what_its_commands_print(cluster_node: Node, tmp_path: Path) -> None:
     document = ROOT / "docs" / "operate.md"
     text = document.read_text(encoding="utf-8")
-    places = {
-        str(cluster_node.state_dir): "/var/lib/npu-vigil",
-        str(tmp_path / "aggregator"): "/var/lib/npu-vigil-aggregator",
-    }
-    agent, aggregator = places
+    # Short names: a path that is wider than the terminal is broken.
+    short = Path(tempfile.mkdtemp())
+    agent, aggregator = str(short / "n"), str(short / "c")
+    Path(agent).symlink_to(cluster_node.state_dir)
+    Path(aggregator).symlink_to(tmp_path / "aggregator")
+    places = {agent: "/var/lib/npu-vigil", aggregator: "/var/lib/npu-vigil-aggregator"}
 
     def run(block: re.Match[str]) -> str:
         place = agent if block[1] else aggregator
@@ -72,9 +75,10 @@ def test_the_document_shows_what_its_commands_print(cluster_node: Node, tmp_path
 
     shown, count = _BLOCK.subn(run, text)
     assert count == _QUESTIONS
-    for name, usual in reversed(places.items()):
+    for name, usual in places.items():
         shown = shown.replace(name, usual)
     shown = re.sub(r"(leader: +)\S+", r"\1aggregator-1", shown)
+    shutil.rmtree(short)
     made = tmp_path / "operate.md"
     made.write_text(shown, encoding="utf-8")
     assert _without_times(shown) == _without_times(text), f"{made} is what it has to be"
