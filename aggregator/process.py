@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.api.routes import application
+from aggregator.api.routes import SOCKET_NAME, application
 from aggregator.daemon import Aggregator
 from aggregator.grpc.endpoint import endpoint_of
 from aggregator.notify.history import History
@@ -99,6 +99,8 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
             pages,
             configuration.listen,
             configuration.state_dir,
+            # Another aggregator in this directory keeps its socket.
+            socket_name=SOCKET_NAME if identity.has_place else None,
             limits=Limits(configuration.pages.max_connections),
             host_names=configuration.pages.host_names,
         ):

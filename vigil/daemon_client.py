@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import socket
+from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -12,12 +14,36 @@ from contract.errors import ConfigurationError, Problem, StoreUnavailable, quote
 from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
 OK, NOT_FOUND = 200, 404
 _LARGEST_BYTES = 256 * 1024 * 1024
+_CONNECT_SECONDS = 1.0
 
 T = TypeVar("T")
+
+
+def listening(paths: Sequence[Path]) -> str:
+    """Return the address of the first socket on which a daemon listens.
+
+    A socket that this user may not use counts as well: the request names the reason. Raises
+    ``StoreUnavailable`` where nothing listens.
+    """
+    for path in paths:
+        with closing(socket.socket(socket.AF_UNIX)) as asked:
+            # A daemon that accepts nothing any more is one as well.
+            asked.settimeout(_CONNECT_SECONDS)
+            try:
+                asked.connect(str(path))
+            except (FileNotFoundError, ConnectionRefusedError):
+                continue
+            except OSError:
+                pass
+        return f"unix:{path}"
+    places = " or ".join(f"unix:{path}" for path in paths)
+    what = "no daemon listens there; start the agent, or name another daemon by --server"
+    raise StoreUnavailable(f"{places}: {what}")
 
 
 class DaemonClient:
@@ -75,6 +101,19 @@ class DaemonClient:
                 f"{self.server}: the answer at {path} has more than {_LARGEST_BYTES} bytes"
             )
         return answer.status, content
+
+    def follow(self, path: str) -> Iterator[bytes]:
+        """Yield each line of an answer that has no end, until the daemon ends it."""
+        connection = self._connection()
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            while answer.status == OK and (line := answer.readline(_LARGEST_BYTES)):
+                yield line
+        except (OSError, http.client.HTTPException) as error:
+            raise StoreUnavailable(f"{self.server} gives no answer: {error}") from None
+        finally:
+            connection.close()
 
     def decoded(self, body: bytes, model: type[T]) -> T:
         """Return the value in ``body``."""

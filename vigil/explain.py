@@ -1,4 +1,4 @@
-"""``vigil explain``: what a fault code means, from the tables of this package."""
+"""``vigil explain``: what a fault code means, or why a node or chip is in its state."""
 
 from __future__ import annotations
 
@@ -6,45 +6,90 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.status.options import Json, Lang, language_of
+from vigil.status.options import Json, Lang, Server, StateDir, Utc, Watch, client_of, language_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from contract.codes.reference import CodeReference
+    from vigil.daemon_client import DaemonClient
 
 _UNKNOWN = 2
 _WIDTH = 100
 _INDENT = " " * 12
+_NODE = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 
 
 def explain(
-    code: Annotated[
+    what: Annotated[
         str,
-        typer.Argument(metavar="CODE", help="For example 80E01801, or '[0x08520003,na,cpu,na]'."),
+        typer.Argument(
+            metavar="CODE|NODE[/CHIP]",
+            help="For example 80E01801, '[0x08520003,na,cpu,na]', node-1 or node-1/3.",
+        ),
     ],
+    server: Server = None,
+    state_dir: StateDir = None,
+    watch: Watch = False,
     lang: Lang = None,
+    utc: Utc = False,
     as_json: Json = False,
 ) -> None:
-    """Explain a fault code: its name, its level, what happens to jobs, what to do.
+    """Explain a fault code, or why a node or a chip is in its state, and what to do.
 
-    Exit status: 0 done, 2 the code is in no table.
+    A code needs no daemon, and comes before a node of the same name.
+
+    Exit status: 0 done and well, 1 the node is not well or a source gives no answer, 2 wrong use,
+    unknown code or unknown node, 3 no answer.
     """
+    import re
     import sys
 
     import msgspec
 
+    from contract.codes.chip_codes import is_code
     from contract.codes.reference import describe_code
+    from contract.errors import StoreUnavailable
     from vigil.status.show import print_lines
 
-    found = describe_code(code)
-    if found is None:
-        print(_unknown(code), file=sys.stderr)
-        sys.exit(_UNKNOWN)
-    if as_json:
-        print(msgspec.json.encode(found).decode())
+    language = language_of(lang)
+    found = describe_code(what)
+    if found is not None:
+        if as_json:
+            print(msgspec.json.encode(found).decode())
+        else:
+            print_lines(_lines(found, language))
         return
-    print_lines(_lines(found, language_of(lang)))
+    node, _, part = what.partition("/")
+    if re.fullmatch(_NODE, node) is None:
+        print(_unknown(what), file=sys.stderr)
+        sys.exit(_UNKNOWN)
+    try:
+        client = client_of(server, state_dir)
+    except StoreUnavailable:
+        if not is_code(what):
+            raise
+        print(_unknown(what), file=sys.stderr)
+        sys.exit(_UNKNOWN)
+
+    from vigil.status.explained import explain_node
+    from vigil.status.explained_lines import explanation_lines
+    from vigil.status.output import State, show
+
+    def ask() -> State:
+        explained = explain_node(client, node, part)
+        if explained is None:
+            print(_unknown(what) if is_code(what) else _stranger(node, client), file=sys.stderr)
+            sys.exit(_UNKNOWN)
+        return State(
+            explained,
+            lambda columns: explanation_lines(
+                explained, language=language, utc=utc, columns=columns
+            ),
+            explained.well,
+        )
+
+    show(client, ask, node=node, watching=watch, as_json=as_json, utc=utc)
 
 
 def _unknown(code: str) -> str:
@@ -54,6 +99,13 @@ def _unknown(code: str) -> str:
         f"vigil: {quoted(code)!r} is in no table of fault codes. An unlisted code of a chip is "
         "SeparateNPU when the driver calls it major or critical, and NotHandleFault when it calls "
         "it minor or suggestion. docs/codes.md lists all codes."
+    )
+
+
+def _stranger(node: str, client: DaemonClient) -> str:
+    return (
+        f"vigil: {node!r} is no fault code, and the daemon at {client.server} knows no node of "
+        "this name. An agent knows its own node only; name an aggregator with --server."
     )
 
 

@@ -7,17 +7,7 @@ from typing import Annotated
 
 import typer
 
-from vigil.status.options import (
-    NOT_WELL,
-    STATE_DIR,
-    Json,
-    Lang,
-    Server,
-    StateDir,
-    Utc,
-    client_of,
-    language_of,
-)
+from vigil.status.options import Json, Lang, Server, StateDir, Utc, Watch, client_of, language_of
 
 
 class Order(StrEnum):
@@ -39,7 +29,8 @@ def faults(
     ] = None,
     order: Annotated[Order, typer.Option(help="Which come first.")] = Order.WORST,
     server: Server = None,
-    state_dir: StateDir = STATE_DIR,
+    state_dir: StateDir = None,
+    watch: Watch = False,
     lang: Lang = None,
     utc: Utc = False,
     as_json: Json = False,
@@ -51,27 +42,25 @@ def faults(
     """
     import msgspec
 
+    from vigil.status.output import State, show
     from vigil.status.report import report_of, same_code
-    from vigil.status.show import fault_lines, newest_first, print_lines, source_lines, worst_first
-    from vigil.status.show import width as columns_of
+    from vigil.status.show import newest_first, report_lines, worst_first
 
-    report = report_of(client_of(server, state_dir), node)
+    client, language = client_of(server, state_dir), language_of(lang)
     arranged = worst_first if order is Order.WORST else newest_first
-    rows = [
-        row
-        for row in arranged(report.faults)
-        if level in (None, row.level) and (code is None or same_code(code, row.code))
-    ]
-    report = msgspec.structs.replace(report, faults=tuple(rows))
-    if as_json:
-        print(msgspec.json.encode(report).decode())
-    else:
-        columns = columns_of()
-        language = language_of(lang)
-        print_lines(source_lines(report, columns))
-        print_lines(
-            fault_lines(rows, report.at_ms, language=language, utc=utc, columns=columns)
-            if rows
-            else ["no fault holds"]
+
+    def ask() -> State:
+        report = report_of(client, node)
+        rows = tuple(
+            row
+            for row in arranged(report.faults)
+            if level in (None, row.level) and (code is None or same_code(code, row.code))
         )
-    raise typer.Exit(NOT_WELL if rows or not report.well else 0)
+        report = msgspec.structs.replace(report, faults=rows)
+        return State(
+            report,
+            lambda columns: report_lines(report, language=language, utc=utc, columns=columns),
+            report.well and not rows,
+        )
+
+    show(client, ask, node=node, watching=watch, as_json=as_json, utc=utc)

@@ -7,7 +7,7 @@ what another one needs.
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -23,22 +23,43 @@ from vigil.elastic import verb as elastic
 from vigil.explain import explain
 from vigil.faults import faults
 from vigil.forget.verb import forget
+from vigil.jobs import jobs
 from vigil.lint.verb import lint
 from vigil.replay.verb import replay
 from vigil.scan.verb import scan
 from vigil.simulate import verb as simulate
 from vigil.status.verb import status
+from vigil.timeline import timeline
 from vigil.uninstall.verb import uninstall
 from vigil.validate.verb import validate
 
 app = typer.Typer(
     name="vigil",
-    help="Watches Ascend NPUs and tells the cluster about their faults.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"vigil {version('npu-vigil')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Watches Ascend NPUs and tells the cluster about their faults."""
+
 
 app.command("advise")(advise)
 app.command("agent")(agent)
@@ -47,10 +68,12 @@ app.command("demo")(demo)
 app.command("explain")(explain)
 app.command("faults")(faults)
 app.command("forget")(forget)
+app.command("jobs")(jobs)
 app.command("lint")(lint)
 app.command("replay")(replay)
 app.command("scan")(scan)
 app.command("status")(status)
+app.command("timeline")(timeline)
 app.command("uninstall")(uninstall)
 app.command("validate")(validate)
 app.add_typer(elastic.app, name="elastic")

@@ -1,4 +1,7 @@
-"""Health, metrics and the API over HTTP. Nothing can be changed through it."""
+"""Health, metrics and the API, over HTTP on ``--listen`` and on a socket in the state directory.
+
+Nothing can be changed through it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from aggregator.api.status import Health
     from aggregator.notify.history import History
     from aggregator.notify.sse import Stream
+
+SOCKET_NAME = "aggregator.sock"
 
 
 def application(

@@ -38,6 +38,11 @@ class Identity:
         mark = None if state_dir is None else self._claim(state_dir, group_may_read)
         self.name = f"{socket.gethostname()}_{mark or _new_mark()}"
 
+    @property
+    def has_place(self) -> bool:
+        """Whether no other process uses the state directory."""
+        return self._descriptor is not None
+
     def _claim(self, state_dir: Path, group_may_read: bool) -> str | None:
         path = state_dir / NAME
         try:

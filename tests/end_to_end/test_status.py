@@ -1,22 +1,28 @@
-"""``vigil status`` and ``vigil faults`` of a real agent and a real aggregator."""
+"""What the verbs for people show of a real agent and a real aggregator."""
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from stores.address import open_store
 from tests.aggregator.daemon import Daemon
+from tests.aggregator.nodes import report
+from tests.contract.documents.test_cluster_device import config, fault
+from tests.parts import pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.end_to_end.node import Node
+    from tests.parts.controlplane import ControlPlane
 
 SEPARATES = "80E18402"
 LINK_DOWN = "81078603"
@@ -119,3 +125,68 @@ def test_where_no_daemon_listens_it_says_what_to_do(tmp_path: Path) -> None:
     status, _, errors = vigil("faults", "--server", "ftp://x")
     assert status == 2
     assert "is neither http://HOST:PORT" in errors
+
+
+def test_a_chip_is_explained_from_its_agent_to_cluster_info_and_what_happened_is_shown(
+    well: Node, aggregator: Daemon, tmp_path: Path
+) -> None:
+    agent = ("--state-dir", str(well.state_dir))
+    cluster = ("--state-dir", str(tmp_path / "aggregator"))
+    assert vigil("explain", "node-1", *agent)[0] == 0
+    output = tmp_path / "watched"
+    with output.open("wb") as file:
+        watching = subprocess.Popen(
+            [sys.executable, "-m", "vigil", "explain", "node-1", "--watch", "--json", *cluster],
+            stdout=file,
+        )
+    well.wait(lambda: output.read_bytes().count(b"\n") == 1, "the first state is shown")
+    well.emulator.occur(3, SEPARATES)
+    well.wait(lambda: aggregator.ask("/api/v1/faults")[1]["faults"] != [], "it is known")
+    well.wait(lambda: b'"well":false' in output.read_bytes(), "the change is shown")
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(10) == 0
+
+    status, lines, _ = vigil("explain", "node-1/3", *agent)
+    assert status == 1
+    assert lines[2].startswith("answered by: agent of node-1, version ")
+    assert "reported:  SeparateNPU" in [line.strip() for line in lines]
+    status, lines, _ = vigil("explain", "node-1/3", *cluster, COLUMNS="300")
+    assert status == 1
+    socket = tmp_path / "aggregator" / "aggregator.sock"
+    assert f"answered by: aggregator, which leads (unix:{socket})" in lines, lines
+    text = [line.strip() for line in lines]
+    assert text.count("reported:  SeparateNPU") == text.count("published: SeparateNPU") == 1
+    assert "because:   the node says so" in text
+    assert vigil("explain", "node-2", *cluster)[0] == 2
+
+    def happened() -> list[list[str]]:
+        rows = json.loads(vigil("timeline", "node-1/3", *cluster, "--json")[1][0])["rows"]
+        return [[row["part"], row["code"], row["level"]] for row in rows]
+
+    well.wait(lambda: happened() == [["Ascend910-3", SEPARATES, "SeparateNPU"]], "it is kept")
+    line = vigil("timeline", "--since", "1h", *cluster, COLUMNS="300")[1][-1]
+    assert "node-1  Ascend910-3  80E18402  published  begins at SeparateNPU" in line
+
+
+@pytest.mark.apiserver
+async def test_a_job_is_shown_with_the_fault_that_hits_it(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    options = ("--store", "kubernetes:", "--kubeconfig", str(control_plane.kubeconfig))
+    daemon = Daemon(tmp_path / "aggregator", *options)
+    store = open_store("kubernetes:", control_plane.kubeconfig)
+    cluster = ("--state-dir", str(tmp_path / "aggregator"))
+    try:
+        await store.put(report("n1", config([fault(3, "SeparateNPU", SEPARATES)])))
+        pods.make(control_plane, "train-0", "n1", "Ascend910-3", owner=pods.owned_by("u", "train"))
+        daemon.start()
+        daemon.process.wait_until(lambda: daemon.ask("/api/v1/jobs")[1]["jobs"] != [], 20)
+        status, lines, _ = vigil("jobs", *cluster, COLUMNS="300")
+        assert status == 1
+        assert lines[2].startswith("default/train: UnHealthy, since ")
+        # The API server has no Node of this name, so it is not ready.
+        assert lines[3] == "  n1  Node  SeparateNPU"
+        assert lines[4].startswith("  n1  NPU 3  80E18402  SeparateNPU  ")
+    finally:
+        await store.close()
+        daemon.stop()

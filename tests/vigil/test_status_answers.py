@@ -3,87 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import threading
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from vigil.status.times import ago, since
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-AT_MS = 1_795_469_669_290
-AGENT: dict[str, Any] = {
-    "node": "node-1",
-    "at_ms": AT_MS,
-    "version": "9.9",
-    "chips": [{"chip": 3, "device": "Ascend910-3", "level": "SeparateNPU", "blind": []}],
-    "faults": [
-        {
-            "subject": "chip 3",
-            "device": "Ascend910-3",
-            "code": "80E18402",
-            "level": "SeparateNPU",
-            "since_ms": AT_MS - 200_000,
-        }
-    ],
-    "driver": {},
-    "publications": [],
-    "heartbeat": {"interval_seconds": 5.0},
-    "a_field_of_a_later_release": {"x": 1},
-}
-
-
-class Stand:
-    """A server that gives one answer to everything."""
-
-    def __init__(self) -> None:
-        self.status, self.body = 200, b"{}"
-        self.length: int | None = None
-        stand = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(stand.status)
-                self.send_header("Content-Length", str(stand.length or len(stand.body)))
-                self.end_headers()
-                self.wfile.write(stand.body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-
-@pytest.fixture
-def stand() -> Iterator[Stand]:
-    stand = Stand()
-    thread = threading.Thread(target=stand.server.serve_forever, args=(0.01,))
-    thread.start()
-    yield stand
-    stand.server.shutdown()
-    thread.join()
-    stand.server.server_close()
-
-
-def vigil(stand: Stand, *arguments: str, **environment: str) -> tuple[int, bytes, str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "LC_", "LANG"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "vigil", *arguments, "--server", stand.url],
-        capture_output=True,
-        timeout=60,
-        env=clean | {"LC_ALL": "C.UTF-8"} | environment,
-        check=False,
-    )
-    assert b"Traceback" not in done.stderr
-    return done.returncode, done.stdout, done.stderr.decode()
 
 
 def test_an_agent_of_another_release_is_read(stand: Stand) -> None:

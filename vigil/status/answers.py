@@ -13,7 +13,7 @@ class Blind(msgspec.Struct, frozen=True):
     """A source without an answer; an aggregator names its reason ``why``."""
 
     source: str
-    since_ms: int
+    since_ms: int | None = None
     reason: str = ""
     why: str = ""
     chip: str | int | None = None
@@ -41,6 +41,8 @@ class AgentFault(msgspec.Struct, frozen=True):
     device: str | None = None
     part: str = ""
     severity: str | None = None
+    reason: str = ""
+    said_by: tuple[str, ...] = ()
 
 
 class AgentDriver(msgspec.Struct, frozen=True):
@@ -186,6 +188,7 @@ class Leader(msgspec.Struct, frozen=True):
 class LeaderAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/leader`` of an aggregator."""
 
+    at_ms: int
     leader: Leader
 
 

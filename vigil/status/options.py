@@ -1,4 +1,4 @@
-"""Options and exit statuses that ``vigil status`` and ``vigil faults`` share."""
+"""Options and exit statuses that the verbs share which ask a daemon."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ Server: TypeAlias = Annotated[
         metavar="URL",
         envvar="VIGIL_SERVER",
         help="Ask this agent or aggregator: http://HOST:PORT, https://HOST:PORT or unix:PATH.",
-        show_default="the agent on this host",
+        show_default="the agent on this host, else its aggregator",
     ),
 ]
 StateDir: TypeAlias = Annotated[
-    Path,
+    Path | None,
     typer.Option(
-        metavar="DIR", envvar="VIGIL_STATE_DIR", help="Of the agent on this host; has its socket."
+        metavar="DIR",
+        envvar="VIGIL_STATE_DIR",
+        help="Of the agent or aggregator on this host; has its socket.",
+        show_default="/var/lib/npu-vigil, /var/lib/npu-vigil-aggregator",
     ),
 ]
 Lang: TypeAlias = Annotated[
@@ -47,14 +50,31 @@ Utc: TypeAlias = Annotated[bool, typer.Option("--utc", help="Show times in UTC."
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
 ]
-STATE_DIR = Path("/var/lib/npu-vigil")
+_AGENT = (Path("/var/lib/npu-vigil"), "agent.sock")
+_AGGREGATOR = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
+Watch: TypeAlias = Annotated[
+    bool, typer.Option("--watch", help="Go on, and show each change until Ctrl-C.")
+]
 
 
-def client_of(server: str | None, state_dir: Path) -> DaemonClient:
-    """Return who is asked: ``server``, else the agent with ``state_dir``."""
-    from vigil.daemon_client import DaemonClient
+def client_of(server: str | None, state_dir: Path | None) -> DaemonClient:
+    """Return who is asked: ``server``, else the agent on this host, else the aggregator on it."""
+    return _client(server, state_dir, (_AGENT, _AGGREGATOR))
 
-    return DaemonClient(server or f"unix:{state_dir / 'agent.sock'}", _ANSWER_SECONDS)
+
+def cluster_client_of(server: str | None, state_dir: Path | None) -> DaemonClient:
+    """Return who is asked about the cluster: ``server``, else the aggregator on this host."""
+    return _client(server, state_dir, (_AGGREGATOR,))
+
+
+def _client(
+    server: str | None, state_dir: Path | None, places: tuple[tuple[Path, str], ...]
+) -> DaemonClient:
+    from vigil.daemon_client import DaemonClient, listening
+
+    if server is None:
+        server = listening([(state_dir or usual) / name for usual, name in places])
+    return DaemonClient(server, _ANSWER_SECONDS)
 
 
 def language_of(chosen: Language | None) -> Language:

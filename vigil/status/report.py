@@ -17,6 +17,7 @@ from vigil.status.answers import (
     AgentPublication,
     Blind,
     Faults,
+    Leader,
     LeaderAnswer,
     LivenessAnswer,
     Node,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from vigil.daemon_client import DaemonClient
 
-_STATUS = "/api/v1/status"
+STATUS = "/api/v1/status"
 _ALIVE = "alive"
 _REPORTED = "reported"
 _HARMLESS = frozenset(
@@ -71,7 +72,7 @@ class BlindRow(msgspec.Struct, frozen=True):
     node: str
     part: str
     source: str
-    since_ms: int
+    since_ms: int | None
     reason: str
 
 
@@ -102,9 +103,9 @@ def report_of(client: DaemonClient, node: str | None) -> Report:
     Raises ``ConfigurationError`` for a node that it does not know, ``StoreUnavailable`` where it
     does not answer.
     """
-    answer = client.find(_STATUS, AgentAnswer)
+    answer = client.find(STATUS, AgentAnswer)
     if answer is not None:
-        return _of_agent(client.server, answer, node)
+        return of_agent(client.server, answer, node)
     return _of_aggregator(client, node)
 
 
@@ -116,12 +117,13 @@ def same_code(given: str, code: str) -> bool:
         return given.strip() == code
 
 
-def _of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
+def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
+    """Return what an agent knows. Raises ``ConfigurationError`` for another node than its own."""
     if node not in (None, answer.node):
         what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
         raise ConfigurationError("command line", [Problem(f"node {node}", what)])
     faults = tuple(
-        _row(
+        fault_row(
             answer.node,
             fault.device or f"{fault.subject} {fault.part}".strip(),
             _kind_of(fault.subject),
@@ -133,16 +135,16 @@ def _of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
         for fault in answer.faults
     )
     blind = (
-        *_blind(answer.node, "", answer.blind),
-        *(row for chip in answer.chips for row in _blind(answer.node, chip.device, chip.blind)),
+        *blind_rows(answer.node, "", answer.blind),
+        *(row for chip in answer.chips for row in blind_rows(answer.node, chip.device, chip.blind)),
     )
     down = [chip.device for chip in answer.chips if chip.link_up is False]
     beat = answer.heartbeat
     reasons = [
         *(f"the agent is not ready: {one}" for one in answer.not_ready),
         *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
-        *_of_faults(faults),
-        *([f"the link is down at {_some(down)}"] if down else []),
+        *reasons_of_faults(faults),
+        *([f"the link is down at {some(down)}"] if down else []),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
             f"{one.kind} is not published: {one.trouble}"
@@ -151,7 +153,7 @@ def _of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
         ),
         *(f"{one.kind}: {one.conflict}" for one in answer.publications if one.conflict),
         *(f"the heartbeat: {why}" for why in (beat.trouble, beat.withheld, beat.conflict) if why),
-        *_of_blind(blind),
+        *reasons_of_blind(blind),
     ]
     driver = answer.driver
     named = filter(None, (driver.family, driver.chip_name, driver.version))
@@ -194,29 +196,28 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
         row
         for one in chosen
         for blind in one.blind or ()
-        for row in _blind(one.node, "" if blind.chip is None else str(blind.chip), [blind])
+        for row in blind_rows(one.node, "" if blind.chip is None else str(blind.chip), [blind])
     )
     unsaid = [one.node for one in chosen if one.blind is None]
     reasons = [
         *([_ALARM] if liveness.alarm else []),
         *(f"the aggregator is not ready: {one}" for one in ready.reasons),
         *(f"{place}: heartbeats are not read: {why}" for place, why in liveness.problems.items()),
-        *_of_nodes(chosen),
-        *_of_faults(faults),
-        *_of_blind(blind),
+        *reasons_of_nodes(chosen),
+        *reasons_of_faults(faults),
+        *reasons_of_blind(blind),
     ]
     return Report(
-        source="aggregator, "
-        + ("which leads" if leader.leads else f"a follower of {leader.holder or 'nobody'}"),
+        source=source_of(leader),
         server=client.server,
         about=name or "the cluster",
         at_ms=nodes.at_ms,
         well=not reasons,
         reasons=tuple(reasons),
-        not_known=(f"which sources are blind on {_some(unsaid)}",) if unsaid else (),
+        not_known=(f"which sources are blind on {some(unsaid)}",) if unsaid else (),
         counts={
             "nodes": _counted(f"{one.state}, {one.heartbeat}" for one in chosen),
-            "faulty chips": _levels_of_chips(faults),
+            "chips": _levels_of_chips(faults),
         },
         facts={"leader": (leader.holder or "nobody",)}
         if name is None
@@ -224,6 +225,13 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
         faults=faults,
         blind=blind,
     )
+
+
+def source_of(leader: Leader) -> str:
+    """Return which aggregator it is, in words."""
+    if leader.leads:
+        return "aggregator, which leads"
+    return f"aggregator, a follower of {leader.holder or 'nobody'}"
 
 
 class _Because(msgspec.Struct, frozen=True):
@@ -235,7 +243,8 @@ def _of_node(client: DaemonClient, node: Node) -> dict[str, tuple[str, ...]]:
     return {"because": explained.because}
 
 
-def _of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
+def reasons_of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield why these nodes are not well, apart from faults and blind sources."""
     by_word: dict[str, list[str]] = {}
     for one in nodes:
         if one.heartbeat != _ALIVE:
@@ -246,24 +255,25 @@ def _of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
             if word not in (None, "", "Healthy"):
                 by_word.setdefault(f"{what}: {word}", []).append(one.node)
     for word, names in by_word.items():
-        yield f"{word}: {_some(names)}"
+        yield f"{word}: {some(names)}"
 
 
-def _of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
-    """Say which parts are hit at which level, worst level first."""
+def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
+    """Yield which parts are hit at which level, worst level first."""
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
         if row.level not in _HARMLESS:
             parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
-        yield f"{counted(len(names), 'part')} at {level}: {_some(names)}"
+        yield f"{counted(len(names), 'part')} at {level}: {some(names)}"
 
 
-def _of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
+def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
+    """Yield which sources give no answer."""
     found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
     if found:
-        yield f"no answer from {_some(found)}"
+        yield f"no answer from {some(found)}"
 
 
 def _of_publications(publications: Iterable[AgentPublication]) -> Iterator[str]:
@@ -279,7 +289,8 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
+    """Return the first names, and how many more there are."""
     rest = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -289,18 +300,20 @@ def _cluster_rows(found: Faults) -> Iterator[FaultRow]:
         public = chip.fault_type == "PublicFault"
         kind = CodeKind.PUBLIC if public else CodeKind.CHIP
         since = chip.raised_at_ms or chip.received_at_ms
-        row = _row(chip.node, chip.chip, kind, chip.code, chip.level, chip.severity, since)
+        row = fault_row(chip.node, chip.chip, kind, chip.code, chip.level, chip.severity, since)
         yield msgspec.structs.replace(row, withheld=chip.hidden is not None)
     for switch in found.switch_faults:
         part = f"switch {switch.switch} port {switch.port}"
         since = switch.raised_at_ms or switch.received_at_ms
-        row = _row(switch.node, part, CodeKind.SWITCH, switch.code, switch.level, None, since)
+        row = fault_row(switch.node, part, CodeKind.SWITCH, switch.code, switch.level, None, since)
         yield msgspec.structs.replace(row, withheld=switch.hidden is not None)
     for server in found.server_faults:
-        yield _row(server.node, server.part, CodeKind.NODE, server.code, server.level, None, None)
+        yield fault_row(
+            server.node, server.part, CodeKind.NODE, server.code, server.level, None, None
+        )
 
 
-def _row(
+def fault_row(
     node: str,
     part: str,
     kind: CodeKind,
@@ -309,6 +322,7 @@ def _row(
     severity: str | None,
     since_ms: int | None,
 ) -> FaultRow:
+    """Return a row with what the tables of this package say of the code."""
     known = describe_code(code)
     text = text_of_level(kind, code, level)
     return FaultRow(
@@ -331,7 +345,8 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def _blind(node: str, part: str, found: Iterable[Blind]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[Blind]) -> Iterator[BlindRow]:
+    """Yield a row for each blind source of a part."""
     for one in found:
         yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
 

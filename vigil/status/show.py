@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from vigil.status.times import since
 
@@ -21,6 +21,19 @@ _GAP = "  "
 _MOST_FAULTS = 10
 _FAULT_COLUMNS = ("node", "part", "code", "severity", "level", "since", "jobs", "name")
 _NARROWEST_NAME = 30
+
+
+class Answered(Protocol):
+    """What says who answered, and what is then not known."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def server(self) -> str: ...
+
+    @property
+    def not_known(self) -> tuple[str, ...]: ...
 
 
 def width() -> int:
@@ -41,23 +54,21 @@ def print_lines(lines: Iterable[str]) -> None:
 def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return the whole report: well or not and why first."""
     if report.well:
-        yield from _wrapped(f"{report.about} is well", columns)
+        yield from wrapped(f"{report.about} is well", columns)
     else:
-        yield from _wrapped(f"{report.about} is not well: {report.reasons[0]}", columns)
+        yield from wrapped(f"{report.about} is not well: {report.reasons[0]}", columns)
         for reason in report.reasons[1:]:
-            yield from _wrapped(reason, columns, "  ")
+            yield from wrapped(reason, columns, "  ")
     yield ""
     yield from source_lines(report, columns)
     for heading, counts in report.counts.items():
         counted = "; ".join(f"{number} {word}" for word, number in counts.items()) or "none"
-        yield from _field(heading, counted, columns)
+        yield from field(heading, counted, columns)
     for heading, texts in report.facts.items():
         for text in texts:
-            yield from _field(heading, text, columns)
+            yield from field(heading, text, columns)
     for row in report.blind:
-        began = since(row.since_ms, report.at_ms, utc=utc)
-        where = f"{row.source} of {_where(row)}"
-        yield from _field("no answer", f"{where}, since {began}: {row.reason}", columns)
+        yield from field("no answer", blind_text(row, report.at_ms, utc=utc), columns)
     if report.faults:
         yield ""
         shown = worst_first(report.faults)[:_MOST_FAULTS]
@@ -66,11 +77,20 @@ def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> I
             yield f"{len(report.faults) - len(shown)} more: vigil faults"
 
 
-def source_lines(report: Report, columns: int) -> Iterator[str]:
+def source_lines(report: Answered, columns: int) -> Iterator[str]:
     """Return who answered, and what is then not known."""
-    yield from _field("answered by", f"{report.source} ({report.server})", columns)
+    yield from field("answered by", f"{report.source} ({report.server})", columns)
     for what in report.not_known:
-        yield from _field("not known", what, columns)
+        yield from field("not known", what, columns)
+
+
+def report_lines(report: Report, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+    """Return who answered, and a table of all faults in their order."""
+    yield from source_lines(report, columns)
+    if not report.faults:
+        yield "no fault holds"
+        return
+    yield from fault_lines(report.faults, report.at_ms, language=language, utc=utc, columns=columns)
 
 
 def fault_lines(
@@ -99,13 +119,13 @@ def fault_lines(
     if before + _NARROWEST_NAME <= columns:
         for *others, name in table:
             padded = (cell.ljust(size) for cell, size in zip(others, widths, strict=True))
-            yield from _wrapped(name, columns, _GAP.join([*padded, ""]), " " * before)
+            yield from wrapped(name, columns, _GAP.join([*padded, ""]), " " * before)
         return
     for line in cells:
-        yield from _wrapped(" ".join(line[:3]), columns)
+        yield from wrapped(" ".join(line[:3]), columns)
         for heading, cell in zip(_FAULT_COLUMNS[3:], line[3:], strict=True):
             if cell:
-                yield from _wrapped(f"{heading}: {cell}", columns, "  ")
+                yield from wrapped(f"{heading}: {cell}", columns, "  ")
 
 
 def worst_first(rows: Iterable[FaultRow]) -> list[FaultRow]:
@@ -124,11 +144,19 @@ def _where(row: BlindRow) -> str:
     return f"{row.node} {row.part}".strip()
 
 
-def _field(heading: str, text: str, columns: int) -> list[str]:
-    return _wrapped(f"{heading + ':':<13}{text}", columns, following=" " * 13)
+def blind_text(row: BlindRow, now_ms: int, *, utc: bool) -> str:
+    """Return which source gives no answer, since when and why."""
+    began = "" if row.since_ms is None else f", since {since(row.since_ms, now_ms, utc=utc)}"
+    return f"{row.source} of {_where(row)}{began}: {row.reason}"
 
 
-def _wrapped(text: str, columns: int, indent: str = "", following: str | None = None) -> list[str]:
+def field(heading: str, text: str, columns: int) -> list[str]:
+    """Return ``text`` behind ``heading``, in lines of at most ``columns``."""
+    return wrapped(f"{heading + ':':<13}{text}", columns, following=" " * 13)
+
+
+def wrapped(text: str, columns: int, indent: str = "", following: str | None = None) -> list[str]:
+    """Return ``text`` in lines of at most ``columns``; the later ones begin with ``following``."""
     return textwrap.wrap(
         text,
         columns,

@@ -6,17 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vigil.status.options import (
-    NOT_WELL,
-    STATE_DIR,
-    Json,
-    Lang,
-    Server,
-    StateDir,
-    Utc,
-    client_of,
-    language_of,
-)
+from vigil.status.options import Json, Lang, Server, StateDir, Utc, Watch, client_of, language_of
 
 
 def status(
@@ -24,7 +14,8 @@ def status(
         str | None, typer.Argument(metavar="[NODE]", help="Of this node.", show_default=False)
     ] = None,
     server: Server = None,
-    state_dir: StateDir = STATE_DIR,
+    state_dir: StateDir = None,
+    watch: Watch = False,
     lang: Lang = None,
     utc: Utc = False,
     as_json: Json = False,
@@ -33,15 +24,18 @@ def status(
 
     Exit status: 0 well, 1 not well or partly unknown, 2 wrong use or unknown node, 3 no answer.
     """
+    from vigil.status.output import State, show
     from vigil.status.report import report_of
-    from vigil.status.show import print_lines, status_lines, width
+    from vigil.status.show import status_lines
 
-    report = report_of(client_of(server, state_dir), node)
-    if as_json:
-        import msgspec
+    client, language = client_of(server, state_dir), language_of(lang)
 
-        print(msgspec.json.encode(report).decode())
-    else:
-        language = language_of(lang)
-        print_lines(status_lines(report, language=language, utc=utc, columns=width()))
-    raise typer.Exit(0 if report.well else NOT_WELL)
+    def ask() -> State:
+        report = report_of(client, node)
+        return State(
+            report,
+            lambda columns: status_lines(report, language=language, utc=utc, columns=columns),
+            report.well,
+        )
+
+    show(client, ask, node=node, watching=watch, as_json=as_json, utc=utc)

@@ -1,0 +1,172 @@
+"""What ``vigil explain NODE`` makes of the answers of agents and aggregators."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
+
+FAULT = {
+    "code": "80E18402",
+    "severity": "major",
+    "fault_type": "CardUnhealthy",
+    "said": "SeparateNPU",
+    "published": "SeparateNPU",
+    "since_ms": AT_MS - 200_000,
+    "until_ms": None,
+    "because": "the node says so",
+}
+NODE: dict[str, Any] = {
+    "node": {"node": "node-1", "state": "reported", "heartbeat": "alive", "blind": []},
+    "because": ["its newest device-info counts"],
+    "documents": {"cluster-info-device-0": True, "cluster-info-node-cm": False},
+    "chips": [
+        {
+            "chip": "Ascend910-3",
+            "because": ["the node has it as unhealthy"],
+            "pods": ["team/train-0"],
+            "faults": [FAULT],
+        }
+    ],
+    "jobs": [
+        {
+            "job": "uid",
+            "namespace": "team",
+            "name": "train",
+            "pods": ["team/train-0"],
+            "health": "UnHealthy",
+            "since_ms": AT_MS - 100_000,
+            "because": ["1 fault of this node hits train"],
+        }
+    ],
+}
+
+
+@pytest.fixture
+def aggregator(stand: Stand) -> Stand:
+    stand.answers = {"/api/v1/leader": LEADER, "/api/v1/nodes/node-1": NODE}
+    return stand
+
+
+@pytest.fixture
+def agent(stand: Stand) -> Stand:
+    stand.answers = {"/api/v1/status": AGENT}
+    return stand
+
+
+def explained(stand: Stand, *arguments: str) -> tuple[int, list[str], str]:
+    status, output, errors = vigil(stand, "explain", *arguments, "--utc")
+    return status, output.decode().splitlines(), errors
+
+
+def test_an_aggregator_says_what_is_reported_what_is_published_why_and_what_to_do(
+    aggregator: Stand,
+) -> None:
+    status, lines, _ = explained(aggregator, "node-1")
+    assert status == 1
+    assert lines[0] == "node-1 is not well: 1 part at SeparateNPU: node-1 Ascend910-3"
+    assert lines[2] == f"answered by: aggregator, which leads ({aggregator.url})"
+    text = [line.strip() for line in lines]
+    for line in (
+        "because:     its newest device-info counts",
+        "documents:   every store has cluster-info-device-0 as it is now",
+        "documents:   cluster-info-node-cm is being written",
+        "used by:   team/train-0",
+        "since:     3 min ago (21:31:09 UTC)",
+        "reported:  SeparateNPU",
+        "published: SeparateNPU",
+        "because:   the node says so",
+        "job team/train: UnHealthy",
+        "because:   1 fault of this node hits train",
+    ):
+        assert line in text
+    assert any(line.startswith("to do:     ") for line in text)
+
+
+@pytest.mark.parametrize("chip", ["3", "Ascend910-3"])
+def test_one_chip_is_explained_by_its_name_or_number(aggregator: Stand, chip: str) -> None:
+    status, lines, _ = explained(aggregator, f"node-1/{chip}")
+    assert status == 1
+    assert lines[0] == "node-1 Ascend910-3 is not well: 1 part at SeparateNPU: node-1 Ascend910-3"
+    assert "job team/train: UnHealthy" in lines
+
+
+def test_a_chip_without_faults_is_well(aggregator: Stand) -> None:
+    status, lines, _ = explained(aggregator, "node-1/4")
+    assert (status, lines[0]) == (0, "node-1 4 is well")
+    assert lines[3].startswith("not known:   whether node-1 has 4:")
+    assert not any("job" in line for line in lines)
+
+
+def test_what_is_held_back_says_until_when(aggregator: Stand) -> None:
+    held = FAULT | {"published": None, "until_ms": AT_MS + 60_000, "because": "held back"}
+    chip = NODE["chips"][0] | {"faults": [held]}
+    aggregator.answers["/api/v1/nodes/node-1"] = NODE | {"chips": [chip]}
+    _, lines, _ = explained(aggregator, "node-1")
+    text = [line.strip() for line in lines]
+    assert "until:     in 1 min (21:35:29 UTC)" in text
+    assert not any(line.startswith("published:") for line in text)
+
+
+def test_a_node_that_gives_no_answer_or_fell_silent_is_not_well(aggregator: Stand) -> None:
+    blind = {"source": "heartbeat", "since_ms": None, "why": "unsaid", "chip": None}
+    node = NODE["node"] | {"blind": [blind], "heartbeat": "lost"}
+    answer = {"node": node, "because": [], "chips": []}
+    aggregator.answers["/api/v1/nodes/node-1"] = answer
+    status, lines, _ = explained(aggregator, "node-1")
+    assert status == 1
+    assert lines[:2] == [
+        "node-1 is not well: the heartbeat is lost: node-1",
+        "  no answer from heartbeat of node-1",
+    ]
+    assert "no answer:   heartbeat of node-1: unsaid" in lines
+
+
+def test_an_agent_gives_reason_rule_and_source(agent: Stand) -> None:
+    fault = AGENT["faults"][0] | {"reason": "table", "said_by": ["events"], "code": "80E18402"}
+    agent.answers["/api/v1/status"] = AGENT | {"faults": [fault]}
+    status, lines, _ = explained(agent, "node-1/3")
+    assert status == 1
+    text = [line.strip() for line in lines]
+    assert "because:   reported by events" in text
+    assert "reported:  SeparateNPU" in text
+    assert any(line.startswith("not known:   what the cluster publishes") for line in text)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("node-2", "knows no node of this name"),
+        ("80E0FFFF", "is in no table of fault codes"),
+        ("node-1/9", "knows no part of this name"),
+        ("a b", "is in no table of fault codes"),
+    ],
+)
+def test_what_nobody_knows_is_wrong_use(agent: Stand, what: str, message: str) -> None:
+    status, lines, errors = explained(agent, what)
+    assert (status, lines) == (2, [])
+    assert message in errors
+
+
+def test_a_part_that_is_no_chip_must_be_listed(aggregator: Stand) -> None:
+    status, lines, errors = explained(aggregator, "node-1/fan")
+    assert (status, lines) == (2, [])
+    assert "lists no part of this name" in errors
+
+
+def test_a_code_comes_before_a_node_of_its_name(aggregator: Stand) -> None:
+    aggregator.answers["/api/v1/nodes/80E18402"] = NODE
+    status, lines, _ = explained(aggregator, "80E18402")
+    assert status == 0
+    assert lines[0].startswith("80E18402  ")
+
+
+def test_json_has_both_levels(aggregator: Stand) -> None:
+    status, lines, _ = explained(aggregator, "node-1", "--json")
+    assert status == 1
+    (fault,) = json.loads(lines[0])["parts"][0]["faults"]
+    assert (fault["reported"], fault["published"]) == ("SeparateNPU", "SeparateNPU")
+    assert fault["fault"]["name_zh"]

@@ -1,0 +1,35 @@
+"""Options of the command itself, and what its verbs load."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = run("-m", "vigil", "--version")
+    assert (done.returncode, done.stdout) == (0, f"vigil {version('npu-vigil')}\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_verbs(shell: str) -> None:
+    done = run("-m", "vigil", "--show-completion", shell)
+    assert done.returncode == 0
+    assert "complete" in done.stdout
+
+
+def test_the_daemons_load_nothing_of_the_verbs_for_people() -> None:
+    code = (
+        "import sys, vigil.main\n"
+        "print(*(one for one in sys.modules if one.startswith('vigil.status.')))"
+    )
+    assert run("-c", code).stdout.split() == ["vigil.status.options", "vigil.status.verb"]

@@ -1,0 +1,83 @@
+"""What an aggregator answers about one node, as far as ``vigil explain NODE`` shows it.
+
+Only these fields are read, and those that another release may lack have a default. Times are epoch
+milliseconds. ``said`` is the level that the node reports, ``published`` that in cluster-info.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from vigil.status.answers import Blind, Node
+
+
+class ExplainedFault(msgspec.Struct, frozen=True):
+    """A code on a chip."""
+
+    code: str
+    because: str
+    fault_type: str = ""
+    severity: str | None = None
+    said: str | None = None
+    published: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+class ExplainedChip(msgspec.Struct, frozen=True):
+    """A chip that is not simply available. ``pods`` use it."""
+
+    chip: str
+    because: tuple[str, ...]
+    pods: tuple[str, ...] = ()
+    faults: tuple[ExplainedFault, ...] = ()
+    blind: tuple[Blind, ...] = ()
+
+
+class ExplainedEvent(msgspec.Struct, frozen=True):
+    """A code on a port of a switch."""
+
+    switch: int
+    port: int
+    code: str
+    because: str
+    said: str | None = None
+    published: str | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+
+class ExplainedServerFault(msgspec.Struct, frozen=True):
+    """A code on a part of the server."""
+
+    part: str
+    id: int
+    code: str
+    level: str
+
+
+class ExplainedJob(msgspec.Struct, frozen=True):
+    """A job with pods on the node. ``since_ms`` is ``None`` where nothing here hits it."""
+
+    job: str
+    namespace: str
+    name: str
+    health: str
+    because: tuple[str, ...]
+    pods: tuple[str, ...] = ()
+    since_ms: int | None = None
+
+
+class NodeAnswer(msgspec.Struct, frozen=True):
+    """``/api/v1/nodes/{node}`` of an aggregator.
+
+    ``documents`` hold the node; with whether every store has them as they are now.
+    """
+
+    node: Node
+    because: tuple[str, ...]
+    chips: tuple[ExplainedChip, ...]
+    switch_events: tuple[ExplainedEvent, ...] = ()
+    documents: dict[str, bool] = {}
+    server_faults: tuple[ExplainedServerFault, ...] = ()
+    jobs: tuple[ExplainedJob, ...] = ()
