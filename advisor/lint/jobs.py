@@ -112,8 +112,9 @@ def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> E
         None if owner is None else Text(owner.text("kind"), owner.line, place.file),
         text_of(spec.scalar("minSuccess"), place.file),
         text_of(spec.scalar("ttlSecondsAfterFinished"), place.file),
-        partition
-        and Text(partition.text("name"), partition.line_of("partitionPolicy"), place.file),
+        None
+        if partition is None
+        else Text(partition.text("name"), partition.line_of("partitionPolicy"), place.file),
         _second_container(tasks, place),
         _nfs(tasks, place),
         sizes,
