@@ -310,7 +310,7 @@ class Acting:
                 )
             )
             if self._leadership.leads:
-                self._telling.state(job, state, why)
+                self._telling.state(job, state, why, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
         here = {job.uid for job in jobs}
         self._judged &= here
