@@ -9,12 +9,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 from contract.documents.elastic_job import KEPT, LEASE, RESTORE, SWITCH
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.exposition import ELASTIC, listed, scraped
 from tests.parts.volcano import GROUPS, JOBS, Volcano, install
+from vigil.main import app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -274,24 +276,20 @@ def test_what_people_ask(bed: Bed, elastic: Elastic) -> None:
 
 
 def test_a_job_that_is_none(bed: Bed) -> None:
-    assert _status(bed, "show", "asked")[0] == 2
-    status, text = _status(bed, "show", "default/nobody")
-    assert status == 3
-    assert "not found" in text
-
-
-def _status(bed: Bed, *arguments: str) -> tuple[int, str]:
+    """As a process: the exit status is that of the command."""
     where = ("--kubeconfig", str(bed.plane.kubeconfig))
-    done = subprocess.run(
-        [sys.executable, "-m", "vigil", "elastic", *arguments, *where],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
+    for name, status, says in (("asked", 2, "NAMESPACE/NAME"), ("default/nobody", 3, "not found")):
+        done = subprocess.run(
+            [sys.executable, "-m", "vigil", "elastic", "show", name, *where],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, says in done.stderr) == (status, True), done.stderr
 
 
 def _vigil(bed: Bed, *arguments: str) -> str:
-    status, text = _status(bed, *arguments)
-    assert status == 0, text
-    return text
+    where = ("--kubeconfig", str(bed.plane.kubeconfig))
+    done = CliRunner().invoke(app, ["elastic", *arguments, *where])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
