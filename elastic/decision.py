@@ -171,8 +171,9 @@ def _without_cause(job: Job) -> str:
     kept, why = kept_of(job), "it ended without a fault of a chip, a network or a node"
     if kept is None or job.started != kept.start:
         return why
-    ran = any(one.phase == "Running" and one.at_ms >= kept.at_ms for one in job.conditions)
-    if ran:
+    # Conditions have whole seconds.
+    since_ms = kept.at_ms // 1000 * 1000
+    if any(one.phase == "Running" and one.at_ms >= since_ms for one in job.conditions):
         return why
     return (
         f"start {kept.start} ended before the job ran, and not by a fault: the controller gives up "
