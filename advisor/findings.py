@@ -362,6 +362,27 @@ RULES = (
         "R60",
     ),
     _warning(
+        "ELASTIC_OFF",
+        "Elastic training does not happen: the annotation npu-vigil/elastic is off.",
+        "Remove the annotation: vigil elastic on {job}",
+        "5.3",
+    ),
+    _info(
+        "ELASTIC_NFS",
+        "All pods write their checkpoints to NFS ({server}) at once; whether that takes less than "
+        "{grace} s (grace-over-time) is not known.",
+        "Measure it, and write the annotations npu-vigil/checkpoint-bytes and "
+        "npu-vigil/storage-bytes-per-second.",
+        "5.3",
+    ),
+    _warning(
+        "CHECKPOINT_SLOWER_THAN_TERMINATION",
+        "A checkpoint of {size} takes {seconds} s at {rate}, which is more than {grace} s "
+        "(terminationGracePeriodSeconds): it is cut off.",
+        "Write terminationGracePeriodSeconds: {seconds} or more.",
+        "5.3, 5.4",
+    ),
+    _warning(
         "CHECKPOINT_SLOWER_THAN_GRACE",
         "A checkpoint of {size} takes {seconds} s at {rate}, which is more than {grace} s "
         "(grace-over-time): it is cut off.",

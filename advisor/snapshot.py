@@ -147,6 +147,20 @@ class Policy(msgspec.Struct, frozen=True, gc=False):
     exit_code: int | None = None
 
 
+class VcJobTerms(msgspec.Struct, frozen=True, gc=False):
+    """What beside labels, policies and sizes decides whether a vcjob can be started again.
+
+    ``containers`` are those of one pod that ask for chips. Source: docs/spec/consumers.md#2.9.
+    """
+
+    tasks: int = 1
+    containers: int = 1
+    is_owned: bool = False
+    is_partitioned: bool = False
+    min_success: int | None = None
+    ttl_seconds: int | None = None
+
+
 class VcJob(msgspec.Struct, frozen=True, gc=False):
     """A Volcano Job. ``max_retry`` is the stored one, ``None`` where there is none.
 
@@ -168,6 +182,7 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
     created_at_ms: int = 0
     template: Pod | None = None
     version: str = ""
+    terms: VcJobTerms = VcJobTerms()
 
 
 class AscendJob(msgspec.Struct, frozen=True, gc=False):

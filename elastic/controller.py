@@ -165,12 +165,16 @@ class Acting:
         now_ms = self._clock().wall_ms
         for job in jobs:
             kept = kept_of(job)
-            if kept is None or job.phase in FINISHED or job.started != kept.start:
+            is_over = job.is_deleted or job.phase in FINISHED
+            if kept is None or is_over or job.started != kept.start:
                 continue
             has_any = self.known.has_group(job) or self.known.pods(job)
             if not has_any and now_ms - kept.at_ms > _GROUP_MS:
                 seconds = _GROUP_MS // 1000
-                found.append(f"{job.key} was started and has no PodGroup after {seconds} s")
+                found.append(
+                    f"{job.key} was started and has no PodGroup after {seconds} s: its queue may "
+                    "be closed, or Volcano's job controller away"
+                )
         return tuple(found)
 
     def _facts(
@@ -310,7 +314,7 @@ class Acting:
                 )
             )
             if self._leadership.leads:
-                self._telling.state(job, state, why)
+                self._telling.state(job, state, why, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
         here = {job.uid for job in jobs}
         self._judged &= here

@@ -6,6 +6,7 @@ live object each time, so a process that ended between the two is followed by on
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,21 @@ from elastic.end_cause import Evicted, cause_of
 from elastic.job import JobPod
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from elastic.job import Job
 
 HOUR_MS = 3_600_000
 STARTS_OF_A_JOB = 3
 STARTS_OF_A_CLUSTER = 10
 """So many starts within an hour; one more waits."""
+GRACE_OVER_TIME_MS = 900_000
+"""After so long the scheduler deletes the pods of a live node by force (consumers#2.7)."""
+_OUT_OF_SERVICE = (
+    f"for more than {GRACE_OVER_TIME_MS // 1000} s: once the host of such a node is off, give the "
+    "Node the taint node.kubernetes.io/out-of-service"
+)
+_ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
 
 
 class State(StrEnum):
@@ -72,7 +82,8 @@ class Facts(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True):
     """What is to be done. ``why`` is for people. ``asks``: the size of R60 is needed.
 
-    ``original`` and ``size`` are those of the next start, ``start`` its number.
+    ``original`` and ``size`` are those of the next start, ``start`` its number. ``is_overdue``:
+    somebody has to act before its pods end.
     """
 
     state: State
@@ -84,6 +95,7 @@ class Decision(msgspec.Struct, frozen=True):
     size: Size | None = None
     cause: str = ""
     start: int = 0
+    is_overdue: bool = False
 
 
 def decide(job: Job, facts: Facts) -> Decision:
@@ -100,12 +112,10 @@ def decide(job: Job, facts: Facts) -> Decision:
         return _active(job, facts)
     cause = _cause(job, facts)
     if not cause:
-        return Decision(
-            State.NO_CAUSE, "it ended without a fault of a chip, a network or a node", asks=True
-        )
+        return Decision(State.NO_CAUSE, _without_cause(job), asks=True)
     left = [pod for pod in facts.pods if not pod.has_ended_itself]
     if left:
-        return Decision(State.WAITING_FOR_PODS, _left(left), cause=cause)
+        return _waiting(job, left, facts.now_ms, cause)
     if facts.standing_still:
         return Decision(State.STANDING_STILL, "; ".join(facts.standing_still), cause=cause)
     if not _is_resized(job) and not is_cleared and (why := _too_many(job, facts)):
@@ -116,8 +126,11 @@ def decide(job: Job, facts: Facts) -> Decision:
 def _active(job: Job, facts: Facts) -> Decision:
     if job.phase == "Completed":
         return Decision(State.FINISHED, "the job is completed")
-    if job.phase in ("Aborting", "Terminating", "Completing", "Restarting"):
-        return Decision(State.ENDING, f"phase {job.phase}; {_left(facts.pods)}")
+    if job.phase in _ENDING:
+        waiting = _waiting(job, facts.pods, facts.now_ms, "")
+        if waiting.is_overdue:
+            return waiting
+        return Decision(State.ENDING, f"phase {job.phase}; {waiting.why}")
     if job.phase == "Running":
         return Decision(State.RUNNING, "the job runs")
     unbound = sum(1 for pod in facts.pods if not pod.node)
@@ -154,16 +167,50 @@ def _cause(job: Job, facts: Facts) -> str:
     return cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
 
 
-def _left(pods: tuple[JobPod, ...] | list[JobPod]) -> str:
+def _without_cause(job: Job) -> str:
+    kept, why = kept_of(job), "it ended without a fault of a chip, a network or a node"
+    if kept is None or job.started != kept.start:
+        return why
+    # Conditions have whole seconds.
+    since_ms = kept.at_ms // 1000 * 1000
+    if any(one.phase == "Running" and one.at_ms >= since_ms for one in job.conditions):
+        return why
+    return (
+        f"start {kept.start} ended before the job ran, and not by a fault: the controller gives up "
+        "after 15 tries where pods cannot be made, as when a quota is used up; it is not started "
+        "again"
+    )
+
+
+def _waiting(job: Job, pods: Sequence[JobPod], now_ms: int, cause: str) -> Decision:
+    """Return that pods have not ended, which, and since when they are to."""
     if not pods:
-        return "all pods have ended"
-    shown = [
-        f"{pod.name} on {pod.node or 'no node'}"
-        + (f", deleted, grace {pod.grace_seconds} s" if pod.deleted_at_ms else ", not deleted")
-        for pod in sorted(pods, key=lambda pod: pod.name)[:3]
-    ]
+        return Decision(State.WAITING_FOR_PODS, "all pods have ended", cause=cause)
+    ordered = sorted(pods, key=lambda pod: pod.name)
+    shown = [_shown(pod, _asked_ms(job, pod)) for pod in ordered[:3]]
     more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
-    return f"pods that have not ended: {'; '.join(shown)}{more}"
+    why = f"pods that have not ended: {'; '.join(shown)}{more}"
+    asked = [at_ms for pod in pods if (at_ms := _asked_ms(job, pod))]
+    is_overdue = bool(asked) and now_ms - min(asked) > GRACE_OVER_TIME_MS
+    if is_overdue:
+        why = f"{why}; {_OUT_OF_SERVICE}"
+    return Decision(State.WAITING_FOR_PODS, why, cause=cause, is_overdue=is_overdue)
+
+
+def _asked_ms(job: Job, pod: JobPod) -> int:
+    """Return since when a pod is to end; 0 where nothing says it."""
+    if pod.deleted_at_ms:
+        return pod.deleted_at_ms - pod.grace_seconds * 1000
+    return job.ended_at_ms or job.phase_since_ms
+
+
+def _shown(pod: JobPod, asked_ms: int) -> str:
+    what = f"grace {pod.grace_seconds} s" if pod.deleted_at_ms else "not deleted"
+    since = ""
+    if asked_ms:
+        at = datetime.fromtimestamp(asked_ms // 1000, UTC)
+        since = f", since {at:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{pod.name} on {pod.node or 'no node'}, {what}{since}"
 
 
 def _too_many(job: Job, facts: Facts) -> str:

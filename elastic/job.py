@@ -110,13 +110,22 @@ class Job(msgspec.Struct, frozen=True):
         return at_ms if self.phase in FINISHED else 0
 
     @property
+    def phase_since_ms(self) -> int:
+        """When it reached its phase; 0 where no condition says it."""
+        last = self.conditions[-1] if self.conditions else None
+        return last.at_ms if last is not None and last.phase == self.phase else 0
+
+    @property
     def last_active_ms(self) -> int:
         """When it last had a phase in which pods are made; 0 where no condition says it."""
         return max((one.at_ms for one in self.conditions if one.phase not in FINISHED), default=0)
 
 
 class JobPod(msgspec.Struct, frozen=True):
-    """A pod that a Job of Volcano owns, or a pod of a program that is looked for by its name."""
+    """A pod that a Job of Volcano owns, or a pod of a program that is looked for by its name.
+
+    ``deleted_at_ms`` is when its grace is over, 0 where nobody deletes it.
+    """
 
     namespace: str
     name: str

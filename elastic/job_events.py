@@ -33,6 +33,7 @@ _SHOWN = {
     "refused": "ElasticRefused",
 }
 """States of which the job gets an Event, with its reason."""
+_WAITING = (State.WAITING_FOR_PODS.value, State.WAITING_FOR_ROOM.value)
 _QUIET = "is asked"
 
 
@@ -58,8 +59,11 @@ class Telling:
             except StoreError as error:
                 _log.warning("an Event is not written: %s", error)
 
-    def state(self, job: Job, state: str, why: str) -> None:
-        """Say the state of a job where it is another one than before."""
+    def state(self, job: Job, state: str, why: str, *, is_overdue: bool = False) -> None:
+        """Say the state of a job where it is another one than before.
+
+        Waiting is normal until it ``is_overdue``.
+        """
         self._look_at_size(job)
         if _QUIET in why or self._last.get(job.uid) == (state, why):
             return
@@ -69,7 +73,7 @@ class Telling:
             return
         _log.info("%s: %s: %s", job.key, state, why)
         if state in _SHOWN:
-            self._event(job, _SHOWN[state], why, normal=state == State.WAITING_FOR_ROOM.value)
+            self._event(job, _SHOWN[state], why, normal=state in _WAITING and not is_overdue)
 
     def _look_at_size(self, job: Job) -> None:
         """Name who gave a job another size than was written."""

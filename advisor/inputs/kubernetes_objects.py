@@ -197,11 +197,14 @@ class _Task(msgspec.Struct):
     replicas: int | None = None
     policies: list[_Policy] | None = None
     template: _Template | None = None
+    partition: dict[str, object] | None = msgspec.field(default=None, name="partitionPolicy")
 
 
 class _VcJobSpec(msgspec.Struct, rename="camel"):
     min_available: int | None = None
     max_retry: int | None = None
+    min_success: int | None = None
+    ttl_seconds_after_finished: int | None = None
     tasks: list[_Task] | None = None
     policies: list[_Policy] | None = None
 
@@ -388,7 +391,29 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         created_at_ms=_created_at_ms(metadata, f"Job {metadata.namespace}/{metadata.name}"),
         template=_template(metadata, tasks),
         version=metadata.version,
+        terms=_terms(metadata, spec, tasks),
     )
+
+
+def _terms(metadata: _Metadata, spec: _VcJobSpec, tasks: Sequence[_Task]) -> snapshot.VcJobTerms:
+    pods = ((task.template and task.template.spec) or _PodSpec() for task in tasks)
+    asking = (
+        sum(1 for container in pod.containers or () if _asks_for_chips(container)) for pod in pods
+    )
+    return snapshot.VcJobTerms(
+        tasks=len(tasks),
+        containers=max(asking, default=0),
+        is_owned=bool(metadata.owners),
+        is_partitioned=any(task.partition for task in tasks),
+        min_success=spec.min_success,
+        ttl_seconds=spec.ttl_seconds_after_finished,
+    )
+
+
+def _asks_for_chips(container: _Container) -> bool:
+    resources = container.resources or _Resources()
+    sides = (resources.limits or {}, resources.requests or {})
+    return any(name.startswith(scheduling.RESOURCE_DOMAIN) for side in sides for name in side)
 
 
 def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Pod | None:

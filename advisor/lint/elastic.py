@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from advisor.lint.finding import finding
 from advisor.lint.labels import RING_CONTROLLER
 from advisor.lint.workload import Form
+from contract.documents.elastic_job import OFF, SWITCH
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
     FAULT_SCHEDULING,
     FAULT_SCHEDULING_GRACE,
     MIN_REPLICAS,
+    PROCESS_RECOVER,
+    PROCESS_RECOVER_STRATEGY,
     go_integer,
 )
 
@@ -19,11 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from advisor.lint.finding import Finding, Place
-    from advisor.lint.workload import Elastic, Text, Workload
+    from advisor.lint.workload import Elastic, Role, Text, Workload
 
 _RING_VALUE = "ascend-910"
 _RESTART = "RestartJob"
 _ENDS = (_RESTART, "TerminateJob", "AbortJob")
+_SHORTEST_TTL_SECONDS = 3600
+_DEFAULT_TERMINATION_SECONDS = 30
+"""Of a pod without ``terminationGracePeriodSeconds``."""
 
 
 def judge(workload: Workload, grace_over_time: int) -> Iterator[Finding]:
@@ -36,18 +42,88 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[Finding]:
         why = "only Jobs of Volcano can be trained elastically"
         yield _condition(here, why, "Use a Job of batch.volcano.sh/v1alpha1.")
         return
-    yield from _judge_labels(workload)
-    yield from _judge_minimum(workload, workload.elastic)
-    yield from _judge_restart(workload, workload.elastic)
     elastic = workload.elastic
+    yield from _judge_labels(workload)
+    yield from _judge_minimum(workload, elastic)
+    yield from _judge_restart(workload, elastic)
+    yield from _judge_pods(workload, elastic)
+    yield from _judge_others(workload, elastic)
+    yield from _judge_storage(workload, elastic, grace_over_time)
+
+
+def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
+    """What keeps the number of pods or of their chips from being another one."""
+    roles, place = workload.roles(), workload.place
+    if len(roles) > 1:
+        where = place.at(roles[1].line)
+        yield _condition(where, f"it has {len(roles)} tasks", "Write one task with all pods.")
     if elastic.vnpu is not None:
         why = f"{elastic.vnpu.value} is a part of a chip"
-        place = workload.place.at(elastic.vnpu.line)
-        yield _condition(place, why, "Ask for whole chips, such as huawei.com/Ascend910.")
-    if elastic.replicas == 1:
-        yield finding("ELASTIC_ONE_REPLICA", here)
-    if elastic.sizes is not None:
-        yield from _judge_storage(*elastic.sizes, grace_over_time, workload.place)
+        instead = "Ask for whole chips, such as huawei.com/Ascend910."
+        yield _condition(place.at(elastic.vnpu.line), why, instead)
+    for role in roles:
+        if role.has_spec and len(role.cards) != 1:
+            why = "its pods ask for no chips"
+            if role.cards:
+                why = f"its pods ask for {', '.join(role.cards)}"
+            where = place.at(role.cards_line or role.spec_line)
+            yield _condition(where, why, "Ask for one kind of chips: huawei.com/Ascend910.")
+    if elastic.replicas == 1 and roles:
+        yield from _judge_single(workload, elastic, roles[0])
+    if elastic.partition is not None:
+        where = place.at(elastic.partition.line)
+        why = "partitionPolicy fixes the number of pods"
+        yield _condition(where, why, "Remove partitionPolicy.")
+    success = elastic.min_success
+    number = None if success is None else go_integer(success.value)
+    least = _least(workload)
+    if success is not None and number is not None and number > least:
+        why = f"minSuccess {number} is more than the {least} pods of the smallest size"
+        yield _condition(place.at(success.line), why, f"Write minSuccess: {least} or less.")
+
+
+def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[Finding]:
+    """A job of one pod, of which only the chips can become fewer."""
+    place = workload.place
+    if elastic.second_container is not None:
+        where = place.at(elastic.second_container.line)
+        why = "several containers of its only pod ask for chips"
+        yield _condition(where, why, "Ask for them in one container.")
+    if len(role.cards) == 1 and role.count() == 1:
+        why = "it has one pod with one chip"
+        yield _condition(place.at(role.cards_line), why, "Ask for two pods or two chips.")
+    else:
+        switch = workload.labels[ELASTIC_SCHEDULING]
+        yield finding("ELASTIC_ONE_REPLICA", place.at(switch.line, switch.file))
+
+
+def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
+    """Who else would start the job or delete it, and whether it is switched off."""
+    place = workload.place
+    switch = workload.annotations.get(SWITCH)
+    if switch is not None and switch.value == OFF:
+        job = f"{workload.namespace}/{workload.name}"
+        yield finding("ELASTIC_OFF", place.at(switch.line, switch.file), job=job)
+    if elastic.owner is not None:
+        why = f"a {elastic.owner.value} owns the job and would start it, too"
+        where = place.at(elastic.owner.line)
+        yield _condition(where, why, "Create the job without an owner.")
+    recovery = workload.labels.get(PROCESS_RECOVER)
+    if recovery is not None and recovery.value != "off":
+        where = place.at(recovery.line, recovery.file)
+        why = f"{PROCESS_RECOVER} is {recovery.value}, so others recover the job"
+        yield _condition(where, why, f"Remove the label {PROCESS_RECOVER}.")
+    strategy = workload.annotations.get(PROCESS_RECOVER_STRATEGY)
+    if strategy is not None:
+        where = place.at(strategy.line, strategy.file)
+        why = f"with {PROCESS_RECOVER_STRATEGY} others recover the job"
+        yield _condition(where, why, f"Remove the annotation {PROCESS_RECOVER_STRATEGY}.")
+    lifetime = elastic.lifetime
+    seconds = None if lifetime is None else go_integer(lifetime.value)
+    if lifetime is not None and seconds is not None and seconds < _SHORTEST_TTL_SECONDS:
+        why = f"ttlSecondsAfterFinished {seconds} may delete the job before it is started again"
+        instead = f"Remove it, or write {_SHORTEST_TTL_SECONDS} or more."
+        yield _condition(place.at(lifetime.line), why, instead)
 
 
 def _judge_labels(workload: Workload) -> Iterator[Finding]:
@@ -81,6 +157,12 @@ def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
         yield finding("ELASTIC_MIN_REPLICAS", place, why=why, replicas=shown)
 
 
+def _least(workload: Workload) -> int:
+    """Return ``minReplicas``, 1 where it is no number."""
+    minimum = workload.annotations.get(MIN_REPLICAS)
+    return (None if minimum is None else go_integer(minimum.value)) or 1
+
+
 def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
     """What the job controller does once the pods are deleted (consumers#2.9)."""
     action = elastic.evicted
@@ -105,17 +187,37 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
         yield finding("ELASTIC_MAX_RETRY_LOST", place)
 
 
-def _judge_storage(size: Text, rate: Text, grace: int, place: Place) -> Iterator[Finding]:
+def _judge_storage(workload: Workload, elastic: Elastic, grace: int) -> Iterator[Finding]:
+    """Whether a checkpoint is written before its pods are killed (consumers#5.3, 5.4)."""
+    if elastic.sizes is not None:
+        yield from _judge_speed(workload, *elastic.sizes, grace)
+    elif elastic.nfs is not None:
+        place = workload.place.at(elastic.nfs.line)
+        yield finding("ELASTIC_NFS", place, server=elastic.nfs.value, grace=grace)
+
+
+def _judge_speed(workload: Workload, size: Text, rate: Text, grace: int) -> Iterator[Finding]:
     amount, speed = go_integer(size.value), go_integer(rate.value)
-    if amount is not None and speed is not None and speed > 0 and amount > speed * grace:
-        yield finding(
-            "CHECKPOINT_SLOWER_THAN_GRACE",
-            place.at(size.line),
-            size=f"{amount} bytes",
-            seconds=-(-amount // speed),
-            rate=f"{speed} bytes a second",
-            grace=grace,
-        )
+    if amount is None or speed is None or speed <= 0:
+        return
+    words = {
+        "size": f"{amount} bytes",
+        "seconds": -(-amount // speed),
+        "rate": f"{speed} bytes a second",
+    }
+    place = workload.place
+    if amount > speed * grace:
+        yield finding("CHECKPOINT_SLOWER_THAN_GRACE", place.at(size.line), **words, grace=grace)
+        return
+    for role in workload.roles():
+        if not role.has_spec:
+            continue
+        text, seconds = role.termination, _DEFAULT_TERMINATION_SECONDS
+        if text is not None:
+            seconds = go_integer(text.value) or 0
+        if amount > speed * seconds:
+            where = place.at(role.spec_line if text is None else text.line, role.file)
+            yield finding("CHECKPOINT_SLOWER_THAN_TERMINATION", where, **words, grace=seconds)
 
 
 def _condition(place: Place, why: str, instead: str) -> Finding:

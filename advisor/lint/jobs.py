@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, Sequence, empty, whole
-from advisor.lint.pods import role_of, text_of
+from advisor.lint.pods import asks_for_chips, role_of, text_of
 from advisor.lint.workload import Elastic, Form, Group, Role, Text, Workload
 from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
 
@@ -65,10 +65,10 @@ def _inherit_scheduler(roles: list[Role], scheduler: Text | None) -> None:
 
 def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> Elastic:
     evicted = None
-    policies = [*spec.sequence("policies")]
-    for task in spec.sequence("tasks"):
-        policies += task.sequence("policies")
-    for policy in policies:
+    tasks = [*spec.sequence("tasks")]
+    # Policies of a task go before those of the job.
+    policies = [policy for task in tasks for policy in task.sequence("policies")]
+    for policy in (*policies, *spec.sequence("policies")):
         events = policy.get("events")
         named = [policy.get("event"), *(events if isinstance(events, Sequence) else ())]
         texts = {getattr(event, "text", "") for event in named}
@@ -91,7 +91,10 @@ def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> E
         ),
         None,
     )
-    annotations = root.mapping("metadata", "annotations")
+    metadata = root.mapping("metadata") or empty(root.line)
+    owner = next(metadata.sequence("ownerReferences"), None)
+    partition = next((task for task in tasks if task.mapping("partitionPolicy")), None)
+    annotations = metadata.mapping("annotations")
     sizes = None
     if annotations is not None:
         size = text_of(annotations.scalar(CHECKPOINT_BYTES), place.file)
@@ -106,8 +109,34 @@ def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> E
         None if None in counts else sum(count or 0 for count in counts),
         vnpu,
         claim,
+        None if owner is None else Text(owner.text("kind"), owner.line, place.file),
+        text_of(spec.scalar("minSuccess"), place.file),
+        text_of(spec.scalar("ttlSecondsAfterFinished"), place.file),
+        None
+        if partition is None
+        else Text(partition.text("name"), partition.line_of("partitionPolicy"), place.file),
+        _second_container(tasks, place),
+        _nfs(tasks, place),
         sizes,
     )
+
+
+def _second_container(tasks: list[Mapping], place: Place) -> Text | None:
+    for task in tasks:
+        asking = [
+            one for one in task.sequence("template", "spec", "containers") if asks_for_chips(one)
+        ]
+        if len(asking) > 1:
+            return Text(asking[1].text("name"), asking[1].line, place.file)
+    return None
+
+
+def _nfs(tasks: list[Mapping], place: Place) -> Text | None:
+    for task in tasks:
+        for volume in task.sequence("template", "spec", "volumes"):
+            if volume.mapping("nfs") is not None:
+                return Text(volume.text("nfs", "server"), volume.line_of("nfs"), place.file)
+    return None
 
 
 def ascendjob(root: Mapping, place: Place) -> Workload:

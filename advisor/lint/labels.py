@@ -8,6 +8,7 @@ from advisor.lint.finding import finding
 from advisor.lint.model import Kind, Scalar
 from advisor.lint.near import nearest
 from advisor.lint.workload import Text
+from contract.documents.elastic_job import SWITCH
 from contract.scheduling import (
     AFFINITY_CONFIG,
     APP,
@@ -81,6 +82,7 @@ ANNOTATIONS = (
     AFFINITY_CONFIG,
     FILTER_FAULT_CODE,
     FILTER_FAULT_LEVEL,
+    SWITCH,
 )
 _KNOWN = LABELS + ANNOTATIONS
 _KEPT = frozenset((*_KNOWN, *DEPLOY_SERVER_LABELS, APP, JOB_ID, RING_CONTROLLER, GROUP_ANNOTATION))

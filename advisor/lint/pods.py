@@ -18,6 +18,7 @@ HOST_ARCH = "host-arch"
 SCHEDULER_NAME = "schedulerName"
 VISIBLE_DEVICES = "ASCEND_VISIBLE_DEVICES"
 _SELECTED = (HOST_ARCH, ACCELERATOR_TYPE, SCHEDULER_NAME)
+_SIDES = ("limits", "requests")
 _CHIPS = tuple(f"{RESOURCE_DOMAIN}{name}" for name in ("Ascend", "npu"))
 
 
@@ -85,8 +86,14 @@ def selected(selector: Mapping, file: str) -> Texts:
     return found
 
 
+def asks_for_chips(container: Mapping) -> bool:
+    """Return whether a container asks for chips."""
+    sides = (container.mapping("resources", side) for side in _SIDES)
+    return any(key.startswith(_CHIPS) for side in sides if side is not None for key in side)
+
+
 def _take_container(role: Role, container: Mapping) -> None:
-    for side in ("limits", "requests"):
+    for side in _SIDES:
         amounts = container.mapping("resources", side)
         if amounts is None:
             continue

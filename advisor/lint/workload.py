@@ -112,6 +112,17 @@ class Elastic:
     replicas: int | None
     vnpu: Text | None
     generated_claim: Text | None
+    owner: Text | None
+    """The kind of the first object that owns it."""
+    min_success: Text | None
+    lifetime: Text | None
+    """``ttlSecondsAfterFinished``."""
+    partition: Text | None
+    """The task that has a ``partitionPolicy``."""
+    second_container: Text | None
+    """The second container of one pod that asks for chips."""
+    nfs: Text | None
+    """The server of the first NFS volume."""
     sizes: tuple[Text, Text] | None = None
 
 

@@ -458,6 +458,9 @@ class Rescheduling:
         patch: tuple[str, str] | None = None,
     ) -> None:
         kind = workload_of(job)
+        types = {one.type for one in judged if one.type is not None}
+        failed = types == {FaultType.POD_FAILED}
+        follows = follow_up(kind, job, pods, self._vcjobs, is_fault=not failed) if pods else ""
         self.decisions[key] = Decision(
             namespace=job.group.namespace,
             job=key,
@@ -471,7 +474,7 @@ class Rescheduling:
             deadline_ms=deadline_ms,
             fault_pods=tuple(one.report() for one in judged if one.type is not None),
             retry=retry,
-            follow_up=follow_up(kind, job, pods, self._vcjobs) if pods else "",
+            follow_up=follows,
             patch=patch,
         )
 

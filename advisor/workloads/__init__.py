@@ -58,12 +58,20 @@ _FOLLOW_UPS: Mapping[Workload, Callable[[Job, Sequence[Deletion]], str]] = {
 
 
 def follow_up(
-    kind: Workload, job: Job, pods: Sequence[Deletion], vcjobs: Mapping[tuple[str, str], VcJob]
+    kind: Workload,
+    job: Job,
+    pods: Sequence[Deletion],
+    vcjobs: Mapping[tuple[str, str], VcJob],
+    *,
+    is_fault: bool,
 ) -> str:
-    """Return who makes the deleted pods anew, and what else goes (R35)."""
+    """Return who makes the deleted pods anew, and what else goes (R35).
+
+    ``is_fault``: a fault is the reason, and not only a program that failed.
+    """
     if kind is Workload.VCJOB:
         owner = job.group.owner or next((pod.owner for pod in job.pods if pod.owner), None)
         found = vcjobs.get((job.group.namespace, owner.name)) if owner else None
-        return vcjob.follow_up(found, pods)
+        return vcjob.follow_up(found, pods, is_fault=is_fault)
     known = _FOLLOW_UPS.get(kind)
     return known(job, pods) if known else "what made the pods is not known, nor who makes them anew"

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor.workloads.elastic_start import elastic_start
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -24,10 +26,19 @@ def action_after_eviction(job: VcJob) -> str:
     return ""
 
 
-def follow_up(job: VcJob | None, pods: Sequence[Deletion]) -> str:
-    """Return what the vcjob controller does once pods are deleted."""
+def follow_up(job: VcJob | None, pods: Sequence[Deletion], *, is_fault: bool) -> str:
+    """Return what the vcjob controller does once pods are deleted, and who starts the job again.
+
+    After a program that failed nobody does.
+    """
     if job is None:
         return "the vcjob is not in the snapshot: what follows depends on its policies"
+    start = elastic_start(job) if is_fault else ""
+    ends = _what_the_controller_does(job, pods)
+    return f"{ends}; {start}" if start else ends
+
+
+def _what_the_controller_does(job: VcJob, pods: Sequence[Deletion]) -> str:
     action = action_after_eviction(job)
     if action == "RestartJob":
         if job.max_retry == 0:

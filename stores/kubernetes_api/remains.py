@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.documents.elastic_job import LEASE as ELASTIC_LEASE
 from contract.errors import StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores.kubernetes_api import wire
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _NODES = "/api/v1/nodes"
-_LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases/{LEADER_LEASE}"
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
 _CHIPS = "huawei.com/"
 _OK = 200
 _NOT_FOUND = 404
@@ -55,11 +56,12 @@ class Remains(Objects):
             found |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
         return frozenset(found)
 
-    async def delete_leader(self) -> None:
-        """Delete the Lease of the aggregator that leads; one that is absent is no error."""
-        status, body = await self.connection.request("DELETE", _LEASE)
-        if status not in (_OK, _NOT_FOUND):
-            raise wire.refusal(status, body, f"delete Lease {LEADER_NAMESPACE}/{LEADER_LEASE}")
+    async def delete_leader_leases(self) -> None:
+        """Delete the Leases of those that led; one that is absent is no error."""
+        for name in (LEADER_LEASE, ELASTIC_LEASE):
+            status, body = await self.connection.request("DELETE", f"{_LEASES}/{name}")
+            if status not in (_OK, _NOT_FOUND):
+                raise wire.refusal(status, body, f"delete Lease {LEADER_NAMESPACE}/{name}")
 
 
 def _gives(allocatable: Mapping[str, str]) -> bool:

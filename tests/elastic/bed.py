@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+from contract.names import CLUSTER_NAMESPACE
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config
@@ -19,12 +21,14 @@ from tests.parts.volcano import JOBS
 from tests.vigil.advise.cluster import node as node_object
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.parts.volcano import Volcano
 
 _UP_SECONDS = 30.0
+_ADVICE_SECONDS = 1.0
+"""Until advice follows what the aggregator has published; no page shows that."""
 _EVENTS = "/api/v1/namespaces/default/events"
 
 
@@ -124,6 +128,70 @@ class Bed:
         place = f"/api/v1/namespaces/{document.namespace}/configmaps"
         if self.plane.ask("POST", place, body)[0] == 409:
             self.plane.request("PUT", f"{place}/{document.name}", body)
+
+    def fault(self, node: str, unhealthy: tuple[int, ...]) -> None:
+        """Publish unhealthy chips of a node, and wait until cluster-info has them."""
+        self.report(node, unhealthy)
+        expected = ",".join(f"Ascend910-{number}" for number in unhealthy)
+        place = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps/cluster-info-device-0"
+
+        def is_published() -> bool:
+            data = self.plane.request("GET", place)["data"]["cluster-info-device-0"]
+            found = json.loads(data)[f"mindx-dl-deviceinfo-{node}"]["DeviceList"]
+            return bool(found["huawei.com/Ascend910-Unhealthy"] == expected)
+
+        self.sees(is_published, "cluster-info has the fault")
+        time.sleep(_ADVICE_SECONDS)
+
+    @contextlib.contextmanager
+    def without_right_to_status(self) -> Iterator[None]:
+        """Take the right to the second write away from the account for the length of the block."""
+        path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/npu-vigil-elastic"
+        rules = self.plane.request("GET", path)["rules"]
+        fewer = [rule for rule in rules if "jobs/status" not in rule["resources"]]
+        assert len(fewer) < len(rules)
+        self.plane.request("PATCH", path, {"rules": fewer})
+        try:
+            yield
+        finally:
+            self.plane.request("PATCH", path, {"rules": rules})
+
+    @contextlib.contextmanager
+    def refusing_other_chips(self, job: str) -> Iterator[None]:
+        """Refuse other pod templates, as Volcano's webhook does (consumers#2.9).
+
+        ``job`` is one of a single task, by which it is seen that the policy works.
+        """
+        name, places = "chips-stay", "/apis/admissionregistration.k8s.io/v1"
+        rule = {
+            "apiGroups": ["batch.volcano.sh"],
+            "apiVersions": ["*"],
+            "operations": ["UPDATE"],
+            "resources": ["jobs"],
+        }
+        validation = {
+            "expression": "object.spec.tasks[0].template == oldObject.spec.tasks[0].template",
+            "message": "the chips of a job stay",
+        }
+        policy = {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]}
+        self.plane.request(
+            "POST",
+            f"{places}/validatingadmissionpolicies",
+            {"metadata": {"name": name}, "spec": policy},
+        )
+        binding = {"policyName": name, "validationActions": ["Deny"]}
+        bindings = f"{places}/validatingadmissionpolicybindings"
+        self.plane.request("POST", bindings, {"metadata": {"name": name}, "spec": binding})
+        try:
+            spec = self.volcano.job(job)["spec"]
+            spec["tasks"][0]["template"]["spec"]["containers"][0]["resources"] = {}
+            path = f"{JOBS}/{job}?dryRun=All"
+            change = {"spec": spec}
+            self.sees(lambda: self.plane.ask("PATCH", path, change)[0] == 422, "it is refused")
+            yield
+        finally:
+            self.plane.request("DELETE", f"{bindings}/{name}")
+            self.plane.request("DELETE", f"{places}/validatingadmissionpolicies/{name}")
 
     def elastic(self, name: str, *options: str) -> Elastic:
         """Return a daemon with the account of the manifests, which is not started."""

@@ -34,7 +34,8 @@ def _chips(item: dict[str, Any], resource: str, count: str) -> None:
     _resources(item).update(limits={resource: count}, requests={resource: count})
 
 
-def _second_container(item: dict[str, Any]) -> None:
+def second_container(item: dict[str, Any]) -> None:
+    """Let a second container of each pod ask for chips."""
     containers = item["spec"]["tasks"][0]["template"]["spec"]["containers"]
     containers.append({"name": "more", "resources": {"limits": {CHIPS: "8"}}})
 
@@ -119,10 +120,10 @@ def test_a_single_pod_needs_two_chips_in_one_container() -> None:
     assert unmet(read(vcjob(replicas=1))) == ()
     assert [one.name for one in unmet(read(vcjob(replicas=1, cards=1)))] == ["divisible"]
     item = vcjob(replicas=1)
-    _second_container(item)
+    second_container(item)
     assert [one.name for one in unmet(read(item))] == ["one-container"]
     several = vcjob(replicas=2)
-    _second_container(several)
+    second_container(several)
     assert unmet(read(several)) == ()
 
 

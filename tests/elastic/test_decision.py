@@ -116,6 +116,30 @@ def test_nothing_is_written_while_a_pod_has_not_ended(left: Any) -> None:
     found = decide(read(item), facts(pods=(left, pod("j-w-1", "Failed"))))
     assert (found.state, found.write) == (State.WAITING_FOR_PODS, None)
     assert "j-w-0 on n0" in found.why
+    assert not found.is_overdue
+
+
+def test_pods_that_have_not_ended_are_named_with_their_time() -> None:
+    """The grace of 600 s is over at 11:00; a pod that nobody deletes waits since the end."""
+    found = decide(read(vcjob()), facts(pods=(pod(deleted=True), pod("j-w-1"))))
+    assert found.why == (
+        "pods that have not ended: j-w-0 on n0, grace 600 s, since 2026-11-23T10:50:00Z; "
+        "j-w-1 on n0, not deleted, since 2026-11-23T11:00:00Z"
+    )
+
+
+@pytest.mark.parametrize("phase", ["Terminated", "Terminating"])
+@pytest.mark.parametrize(("seconds", "is_overdue"), [(300, False), (301, True)])
+def test_pods_on_a_dead_node_need_a_taint_after_the_grace_over_time(
+    phase: str, seconds: int, is_overdue: bool
+) -> None:
+    """They were deleted 600 s before 11:00. With ``TerminateJob`` the phase stays Terminating."""
+    now_ms = ENDED_MS + seconds * 1000
+    found = decide(read(vcjob(phase=phase)), facts(now_ms=now_ms, pods=(pod(deleted=True),)))
+    assert (found.is_overdue, "out-of-service" in found.why) == (is_overdue, is_overdue)
+    is_ending = phase == "Terminating" and not is_overdue
+    assert found.state is (State.ENDING if is_ending else State.WAITING_FOR_PODS)
+    assert found.write is None
 
 
 def test_pods_that_ended_by_themselves_are_removed_first() -> None:
@@ -176,6 +200,17 @@ def test_an_end_after_our_start_needs_a_cause_of_its_own() -> None:
     later = (Evicted(ENDED_MS // 1000 + 5, "NodeUnhealthy on n1"),)
     found = decide(read(item), facts(evictions=later))
     assert (found.write, found.start, found.original) == (Write.SIZE, 2, size(4))
+
+
+def test_a_quota_that_is_used_up_is_named_and_no_start_follows() -> None:
+    """The controller ends a job of which no pod can be made after 15 tries."""
+    item = with_kept(vcjob(), kept(size(2)), started=1)
+    found = decide(read(item), facts())
+    assert (found.state, found.write) == (State.NO_CAUSE, None)
+    assert "quota" in found.why
+    ran = {"status": "Running", "lastTransitionTime": "2026-11-23T11:00:10Z"}
+    item["status"]["conditions"][1:] = [ran, item["status"]["conditions"][1]]
+    assert "quota" not in decide(read(item), facts()).why
 
 
 def test_another_size_than_was_written_is_written_again() -> None:

@@ -341,7 +341,7 @@ class Process:
         versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
         return Answer(EndedJobs(max(versions, default=0), (), tuple(found)))
 
-    def state(self, job: Job, state: str, why: str) -> None:
+    def state(self, job: Job, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``Telling``."""
 
     def wrote(self, job: Job, decision: Decision) -> None:

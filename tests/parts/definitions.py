@@ -64,3 +64,4 @@ class Definition:
 
 POD_GROUPS = Definition("scheduling.volcano.sh", "v1beta1", "PodGroup")
 ASCEND_JOBS = Definition("mindxdl.gitee.com", "v1", "AscendJob")
+VCJOBS = Definition("batch.volcano.sh", "v1alpha1", "Job")

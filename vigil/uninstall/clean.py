@@ -41,11 +41,13 @@ from service.log import last_words
 from stores.base import Document, Selection
 from stores.kubernetes_api.writers import OURS
 from vigil.forget.nodes import Found, beating, opened
+from vigil.uninstall.elastic_jobs import clear_jobs, elastic_lease, plan_jobs
 
 if TYPE_CHECKING:
     from aggregator.cluster_documents.kinds import Kind
     from aggregator.config import AggregatorConfiguration
-    from stores.base import Store
+    from elastic.job import Job
+    from stores.base import LeaderLease, Store
     from vigil.forget.nodes import Stores
 
 _DONE, _REFUSED = 0, 1
@@ -81,6 +83,8 @@ class Plan:
     nodes: list[str] = field(default_factory=list)
     """Whose heartbeats go."""
     left: list[str] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    """Jobs of Volcano that have annotations of ours."""
 
 
 async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: bool) -> int:
@@ -90,8 +94,8 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
     """
     stores = opened(configuration)
     try:
-        if running := await _running(stores):
-            what = f"{running} still runs: stop agents and aggregators first; nothing was changed"
+        if running := await _running(stores, configuration):
+            what = f"{running} still runs: stop all of NPU Vigil first; nothing was changed"
             return _say(_REFUSED, what)
         everything = (*stores.read, *stores.published)
         plans = [await _plan(store, configuration) for store in everything]
@@ -115,18 +119,19 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
         await stores.close()
 
 
-async def _running(stores: Stores) -> str:
+async def _running(stores: Stores, configuration: AggregatorConfiguration) -> str:
     """Return the name of what is still at work; empty for nothing."""
     found: dict[str, Found] = {}
     for store in stores.read:
         for beat in await store.beats():
             found.setdefault(beat.node, Found()).beats.append((store, beat))
     for store in (*stores.read, *stores.published):
-        lease = store.leader_lease
-        if lease is not None and (before := await lease.read()).holder:
-            await asyncio.sleep(before.duration_seconds + _LEADER_SECONDS)
-            if (await lease.read()).version != before.version:
-                return f"the aggregator {before.holder}"
+        if store.leader_lease is not None and (holder := await _renewing(store.leader_lease)):
+            return f"the aggregator {holder}"
+        if _is_kubernetes(store):
+            async with elastic_lease(configuration.kubeconfig) as lease:
+                if holder := await _renewing(lease):
+                    return f"vigil elastic {holder}"
         lock = store.leader_lock
         if lock is not None and (holder := lock.holder()):
             # The name of one that was killed stays; the lock does not.
@@ -135,6 +140,19 @@ async def _running(stores: Stores) -> str:
             lock.release()
     alive = await beating(found)
     return f"the agent of {', '.join(alive[:3])}" if alive else ""
+
+
+async def _renewing(lease: LeaderLease) -> str:
+    """Return who holds the Lease and renews it; empty for nobody. Waits until it would run out."""
+    before = await lease.read()
+    if not before.holder:
+        return ""
+    await asyncio.sleep(before.duration_seconds + _LEADER_SECONDS)
+    return before.holder if (await lease.read()).version != before.version else ""
+
+
+def _is_kubernetes(store: Store) -> bool:
+    return store.url.startswith("kubernetes:")
 
 
 async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
@@ -165,6 +183,9 @@ async def _plan(store: Store, configuration: AggregatorConfiguration) -> Plan:
             if kind is not None:
                 plan.heal += _healed(document, kind, with_plugin)
     plan.nodes = sorted({beat.node for beat in await store.beats()})
+    if _is_kubernetes(store):
+        plan.jobs, smaller = await plan_jobs(configuration.kubeconfig)
+        plan.left += smaller
     return plan
 
 
@@ -177,7 +198,7 @@ def _is_of_aggregator(document: Document) -> bool:
 async def _nodes_with_plugin(
     store: Store, configuration: AggregatorConfiguration
 ) -> frozenset[str]:
-    if not store.url.startswith("kubernetes:"):
+    if not _is_kubernetes(store):
         return frozenset()
     from stores.address import kubeconfig_files
     from stores.kubernetes_api.remains import Remains
@@ -229,15 +250,16 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
         await plan.store.delete(document.namespace, document.name)
     for node in plan.nodes:
         await plan.store.forget_beat(node)
-    if plan.store.url.startswith("kubernetes:"):
+    if _is_kubernetes(plan.store):
         from stores.address import kubeconfig_files
         from stores.kubernetes_api.remains import Remains
 
         remains = Remains(kubeconfig_files(configuration.kubeconfig))
         try:
-            await remains.delete_leader()
+            await remains.delete_leader_leases()
         finally:
             await remains.close()
+        plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
     _say(
         _DONE,
         f"{plan.store.url}: {len(plan.delete)} documents and {len(plan.nodes)} heartbeats are "
@@ -252,6 +274,8 @@ def _show(plan: Plan) -> None:
         _say(_DONE, f"{document.namespace}/{document.name} would be deleted")
     for node in plan.nodes:
         _say(_DONE, f"the heartbeat of {node} would be deleted")
+    for job in plan.jobs:
+        _say(_DONE, f"vcjob {job.key} would lose its annotations of npu-vigil/elastic")
     for line in plan.left:
         _say(_DONE, line)
 

@@ -25,9 +25,9 @@ def uninstall(
 ) -> None:
     """Clean what NPU Vigil wrote, after its agents and aggregators are stopped.
 
-    Faults in cluster-info end first; after a touch period documents, state and Leases are deleted.
-    Exit status: 0 done, 1 refused because an agent or aggregator still runs, 2 wrong use, 3 a store
-    cannot be used.
+    Faults in cluster-info end first; after a touch period documents, state and Leases are deleted,
+    and vcjobs lose our annotations. Exit status: 0 done, 1 refused because a daemon still runs,
+    2 wrong use, 3 a store cannot be used.
     """
     import asyncio
     import os

@@ -11,7 +11,7 @@ import pytest
 from advisor.advise import advise
 from advisor.options import Options, Profile
 from advisor.scheduler_view.state import State
-from advisor.snapshot import ConfigMap, Node, Owner, Pod, PodGroup, Snapshot, VcJob
+from advisor.snapshot import ConfigMap, Node, Owner, Pod, PodGroup, Policy, Snapshot, VcJob
 
 if TYPE_CHECKING:
     from advisor.report import ElasticAdvice
@@ -245,3 +245,16 @@ def test_a_job_that_is_being_rescheduled() -> None:
     after = msgspec.structs.replace(snapshot, now_ms=snapshot.now_ms + 1000)
     report, _ = advise(after, state, Options())
     assert sizes(list(report.elastic_advice)) == [("a", None, "ALREADY_RESCHEDULING")]
+
+
+def test_a_decision_foretells_the_start_after_a_fault_of_a_node() -> None:
+    fleet = Fleet(4).job("a", 3, "2")
+    policy = Policy(("PodEvicted",), "TerminateJob")
+    (job,) = fleet.vcjobs
+    fleet.vcjobs = [
+        msgspec.structs.replace(job, policies=(policy,), template=fleet.pods[0]),
+    ]
+    report, _ = advise(fleet.snapshot(("n0",)), State(), Options())
+    (one,) = report.decisions
+    assert "the job is Terminated when all pods have ended; vigil elastic" in one.follow_up
+    assert one.follow_up.endswith("with 2 to 3 pods")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract.documents.elastic_job import KEPT as KEPT_ON_JOB
+from contract.documents.elastic_job import LEASE, RESTORE, SWITCH, Kept
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, LEADER_LEASE, device_info_name
 from stores.address import open_store
@@ -18,7 +20,9 @@ from stores.base import Beat, Selection
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, node_report, published, report
+from tests.elastic.jobs import size, vcjob, with_kept
 from tests.parts.controlplane import LEASES
+from tests.parts.definitions import VCJOBS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -193,3 +197,72 @@ async def test_an_aggregator_that_leads_is_named(place: Place, tmp_path: Path) -
         assert await place.store.list(Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL))
     finally:
         await asyncio.to_thread(daemon.stop)
+
+
+OF_VCJOBS = VCJOBS.place("default")
+
+
+@pytest.fixture
+async def training(control_plane: ControlPlane) -> AsyncIterator[Place]:
+    """An API server with the kind of Volcano's jobs."""
+    VCJOBS.install(control_plane)
+    place = Place("kubernetes:", control_plane)
+    yield place
+    await place.store.close()
+    VCJOBS.uninstall(control_plane)
+
+
+def _train(plane: ControlPlane, name: str, **annotations: str) -> None:
+    """Create a job with two of the three pods that it had."""
+    job = with_kept(vcjob(name, 3), Kept(size(3), size(2), "CardUnhealthy on n0", 1, 1))
+    for field in ("uid", "resourceVersion", "creationTimestamp"):
+        del job["metadata"][field]
+    job["metadata"]["annotations"] |= {"owner/note": "kept"} | annotations
+    plane.request("POST", OF_VCJOBS, job)
+
+
+def _lease(plane: ControlPlane, **fields: object) -> None:
+    metadata = {"name": LEASE, "namespace": "mindx-dl"}
+    plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
+    plane.request("POST", LEASES, {"metadata": metadata, "spec": fields})
+
+
+@pytest.mark.apiserver
+async def test_elastic_jobs_lose_our_annotations_only(
+    training: Place, control_plane: ControlPlane
+) -> None:
+    """The original size is in such an annotation alone, so it is printed."""
+    _train(control_plane, "train", **{SWITCH: "off", RESTORE: "true"})
+    _lease(control_plane, leaseDurationSeconds=1)
+    status, said = await training.uninstall()
+    assert status == 0, said
+    assert "vcjob default/train would lose its annotations of npu-vigil/elastic" in said
+    smaller = "vcjob default/train has 2 × 8 chips, its original size is 3 × 8 chips"
+    assert smaller in said
+    before = control_plane.request("GET", f"{OF_VCJOBS}/train")
+    assert KEPT_ON_JOB in before["metadata"]["annotations"]
+    status, said = await training.uninstall("--yes")
+    assert (status, smaller in said) == (0, True), said
+    job = control_plane.request("GET", f"{OF_VCJOBS}/train")
+    assert job["metadata"]["annotations"] == {"minReplicas": "1", "owner/note": "kept"}
+    assert job["spec"] == before["spec"]
+    assert control_plane.request("GET", LEASES)["items"] == []
+
+
+@pytest.mark.apiserver
+async def test_elastic_training_that_still_runs_is_named(
+    training: Place, control_plane: ControlPlane
+) -> None:
+    _train(control_plane, "train")
+    _lease(control_plane, leaseDurationSeconds=1, holderIdentity="pod-1")
+    working = asyncio.create_task(training.uninstall("--yes"))
+    number = 0
+    while not working.done():
+        number += 1
+        change = {"spec": {"leaseTransitions": number}}
+        await asyncio.to_thread(control_plane.request, "PATCH", f"{LEASES}/{LEASE}", change)
+        await asyncio.sleep(0.2)
+    status, said = await working
+    assert (status, "vigil elastic pod-1 still runs" in said) == (1, True), said
+    job = control_plane.request("GET", f"{OF_VCJOBS}/train")
+    assert KEPT_ON_JOB in job["metadata"]["annotations"]

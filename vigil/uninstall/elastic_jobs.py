@@ -1,0 +1,92 @@
+"""Takes the annotations of elastic training off vcjobs (``docs/elastic-training.md``).
+
+The annotation ``distributed`` is MindCluster's and stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.documents.elastic_job import KEPT, LEASE, RESTORE, SWITCH
+from contract.errors import StoreNotFound, StoreRefused, StoreUnavailable
+from elastic.conditions import original_of
+from elastic.job import read_job
+from stores.address import kubeconfig_files
+from stores.kubernetes_api.vcjobs import PATH, VcJobs
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from elastic.job import Job
+    from stores.base import LeaderLease
+
+_OURS = (SWITCH, RESTORE, KEPT)
+
+
+class _Items(msgspec.Struct):
+    items: list[msgspec.Raw]
+
+
+@contextlib.asynccontextmanager
+async def elastic_lease(kubeconfig: Path | None) -> AsyncIterator[LeaderLease]:
+    """Give the Lease of the process that starts elastic vcjobs."""
+    async with _asking(kubeconfig) as api:
+        yield api.leader_lease(LEASE)
+
+
+async def plan_jobs(kubeconfig: Path | None) -> tuple[list[Job], list[str]]:
+    """Return the vcjobs with annotations of ours, and a line for each of another size.
+
+    Raises ``StoreError``.
+    """
+    jobs: list[Job] = []
+    async with _asking(kubeconfig) as api:
+        # A cluster without Volcano has no such kind.
+        with contextlib.suppress(StoreNotFound):
+            async for page in api.pages(PATH):
+                jobs += [job for job in _jobs(page) if any(key in job.annotations for key in _OURS)]
+    lines = (_other_size(job) for job in jobs)
+    return jobs, [line for line in lines if line]
+
+
+async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[Job]) -> list[str]:
+    """Take our annotations off; returns a line for each job that was refused."""
+    refused: list[str] = []
+    async with _asking(kubeconfig) as api:
+        for job in jobs:
+            try:
+                await api.annotate(job.namespace, job.name, dict.fromkeys(_OURS))
+            except StoreNotFound:
+                continue  # It was deleted meanwhile.
+            except StoreRefused as error:
+                refused.append(f"annotations of vcjob {job.key} stay: {error}")
+    return refused
+
+
+def _jobs(page: bytes) -> list[Job]:
+    try:
+        return [read_job(raw) for raw in msgspec.json.decode(page, type=_Items).items]
+    except msgspec.DecodeError as error:
+        raise StoreUnavailable(f"the list of Jobs of Volcano makes no sense: {error}") from error
+
+
+def _other_size(job: Job) -> str:
+    """Return what a job loses with our annotation: its original size is nowhere else."""
+    original, size = original_of(job), job.size
+    if original is None or size is None:
+        return ""
+    before, now = (f"{one.replicas} × {one.cards} chips" for one in (original, size))
+    return "" if before == now else f"vcjob {job.key} has {now}, its original size is {before}"
+
+
+@contextlib.asynccontextmanager
+async def _asking(kubeconfig: Path | None) -> AsyncIterator[VcJobs]:
+    api = VcJobs(kubeconfig_files(kubeconfig))
+    try:
+        yield api
+    finally:
+        await api.close()
