@@ -14,7 +14,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.base import Need
 from collectors.chip_faults.chip_tracker import ChipBeliefs, Query
 from collectors.chip_faults.health_word import ChipWord
 from collectors.list_tracker import LAG_SECONDS
@@ -116,7 +115,6 @@ class ChipFaults:
     """
 
     name = "chip-faults"
-    needs = frozenset({Need.DRIVER})
     deadline_seconds = 2.0
 
     def __init__(
