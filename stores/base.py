@@ -103,7 +103,7 @@ class Deleted(msgspec.Struct, frozen=True):
 WatchEvent: TypeAlias = Listed | Changed | Deleted | Interrupted
 
 
-class Beat(msgspec.Struct, frozen=True, omit_defaults=True):
+class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Proof that the agent of ``node`` was alive and could write.
 
     ``holder`` names the host that beats, so that two agents with one node name are told apart; it

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WARNING_MS = 2000
 
 
-class Skew(msgspec.Struct, frozen=True):
+class Skew(msgspec.Struct, frozen=True, gc=False):
     """The node's clock is ahead of ours by something between the two (milliseconds)."""
 
     low_ms: float
@@ -88,7 +88,12 @@ def _narrowed(known: Skew | None, low: float, high: float) -> Skew:
 
 
 def wrong(skews: Iterable[Skews]) -> frozenset[str]:
-    """The nodes whose clock is certainly more than 2 s off."""
+    """Return the nodes whose clock is certainly more than 2 s off."""
+    # Only of few nodes the smallest difference has to be looked at.
     return frozenset(
-        node for one in skews for node, skew in one.nodes.items() if abs(skew.least_ms) > WARNING_MS
+        node
+        for one in skews
+        for node, skew in one.nodes.items()
+        if (skew.low_ms > WARNING_MS or skew.high_ms < -WARNING_MS)
+        and abs(skew.least_ms) > WARNING_MS
     )

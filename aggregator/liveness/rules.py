@@ -54,7 +54,7 @@ LONG_AGO_MS = -(10**12)
 """When a node fell silent whose verdict is not doubted any more."""
 
 
-class Pulse(msgspec.Struct, frozen=True):
+class Pulse(msgspec.Struct, frozen=True, gc=False):
     """The last beat of a node as the observer sees it.
 
     ``changed_at_ms`` and ``counts_from_ms`` are steady time: when it last changed, and from when
@@ -83,7 +83,7 @@ class Pulse(msgspec.Struct, frozen=True):
     @property
     def silent_at_ms(self) -> int:
         """The last moment at which it is not silent."""
-        at_ms = self.counts_from_ms + self.threshold_ms
+        at_ms = self.counts_from_ms + _MISSED_INTERVALS * self.interval_ms
         if self.broken_at_ms is None:
             return at_ms
         return min(at_ms, self.broken_at_ms + self.interval_ms)
@@ -128,12 +128,18 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class _State(msgspec.Struct, frozen=True):
-    """``late``: half of the threshold has passed or the connection broke: a beat was missed."""
+    """``late``: half of the threshold has passed or the connection broke: a beat was missed.
+
+    The times count only where it is silent.
+    """
 
     silent: bool
     late: bool
     silent_at_ms: int
     threshold_ms: int
+
+
+_IN_TIME = _State(silent=False, late=False, silent_at_ms=0, threshold_ms=0)
 
 
 def interval_ms(seconds: float) -> int:
@@ -152,11 +158,22 @@ def period_ms(heard: Iterable[Heard]) -> int:
 def listing_period_ms(heard: Iterable[Heard]) -> int:
     """Return how often to list beats: once per shortest interval that a node usually beats at.
 
-    An announced absence does not count: an agent that begins meanwhile may be killed as well.
-    Often while nobody beats yet.
+    An announced absence does not count: an agent that begins meanwhile may be killed as well. Where
+    the usual interval is not known, it counts as short until the node is silent; such nodes alone
+    decide only where nobody else beats. Often while nobody beats yet.
     """
-    intervals = (pulse.usual_interval_ms for one in heard for pulse in one.pulses.values())
-    return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
+    heard = tuple(heard)
+    known = (
+        pulse.usual_interval_ms
+        for one in heard
+        for pulse in one.pulses.values()
+        if pulse.usual_interval_ms == pulse.interval_ms or not _is_silent(pulse, one.listed_at_ms)
+    )
+    shortest = min(known, default=0)
+    if shortest == 0:
+        intervals = (pulse.usual_interval_ms for one in heard for pulse in one.pulses.values())
+        shortest = min(intervals, default=0)
+    return max(_SHORTEST_PERIOD_MS, shortest)
 
 
 def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
@@ -168,7 +185,8 @@ def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
     heard = tuple(heard)
     period = listing_period_ms(heard)
     silent_at_ms = (
-        _silent_at_ms(pulse, one.rehearsals.get(node) if one.rehearsals else None) + 1
+        (_silent_at_ms(pulse, one.rehearsals.get(node)) if one.rehearsals else pulse.silent_at_ms)
+        + 1
         for one in heard
         for node, pulse in one.pulses.items()
     )
@@ -214,12 +232,14 @@ def listed(
             as_they_come = True
             came_at_ms -= beat.age_ms
         broken_at_ms = came_at_ms if beat.is_broken and not beat.is_retained else None
-        usual_ms = _usual_interval_ms(known, beat, interval)
         if known is None:
+            usual_ms = min(interval, _FALLBACK_MS)
             changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
-        elif _is_another(beat, known):
+        elif known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
+            usual_ms = _usual_interval_ms(known, interval)
             changed_at_ms = counts_from_ms = came_at_ms
         else:
+            usual_ms = known.usual_interval_ms
             changed_at_ms, counts_from_ms = known.changed_at_ms, known.counts_from_ms
             if known.broken_at_ms is not None and (broken_at_ms is not None or beat.node in lost):
                 broken_at_ms = known.broken_at_ms
@@ -265,20 +285,12 @@ def _missing(known: Pulse, now_ms: int, *, is_lost: bool, is_fresh: bool) -> Pul
     )
 
 
-def _is_another(beat: Beat, known: Pulse) -> bool:
-    return known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder
-
-
-def _usual_interval_ms(known: Pulse | None, beat: Beat, interval: int) -> int:
-    """Return the interval to expect the node's next beats at.
+def _usual_interval_ms(known: Pulse, interval: int) -> int:
+    """Return the interval to expect the node's beats at after one with ``interval``.
 
     The beat that announces an absence is the last one of its agent: an interval is usual when two
     beats in a row have it. Until then 5 s, or what was usual before, unless the interval is less.
     """
-    if known is None:
-        return min(interval, _FALLBACK_MS)
-    if not _is_another(beat, known):
-        return known.usual_interval_ms
     return interval if interval == known.interval_ms else min(interval, known.usual_interval_ms)
 
 
@@ -392,9 +404,13 @@ def late(heard: Heard) -> list[str]:
     return [node for node, pulse in heard.pulses.items() if _is_late(pulse, at_ms)]
 
 
+def _is_silent(pulse: Pulse, listed_at_ms: int | None) -> bool:
+    return listed_at_ms is not None and listed_at_ms > pulse.silent_at_ms
+
+
 def _is_late(pulse: Pulse, listed_at_ms: int) -> bool:
     quiet_ms = listed_at_ms - pulse.counts_from_ms
-    return pulse.broken_at_ms is not None or quiet_ms * 2 > pulse.threshold_ms
+    return pulse.broken_at_ms is not None or quiet_ms * 2 > _MISSED_INTERVALS * pulse.interval_ms
 
 
 def _states(heard: Iterable[Heard], silent: Collection[str]) -> dict[str, _State]:
@@ -404,7 +420,9 @@ def _states(heard: Iterable[Heard], silent: Collection[str]) -> dict[str, _State
         if one.listed_at_ms is None:
             continue
         for node, pulse in one.pulses.items():
-            state = _state(pulse, one.listed_at_ms)
+            # Of nearly all nodes: nothing more is asked of who is in time.
+            is_late = _is_late(pulse, one.listed_at_ms)
+            state = _late_state(pulse, one.listed_at_ms) if is_late else _IN_TIME
             if state.silent and one.rehearsals is not None and node not in silent:
                 state = _rehearsed(state, pulse, one.listed_at_ms, one.rehearsals.get(node))
             other = states.get(node)
@@ -437,10 +455,10 @@ def _silent_at_ms(pulse: Pulse, rehearsal: Rehearsal | None) -> int:
     return at_ms
 
 
-def _state(pulse: Pulse, listed_at_ms: int) -> _State:
+def _late_state(pulse: Pulse, listed_at_ms: int) -> _State:
     return _State(
-        silent=listed_at_ms > pulse.silent_at_ms,
-        late=_is_late(pulse, listed_at_ms),
+        silent=_is_silent(pulse, listed_at_ms),
+        late=True,
         silent_at_ms=pulse.silent_at_ms,
         threshold_ms=pulse.threshold_ms,
     )

@@ -95,9 +95,13 @@ class Heartbeats:
     async def beats(self, node: str | None) -> tuple[Beat, ...]:
         """See ``Store``."""
         if node is None:
-            found = {one.metadata.name: self._beat(one) for one in await self._list()}
-            self._good = {name: beat for name, beat in found.items() if beat is not None}
-            return tuple(self._good.values())
+            good = {}
+            for listed in await self._list():
+                beat = self._beat(listed)
+                if beat is not None:
+                    good[listed.metadata.name] = beat
+            self._good = good
+            return tuple(good.values())
         what = f"read Lease {HEARTBEAT_NAMESPACE}/{heartbeat_name(node)}"
         body = await self._read(node, _FROM_CACHE, what)
         lease = None if body is None else _decoded(body, what)
@@ -211,11 +215,12 @@ class Heartbeats:
     def _beat(self, lease: leases.Lease) -> Beat | None:
         """The beat of a Lease, or of one that is refused the last good one."""
         name = lease.metadata.name
+        before = self._good.get(name)
         try:
-            beat = leases.beat_of(lease)
+            beat = leases.beat_of(lease, before)
         except leases.NoBeat as error:
             self.refusals.find(_place(name), error.reason, f"it is no heartbeat: {error}")
-            return self._good.get(name)
+            return before
         if not self.refusals.is_empty:
             self.refusals.accept(_place(name))
         return beat

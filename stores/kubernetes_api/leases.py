@@ -37,7 +37,7 @@ class NoBeat(Exception):
         self.reason = reason
 
 
-class _Annotations(msgspec.Struct, frozen=True):
+class _Annotations(msgspec.Struct, frozen=True, gc=False):
     node: str = msgspec.field(default="", name=_NODE)
     interval_seconds: str = msgspec.field(default="", name=_INTERVAL)
     blind: str = msgspec.field(default="", name=_BLIND)
@@ -144,18 +144,25 @@ def whole(beat: Beat) -> dict[str, object]:
     }
 
 
-def beat_of(lease: Lease) -> Beat:
-    """The beat that a Lease tells of. Raises ``NoBeat``."""
+def beat_of(lease: Lease, before: Beat | None = None) -> Beat:
+    """Return the beat in a Lease. Raises ``NoBeat``.
+
+    ``before`` is the last one of the same Lease: while its node stays, the name is right.
+    """
     spec, annotations = lease.spec, lease.metadata.annotations
-    node = _node(lease.metadata)
+    is_known = before is not None and before.node == annotations.node
+    node = annotations.node if is_known else _node(lease.metadata)
     if not spec.holder_identity:
         raise NoBeat("nobody holds it")
     if spec.renew_time is None:
         raise NoBeat("it was never renewed")
     try:
-        beaten_at_ms = (datetime.fromisoformat(spec.renew_time) - _EPOCH) // _MILLISECOND
+        since_epoch = datetime.fromisoformat(spec.renew_time) - _EPOCH
     except (ValueError, TypeError):
         raise NoBeat(f"its renewTime {spec.renew_time!r} is no time") from None
+    # A third of the time that a division of it takes.
+    beaten_at_ms = (since_epoch.days * 86_400 + since_epoch.seconds) * 1000
+    beaten_at_ms += since_epoch.microseconds // 1000
     return Beat(
         node,
         spec.holder_identity,

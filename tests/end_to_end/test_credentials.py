@@ -24,7 +24,7 @@ FAULT = "80E01801"
 LEASE = f"{LEASES}/npu-vigil-node-1"
 CLUSTER_INFO = "/api/v1/namespaces/mindx-dl/configmaps/cluster-info-device-0"
 BACK_SECONDS = 10.0
-REFUSED = "kubernetes_credentials: store kubernetes: "
+REFUSED = "client.credentials: store kubernetes: "
 """From the new file on."""
 IN_POD = "tests.end_to_end.in_pod"
 

@@ -269,11 +269,12 @@ async def test_a_commit_that_hangs_is_an_error(
         assert not await journal.committed(journal.append([(Kind.REPORTS, "[]")], NOW_MS), 0.02)
         assert caplog.records == []
         await asyncio.sleep(0.2)
-        assert [one.levelname for one in caplog.records] == ["ERROR"]
+        # The first commit may have been slow as well, which is a WARNING before this.
+        assert [one.levelname for one in caplog.records][-1:] == ["ERROR"]
     await until(lambda: journal.status().trouble is None, "it is committed")
     assert await journal.close()
-    assert [one.levelname for one in caplog.records] == ["ERROR", "WARNING"]
-    assert "works again (0 rows lost)" in caplog.records[1].message
+    assert [one.levelname for one in caplog.records][-2:] == ["ERROR", "WARNING"]
+    assert "works again (0 rows lost)" in caplog.records[-1].message
 
 
 @pytest.mark.slow

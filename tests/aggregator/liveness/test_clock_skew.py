@@ -77,6 +77,15 @@ def test_a_clock_that_is_set_is_noticed_and_forgotten() -> None:
     assert clocks.run(10).least_ms == 0
 
 
+def test_who_is_called_wrong_is_so_by_the_smallest_difference_that_fits() -> None:
+    # Ends that change places are of an observer whose own clock was set back.
+    ends = [-9000, -2001, -2000, -1000, 0, 1000, 2000, 2001, 9000]
+    known = {f"{low}:{high}": Skew(low, high) for low in ends for high in ends}
+    expected = {node for node, one in known.items() if abs(one.least_ms) > 2000}
+    assert wrong([Skews(known)]) == expected
+    assert len(expected) == 22
+
+
 def test_an_old_lease_says_nothing_of_a_clock() -> None:
     clocks = Clocks(0.0)
     for _ in range(10):

@@ -220,6 +220,21 @@ def test_an_announced_absence_does_not_change_how_often_beats_are_listed(usual: 
     assert listing_period_ms([heard]) == usual * 1000
 
 
+def test_who_never_beats_again_makes_nobody_list_more_often() -> None:
+    heard = listed(Heard(), [beat("n1", 1, 15.0), beat("n2", 1, 15.0)], 0, ())
+    periods = []
+    for number in range(2, 6):
+        beats = [beat("n1", 1, 15.0), beat("n2", number, 15.0)]
+        heard = listed(heard, beats, number * 15_000 - 15_000, ())
+        periods.append(listing_period_ms([heard]))
+    assert periods == [5000, 5000, 5000, 15_000], "its agent may begin again while it is not silent"
+    heard = listed(heard, [beat("n1", 2, 7.0), beat("n2", 6, 15.0)], 75_000, ())
+    assert listing_period_ms([heard]) == 5000
+    # Nobody else beats.
+    heard = listed(Heard(), [beat("n1", 1, 15.0)], 0, ())
+    assert listing_period_ms([listed(heard, [beat("n1", 1, 15.0)], 46_000, ())]) == 5000
+
+
 class Fleet:
     """Nodes that beat every 5 s, each at its own moment, observed every 5 s."""
 
