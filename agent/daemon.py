@@ -46,7 +46,7 @@ from stores.address import open_store
 from stores.base import Beat
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from agent.config import AgentConfiguration
     from agent.journal.file import Remembered
@@ -193,57 +193,16 @@ class Agent:
             await self._end()
 
     async def _root_tasks(self, stop: asyncio.Event) -> int:
-        parts = self._parts
         try:
             async with asyncio.TaskGroup() as tasks:
-
-                def root(name: str, work: Awaitable[object]) -> None:
-                    tasks.create_task(_root(name, work), name=name)
-
                 tasks.create_task(self._until_stopped(stop), name="signals")
                 tasks.create_task(self._identify(), name="identity")
-                root("driver", parts.driver.run())
-                root("memories of collectors", parts.memories.run())
-                root("requests to forget", parts.forgetting.run())
-                root("fault configuration", parts.fault_configuration.run())
-                for kind in parts.documents.publishers:
-                    root(f"publisher of {kind}", self._publish(kind))
-                for kind in parts.documents.storage:
-                    root(f"publisher of {kind}", parts.documents.publish_storage(kind))
-                if parts.fault_service is not None:
-                    root("ClusterD's fault service", parts.fault_service.run())
-                if parts.documents.shadow is None:
-                    root("heartbeat", parts.heartbeat.run())
-                    if parts.old_readers.label is not None:
-                        root("label of old readers", parts.old_readers.label.run())
-                else:
-                    root("shadow", parts.documents.shadow.run())
-                if parts.events is not None:
-                    root("events", parts.events.run())
-                if parts.node_object is not None:
-                    root("node labels", parts.node_object.run())
-                if parts.duo_cards is not None:
-                    root("duo cards", parts.duo_cards.run())
-                if parts.device_plugin is not None:
-                    root("account of a device plugin", parts.device_plugin.run())
-                if parts.own_node_only is not None:
-                    root("own-node-only", parts.own_node_only.run())
-                if parts.teller is not None:
-                    root("episodes", parts.teller.run())
-                root(
-                    "service manager",
-                    keep_told(parts.progress.stalled, lambda: self.picture().not_ready, os.environ),
-                )
-                root("standstills", parts.progress.watch(parts.heartbeat.hurry))
-                if parts.serial_number is not None:
-                    root("serial number", parts.serial_number.run())
-                if parts.usage is not None:
-                    root("pods", parts.usage.run())
-                if parts.configuration.metrics.npu_exporter_names:
-                    root("card names", keep_names(parts.driver, parts.names))
-                for name, collector in collectors_of(parts.configuration):
+                for name, work in self._root_work():
+                    tasks.create_task(_root(name, work), name=name)
+                for name, collector in collectors_of(self._parts.configuration):
                     if collector is not None:
-                        root(name, self._collect(collector))
+                        work = _root(name, self._collect(collector))
+                        tasks.create_task(work, name=name)
                     else:
                         tasks.create_task(self._leave_out(name), name=f"without {name}")
         except BaseExceptionGroup as group:
@@ -257,6 +216,45 @@ class Agent:
                 return 0
             raise cause from None
         raise AssertionError("root tasks end with an exception")
+
+    def _root_work(self) -> Iterator[tuple[str, Awaitable[object]]]:
+        """The work that never ends, but for collectors, by name."""
+        parts = self._parts
+        yield "driver", parts.driver.run()
+        yield "memories of collectors", parts.memories.run()
+        yield "requests to forget", parts.forgetting.run()
+        yield "fault configuration", parts.fault_configuration.run()
+        for kind in parts.documents.publishers:
+            yield f"publisher of {kind}", self._publish(kind)
+        for kind in parts.documents.storage:
+            yield f"publisher of {kind}", parts.documents.publish_storage(kind)
+        if parts.documents.shadow is None:
+            yield "heartbeat", parts.heartbeat.run()
+            if parts.old_readers.label is not None:
+                yield "label of old readers", parts.old_readers.label.run()
+        else:
+            yield "shadow", parts.documents.shadow.run()
+        optional = {
+            "ClusterD's fault service": parts.fault_service,
+            "events": parts.events,
+            "node labels": parts.node_object,
+            "duo cards": parts.duo_cards,
+            "account of a device plugin": parts.device_plugin,
+            "own-node-only": parts.own_node_only,
+            "episodes": parts.teller,
+            "serial number": parts.serial_number,
+            "pods": parts.usage,
+        }
+        for name, part in optional.items():
+            if part is not None:
+                yield name, part.run()
+        yield (
+            "service manager",
+            keep_told(parts.progress.stalled, lambda: self.picture().not_ready, os.environ),
+        )
+        yield "standstills", parts.progress.watch(parts.heartbeat.hurry)
+        if parts.configuration.metrics.npu_exporter_names:
+            yield "card names", keep_names(parts.driver, parts.names)
 
     async def _identify(self) -> NoReturn:
         """Follow what the driver says this node has; after a gap it may be something else."""

@@ -9,7 +9,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent.blindness import AgentBlindness
+from agent.all_chips_blind import AgentBlindness
 from agent.chip_allocation import Usage
 from agent.chip_list import Listing
 from agent.chip_removal import Forgetting

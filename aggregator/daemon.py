@@ -15,7 +15,7 @@ from aggregator.absence.last_known import Known, KnownBeat, LastKnown
 from aggregator.absence.last_known_documents import LastingFeed
 from aggregator.absence.rules import Absence
 from aggregator.accepted_namespaces import ALL
-from aggregator.api.collect_status import Picture
+from aggregator.api.collect_status import Picture, StatusParts
 from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
@@ -285,7 +285,26 @@ class Aggregator:
         self._copies: tuple[Document, ...] = ()
         """What an earlier run published, for a store that lost it."""
         self._has_copies = True
-        self.picture = Picture(self, clock, publish_lost=publish_lost)
+        shown = StatusParts(
+            absences=self.absences,
+            advising=self.advising,
+            board=self.board,
+            leadership=self.leadership,
+            listener=self.listener,
+            marks=self.marks,
+            missed_writes=self.missed_writes,
+            pipeline=self.pipeline,
+            public_faults=self.public_faults,
+            publishers=self.publishers,
+            rank_tables=self.rank_tables,
+            readiness=self.readiness,
+            stores=self.stores,
+            stream=self.stream,
+            succession=self.succession,
+            telling=self.telling,
+            world=self.world,
+        )
+        self.picture = Picture(shown, clock, publish_lost=publish_lost)
         """What is shown of all this."""
         self._wake = asyncio.Event()
 

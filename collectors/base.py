@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -35,12 +34,6 @@ class Memory(Protocol):
 
     def write(self, content: bytes) -> None:
         """Keep ``content`` instead, soon; never blocks, and a failure is only said in the log."""
-
-
-class Need(StrEnum):
-    """What a collector cannot work without."""
-
-    DRIVER = "driver"
 
 
 @dataclass(frozen=True)
@@ -85,7 +78,6 @@ class Collector(Protocol):
     name: str
     period_seconds: float
     deadline_seconds: float
-    needs: frozenset[Need]
 
     async def run(self, surroundings: Surroundings) -> NoReturn:
         """Report until cancelled. An exception ends the daemon."""

@@ -27,7 +27,7 @@ from dcmi_shim.ipmi.bmc import Ipmi
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from collectors.base import Need, Surroundings
+    from collectors.base import Surroundings
     from contract.codes.levels import Severity
     from contract.observation import Report
     from dcmi_shim.ipmi.alarms import Alarm
@@ -48,7 +48,6 @@ class Bmc:
     """
 
     name = "bmc"
-    needs: frozenset[Need] = frozenset()
 
     def __init__(
         self,

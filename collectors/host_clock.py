@@ -29,7 +29,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from collectors.base import Need, Surroundings
+    from collectors.base import Surroundings
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,6 @@ class Clock:
     """The collector. A change by more than ``step_seconds`` between two looks is told."""
 
     name = CLOCK
-    needs: frozenset[Need] = frozenset()
     deadline_seconds = 5.0
 
     def __init__(

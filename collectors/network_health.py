@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.base import Need
 from contract.errors import DriverCallError, DriverError
 from contract.observation import chip_subject
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
@@ -29,7 +28,6 @@ class NetworkHealth:
     """The collector of network checks. A chip that gives no answer has no reading."""
 
     name = "network-health"
-    needs = frozenset({Need.DRIVER})
     period_seconds = 5.0
     deadline_seconds = 2.0
 

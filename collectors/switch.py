@@ -10,7 +10,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.base import Need
 from collectors.list_tracker import LAG_SECONDS, Entry, ListBeliefs
 from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
 from contract.documents.switch_info import SwitchPort, port_subject
@@ -58,7 +57,6 @@ class Switches:
     """The collector of switch faults; ``audit_period_seconds`` is that of the list."""
 
     name = "switch"
-    needs = frozenset({Need.DRIVER})
     deadline_seconds = 15.0
 
     def __init__(self, audit_period_seconds: float = 30.0) -> None:

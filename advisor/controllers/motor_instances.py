@@ -143,20 +143,9 @@ def _answer(
         current = {group: service.running[group] for group in groups}
         return CreateAdvice(job.namespace, job.name, verdict, reason, index, current, why)
 
-    if not job.group or not job.service[2]:
-        lacks = scheduling.JOB_ID if job.group else scheduling.SCALING_GROUP
-        return answer(
-            HOLD, "INVALID_SCALING_CONFIG", f"the operator fails a job without label {lacks}"
-        )
-    if job.budget_problem:
-        return answer(HOLD, "RETRY_TIMES_INVALID", job.budget_problem)
-    if job.is_exhausted:
-        return answer(
-            HOLD,
-            "BACKOFF_EXHAUSTED",
-            f"wave {job.counted} was the last of {job.budget} that the operator allows: "
-            "the job fails",
-        )
+    refusal = _refusal(job)
+    if refusal is not None:
+        return answer(HOLD, *refusal)
     try:
         rule = _rule(job, maps, strict=strict)
     except DocumentError as error:
@@ -201,6 +190,22 @@ def _answer(
         return answer(ALLOW, "", why, index, rule)
     why = f"entry {index} wants {size.instances} of {job.group}, and {taken} are there"
     return answer(HOLD, "GROUP_SATISFIED", why, index, rule)
+
+
+def _refusal(job: MotorJob) -> tuple[str, str] | None:
+    """Reason and text where the job alone keeps the operator from creating; ``None`` otherwise."""
+    if not job.group or not job.service[2]:
+        lacks = scheduling.JOB_ID if job.group else scheduling.SCALING_GROUP
+        return "INVALID_SCALING_CONFIG", f"the operator fails a job without label {lacks}"
+    if job.budget_problem:
+        return "RETRY_TIMES_INVALID", job.budget_problem
+    if job.is_exhausted:
+        why = (
+            f"wave {job.counted} was the last of {job.budget} that the operator allows: "
+            "the job fails"
+        )
+        return "BACKOFF_EXHAUSTED", why
+    return None
 
 
 def _rule(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.journal")
 
 _HELD_BYTES = 8 << 20
+_MAX_AGE_MS = 30 * 86_400_000
 _RETRY_SECONDS = 0.5
 _SYNC_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
@@ -76,7 +77,6 @@ class Journal:
         wall_clock: Callable[[], int],
         on_recovered: Callable[[], None],
         max_bytes: int = 64 << 20,
-        max_age_ms: int = 30 * 86_400_000,
         held_bytes: int = _HELD_BYTES,
     ) -> None:
         self._path = directory / FILE_NAME
@@ -87,7 +87,6 @@ class Journal:
         self._wall_clock = wall_clock
         self._on_recovered = on_recovered
         self._max_bytes = max_bytes
-        self._max_age_ms = max_age_ms
         self._held_bytes_limit = held_bytes
         self._loop = asyncio.get_running_loop()
         self._next_sequence = first_sequence
@@ -260,7 +259,7 @@ class Journal:
                     file.rename()
                     self._renaming = False
                 if time.monotonic() >= next_prune:
-                    oldest_ms = self._wall_clock() - self._max_age_ms
+                    oldest_ms = self._wall_clock() - _MAX_AGE_MS
                     before = file.untold
                     more = file.prune(
                         older_than_ms=oldest_ms, max_bytes=self._max_bytes, heard=self.heard

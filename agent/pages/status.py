@@ -27,7 +27,7 @@ from contract.observation import chip_subject, storage_subject
 from contract.operator_rules.fault_configuration import DOCUMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from agent.heartbeat.heartbeat import Heartbeat
     from agent.heartbeat.old_readers import OldReaders
@@ -442,39 +442,55 @@ def not_ready(
     now: a watch of an own document that fails is a reason once it has failed for long.
     A node-info that was never published is none: a node may have no BMC, or one that is blind.
     """
-    reasons = [] if heartbeat.conflict is None else [heartbeat.conflict]
-    if heartbeat.withheld is not None:
-        reasons.append(f"it does not beat: {heartbeat.withheld}")
-    if heartbeat.trouble is not None:
-        reasons.append(f"the heartbeat fails: {heartbeat.trouble}")
-    if heartbeat.old is not None and heartbeat.old.trouble is not None:
-        reasons.append(f"the heartbeat on the Node fails: {heartbeat.old.trouble}")
-    if driver.library is None:
-        why = "" if driver.trouble is None else f": {driver.trouble}"
-        reasons.append(f"the driver has not answered yet{why}")
-    elif driver.virtual_chips:
-        reasons.append(unsupported(driver.virtual_chips))
-    elif not any(chip.was_read for chip in chips):
-        reasons.append("no chip was read yet")
-    elif blind is not None:
-        reasons.append(f"blind: no chip gives an answer: {blind.reason}")
-    for publication in publications:
-        if publication.conflict is not None:
-            reasons.append(publication.conflict)
-        if publication.left_to is not None:
-            reasons.append(publication.left_to)
-            continue
-        if publication.trouble is not None:
-            reasons.append(f"{publication.document} cannot be published: {publication.trouble}")
-        elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
-            reasons.append(f"{publication.document} was not published yet")
-        since_ms = publication.watch_trouble_since_ms
-        if since_ms is not None and at_ms - since_ms >= _WATCH_FAILS_MS:
-            seconds = (at_ms - since_ms) // 1000
-            reasons.append(
-                f"the watch of {publication.document} has failed for {seconds} s: "
-                f"{publication.watch_trouble}"
-            )
+    chip_reason = _chips_not_read(chips, driver, blind)
+    reasons = [
+        *_heartbeat_reasons(heartbeat),
+        *([] if chip_reason is None else [chip_reason]),
+        *(reason for one in publications for reason in _publication_reasons(one, at_ms)),
+    ]
     if shadow is not None and shadow.trouble is not None:
         reasons.append(f"{shadow.document} cannot be watched: {shadow.trouble}")
     return tuple(reasons)
+
+
+def _heartbeat_reasons(heartbeat: HeartbeatStatus) -> Iterator[str]:
+    if heartbeat.conflict is not None:
+        yield heartbeat.conflict
+    if heartbeat.withheld is not None:
+        yield f"it does not beat: {heartbeat.withheld}"
+    if heartbeat.trouble is not None:
+        yield f"the heartbeat fails: {heartbeat.trouble}"
+    if heartbeat.old is not None and heartbeat.old.trouble is not None:
+        yield f"the heartbeat on the Node fails: {heartbeat.old.trouble}"
+
+
+def _chips_not_read(
+    chips: Iterable[ChipStatus], driver: DriverStatus, blind: Blindness | None
+) -> str | None:
+    if driver.library is None:
+        why = "" if driver.trouble is None else f": {driver.trouble}"
+        return f"the driver has not answered yet{why}"
+    if driver.virtual_chips:
+        return unsupported(driver.virtual_chips)
+    if not any(chip.was_read for chip in chips):
+        return "no chip was read yet"
+    return None if blind is None else f"blind: no chip gives an answer: {blind.reason}"
+
+
+def _publication_reasons(publication: PublicationStatus, at_ms: int) -> Iterator[str]:
+    if publication.conflict is not None:
+        yield publication.conflict
+    if publication.left_to is not None:
+        yield publication.left_to
+        return
+    if publication.trouble is not None:
+        yield f"{publication.document} cannot be published: {publication.trouble}"
+    elif publication.acknowledged_at_ms is None and publication.kind == "device-info":
+        yield f"{publication.document} was not published yet"
+    since_ms = publication.watch_trouble_since_ms
+    if since_ms is not None and at_ms - since_ms >= _WATCH_FAILS_MS:
+        seconds = (at_ms - since_ms) // 1000
+        yield (
+            f"the watch of {publication.document} has failed for {seconds} s: "
+            f"{publication.watch_trouble}"
+        )

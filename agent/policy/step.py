@@ -104,8 +104,7 @@ def step(
                 subject: _acknowledge(known, item) if _is_shown(subject, item.document) else known
                 for subject, known in subjects.items()
             }
-            if item.named is not None:
-                named = item.named
+            named = named if item.named is None else item.named
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
             continue
         if isinstance(item, Listed):
@@ -131,8 +130,7 @@ def step(
     if deadline_ms is not None and deadline_ms <= now_ms:
         subjects = expire(subjects, now_ms, draft)
     after_all = _state_of(draft, subjects)
-    if named != state.named:
-        after_all = replace(after_all, named=named)
+    after_all = after_all if named == state.named else replace(after_all, named=named)
     return after_all, tuple(draft.changes)
 
 

@@ -6,6 +6,7 @@ rows of one answer may be some milliseconds apart.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -50,21 +51,59 @@ from aggregator.api.status import (
 from aggregator.processors.status import all_counted, all_separated, separation_status
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
+    from aggregator.absence.directory_mark import Marks
+    from aggregator.absence.rules import Absence
     from aggregator.advising.advice import Advising
     from aggregator.api.explanation import Explanation
-    from aggregator.daemon import Aggregator
+    from aggregator.api.readiness import Readiness
+    from aggregator.failover.takeover import Succession
+    from aggregator.inputs.cluster_state import World as ClusterWorld
+    from aggregator.jobs.job_view import Board
     from aggregator.jobs.status import JobStatus
+    from aggregator.liveness.monitor import Listener
+    from aggregator.merge.pipeline import Pipeline
+    from aggregator.missed_writes.reader import MissedWrites
+    from aggregator.notify.notifier import Telling
+    from aggregator.notify.sse import Stream
     from aggregator.processors.status import SeparationStatus
+    from aggregator.public_faults.plugin import PublicFaults
+    from aggregator.publish.publisher import Publisher
+    from aggregator.rank_tables.plugin import RankTables
     from service.clock import Clock
+    from service.election.leadership import Leadership
+    from stores.base import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class StatusParts:
+    """The parts of an aggregator whose state is shown; mappings are by URL of a store."""
+
+    absences: Mapping[str, Absence]
+    advising: Advising | None
+    board: Board
+    leadership: Leadership
+    listener: Listener
+    marks: Marks
+    missed_writes: Mapping[str, MissedWrites]
+    pipeline: Pipeline
+    public_faults: PublicFaults
+    publishers: Sequence[Publisher]
+    rank_tables: RankTables
+    readiness: Readiness
+    stores: Mapping[str, Store]
+    stream: Stream
+    succession: Succession
+    telling: Telling
+    world: ClusterWorld
 
 
 class Picture:
-    """The answers of the API about ``aggregator``, by page."""
+    """The answers of the API about ``parts``, by page."""
 
-    def __init__(self, aggregator: Aggregator, clock: Clock, *, publish_lost: bool) -> None:
-        self._of = aggregator
+    def __init__(self, parts: StatusParts, clock: Clock, *, publish_lost: bool) -> None:
+        self._of = parts
         self._clock = clock
         self._publish_lost = publish_lost
         self._started_at_ms = clock().wall_ms

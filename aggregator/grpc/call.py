@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from aggregator.grpc.workqueue import Closed
+from aggregator.grpc.subscriptions import Closed
 
 if TYPE_CHECKING:
     from aggregator.grpc.limits import Bucket

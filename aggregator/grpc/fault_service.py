@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from aggregator.grpc.interfaces import FaultMessage, Faults
-    from aggregator.grpc.workqueue import Mailbox
+    from aggregator.grpc.subscriptions import Mailbox
     from service.clock import Clock
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aggregator.grpc.workqueue import Closed
+from aggregator.grpc.subscriptions import Closed
 
 if TYPE_CHECKING:
     from aggregator.grpc.subscriptions import Client

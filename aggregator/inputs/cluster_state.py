@@ -209,11 +209,6 @@ class World:
         """The pods of a node, in order of namespace and name."""
         return self._pods_on.get(node, ())
 
-    def pods_of(self, job: str) -> tuple[Pod, ...]:
-        """The pods of the job with this key, in order of namespace and name."""
-        found = self._pods_of.get(job)
-        return () if found is None else tuple(sorted(found.pods.values(), key=_order))
-
     def jobs(self) -> Mapping[str, Job]:
         """All jobs that have a PodGroup or a pod, by key; as they are now, also later."""
         return MappingProxyType(self._jobs)

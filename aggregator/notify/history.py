@@ -82,14 +82,10 @@ class History:
         directory: Path,
         channels: Mapping[str, EventChannel],
         clock: Clock,
-        *,
-        max_bytes: int = _MAX_BYTES,
-        max_age_ms: int = _MAX_AGE_MS,
     ) -> None:
         self._path = directory / FILE_NAME
         self._channels = channels
         self._clock = clock
-        self._max_bytes, self._max_age_ms = max_bytes, max_age_ms
         self._waiting: deque[tuple[str, Telling]] = deque()
         self._waiting_events = 0
         self._came = asyncio.Event()
@@ -241,8 +237,8 @@ class History:
 
     def _prune(self, now_ms: int) -> bool:
         assert self._file is not None
-        oldest_ms = now_ms - self._max_age_ms
-        return self._file.prune(older_than_ms=oldest_ms, max_bytes=self._max_bytes)
+        oldest_ms = now_ms - _MAX_AGE_MS
+        return self._file.prune(older_than_ms=oldest_ms, max_bytes=_MAX_BYTES)
 
     async def _answer(
         self, tellings: tuple[tuple[str, Telling], ...], heard: tuple[Heard, ...]

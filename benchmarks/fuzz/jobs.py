@@ -1,13 +1,12 @@
-"""What the job view reads: the tables of relation faults, and what was kept of them."""
+"""What the job view reads: the state that was kept of relation faults."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aggregator.jobs.relation_state import RelationBook
-from aggregator.jobs.relation_tables import SHIPPED, read_rows, read_windows
+from aggregator.jobs.relation_tables import SHIPPED
 from contract.errors import VigilError
 from service.clock import Moment
 
@@ -15,40 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _NOW = Moment(1_767_225_600_000, 1000)
-_ROWS = [
-    {"TriggerFault": row.trigger, "RelationFaults": row.relations, "FaultStrategy": row.strategy}
-    for row in SHIPPED.rows
-]
-_WINDOWS = [
-    {"FaultCode": code, "FaultType": "faultDevice", "TimeOutInterval": window_ms // 1000}
-    for code, window_ms in SHIPPED.windows_ms.items()
-]
-
-
-@dataclass(frozen=True)
-class RelationRows:
-    """``relationFaultCustomization.json``."""
-
-    name = "relation-rows"
-    seeds: Sequence[str] = (json.dumps(_ROWS), json.dumps(_ROWS[1:3], indent=1))
-
-    def feed(self, text: str) -> None:
-        """Read ``text``."""
-        for row in read_rows(text, "rows"):
-            assert row.trigger
-            assert row.relations
-
-
-@dataclass(frozen=True)
-class RelationWindows:
-    """``faultDuration.json``."""
-
-    name = "relation-windows"
-    seeds: Sequence[str] = (json.dumps(_WINDOWS), json.dumps(_WINDOWS[:1], indent=1))
-
-    def feed(self, text: str) -> None:
-        """Read ``text``."""
-        assert all(window_ms >= 0 for window_ms in read_windows(text, "windows").values())
 
 
 @dataclass(frozen=True)

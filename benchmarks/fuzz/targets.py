@@ -27,7 +27,7 @@ from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
 from benchmarks.fuzz.credentials import ExecCredentials, Kubeconfigs, NoProxies
 from benchmarks.fuzz.episodes import HeardAnswers, Tellings
-from benchmarks.fuzz.jobs import KeptRelations, RelationRows, RelationWindows
+from benchmarks.fuzz.jobs import KeptRelations
 from benchmarks.fuzz.journal import JournalRows
 from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
 from benchmarks.fuzz.public_faults import HeardPublicFaults, LeftPublicFaults, PublicFaultTables
@@ -401,8 +401,6 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "public-fault-table": PublicFaultTables,
     "public-fault-state": LeftPublicFaults,
     "aggregator-input": AggregatorInputs,
-    "relation-rows": RelationRows,
-    "relation-windows": RelationWindows,
     "relation-book": KeptRelations,
     "rank-table": RankTables,
 }

@@ -14,7 +14,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.base import Need
 from collectors.chip_faults.chip_tracker import ChipBeliefs, Query
 from collectors.chip_faults.health_word import ChipWord
 from collectors.list_tracker import LAG_SECONDS
@@ -116,7 +115,6 @@ class ChipFaults:
     """
 
     name = "chip-faults"
-    needs = frozenset({Need.DRIVER})
     deadline_seconds = 2.0
 
     def __init__(
@@ -364,17 +362,7 @@ class _Watch:
         wall_clock, beliefs = self._around.wall_clock, watched.beliefs
         try:
             if query is Query.CODES:
-                codes = self._lists.pop(chip, None)
-                if codes is None:
-                    codes = await self._driver.error_codes(chip)
-                listed = frozenset(code_of(code) for code in codes)
-                if self._driver.polling_reason is None:
-                    watched.due[query] = began + self._audit_period_seconds
-                else:
-                    watched.due[query] = began + self._list_period_seconds
-                    if listed != watched.listed:
-                        await self._list_changed(watched, chip, listed, asked_at, began)
-                watched.listed = listed
+                listed = await self._ask_codes(watched, chip, asked_at, began)
                 reports = beliefs.codes_answered(listed, asked_at, wall_clock())
             else:
                 health = await self._health(watched, chip, asked_at)
@@ -403,6 +391,23 @@ class _Watch:
         except DriverGone as error:
             reports = self._failed(watched, query, str(error), by_chip=False)
         self._report_together(reports)
+
+    async def _ask_codes(
+        self, watched: _Watched, chip: Chip, asked_at: float, began: float
+    ) -> frozenset[str]:
+        """Ask for the code list of ``chip``, unless it was read already."""
+        codes = self._lists.pop(chip, None)
+        if codes is None:
+            codes = await self._driver.error_codes(chip)
+        listed = frozenset(code_of(code) for code in codes)
+        if self._driver.polling_reason is None:
+            watched.due[Query.CODES] = began + self._audit_period_seconds
+        else:
+            watched.due[Query.CODES] = began + self._list_period_seconds
+            if listed != watched.listed:
+                await self._list_changed(watched, chip, listed, asked_at, began)
+        watched.listed = listed
+        return listed
 
     async def _leave_out(self, watched: _Watched, began: float) -> None:
         """Count a chip that is not listed as silent: there is nothing to ask."""

@@ -32,7 +32,7 @@ from stores.abandonable_thread import Work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collectors.base import Need, Surroundings
+    from collectors.base import Surroundings
     from collectors.file_systems.mounts import FileSystem
     from contract.observation import Report
 
@@ -46,7 +46,6 @@ class FileSystems:
     """
 
     name = FILE_SYSTEMS
-    needs: frozenset[Need] = frozenset()
 
     def __init__(
         self,

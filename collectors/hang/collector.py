@@ -11,7 +11,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.base import Need
 from collectors.hang.tracker import Figures, HangBeliefs, Thresholds
 from contract.codes.chip_codes import HANG
 from contract.codes.families import FAMILIES
@@ -45,7 +44,6 @@ class Hang:
     """
 
     name = "hang"
-    needs = frozenset({Need.DRIVER})
 
     def __init__(
         self,

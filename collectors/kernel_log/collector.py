@@ -46,7 +46,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from collectors.base import Need, Surroundings
+    from collectors.base import Surroundings
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -70,7 +70,6 @@ class KernelLog:
     """
 
     name = KERNEL_LOG
-    needs: frozenset[Need] = frozenset()
     period_seconds = 60.0
     deadline_seconds = 5.0
 

@@ -12,7 +12,6 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from collectors.base import Need
 from collectors.chip_faults.collector import ChipFaults
 from collectors.links.readings import SLOW_ROUND, Readings
 from collectors.links.tracker import LinkBeliefs
@@ -101,7 +100,6 @@ class Links:
     """
 
     name = "links"
-    needs = frozenset({Need.DRIVER})
 
     def __init__(
         self,

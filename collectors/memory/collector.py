@@ -31,7 +31,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collectors.base import Need, Surroundings
+    from collectors.base import Surroundings
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,6 @@ class Memory:
     """The collector. All but the period is percent: of time stalled, of memory available."""
 
     name = MEMORY
-    needs: frozenset[Need] = frozenset()
     deadline_seconds = 5.0
 
     def __init__(

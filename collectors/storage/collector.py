@@ -23,7 +23,7 @@ from collectors.storage.tracker import Kept, StorageBeliefs
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
 
 if TYPE_CHECKING:
-    from collectors.base import Need, Surroundings
+    from collectors.base import Surroundings
     from contract.observation import Report
 
 DPC_FILE = "/user/mind-cluster/dpcstatus/dpc_status_check"
@@ -41,7 +41,6 @@ class Storage:
     """The collector of storage faults. An empty path: there is no such client."""
 
     name = "storage"
-    needs: frozenset[Need] = frozenset()
 
     def __init__(
         self,

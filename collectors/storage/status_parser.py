@@ -15,20 +15,15 @@ if TYPE_CHECKING:
 _INSTANCE = re.compile(rb"\[instidx=(\d+)\]")
 _FLAG = re.compile(rb"(\w+):[\t\n\f\r ]*(-?\d{1,20})")
 _SHOWN = 60
-_DEBOUNCE_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One line of an instance: ``key`` is 0, or ``bad`` while the fault ``code`` stands.
-
-    It counts, either way, once it has stood for ``debounce_seconds`` without a change.
-    """
+    """One line of an instance: ``key`` is 0, or ``bad`` while the fault ``code`` stands."""
 
     key: str
     bad: int
     code: str
-    debounce_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class Client:
 DPC = Client(
     "DPC",
     (
-        Flag("DPC_INTERNAL_ERROR", -12, "110001021", _DEBOUNCE_SECONDS),
+        Flag("DPC_INTERNAL_ERROR", -12, "110001021"),
         Flag("DPC_PROCESS_ERROR", -1, "110001020"),
     ),
     may_be_empty=True,

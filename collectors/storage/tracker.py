@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from collectors.storage.status_parser import Client, Flag, Instances
     from contract.observation import Report
 
+_DEBOUNCE_SECONDS = {"110001021": 600.0}
+"""For how long a flag, by its fault code, must stand without a change before it counts, either way;
+others count at once (``docs/spec/noded.md#4.3``)."""
+
 
 class Kept(msgspec.Struct, frozen=True):
     """One flag of one instance, for the next process: raised or not since ``since_ms``."""
@@ -147,7 +151,7 @@ class StorageBeliefs:
             if instance not in listed
             and any(
                 standing.raised
-                or (flag.code in self._believed and not standing.has_stood(flag.debounce_seconds))
+                or (flag.code in self._believed and not standing.has_stood(_debounce_seconds(flag)))
                 for standing, flag in zip(standings, self._client.flags, strict=True)
             )
         }
@@ -155,7 +159,7 @@ class StorageBeliefs:
     def _judge(self, place: int, flag: Flag, any_listed: bool) -> Assertion | None:
         """What changed about ``flag``; it stands for as long as it was seen to."""
         standings = [flags[place] for flags in self._instances.values()]
-        settled = [one for one in standings if one.has_stood(flag.debounce_seconds)]
+        settled = [one for one in standings if one.has_stood(_debounce_seconds(flag))]
         if flag.code not in self._believed:
             if not any(one.raised for one in settled):
                 return None
@@ -171,3 +175,7 @@ def _restored(kept: Kept, at: float, now_ms: int) -> _Standing:
     """As the last process knew it; not listed yet, and never changed in the future."""
     since = at - max(0, now_ms - kept.since_ms) / 1000
     return _Standing(kept.raised, since, since)
+
+
+def _debounce_seconds(flag: Flag) -> float:
+    return _DEBOUNCE_SECONDS.get(flag.code, 0.0)

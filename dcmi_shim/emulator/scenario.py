@@ -335,30 +335,14 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
         apply_to_bmc(step, emulator.bmc)
         return
     match step:
-        case Raise(do="occur"):
-            emulator.occur(step.chip, step.code, _severity(step.severity))
-        case Raise():
-            emulator.once(step.chip, step.code, _severity(step.severity))
-        case Recover():
-            emulator.recover(step.chip, step.code)
-        case Switch(do="switch_occur"):
-            emulator.switch_occur(step.fault(), _severity(step.severity))
-        case Switch(do="switch_recover"):
-            emulator.switch_recover(step.fault())
-        case Switch():
-            emulator.switch_once(step.fault(), _severity(step.severity))
+        case Raise() | Recover() | Switch():
+            _apply_fault(step, emulator)
+        case Hang() | Slow() | Fail() | ToolStep():
+            _apply_trouble(step, emulator)
         case Drop():
             emulator.drop(step.chip, step.hard)
         case Return():
             emulator.restore(step.chip)
-        case Hang(do="hang"):
-            emulator.hang(step.function, step.chip)
-        case Hang():
-            emulator.clear(step.function, step.chip)
-        case Slow():
-            emulator.slow(step.function, step.delay_ms, step.chip)
-        case Fail():
-            emulator.fail(step.function, step.return_code, step.chip)
         case Link():
             emulator.link(step.chip, up=step.state == "up", quietly=step.quietly, ports=step.ports)
         case Load():
@@ -373,6 +357,38 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
             emulator.address(step.chip, None if step.value == "none" else str(step.value))
         case Virtual():
             emulator.virtual(step.chip, step.count)
+        case Plain():
+            _apply_plain(step, emulator)
+        case _:
+            assert_never(step)
+
+
+def _apply_fault(step: Raise | Recover | Switch, emulator: Emulator) -> None:
+    match step:
+        case Raise(do="occur"):
+            emulator.occur(step.chip, step.code, _severity(step.severity))
+        case Raise():
+            emulator.once(step.chip, step.code, _severity(step.severity))
+        case Recover():
+            emulator.recover(step.chip, step.code)
+        case Switch(do="switch_occur"):
+            emulator.switch_occur(step.fault(), _severity(step.severity))
+        case Switch(do="switch_recover"):
+            emulator.switch_recover(step.fault())
+        case Switch():
+            emulator.switch_once(step.fault(), _severity(step.severity))
+
+
+def _apply_trouble(step: Hang | Slow | Fail | ToolStep, emulator: Emulator) -> None:
+    match step:
+        case Hang(do="hang"):
+            emulator.hang(step.function, step.chip)
+        case Hang():
+            emulator.clear(step.function, step.chip)
+        case Slow():
+            emulator.slow(step.function, step.delay_ms, step.chip)
+        case Fail():
+            emulator.fail(step.function, step.return_code, step.chip)
         case ToolStep():
             emulator.tool(
                 step.tool,
@@ -382,14 +398,16 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
                 exit_status=step.exit_status,
                 text=step.text,
             )
-        case Plain(do="reset"):
+
+
+def _apply_plain(step: Plain, emulator: Emulator) -> None:
+    match step.do:
+        case "reset":
             emulator.reset()
-        case Plain(do="lose_next_event"):
+        case "lose_next_event":
             emulator.lose_next_event()
-        case Plain():
-            emulator.lose_everything_next()
         case _:
-            assert_never(step)
+            emulator.lose_everything_next()
 
 
 def _severity(word: SeverityWord | None) -> Severity | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+_BURST = 20
+_REFILL_SECONDS = 3.0
+
 
 class RestartBudget:
     """A token bucket: ``burst`` starts at once, then one per ``refill_seconds``."""
 
-    def __init__(self, burst: int, refill_seconds: float) -> None:
+    def __init__(self, burst: int = _BURST, refill_seconds: float = _REFILL_SECONDS) -> None:
         self._burst = burst
         self._refill_seconds = refill_seconds
         self._tokens = float(burst)

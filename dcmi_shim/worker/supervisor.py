@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from dcmi_shim.library.installed import Installation, Installed
 
 _log = logging.getLogger(__name__)
-_BURST = 20
-_REFILL_SECONDS = 3.0
 _UNKILLABLE = 16
 _LAST_WORDS_SECONDS = 1.0
 # The switch library looks for events every 300 ms; what it holds must come out before it is killed.
@@ -121,7 +119,7 @@ class Keeper:
         self._events = events
         self._reopened = reopened
         self._overlap = Overlap()
-        self._budget = RestartBudget(_BURST, _REFILL_SECONDS)
+        self._budget = RestartBudget()
         self._failing = Backoff(settings.retry_first_seconds, settings.retry_last_seconds)
         self._refused = Backoff(1.0, 60.0)
         self._serving: ChildProcess | None = None

@@ -159,10 +159,9 @@ class KubernetesStore:
                 (status, answer), again = await self._write(
                     "PUT", _path(namespace, name), body, headers
                 )
-                if status in (_OK, _CREATED):
-                    return _written(answer, what)
-                if status == _CONFLICT and again and (own := await self._own(document)):
-                    return own
+                shown = await self._shown(status, answer, document, what, again=again)
+                if shown is not None:
+                    return shown
                 if status == _CONFLICT and expected is None:
                     continue
                 if status == _INVALID and await self._make_way(document, expected, what):
@@ -172,15 +171,22 @@ class KubernetesStore:
                 elif expected is not None:
                     raise StoreConflict(f"cannot {what}: version {expected} was deleted")
             (status, answer), again = await self._write("POST", _path(namespace), body, headers)
-            if status in (_OK, _CREATED):
-                return _written(answer, what)
-            if status == _CONFLICT and again and (own := await self._own(document)):
-                return own
+            shown = await self._shown(status, answer, document, what, again=again)
+            if shown is not None:
+                return shown
             if status == _NOT_FOUND:
                 await create_namespace(self._connection, namespace, what)
             elif status != _CONFLICT or expected is not None:
                 raise wire.refusal(status, answer, what)
         raise StoreUnavailable(f"cannot {what}: others write it all the time")
+
+    async def _shown(
+        self, status: int, answer: bytes, document: Document, what: str, *, again: bool
+    ) -> Document | None:
+        """Return what was written by this attempt, or by one before that got no answer."""
+        if status in (_OK, _CREATED):
+            return _written(answer, what)
+        return await self._own(document) if status == _CONFLICT and again else None
 
     async def _own(self, document: Document) -> Document | None:
         """Return what is there, if an attempt of ours that got no answer wrote it.

@@ -230,7 +230,7 @@ class Session:
                     if self._client is not None:
                         self._client.unsubscribe_now(one)
 
-    async def list_now(self, topics: str, qos: int = 1) -> None:
+    async def list_now(self, topics: str) -> None:
         """Ask for what is retained; done when all of it has been put into the sinks.
 
         A message to oneself goes out directly behind the subscription, before anything can be
@@ -239,7 +239,7 @@ class Session:
         default, drops both without a word.
         """
         async with self._listing:
-            granted = self._connected.subscribe_now(topics, qos)
+            granted = self._connected.subscribe_now(topics, 1)
             first, taken = self._echo_now()
             await self._answer(granted, f"subscription to {topics}")
             await self._answer(taken, f"publication of {self._echo}")

@@ -11,7 +11,7 @@ from collectors import registry
 from vigil.main import main
 
 if TYPE_CHECKING:
-    from collectors.base import Need, Surroundings
+    from collectors.base import Surroundings
 
 _STEP_SECONDS = 0.02
 
@@ -22,7 +22,6 @@ class Hangs:
     name = "hangs"
     period_seconds = 0.1
     deadline_seconds = 0.1
-    needs: frozenset[Need] = frozenset()
 
     async def run(self, surroundings: Surroundings) -> NoReturn:
         """Watch the file."""

@@ -13,7 +13,7 @@ from collectors import registry
 from vigil.main import main
 
 if TYPE_CHECKING:
-    from collectors.base import Need, Surroundings
+    from collectors.base import Surroundings
 
 
 class StandsStill:
@@ -22,7 +22,6 @@ class StandsStill:
     name = "stands-still"
     period_seconds = 0.5
     deadline_seconds = 0.5
-    needs: frozenset[Need] = frozenset()
 
     async def run(self, _: Surroundings) -> NoReturn:
         await asyncio.get_running_loop().create_future()

@@ -12,7 +12,6 @@ import pytest
 
 from agent import collector_setup, daemon
 from agent.config import AgentConfiguration
-from collectors.base import Need
 from service.tasks import STOP_SIGNALS
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ class Broken:
     name = "broken"
     period_seconds = 1.0
     deadline_seconds = 1.0
-    needs = frozenset({Need.DRIVER})
 
     async def run(self, surroundings: Surroundings) -> NoReturn:
         await surroundings.driver.inventory()

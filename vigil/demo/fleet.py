@@ -242,22 +242,8 @@ class Fleet:
         node = self.node(action.role)
         emulator = node.emulator
         match action:
-            case Occur(_, chip, code):
-                emulator.occur(chip, code)
-            case Recover(_, chip, code):
-                emulator.recover(chip, code)
-            case Once(_, chip, code):
-                emulator.once(chip, code)
-            case Drop(_, chip):
-                emulator.drop(chip)
-            case Return(_, chip):
-                emulator.restore(chip)
-            case Hang(_, chip):
-                emulator.hang(CODE_QUERY, chip)
-            case Unhang(_, chip):
-                emulator.clear(CODE_QUERY, chip)
-            case Link(_, chip, up):
-                emulator.link(chip, up=up)
+            case Occur() | Recover() | Once() | Drop() | Return() | Hang() | Unhang() | Link():
+                _act_on_chip(action, emulator)
             case Alarm(_, part, index, code, True):
                 emulator.bmc.occur(BmcAlarm(code, part, index))
             case Alarm(_, part, index, code, False):
@@ -343,3 +329,25 @@ async def _samples(node: Node) -> list[Sample]:
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
     return lines[-1] if lines else "(nothing written)"
+
+
+def _act_on_chip(
+    action: Occur | Recover | Once | Drop | Return | Hang | Unhang | Link, emulator: Emulator
+) -> None:
+    match action:
+        case Occur(_, chip, code):
+            emulator.occur(chip, code)
+        case Recover(_, chip, code):
+            emulator.recover(chip, code)
+        case Once(_, chip, code):
+            emulator.once(chip, code)
+        case Drop(_, chip):
+            emulator.drop(chip)
+        case Return(_, chip):
+            emulator.restore(chip)
+        case Hang(_, chip):
+            emulator.hang(CODE_QUERY, chip)
+        case Unhang(_, chip):
+            emulator.clear(CODE_QUERY, chip)
+        case Link(_, chip, up):
+            emulator.link(chip, up=up)

@@ -37,9 +37,9 @@ class NoJson(Exception):
         super().__init__(why)
 
 
-def read_json(text: str, into: Text, offset: int = 0) -> Iterator[Document]:
+def read_json(text: str, into: Text) -> Iterator[Document]:
     """Return the values of ``text``, one after another; what is no JSON goes into ``into``."""
-    scanner = _Scanner(text, offset)
+    scanner = _Scanner(text, 0)
     try:
         while scanner.has_more():
             yield scanner.document()

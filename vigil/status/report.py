@@ -276,14 +276,6 @@ def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
         yield f"no answer from {some(found)}"
 
 
-def _of_publications(publications: Iterable[AgentPublication]) -> Iterator[str]:
-    for one in publications:
-        if one.trouble:
-            yield f"{one.kind} is not written: {one.trouble}"
-        if one.conflict:
-            yield f"{one.kind}: {one.conflict}"
-
-
 def counted(number: int, noun: str) -> str:
     """Return ``number`` with the regular noun in its form: ``1 part``, ``2 parts``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

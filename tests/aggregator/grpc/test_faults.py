@@ -12,8 +12,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from aggregator.grpc.subscriptions import Closed
 from aggregator.grpc.takeover_recoveries import FOR_MS, Recoveries
-from aggregator.grpc.workqueue import Closed
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.aggregator.grpc.world import (
     DeviceFault,

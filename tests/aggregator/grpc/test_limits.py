@@ -22,11 +22,12 @@ from aggregator.grpc.subscriptions import (
     LEASE_MS,
     MOST_JOBS,
     MOST_ROLES,
+    Closed,
+    Mailbox,
     Subscriptions,
 )
 from aggregator.grpc.subscriptions import Client as Who
 from aggregator.grpc.wire_messages import large_fault_signal
-from aggregator.grpc.workqueue import Closed, Mailbox
 from contract.errors import ListenError
 from service.clock import Moment
 from tests.aggregator.grpc.test_faults import refused, until_answered

@@ -124,7 +124,6 @@ def test_a_job_is_what_its_pod_group_says() -> None:
     assert world.observe_jobs(0, NotThere("no Volcano any more")) == frozenset({"n1"})
     assert world.jobs()["j"] == by_pods
     assert world.observe_pods(0, Update("a", None)) == frozenset({"n1"})
-    assert world.pods_of("j") == ()
     assert world.jobs() == {}
 
 
@@ -158,7 +157,6 @@ def test_two_pods_of_a_job_on_one_node_both_count() -> None:
     world = World([True])
     a, b = pod("a", "n1", "x", job="j"), pod("b", "n1", "y", job="j")
     world.observe_pods(0, listed(b, a))
-    assert world.pods_of("j") == (a, b)
     assert world.facts("n1").pods == (a, b)
 
 
@@ -247,7 +245,6 @@ class Told:
         return (
             {node: (world.facts(node), world.node(node)) for node in NODES},
             dict(world.jobs()),
-            {job: world.pods_of(job) for job in JOBS[1:]},
             {node: world.pods_on(node) for node in NODES},
             {number: world.node_by_serial_number(number) for number in ("SN-1", "SN-2", "")},
             world.shared_serial_numbers,

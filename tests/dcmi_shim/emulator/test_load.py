@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 from ctypes import byref, c_int, c_uint
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from dcmi_shim.emulator.install import HCCN_TOOL
 from dcmi_shim.emulator.play import play
 from dcmi_shim.emulator.scenario import parse_scenario
 from dcmi_shim.library.abi import ProcessMemory
-from dcmi_shim.library.structs import SocTotalResource
 from tests.dcmi_shim.emulator.driver import wait_until
 from tests.dcmi_shim.emulator.test_command_line import _vigil
 from tests.dcmi_shim.emulator.test_profiles import Hbm
@@ -43,10 +41,11 @@ def _processes(server: Server, chip: int) -> list[int]:
 
 
 def _virtual(server: Server, chip: int) -> list[int]:
-    total, size = SocTotalResource(), c_uint(ctypes.sizeof(SocTotalResource))
+    # A number, the ids of up to 32 virtual devices, and what is left of the chip.
+    total, size = (c_uint * 90)(), c_uint(360)
     answer = server.driver.library.dcmi_get_device_info(chip, 0, 52, 1, byref(total), byref(size))
     assert (answer, size.value) == (0, 360)
-    return list(total.vdev_id[: total.vdev_num])
+    return total[1 : 1 + total[0]]
 
 
 def _packets(server: Server, chip: int) -> int:

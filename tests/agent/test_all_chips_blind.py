@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from agent.blindness import AgentBlindness, blind_chips
+from agent.all_chips_blind import AgentBlindness, blind_chips
 from agent.policy.state import Blindness, ChipState, State
 from dcmi_shim.values import Chip, Inventory
 
