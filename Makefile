@@ -40,11 +40,13 @@ lint: $(VENV)/installed-dev
 	$(BIN)/lint-imports
 
 # Tests wait for each other's programs more than for processors. What judges how quick something is
-# comes behind the others, with the machine for itself.
+# comes behind the others, with the machine for itself. A test that fails beside others (status 1) is
+# run once more by itself, with its name: one that fails twice, or a run that breaks off, is an error.
+AGAIN = [ $$? -eq 1 ] && $(BIN)/pytest -v --maxfail 3 --last-failed --last-failed-no-failures none
 test: lint
 	tests/setup.sh
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 120 -m "not alone"
-	$(BIN)/pytest -m alone
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout 120 -m "not alone" || { $(AGAIN) -m "not alone"; }
+	$(BIN)/pytest -m alone || { $(AGAIN) -m alone; }
 
 # Which tests these are, and what they may not use: tests/tiers.py. Some wait, so there are more
 # workers than processors here, too.

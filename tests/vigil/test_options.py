@@ -21,7 +21,9 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_completes_verbs(shell: str) -> None:
+def test_a_shell_completes_verbs(shell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The shell is that of the caller, and the one of make has no completion.
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     done = run("-m", "vigil", "--show-completion", shell)
     assert done.returncode == 0
     assert "complete" in done.stdout
