@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow  # Each test runs the command as a process.
+
 
 def explain(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "LC_", "LANG"))}

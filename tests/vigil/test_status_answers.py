@@ -10,6 +10,8 @@ import pytest
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from vigil.status.times import ago, since
 
+pytestmark = pytest.mark.slow  # Each test runs the command as a process.
+
 
 def test_an_agent_of_another_release_is_read(stand: Stand) -> None:
     stand.body = json.dumps(AGENT).encode()
