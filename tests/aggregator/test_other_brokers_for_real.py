@@ -32,10 +32,15 @@ ONCE_BY_EACH = 8
 """Each watch names it once."""
 
 
-async def until(what: str, reached: Callable[[], bool], seconds: float = 20.0) -> None:
+async def until(
+    what: str,
+    reached: Callable[[], bool],
+    seconds: float = 20.0,
+    state: Callable[[], object] = str,
+) -> None:
     deadline = time.monotonic() + seconds
     while not await asyncio.to_thread(reached):
-        assert time.monotonic() < deadline, f"never: {what}"
+        assert time.monotonic() < deadline, f"never: {what}; {state()}"
         await asyncio.sleep(0.1)
 
 
@@ -90,7 +95,11 @@ async def test_one_without_mqtt_5_that_comes_back_empty(make: Make, tmp_path: Pa
                 await until("the broker is back", lambda: daemon.ask("/readyz")[0] == 200)
                 for node in NODES[:2]:
                     await written(store, node)
-                await until("n3 is lost", lambda: reader.lost == {"n3"})
+                await until(
+                    "n3 is lost",
+                    lambda: reader.lost == {"n3"},
+                    state=lambda: (reader.lost, daemon.log.read_text()[-4000:]),
+                )
                 assert daemon.node("n3")["state"] == "missing"
         await store.close()
 
