@@ -90,6 +90,11 @@ async def test_one_without_mqtt_5_that_comes_back_empty(make: Make, tmp_path: Pa
             await asyncio.to_thread(daemon.start)
             async with reader.reading(store):
                 await until("they are ill", lambda: set(reader.ill) == set(NODES))
+                # Of a node whose heartbeat was never read nobody can say that it fell silent.
+                await until(
+                    "the heartbeats were read",
+                    lambda: {daemon.node(node)["heartbeat"] for node in NODES} == {"alive"},
+                )
                 fleet.silent = {"n3"}
                 broker.restart("-only-3.1.1")
                 await until("the broker is back", lambda: daemon.ask("/readyz")[0] == 200)
