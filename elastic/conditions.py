@@ -9,7 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract import scheduling
-from contract.documents.elastic_job import KEPT, OFF, SWITCH, Size, read_kept
+from contract.documents.elastic_job import (
+    END_ACTIONS,
+    EVICTED_EVENTS,
+    KEPT,
+    OFF,
+    RESTART_ACTION,
+    SHORTEST_TTL_SECONDS,
+    SWITCH,
+    Size,
+    read_kept,
+)
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
@@ -18,10 +28,6 @@ if TYPE_CHECKING:
     from contract.documents.elastic_job import Kept
     from elastic.job import Job
 
-_EVICTED = ("PodEvicted", "*")
-_RESTART = "RestartJob"
-_ENDS = ("TerminateJob", "AbortJob")
-_SHORTEST_TTL_SECONDS = 3600
 _DEFAULT_RETRIES = 3
 """What a job without ``maxRetry`` gets (consumers#2.9)."""
 
@@ -152,9 +158,9 @@ def _policy(job: Job) -> str | None:
     if action is None:
         return f"no policy for PodEvicted: its pods are made anew at full size; {instead}"
     retries = _DEFAULT_RETRIES if job.max_retry is None else job.max_retry
-    if action == _RESTART and retries != 0:
+    if action == RESTART_ACTION and retries != 0:
         return f"action RestartJob with stored maxRetry {retries} starts it at full size; {instead}"
-    if action == _RESTART or action in _ENDS:
+    if action == RESTART_ACTION or action in END_ACTIONS:
         return None
     return f"action {action} does not end the job; {instead}"
 
@@ -166,7 +172,7 @@ def evicted_action(job: Job) -> str | None:
     """
     own = (policy for task in job.tasks for policy in task.policies)
     for policy in (*own, *job.policies):
-        if any(event in _EVICTED for event in policy.events):
+        if any(event in EVICTED_EVENTS for event in policy.events):
             return policy.action
     return None
 
@@ -205,11 +211,11 @@ def _partition(job: Job) -> str | None:
 
 def _lifetime(job: Job) -> str | None:
     seconds = job.ttl_seconds
-    if seconds is None or seconds >= _SHORTEST_TTL_SECONDS:
+    if seconds is None or seconds >= SHORTEST_TTL_SECONDS:
         return None
     return (
         f"ttlSecondsAfterFinished {seconds} may delete it before it is started again; remove it, "
-        f"or write {_SHORTEST_TTL_SECONDS} or more"
+        f"or write {SHORTEST_TTL_SECONDS} or more"
     )
 
 

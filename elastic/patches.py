@@ -42,7 +42,7 @@ def size_patch(job: Job, decision: Decision, now_ms: int) -> list[dict[str, Any]
     if size.task_available is not None:
         patch.append(_set("/spec/tasks/0/minAvailable", size.task_available))
     if job.tasks[0].cards != size.cards:
-        name = job.tasks[0].resource.replace("~", "~0").replace("/", "~1")
+        name = _escaped(job.tasks[0].resource)
         patch += [
             _set(
                 f"/spec/tasks/0/template/spec/containers/{index}/resources/{field}/{name}",

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from advisor.lint.finding import finding
 from advisor.lint.labels import RING_CONTROLLER
 from advisor.lint.workload import Form
-from contract.documents.elastic_job import OFF, SWITCH
+from contract.documents.elastic_job import (
+    END_ACTIONS,
+    OFF,
+    RESTART_ACTION,
+    SHORTEST_TTL_SECONDS,
+    SWITCH,
+)
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
     FAULT_SCHEDULING,
@@ -25,9 +31,6 @@ if TYPE_CHECKING:
     from advisor.lint.workload import Elastic, Role, Text, Workload
 
 _RING_VALUE = "ascend-910"
-_RESTART = "RestartJob"
-_ENDS = (_RESTART, "TerminateJob", "AbortJob")
-_SHORTEST_TTL_SECONDS = 3600
 _DEFAULT_TERMINATION_SECONDS = 30
 """Of a pod without ``terminationGracePeriodSeconds``."""
 
@@ -120,9 +123,9 @@ def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
         yield _condition(where, why, f"Remove the annotation {PROCESS_RECOVER_STRATEGY}.")
     lifetime = elastic.lifetime
     seconds = None if lifetime is None else go_integer(lifetime.value)
-    if lifetime is not None and seconds is not None and seconds < _SHORTEST_TTL_SECONDS:
+    if lifetime is not None and seconds is not None and seconds < SHORTEST_TTL_SECONDS:
         why = f"ttlSecondsAfterFinished {seconds} may delete the job before it is started again"
-        instead = f"Remove it, or write {_SHORTEST_TTL_SECONDS} or more."
+        instead = f"Remove it, or write {SHORTEST_TTL_SECONDS} or more."
         yield _condition(place.at(lifetime.line), why, instead)
 
 
@@ -167,7 +170,7 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
     """What the job controller does once the pods are deleted (consumers#2.9)."""
     action = elastic.evicted
     policies = workload.place.at(elastic.policies_line)
-    if action is None or action.value not in _ENDS:
+    if action is None or action.value not in (RESTART_ACTION, *END_ACTIONS):
         why = (
             "Without a policy for PodEvicted the job controller makes each pod anew at once, at "
             "the full size"
@@ -178,11 +181,11 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
         yield finding("ELASTIC_POLICY", place, why=why)
         return
     retry = elastic.max_retry
-    if action.value == _RESTART and (retry is None or go_integer(retry.value) != 0):
+    if action.value == RESTART_ACTION and (retry is None or go_integer(retry.value) != 0):
         place = workload.place.at(elastic.spec_line if retry is None else retry.line)
         value = "missing, which is 3," if retry is None else retry.value
         yield finding("ELASTIC_MAX_RETRY", place, value=value)
-    elif action.value == _RESTART and elastic.generated_claim is not None:
+    elif action.value == RESTART_ACTION and elastic.generated_claim is not None:
         place = workload.place.at(elastic.generated_claim.line)
         yield finding("ELASTIC_MAX_RETRY_LOST", place)
 

@@ -10,16 +10,19 @@ from typing import TYPE_CHECKING
 
 from advisor.jobs import npu_request, npu_resource
 from contract import scheduling
-from contract.documents.elastic_job import OFF, SWITCH, read_kept
+from contract.documents.elastic_job import (
+    END_ACTIONS,
+    EVICTED_EVENTS,
+    OFF,
+    RESTART_ACTION,
+    SHORTEST_TTL_SECONDS,
+    SWITCH,
+    read_kept,
+)
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
     from advisor.snapshot import Pod, VcJob
-
-_EVICTED = ("PodEvicted", "*")
-_RESTART = "RestartJob"
-_ENDS = ("TerminateJob", "AbortJob")
-_SHORTEST_TTL_SECONDS = 3600
 
 
 def elastic_start(job: VcJob) -> str:
@@ -55,13 +58,15 @@ def _is_asked_for(job: VcJob) -> bool:
 def _ends(job: VcJob) -> bool:
     """Whether the controller ends the job; policies of its task go first."""
     ordered = sorted(job.policies, key=lambda one: not one.task)
-    action = next((one.action for one in ordered if any(e in _EVICTED for e in one.events)), "")
-    return action in _ENDS or (action == _RESTART and job.max_retry == 0)
+    action = next(
+        (one.action for one in ordered if any(e in EVICTED_EVENTS for e in one.events)), ""
+    )
+    return action in END_ACTIONS or (action == RESTART_ACTION and job.max_retry == 0)
 
 
 def _fits_terms(job: VcJob) -> bool:
     terms = job.terms
-    is_kept = terms.ttl_seconds is None or terms.ttl_seconds >= _SHORTEST_TTL_SECONDS
+    is_kept = terms.ttl_seconds is None or terms.ttl_seconds >= SHORTEST_TTL_SECONDS
     return terms.tasks == 1 and not terms.is_owned and not terms.is_partitioned and is_kept
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.workloads.elastic_start import elastic_start
+from contract.documents.elastic_job import EVICTED_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,13 +16,11 @@ if TYPE_CHECKING:
     from advisor.report import Deletion
     from advisor.snapshot import VcJob
 
-_EVICTED = ("PodEvicted", "*")
-
 
 def action_after_eviction(job: VcJob) -> str:
     """Return the action of the policy for evicted pods; empty where there is none."""
     for policy in job.policies:
-        if not policy.task and any(event in _EVICTED for event in policy.events):
+        if not policy.task and any(event in EVICTED_EVENTS for event in policy.events):
             return policy.action
     return ""
 

@@ -28,6 +28,14 @@ ENDED = ("Failed", "Terminated", "Aborted")
 """Phases in which a vcjob can be started again in place (consumers#2.9)."""
 FINISHED = (*ENDED, "Completed")
 """Phases in which the controller makes no pods."""
+EVICTED_EVENTS = ("PodEvicted", "*")
+"""Events of a policy that say what follows when a pod was evicted."""
+RESTART_ACTION = "RestartJob"
+"""Ends the job where its ``maxRetry`` is 0 (consumers#2.9)."""
+END_ACTIONS = ("TerminateJob", "AbortJob")
+"""End the job whatever its ``maxRetry`` is (consumers#2.9)."""
+SHORTEST_TTL_SECONDS = 3600
+"""A job with a shorter ``ttlSecondsAfterFinished`` may be deleted before it is started again."""
 
 
 class Size(msgspec.Struct, frozen=True):
