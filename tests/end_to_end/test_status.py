@@ -100,6 +100,7 @@ def test_an_aggregator_answers_for_the_cluster(well: Node, aggregator: Daemon) -
 
     assert vigil("status", *server)[:2][1][0] == "the cluster is well"
     well.emulator.occur(3, SEPARATES)
+    well.wait(lambda: len(known()) == 1, "the first is known", 20)
     well.emulator.occur(5, "80E01801")
     well.wait(lambda: len(known()) == 2, "both are known", 20)
     status, lines, _ = vigil("status", "node-1", *server, "--utc")
