@@ -14,12 +14,13 @@ from contract.errors import ConfigurationError, Problem, StoreUnavailable, quote
 from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 OK, NOT_FOUND = 200, 404
 _LARGEST_BYTES = 256 * 1024 * 1024
 _CONNECT_SECONDS = 1.0
+_NOBODY = "no daemon listens there; start the agent, or name another daemon by --server"
 
 T = TypeVar("T")
 
@@ -42,8 +43,7 @@ def listening(paths: Sequence[Path]) -> str:
                 pass
         return f"unix:{path}"
     places = " or ".join(f"unix:{path}" for path in paths)
-    what = "no daemon listens there; start the agent, or name another daemon by --server"
-    raise StoreUnavailable(f"{places}: {what}")
+    raise StoreUnavailable(f"{places}: {_NOBODY}")
 
 
 class DaemonClient:
@@ -59,38 +59,31 @@ class DaemonClient:
 
     def get(self, path: str, model: type[T]) -> T:
         """Return the answer at ``path``."""
-        status, body = self.ask("GET", path)
+        status, body = self.ask(path)
         if status != OK:
             raise self.refused(path, status, body)
         return self.decoded(body, model)
 
     def find(self, path: str, model: type[T]) -> T | None:
         """Return the answer at ``path``; ``None`` where there is no such thing."""
-        status, body = self.ask("GET", path)
+        status, body = self.ask(path)
         if status == NOT_FOUND:
             return None
         if status != OK:
             raise self.refused(path, status, body)
         return self.decoded(body, model)
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> tuple[int, bytes]:
+    def ask(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer, whatever the status is."""
         connection = self._connection()
         try:
-            connection.request(method, path, body, headers or {})
+            connection.request("GET", path)
             answer = connection.getresponse()
             content = answer.read(_LARGEST_BYTES + 1)
             if answer.length and len(content) <= _LARGEST_BYTES:
                 raise http.client.IncompleteRead(content, answer.length)
         except FileNotFoundError:
-            what = "no daemon listens there; start the agent, or name another daemon by --server"
-            raise StoreUnavailable(f"{self.server}: {what}") from None
+            raise StoreUnavailable(f"{self.server}: {_NOBODY}") from None
         except (OSError, http.client.HTTPException) as error:
             why = str(error) or type(error).__name__
             raise StoreUnavailable(f"{self.server} gives no answer: {quoted(why)}") from None

@@ -86,7 +86,7 @@ def _asked(server: str, path: str, query: Mapping[str, str | list[str]], model: 
     client, deadline = DaemonClient(server, _SECONDS), time.monotonic() + _BUSY_SECONDS
     text = f"{path}?{urlencode(query, doseq=True)}" if query else path
     while True:
-        status, body = client.ask("GET", text)
+        status, body = client.ask(text)
         if status == OK:
             return client.decoded(body, model)
         if status in (_WRONG, NOT_FOUND):

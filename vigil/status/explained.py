@@ -16,7 +16,7 @@ from vigil.status.report import (
     STATUS,
     BlindRow,
     FaultRow,
-    blind_rows,
+    blind_of,
     fault_row,
     of_agent,
     reasons_of_blind,
@@ -163,11 +163,7 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
     node = answer.node
     parts = tuple(one for one in _parts(answer) if not part or is_meant(part, one.part))
     chips = [chip for chip in answer.chips if not part or is_meant(part, chip.chip)]
-    blind = tuple(
-        row
-        for one in node.blind or ()
-        for row in blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
-    )
+    blind = tuple(blind_of(node))
     if part:
         blind = tuple(row for row in blind if is_meant(part, row.part))
     rows = [one.fault for found in parts for one in found.faults]

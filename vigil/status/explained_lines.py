@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vigil.status.show import blind_text, field, source_lines, wrapped
+from vigil.status.show import blind_text, field, head_lines, source_lines, wrapped
 from vigil.status.times import since
 
 if TYPE_CHECKING:
@@ -17,13 +17,7 @@ def explanation_lines(
     found: NodeExplanation, *, language: str, utc: bool, columns: int
 ) -> Iterator[str]:
     """Return the whole explanation: well or not and why, then part by part, then jobs."""
-    about = f"{found.node} {found.part}".strip()
-    yield from wrapped(
-        f"{about} is not well: {found.reasons[0]}" if found.reasons else f"{about} is well", columns
-    )
-    for reason in found.reasons[1:]:
-        yield from wrapped(reason, columns, "  ")
-    yield ""
+    yield from head_lines(f"{found.node} {found.part}".strip(), found.reasons, columns)
     yield from source_lines(found, columns)
     for text in found.because:
         yield from field("because", text, columns)

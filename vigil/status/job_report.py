@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.codes.reference import describe_code
 from contract.errors import ConfigurationError, Problem
 from vigil.status.answers import LeaderAnswer
 from vigil.status.cluster_answers import JobsAnswer, WorldAnswer
-from vigil.status.report import source_of
+from vigil.status.report import in_language, names_of, source_of
 from vigil.status.show import source_lines, wrapped
 from vigil.status.times import since
 
@@ -109,21 +108,19 @@ def job_lines(found: JobReport, *, language: str, utc: bool, columns: int) -> It
             began = f", since {since(job.since_ms, found.at_ms, utc=utc)}"
         yield from wrapped(f"{job.job}: {job.health}{began}", columns)
         for one in job.faults:
-            name = (one.name_zh if language == "zh" else "") or one.name_en
+            name = in_language(language, one.name_en, one.name_zh)
             words = (one.node, one.part, one.code, one.level, name)
             began = "" if one.since_ms is None else since(one.since_ms, found.at_ms, utc=utc)
             yield from wrapped("  ".join(filter(None, (*words, began))), columns, "  ")
 
 
 def _fault(node: str, one: Device) -> JobFault:
-    known = describe_code(one.code)
     part = one.device_type if one.device_id == _WHOLE else f"{one.device_type} {one.device_id}"
     return JobFault(
         node,
         part,
         one.code,
-        known.summary if known else "",
-        known.name_zh if known else "",
+        *names_of(one.code),
         one.level,
         one.time_ms or None,
     )

@@ -101,7 +101,7 @@ def _watch(
 
 
 def _signal_of(client: DaemonClient, node: str | None) -> _Signal:
-    if client.ask("GET", "/api/v1/leader")[0] == NOT_FOUND:
+    if client.ask("/api/v1/leader")[0] == NOT_FOUND:
         return _Pause()
     path = "/api/v1/stream" + (f"?node={quote(node, safe='')}" if node else "")
     return _Stream(DaemonClient(client.server, _STREAM_SECONDS), path)

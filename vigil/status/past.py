@@ -8,10 +8,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from contract.codes.reference import describe_code
 from contract.errors import ConfigurationError, Problem
 from vigil.status.cluster_answers import HistoryAnswer
 from vigil.status.explained import is_meant
+from vigil.status.report import in_language, names_of
 from vigil.status.show import wrapped
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def past_lines(row: PastRow, *, language: str, utc: bool, columns: int) -> list[
         at = f"{time if utc else time.astimezone():%Y-%m-%d %H:%M:%S}{' UTC' if utc else ''}"
     except (ValueError, OverflowError, OSError):
         pass
-    name = (row.name_zh if language == "zh" else "") or row.name_en
+    name = in_language(language, row.name_en, row.name_zh)
     code = "" if row.code == _STATUS else row.code
     words = (at, row.node, row.part, code, row.origin, _what(row), row.because, name)
     return wrapped("  ".join(filter(None, words)), columns)
@@ -147,7 +147,6 @@ def _row(entry: Entry) -> PastRow:
     else:
         part, code, at_ms, because, origin = "", "", entry.heard_at_ms, "", "lost"
         was, level = None, None
-    known = describe_code(code)
     return PastRow(
         entry.number,
         at_ms,
@@ -155,8 +154,7 @@ def _row(entry: Entry) -> PastRow:
         entry.node,
         part,
         code,
-        known.summary if known else "",
-        known.name_zh if known else "",
+        *names_of(code),
         was,
         level,
         because,

@@ -63,7 +63,7 @@ class FaultRow(msgspec.Struct, frozen=True):
 
     def name(self, language: str) -> str:
         """Return the name of the fault, in ``language`` where that is known."""
-        return (self.name_zh if language == "zh" else "") or self.name_en
+        return in_language(language, self.name_en, self.name_zh)
 
 
 class BlindRow(msgspec.Struct, frozen=True):
@@ -186,18 +186,13 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
     found = client.get("/api/v1/faults", Faults)
     liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
     leader = client.get("/api/v1/leader", LeaderAnswer).leader
-    ready = client.decoded(client.ask("GET", "/readyz")[1], Readiness)
+    ready = client.decoded(client.ask("/readyz")[1], Readiness)
     chosen = [one for one in nodes.nodes if name in (None, one.node)]
     if name is not None and not chosen:
         what = f"the aggregator at {client.server} knows no node of this name"
         raise ConfigurationError("command line", [Problem(f"node {name}", what)])
     faults = tuple(row for row in _cluster_rows(found) if name in (None, row.node))
-    blind = tuple(
-        row
-        for one in chosen
-        for blind in one.blind or ()
-        for row in blind_rows(one.node, "" if blind.chip is None else str(blind.chip), [blind])
-    )
+    blind = tuple(row for one in chosen for row in blind_of(one))
     unsaid = [one.node for one in chosen if one.blind is None]
     reasons = [
         *([_ALARM] if liveness.alarm else []),
@@ -315,20 +310,31 @@ def fault_row(
     since_ms: int | None,
 ) -> FaultRow:
     """Return a row with what the tables of this package say of the code."""
-    known = describe_code(code)
+    name_en, name_zh = names_of(code)
     text = text_of_level(kind, code, level)
     return FaultRow(
         node=node,
         part=part,
         kind=kind,
         code=code,
-        name_en=known.summary if known else "",
-        name_zh=known.name_zh if known else "",
+        name_en=name_en,
+        name_zh=name_zh,
         severity=severity or "",
         level=level,
         since_ms=since_ms,
         jobs=text.short if text else "",
     )
+
+
+def names_of(code: str) -> tuple[str, str]:
+    """Return the name of ``code``, or what follows from it, and its Chinese name."""
+    known = describe_code(code)
+    return ("", "") if known is None else (known.summary, known.name_zh)
+
+
+def in_language(language: str, name_en: str, name_zh: str) -> str:
+    """Return the name in ``language`` (``en`` or ``zh``) where that is known."""
+    return (name_zh if language == "zh" else "") or name_en
 
 
 def _kind_of(subject: str) -> CodeKind:
@@ -341,6 +347,12 @@ def blind_rows(node: str, part: str, found: Iterable[Blind]) -> Iterator[BlindRo
     """Yield a row for each blind source of a part."""
     for one in found:
         yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
+
+
+def blind_of(node: Node) -> Iterator[BlindRow]:
+    """Yield a row for each blind source of a node that an aggregator knows."""
+    for one in node.blind or ():
+        yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
 
 
 def _counted(words: Iterable[str]) -> dict[str, int]:
@@ -358,6 +370,7 @@ def _levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
 
 
 def rank(level: str) -> tuple[int, str]:
+    """Return the place of a level among all, most serious first; unknown ones come last."""
     return _RANK.get(level, len(_RANK)), level
 
 

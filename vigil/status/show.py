@@ -53,13 +53,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return the whole report: well or not and why first."""
-    if report.well:
-        yield from wrapped(f"{report.about} is well", columns)
-    else:
-        yield from wrapped(f"{report.about} is not well: {report.reasons[0]}", columns)
-        for reason in report.reasons[1:]:
-            yield from wrapped(reason, columns, "  ")
-    yield ""
+    yield from head_lines(report.about, report.reasons, columns)
     yield from source_lines(report, columns)
     for heading, counts in report.counts.items():
         counted = "; ".join(f"{number} {word}" for word, number in counts.items()) or "none"
@@ -75,6 +69,16 @@ def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> I
         yield from fault_lines(shown, report.at_ms, language=language, utc=utc, columns=columns)
         if len(report.faults) > len(shown):
             yield f"{len(report.faults) - len(shown)} more: vigil faults"
+
+
+def head_lines(about: str, reasons: Sequence[str], columns: int) -> Iterator[str]:
+    """Return whether ``about`` is well, else why not, and an empty line."""
+    yield from wrapped(
+        f"{about} is not well: {reasons[0]}" if reasons else f"{about} is well", columns
+    )
+    for reason in reasons[1:]:
+        yield from wrapped(reason, columns, "  ")
+    yield ""
 
 
 def source_lines(report: Answered, columns: int) -> Iterator[str]:
