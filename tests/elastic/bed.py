@@ -14,7 +14,7 @@ from contract.names import CLUSTER_NAMESPACE
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config
-from tests.elastic.jobs import vcjob
+from tests.elastic.jobs import as_written, vcjob
 from tests.parts.kustomize import build_with
 from tests.parts.processes import Running
 from tests.parts.volcano import JOBS
@@ -97,7 +97,7 @@ class Bed:
             plane.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": one["status"]})
             # The API server taints what is new, and no controller here takes that back.
             plane.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": []}})
-            self.report(name)
+            self.join(name)
         for item in build_with(directory, "base", "elastic"):
             if item["metadata"]["name"].startswith("npu-vigil-elastic"):
                 plane.apply(item)
@@ -112,6 +112,10 @@ class Bed:
         )
         self.aggregator.environment["VIGIL_ADVICE_ENABLED"] = "true"
         self.aggregator.start()
+
+    def join(self, node: str) -> None:
+        """Have a node publish that its chips are healthy."""
+        self.report(node)
 
     def report(
         self, node: str, unhealthy: tuple[int, ...] = (), network: tuple[int, ...] = ()
@@ -199,11 +203,7 @@ class Bed:
 
     def fresh(self, name: str, replicas: int, cards: int = 8, **options: Any) -> dict[str, Any]:
         """Return a job as its owner writes it."""
-        item = vcjob(name, replicas, cards, phase="", **options)
-        for field in ("uid", "resourceVersion", "creationTimestamp"):
-            del item["metadata"][field]
-        del item["status"]
-        return item
+        return as_written(vcjob(name, replicas, cards, phase="", **options))
 
     def train(self, name: str, replicas: int, cards: int = 8, **options: Any) -> str:
         """Create a job and wait until it runs; returns its uid."""
