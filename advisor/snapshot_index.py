@@ -65,16 +65,16 @@ class Index:
         nodes = self._move_nodes(snapshot.nodes)
         members: set[_Name] = set()
         self._move_pods(snapshot.pods, nodes, members)
-        if before is None or before.podgroups != snapshot.podgroups:
+        if before is None or is_other(before.podgroups, snapshot.podgroups):
             groups = {(one.namespace, one.name): one for one in snapshot.podgroups}
             for name in groups.keys() | self._groups.keys():
                 if groups.get(name) != self._groups.get(name):
                     members.add(name)
             self._groups = groups
-        if before is None or before.replica_sets != snapshot.replica_sets:
+        if before is None or is_other(before.replica_sets, snapshot.replica_sets):
             self._sizes = {(one.namespace, one.name): one for one in snapshot.replica_sets}
             members.update(self._groups)
-        if before is None or before.vcjobs != snapshot.vcjobs:
+        if before is None or is_other(before.vcjobs, snapshot.vcjobs):
             self.vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
             self.elastic = {
                 name: one
@@ -160,12 +160,17 @@ def _replace(
             changes.add(place)
 
 
+def is_other(before: Sequence[T], now: Sequence[T]) -> bool:
+    """Whether objects are others than before. The same sequence is not looked at."""
+    return before is not now and before != now
+
+
 def changed(before: Sequence[T], now: Sequence[T]) -> tuple[list[T], list[T]]:
     """Return the objects that are not there any more, and those that were not there.
 
     None where all are equal, though they may be others.
     """
-    if before == now:
+    if not is_other(before, now):
         return [], []
     first = _equal(before, now)
     last = _equal(before[first:][::-1], now[first:][::-1])

@@ -36,7 +36,8 @@ def with_replacements(
         for key in sorted(leaving, key=lambda key: (jobs[key].group.created_at_ms, key))
     }
     return tuple(
-        msgspec.structs.replace(one, replacement=found.get(one.job, "")) for one in decisions
+        msgspec.structs.replace(one, replacement=found[one.job]) if one.job in found else one
+        for one in decisions
     )
 
 

@@ -23,7 +23,7 @@ from stores.interruption import Interrupted
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from advisor.snapshot import AscendJob
 
@@ -146,6 +146,8 @@ class ClusterObjects:
         self._found: dict[str, dict[str, Any]] = {name: {} for name in KINDS}
         self._unknown: dict[str, str] = dict.fromkeys(KINDS, "it was not listed yet")
         self._graces: dict[str, int | None] = {}
+        self._listed: dict[str, tuple[Any, ...]] = {}
+        """What there is of a kind, until that is another."""
 
     @property
     def unknown(self) -> dict[str, str]:
@@ -169,6 +171,7 @@ class ClusterObjects:
         names = {rules_in(namespace)[0]: namespace for namespace in named}
         for name in [one for one in self._found if one.startswith(_RULES) and one not in names]:
             del self._found[name]
+            self._listed.pop(name, None)
             self._unknown.pop(name, None)
         for name, namespace in names.items():
             if name not in self._found:
@@ -198,6 +201,7 @@ class ClusterObjects:
                 changed = bool(found) or name not in self._unknown
                 self._unknown[name] = reason
                 found.clear()
+                self._listed.pop(name, None)
                 return changed
             case Listed(items=items, unreadable=unreadable):
                 if name == "documents":
@@ -206,13 +210,18 @@ class ClusterObjects:
                 changed = name in self._unknown or _plain(found) != _plain(items | kept)
                 self._unknown.pop(name, None)
                 self._found[name] = items | kept
+                self._listed.pop(name, None)
                 return changed
+        before = found.get(event.key)
+        if event.value == before:
+            return False
+        self._listed.pop(name, None)
         if event.value is None:
-            return found.pop(event.key, None) is not None
+            del found[event.key]
+            return True
         value = _seen(event.value, now_ms) if name == "documents" else event.value
-        before = {event.key: found[event.key]} if event.key in found else {}
         found[event.key] = value
-        return _plain(before) != _plain({event.key: value})
+        return before is None or _plain({"": before}) != _plain({"": value})
 
     def _note_graces(
         self, before: Mapping[str, Pod], event: Listed[Pod] | Update[Pod] | NotThere | Interrupted
@@ -247,12 +256,12 @@ class ClusterObjects:
             unread.add(_RULES)
         return Snapshot(
             now_ms,
-            nodes=tuple(self._all("nodes")),
-            pods=tuple(self._all("pods")),
-            podgroups=tuple(self._all("podgroups")),
-            vcjobs=tuple(self._all("vcjobs")),
+            nodes=self._all("nodes"),
+            pods=self._all("pods"),
+            podgroups=self._all("podgroups"),
+            vcjobs=self._all("vcjobs"),
             ascend_jobs=tuple(filter(self._is_judged, self._all("ascendjobs"))),
-            replica_sets=tuple(self._all("replicasets")),
+            replica_sets=self._all("replicasets"),
             configmaps=tuple(maps),
             unread=frozenset(unread),
         )
@@ -263,5 +272,8 @@ class ClusterObjects:
             return True
         return not self._unknown.keys() & {"podgroups", rules_in(job.namespace)[0]}
 
-    def _all(self, name: str) -> Iterator[Any]:
-        return iter(self._found[name].values())
+    def _all(self, name: str) -> tuple[Any, ...]:
+        """Return the objects of a kind: the same tuple as before where none is another."""
+        if name not in self._listed:
+            self._listed[name] = tuple(self._found[name].values())
+        return self._listed[name]
