@@ -24,6 +24,7 @@ from advisor.placement.placement import Placer, link_down_cards
 from advisor.placement.replacement import with_replacements
 from advisor.placement.waiting_jobs import WaitingJobs
 from advisor.report import Report
+from advisor.rescheduling.fault_pods import pod_of
 from advisor.rescheduling.session import Rescheduling, RestingJobs
 from advisor.scheduler_view.cluster_cache import ClusterCache, Documents
 from advisor.scheduler_view.nodes import Nodes, Since
@@ -32,6 +33,7 @@ from advisor.snapshot_index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from advisor.options import Options
     from advisor.report import Finding
@@ -84,6 +86,8 @@ class _Course:
         self._was_first = False
         """Pods of nodes that are away are judged otherwise after that (consumers#2.4)."""
         self._stale = StaleDocuments()
+        self._gone: AbstractSet[str] = frozenset()
+        """Uids of pods that are gone, and that the state before has."""
 
     def goes_on(self, index: Index, snapshot: Snapshot, state: State, options: Options) -> bool:
         """Whether a session can be computed from the last one."""
@@ -114,10 +118,17 @@ class _Course:
         is_new = self._serial != index.serial
         nodes = self._nodes
         changed = nodes.move(index, snapshot, cache, state, options, since=since, is_new=is_new)
-        keys = self._changed_jobs(changed, is_new=is_new)
+        keys = self._changed_jobs(changed, state, is_new=is_new)
         aged = self._stale.move(snapshot, cache, options)
         rescheduling = Rescheduling(
-            snapshot, index, nodes.views, state, options, self._stale.nodes, self._resting
+            snapshot,
+            index,
+            nodes.views,
+            state,
+            options,
+            self._stale.nodes,
+            self._resting,
+            self._judged(snapshot, state, is_new=is_new),
         )
         rescheduling.look(keys.union(*(_jobs_on(index, name) for one in aged for name in one)))
         if not cache.crashed_by:
@@ -152,7 +163,7 @@ class _Course:
             elastic_advice=elastic_advice(index, nodes.views, self._placer, state, options),
             findings=by_object(
                 [
-                    *cluster_findings(snapshot, cache, options),
+                    *cluster_findings(snapshot, cache, self._stale.keys),
                     *self._ghosts.findings,
                     *(one for found in self._reports.findings.values() for one in found),
                     *(one for found in self._job_findings.values() for one in found),
@@ -183,11 +194,25 @@ class _Course:
         self._was_first = snapshot.first_session
         return report, after
 
-    def _changed_jobs(self, changed: Iterable[str], *, is_new: bool) -> set[str]:
+    def _judged(self, snapshot: Snapshot, state: State, *, is_new: bool) -> dict[str, int]:
+        """Return the judged restarts of containers, but for pods that are gone."""
+        if not state.judged:
+            return state.judged
+        known = {pod_of(key) for key in state.judged}
+        if self._after is None:
+            known.difference_update(pod.uid for pod in snapshot.pods)
+            self._gone = frozenset(known)
+        else:
+            self._gone = known & (self._gone | self._index.changes.gone if is_new else self._gone)
+        if not self._gone:
+            return state.judged
+        return {key: one for key, one in state.judged.items() if pod_of(key) not in self._gone}
+
+    def _changed_jobs(self, changed: Iterable[str], state: State, *, is_new: bool) -> set[str]:
         """Return the jobs that may be others, and those with pods on nodes that are."""
         index = self._index
         if self._after is None:
-            return set(index.jobs)
+            return {*index.jobs, *state.jobs, *state.retries}
         keys = set(index.changes.jobs) if is_new else set()
         for name in changed:
             keys.update(_jobs_on(index, name))

@@ -25,10 +25,12 @@ _Name = tuple[str, str]
 
 
 class Changes(NamedTuple):
-    """Names of nodes, of which the object or a pod is another, and keys of jobs."""
+    """Names of nodes, of which the object or a pod is another, keys of jobs, and uids of pods
+    that are gone."""
 
     nodes: frozenset[str]
     jobs: frozenset[str]
+    gone: frozenset[str] = frozenset()
 
 
 class Index:
@@ -64,7 +66,7 @@ class Index:
         self.serial += 1
         nodes = self._move_nodes(snapshot.nodes)
         members: set[_Name] = set()
-        self._move_pods(snapshot.pods, nodes, members)
+        gone = self._move_pods(snapshot.pods, nodes, members)
         if before is None or is_other(before.podgroups, snapshot.podgroups):
             groups = {(one.namespace, one.name): one for one in snapshot.podgroups}
             for name in groups.keys() | self._groups.keys():
@@ -81,7 +83,7 @@ class Index:
                 for name, one in self.vcjobs.items()
                 if scheduling.ELASTIC_SCHEDULING in one.labels
             }
-        self.changes = Changes(frozenset(nodes), frozenset(self._move_jobs(members)))
+        self.changes = Changes(frozenset(nodes), frozenset(self._move_jobs(members)), gone)
 
     def _move_nodes(self, now: Sequence[Node]) -> set[str]:
         removed, added = changed(self._given_nodes, now)
@@ -97,11 +99,16 @@ class Index:
         self.nodes = nodes
         return found
 
-    def _move_pods(self, now: Sequence[Pod], nodes: set[str], members: set[_Name]) -> None:
-        """Move the pods, and add to ``nodes`` and ``members`` where they are others."""
+    def _move_pods(
+        self, now: Sequence[Pod], nodes: set[str], members: set[_Name]
+    ) -> frozenset[str]:
+        """Move the pods, and add to ``nodes`` and ``members`` where they are others.
+
+        Returns the uids of pods that are gone.
+        """
         removed, added = changed(self._given_pods, now)
         if not removed and not added:
-            return
+            return frozenset()
         self._given_pods = now
         gone = {id(pod) for pod in removed}
         on_nodes: dict[str, list[Pod]] = defaultdict(list)
@@ -118,6 +125,7 @@ class Index:
                         found.append(pod)
         _replace(self.pods, on_nodes, gone, nodes)
         _replace(self._members, in_groups, gone, members)
+        return frozenset(pod.uid for pod in removed) - {pod.uid for pod in added}
 
     def _move_jobs(self, members: Iterable[_Name]) -> set[str]:
         """Make the jobs anew of which the PodGroup, a pod or the size may be another."""

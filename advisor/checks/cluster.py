@@ -19,7 +19,7 @@ from advisor.scheduler_view.nodes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from advisor.options import Options
     from advisor.scheduler_view.cluster_cache import ClusterCache
@@ -38,9 +38,9 @@ _AHEAD_SECONDS = 5
 
 
 def cluster_findings(
-    snapshot: Snapshot, cache: ClusterCache, options: Options
+    snapshot: Snapshot, cache: ClusterCache, stale: Iterable[str]
 ) -> Iterator[Finding]:
-    """Return the findings about documents."""
+    """Return the findings about documents; ``stale`` are those of ``stale_configmaps``."""
     yield from cache.findings
     if cache.crashed_by:
         yield Finding(
@@ -49,7 +49,7 @@ def cluster_findings(
             f"ConfigMap {cache.crashed_by}",
             "DeviceInfoCfg is empty: the scheduler crashes here and at each start",
         )
-    yield from _stale(snapshot, cache, options)
+    yield from _stale(snapshot, cache, stale)
 
 
 def not_known(snapshot: Snapshot, *, is_known: bool) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def stale_configmaps(snapshot: Snapshot, cache: ClusterCache, options: Options) 
     if not options.use_cluster_info:
         seconds = max(seconds, DIRECT_STALE_SECONDS)
     oldest = snapshot.now_ms - seconds * 1000
-    return [key for key, seen in sorted(cache.seen.items()) if 0 < seen.event_at_ms < oldest]
+    return sorted(key for key, seen in cache.seen.items() if 0 < seen.event_at_ms < oldest)
 
 
 class StaleDocuments:
@@ -81,13 +81,14 @@ class StaleDocuments:
 
     def __init__(self) -> None:
         self.nodes = StaleNodes()
+        self.keys: Sequence[str] = ()
         self._of: list[tuple[str, tuple[str, ...]]] = []
 
     def move(self, snapshot: Snapshot, cache: ClusterCache, options: Options) -> StaleNodes:
         """Go to a session; returns the nodes of which this has become another."""
         before = self.nodes
-        keys = stale_configmaps(snapshot, cache, options)
-        documents = [(key, cache.seen[key].nodes) for key in keys]
+        self.keys = stale_configmaps(snapshot, cache, options)
+        documents = [(key, cache.seen[key].nodes) for key in self.keys]
         if documents == self._of:
             return StaleNodes()
         self._of = documents
@@ -98,8 +99,8 @@ class StaleDocuments:
         return StaleNodes(*(one ^ other for one, other in zip(before, self.nodes, strict=True)))
 
 
-def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterator[Finding]:
-    for key in stale_configmaps(snapshot, cache, options):
+def _stale(snapshot: Snapshot, cache: ClusterCache, keys: Iterable[str]) -> Iterator[Finding]:
+    for key in keys:
         age = (snapshot.now_ms - cache.seen[key].event_at_ms) // 1000
         yield Finding(
             Severity.WARNING,

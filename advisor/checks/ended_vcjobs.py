@@ -138,9 +138,9 @@ def _take_started(job: VcJob, snapshot: Snapshot, pool: Pool) -> None:
     bound = sum(1 for pod in _pods(job, snapshot) if pod.node and pod.is_live)
     if bound >= job.replicas:
         return
-    group = _as_job(job, job.template, job.replicas)
-    missing = min(job.replicas - bound, pool.room(group, job.template))
-    pool.take(group, job.template, missing)
+    room = pool.room(_as_job(job, job.template, job.replicas), job.template)
+    missing = min(job.replicas - bound, room.total)
+    pool.take(room, missing)
 
 
 def _pods(job: VcJob, snapshot: Snapshot) -> Iterator[Pod]:

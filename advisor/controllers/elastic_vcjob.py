@@ -182,13 +182,15 @@ def take_fit(job: Job, pod: Pod, replicas: int, least: int, pool: Pool, options:
     for each, counts in steps:
         like = _with_cards(pod, each)
         room = pool.room(job, like)
-        count = next((count for count in counts if count <= room), None)
+        count = next((count for count in counts if count <= room.total), None)
         if count is not None:
-            pool.take(job, like, count)
+            pool.take(room, count)
             same = (count, each) == (replicas, cards)
             why = "the size stays" if same else f"there is no room for {replicas} × {cards} cards"
             return Fit(count, each, why)
-    return Fit(None, None, f"pending, not enough nodes: there is room for {room} × {each} cards")
+    return Fit(
+        None, None, f"pending, not enough nodes: there is room for {room.total} × {each} cards"
+    )
 
 
 def _smaller(replicas: int, least: int, options: Options) -> list[int]:

@@ -152,10 +152,6 @@ class Placer:
             for known in self._known.values():
                 known.changed |= changed
 
-    def result(self, job: Job, pod: Pod) -> Result:
-        """Return where ``pod`` of ``job`` can go now."""
-        return self.answer(demand_of(job, pod), pod)
-
     def answer(self, demand: Demand, pod: Pod) -> Result:
         """Return where ``pod`` can go now, which asks for ``demand``."""
         known = self._known.get(demand)
@@ -169,9 +165,8 @@ class Placer:
             self._known[demand] = known = _Known(result)
         return known.result
 
-    def room(self, job: Job, pod: Pod, view: NodeView) -> int:
+    def room(self, demand: Demand, pod: Pod, view: NodeView) -> int:
         """Return how many pods like ``pod`` a node takes that is as ``view`` has it."""
-        demand = demand_of(job, pod)
         why = self._refusal(demand, pod, view, _bad_count(demand, pod))
         return 0 if why else self._times(demand, view)
 
@@ -301,6 +296,16 @@ def demand_of(job: Job, pod: Pod) -> Demand:
         tolerations=pod.tolerations,
         ignores_sub_health=job.strategy == scheduling.SUB_HEALTH_IGNORE,
         is_distributed=job.is_distributed,
+    )
+
+
+def asks_same(one: Pod, other: Pod) -> bool:
+    """Whether two pods of a job have equal demands, by what they have of their own."""
+    return (
+        one.requests == other.requests
+        and one.node_selector == other.node_selector
+        and one.node_affinity == other.node_affinity
+        and one.tolerations == other.tolerations
     )
 
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.jobs import npu_request
+from advisor.placement.placement import asks_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from advisor.jobs import Job
-    from advisor.placement.free_room import Pool
+    from advisor.placement.free_room import Pool, Room
     from advisor.report import Decision
     from advisor.snapshot import Pod
 
@@ -43,14 +44,16 @@ def with_replacements(
 
 def _placed(job: Job, pods: Sequence[Pod], pool: Pool) -> str:
     """Give room to ``pods`` and return whether there is enough; the largest demand comes first."""
-    sizes: dict[int, list[Pod]] = {}
+    first: Pod | None = None
+    counts: dict[Room, int] = {}
     for pod in sorted(pods, key=npu_request, reverse=True):
-        sizes.setdefault(pool.demand(job, pod), []).append(pod)
-    for equal in sizes.values():
-        room = pool.room(job, equal[0])
-        if room < len(equal):
-            cards = npu_request(equal[0])
-            what = f"{len(equal)} × {cards} cards" if cards else f"{len(equal)} × no cards"
-            return f"made anew, they do not fit: {what} are needed, there is room for {room}"
-        pool.take(job, equal[0], len(equal))
+        if first is None or not asks_same(pod, first):
+            room, first = pool.room(job, pod), pod
+        counts[room] = counts.get(room, 0) + 1
+    for room, count in counts.items():
+        if room.total < count:
+            cards = room.demand.cards
+            what = f"{count} × {cards} cards" if cards else f"{count} × no cards"
+            return f"made anew, they do not fit: {what} are needed, there is room for {room.total}"
+        pool.take(room, count)
     return "made anew, they fit"

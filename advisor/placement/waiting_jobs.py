@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.placement.gangs import gang_of
+from advisor.placement.gangs import gang_of, need_of
 from advisor.placement.placement import demand_of, is_waiting
 from advisor.report import Gang, Placement, PodRef
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from advisor.jobs import Job
+    from advisor.placement.gangs import Need
     from advisor.placement.placement import Demand, Placer, Result
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import Pod, PodGroup
 
 
 class _Waiting(NamedTuple):
@@ -26,6 +27,8 @@ class _Waiting(NamedTuple):
     demands: tuple[Demand, ...]
     pods: tuple[tuple[Pod, ...], ...]
     refs: tuple[tuple[PodRef, ...], ...]
+    group: PodGroup
+    need: Need
 
 
 class _Placed(NamedTuple):
@@ -50,6 +53,8 @@ class WaitingJobs:
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
+        self._asked: dict[Demand, Pod] = {}
+        """Each demand, with a pod that has it."""
         self._answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
         """By what is asked for, as one value."""
         self._is_mixed = False
@@ -75,8 +80,12 @@ class WaitingJobs:
                 is_new = True
             is_new = is_new or before is not None
         if is_new:
-            self._demands = {one: one for each in self._waiting.values() for one in each.demands}
             self._waiting = {key: self._waiting[key] for key in jobs if key in self._waiting}
+            self._asked = {}
+            for one in self._waiting.values():
+                for demand, pods in zip(one.demands, one.pods, strict=True):
+                    self._asked.setdefault(demand, pods[0])
+            self._demands = {one: one for one in self._asked}
         is_changed = False
         for name in changed:
             is_changed = True
@@ -86,17 +95,15 @@ class WaitingJobs:
                 self._unhealthy.discard(name)
         unhealthy = sorted(self._unhealthy)
         answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
-        for one in self._waiting.values():
-            for demand, pods in zip(one.demands, one.pods, strict=True):
-                if id(demand) not in answers:
-                    result = placer.answer(demand, pods[0])
-                    answers[id(demand)] = result, _lacking(result, views, unhealthy)
+        for demand, pod in self._asked.items():
+            result = placer.answer(demand, pod)
+            answers[id(demand)] = result, _lacking(result, views, unhealthy)
         if answers == self._answers and not is_new and not (is_changed and self._is_mixed):
             return
         self._answers = answers
         self._is_mixed = any(len(one.demands) > 1 for one in self._waiting.values())
         placed = [
-            self._place(key, jobs[key], one, views, answers, is_changed=is_changed)
+            self._place(key, one, views, answers, is_changed=is_changed)
             for key, one in self._waiting.items()
         ]
         self.placements = tuple(placement for one in placed for placement in one.placements)
@@ -116,20 +123,21 @@ class WaitingJobs:
                 tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in pods)
                 for pods in groups.values()
             ),
+            job.group,
+            need_of(job),
         )
 
     def _place(
         self,
         key: str,
-        job: Job,
         waiting: _Waiting,
         views: Mapping[str, NodeView],
         answers: Mapping[int, tuple[Result, tuple[str, ...]]],
         *,
         is_changed: bool,
     ) -> _Placed:
-        results = tuple(answers[id(demand)][0] for demand in waiting.demands)
-        lacking = tuple(answers[id(demand)][1] for demand in waiting.demands)
+        results = tuple([answers[id(demand)][0] for demand in waiting.demands])
+        lacking = tuple([answers[id(demand)][1] for demand in waiting.demands])
         known = self._placed.get(key)
         if known is not None and known.results == results:
             if known.lacking == lacking and not (is_changed and len(results) > 1):
@@ -141,7 +149,9 @@ class WaitingJobs:
                 for refs, result in zip(waiting.refs, results, strict=True)
             )
         demands = list(zip(results, waiting.pods, lacking, strict=True))
-        found = _Placed(results, lacking, placements, gang_of(job, demands, views))
+        found = _Placed(
+            results, lacking, placements, gang_of(waiting.group, waiting.need, demands, views)
+        )
         self._placed[key] = found
         return found
 

@@ -227,6 +227,11 @@ def judged_key(pod: Pod, container: str) -> str:
     return f"{pod.uid}/{container}"
 
 
+def pod_of(judged_key: str) -> str:
+    """Return the uid of the pod in a key of ``State.judged``."""
+    return judged_key.rpartition("/")[0]
+
+
 def reason_of(judged: tuple[JudgedPod, ...]) -> FaultType | None:
     """Return the reason of a job: the first hardware type, else ``pod-failed``.
 

@@ -56,11 +56,14 @@ class RestingJobs:
     def __init__(self) -> None:
         self.suspects: set[str] = set()
         """Jobs with a pod that something may be wrong with."""
-        self.eligible: set[str] = set()
-        """Jobs that run and are evaluated."""
+        self.uncounted: set[str] = set()
+        """Jobs that run and are evaluated, but for those whose retries are counted already."""
+        self.gone: set[str] = set()
+        """Jobs that are not there, of which retries may still be counted."""
         self.decisions: dict[str, Decision] = {}
         self.findings: dict[str, tuple[Finding, ...]] = {}
-        self._resting: set[str] = set()
+        self._restless: set[str] = set()
+        """Jobs that do not rest, if anything is to be decided about them at all."""
         self._until: dict[str, int] = {}
         """By cached job the last second in which nothing is due."""
 
@@ -68,26 +71,32 @@ class RestingJobs:
         """Have jobs decided about again: those of ``keys``, and those of which a time has come."""
         due = [key for key, until in self._until.items() if now > until]
         for key in (*keys, *due):
-            self._resting.discard(key)
+            self._restless.add(key)
             self._until.pop(key, None)
             self.decisions.pop(key, None)
             self.findings.pop(key, None)
 
     def awake(self, cached: AbstractSet[str]) -> set[str]:
         """Return the jobs to decide about: cached ones, and those that are suspect."""
-        return (self.suspects | cached) - self._resting
+        # A job that is neither becomes one of them only by a change, which wakes it.
+        self._restless = {key for key in self._restless if key in self.suspects or key in cached}
+        return set(self._restless)
 
     def rest(
         self, key: str, decision: Decision | None, findings: Iterable[Finding], until: int | None
     ) -> None:
         """Note that a job rests, until a time in Unix seconds where something is due then."""
-        self._resting.add(key)
+        self._restless.discard(key)
         if decision is not None:
             self.decisions[key] = decision
         if found := tuple(findings):
             self.findings[key] = found
         if until is not None:
             self._until[key] = until
+
+    def sort(self) -> None:
+        """Bring the decisions into the order of jobs: what is nearly so is sorted quickly."""
+        self.decisions = {key: self.decisions[key] for key in sorted(self.decisions)}
 
 
 class Rescheduling:
@@ -102,7 +111,9 @@ class Rescheduling:
         options: Options,
         stale: StaleNodes,
         resting: RestingJobs,
+        judged: Mapping[str, int],
     ) -> None:
+        """``judged`` is what ``state`` has of pods that are still there."""
         self._jobs = index.jobs
         self._views = views
         self._options = options
@@ -115,14 +126,12 @@ class Rescheduling:
             views,
             first_session=snapshot.first_session,
             corrected=self._corrected,
-            judged=state.judged,
+            judged=judged,
             stale=stale,
         )
         self.cached: dict[str, CachedJob] = dict(state.jobs)
         self.retries: dict[str, int] = dict(state.retries)
-        for key in self.retries.keys() - index.jobs.keys():
-            del self.retries[key]
-        self.judged: dict[str, int] = dict(state.judged)
+        self.judged: dict[str, int] = dict(judged)
         self.link_down: set[str] = set()
         self.decisions: dict[str, Decision] = {}
         self.findings: list[Finding] = []
@@ -138,11 +147,18 @@ class Rescheduling:
             job = self._jobs.get(key)
             is_suspect = job is not None and any(self._judge.is_suspect(pod) for pod in job.pods)
             is_eligible = job is not None and job.group.phase in _RUNNING and not self._is_off(job)
-            for book, is_in in ((resting.suspects, is_suspect), (resting.eligible, is_eligible)):
+            for book, is_in in (
+                (resting.suspects, is_suspect),
+                (resting.uncounted, is_eligible),
+                (resting.gone, job is None),
+            ):
                 if is_in:
                     book.add(key)
                 else:
                     book.discard(key)
+        resting.gone &= self._before.retries.keys()
+        for key in resting.gone:
+            self.retries.pop(key, None)
 
     def run(self) -> None:
         """Decide about all jobs: cached ones first, then those that run, then act.
@@ -171,13 +187,17 @@ class Rescheduling:
             self._diverges(section, self._jobs[name], text)
         for key in awake:
             self._rest(key)
+        self._resting.sort()
         self.decisions = self._resting.decisions | self.decisions
         for findings in (*self._resting.findings.values(), *self._findings.values()):
             self.findings += findings
 
     def _count_retries(self) -> None:
         """Begin to count the retries of jobs that are new (consumers#2.5)."""
-        for key in sorted(self._resting.eligible - self.retries.keys() - self.cached.keys()):
+        resting = self._resting
+        # Those that were counted in the state after this one are counted in the next, too.
+        resting.uncounted = {key for key in resting.uncounted if key not in self._before.retries}
+        for key in sorted(resting.uncounted - self.cached.keys()):
             self.retries[key] = self._jobs[key].retry_times
 
     def _rest(self, key: str) -> None:

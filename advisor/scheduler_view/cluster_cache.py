@@ -221,15 +221,13 @@ class ClusterCache:
                 document_entries.DEVICES, _value(one, one.name), one.name
             )
             self._merge(self._devices, one, devices)
-            newest = max((entry.UpdateTime for entry in devices.values()), default=0)
-            return tuple(devices), _touched_ms(one) or newest * 1000
+            return tuple(devices), _touched_ms(one) or _newest_ms(devices.values())
         if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
             switches = self._documents.read(
                 document_entries.SWITCHES, _value(one, one.name), one.name
             )
             self._merge(self._switches, one, switches)
-            newest = max((entry.UpdateTime for entry in switches.values()), default=0)
-            return tuple(switches), _touched_ms(one) or newest * 1000
+            return tuple(switches), _touched_ms(one) or _newest_ms(switches.values())
         if one.name.startswith(names.NODE_INFO_PREFIX):
             node = one.name.removeprefix(names.NODE_INFO_PREFIX)
             self.changed.add(node)
@@ -354,6 +352,10 @@ def _value(one: ConfigMap, key: str) -> str:
     if text is None:
         raise DocumentError(one.name, key, "is missing")
     return text
+
+
+def _newest_ms(entries: Iterable[DeviceEntry | SwitchEntry]) -> int:
+    return max((entry.UpdateTime for entry in entries), default=0) * 1000
 
 
 def _touched_ms(one: ConfigMap) -> int:
