@@ -337,7 +337,8 @@ class Process:
             room -= count
             why = f"there is room for {count} × 8 cards"
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
-            found.append(EndedJob("default", job.name, advice if job in sized else None))
+            version = int(job.version)
+            found.append(EndedJob("default", job.name, version, advice if job in sized else None))
         versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
         return Answer(EndedJobs(max(versions, default=0), (), tuple(found)))
 
