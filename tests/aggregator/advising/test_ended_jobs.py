@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
+import pytest
+
 from advisor.inputs import kubernetes_objects
 from aggregator.advising import advice
 from aggregator.advising.advice import Advising
 from aggregator.advising.cluster_objects import KINDS
+from aggregator.advising.sessions import Sessions
 from contract.errors import StoreUnavailable
 from service.clock import Moment
 from stores.cluster import Snapshot, Update
+from tests.advisor.checks.test_ended_vcjobs import ended, snapshot
+from tests.advisor.controllers.test_elastic_vcjob import CARDS, entry
 from tests.vigil.advise import cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    import pytest
 
     from stores.cluster import ObjectKind
 
@@ -97,3 +101,16 @@ async def test_a_watch_that_stays_behind_is_named(monkeypatch: pytest.MonkeyPatc
 async def test_nothing_is_known_while_nobody_says_what_is_stored() -> None:
     (found,) = await _not_known(None, arrives=False)
     assert "no answer in time" in found
+
+
+@pytest.mark.parametrize("after_ms", [0, 1, 999, 1000, 1001])
+def test_a_fault_within_the_second_of_a_session_counts(after_ms: int) -> None:
+    """The scheduler stamps its lists in whole seconds, and takes it in with its next session."""
+    job, key = ended("a", 3), ("ns", "a")
+    sessions = Sessions()
+    sessions.look(snapshot(3, job))
+    later = snapshot(3, job, entries={"n0": entry(unhealthy=CARDS[3])})
+    later = msgspec.structs.replace(later, now_ms=later.now_ms + after_ms)
+    (found,) = sessions.ended(later, [key], ()).jobs
+    assert found.advice is not None
+    assert found.advice.replicas == 2
