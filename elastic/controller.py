@@ -207,6 +207,7 @@ class Acting:
             standing,
             tuple(sorted(starts.union(self._own_starts_ms))),
             None if found is None else found.advice,
+            self.known.grace_over_time_ms,
         )
 
     def _faults_under(
