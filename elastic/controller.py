@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from advisor.checks.ended_vcjobs import PODS_LEFT
 from contract.documents.elastic_job import FINISHED
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
@@ -42,6 +43,8 @@ _SETTLE_SECONDS = 0.02
 """What comes within it is judged together."""
 _BEHIND_SECONDS = 0.1
 """Until watches show what a read has shown."""
+_BEHIND_ROUNDS = 20
+"""So often in a row; what is behind for longer is asked again as seldom as anything else."""
 _AFTER_A_REFUSAL_MS = 30_000
 _JUDGED_FOR_MS = 120_000
 """For so long after its end a job without a cause is asked about: faults come late."""
@@ -94,6 +97,8 @@ class Acting:
         self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
         """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
         self._judged: set[str] = set()
+        self._behind = 0
+        """In so many rounds in a row the aggregator had not seen what is seen here."""
 
     async def run(self) -> NoReturn:
         """Follow and act until cancelled."""
@@ -135,18 +140,24 @@ class Acting:
         decisions = {job.uid: decide(job, self._facts(job, jobs, standing)) for job in jobs}
         asking = [job for job in jobs if decisions[job.uid].asks]
         advised: dict[str, EndedJob] = {}
+        is_behind = False
         if asking and self._leadership.leads:
             answer = await self._ask(asking, decisions)
             standing = (*standing, *answer.troubles)
             by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
             for job in asking:
                 found = by_name.get((job.namespace, job.name))
+                if found is not None and _is_behind(job, found):
+                    is_behind = True
+                    if found.version < (go_integer(job.version) or 0):
+                        found = None
                 if found is not None:
                     advised[job.uid] = found
                 facts = self._facts(job, jobs, standing, found)
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
                 if before.state is State.NO_CAUSE and decisions[job.uid].cause:
                     self.look()  # Its size is asked for next.
+        self._behind = self._behind + 1 if is_behind else 0
         self._show(jobs, decisions, standing)
         if not self._leadership.leads:
             return _IDLE_SECONDS
@@ -154,6 +165,8 @@ class Acting:
             if decisions[job.uid].write is not None and not self._is_refused(job):
                 advice = advised.get(job.uid)
                 return await self._write(job, decisions[job.uid], jobs, standing, advice)
+        if 0 < self._behind <= _BEHIND_ROUNDS:
+            return _BEHIND_SECONDS
         states = {decision.state for decision in decisions.values()}
         return _AGAIN_SECONDS if State.WAITING_FOR_ROOM in states else _IDLE_SECONDS
 
@@ -194,6 +207,7 @@ class Acting:
             standing,
             tuple(sorted(starts.union(self._own_starts_ms))),
             None if found is None else found.advice,
+            self.known.grace_over_time_ms,
         )
 
     def _faults_under(
@@ -331,3 +345,10 @@ class Acting:
             "standing_still": self.standing_still,
             "jobs": self.jobs,
         }
+
+
+def _is_behind(job: Job, found: EndedJob) -> bool:
+    """Whether the aggregator has not seen the end of a job that has ended, or of its pods."""
+    if found.version < (go_integer(job.version) or 0):
+        return True
+    return found.advice is not None and found.advice.reason == PODS_LEFT

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.checks.ended_vcjobs import FaultUnder
+from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import RESTORE, Size
 from elastic.conditions import Unmet, kept_of, min_replicas, original_of, unmet
@@ -28,12 +29,6 @@ HOUR_MS = 3_600_000
 STARTS_OF_A_JOB = 3
 STARTS_OF_A_CLUSTER = 10
 """So many starts within an hour; one more waits."""
-GRACE_OVER_TIME_MS = 900_000
-"""After so long the scheduler deletes the pods of a live node by force (consumers#2.7)."""
-_OUT_OF_SERVICE = (
-    f"for more than {GRACE_OVER_TIME_MS // 1000} s: once the host of such a node is off, give the "
-    "Node the taint node.kubernetes.io/out-of-service"
-)
 _ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
 
 
@@ -67,7 +62,8 @@ class Facts(msgspec.Struct, frozen=True):
 
     ``pods`` are those with its uid. ``standing_still`` are reasons why nothing is written at all.
     ``cluster_starts_ms`` are the starts of all jobs. ``advice`` is the size of R60, ``None`` while
-    it is not known.
+    it is not known. ``grace_over_time_ms`` is how long the scheduler waits before it deletes the
+    pods of a live node by force (consumers#2.7).
     """
 
     now_ms: int
@@ -77,6 +73,7 @@ class Facts(msgspec.Struct, frozen=True):
     standing_still: tuple[str, ...] = ()
     cluster_starts_ms: tuple[int, ...] = ()
     advice: ElasticAdvice | None = None
+    grace_over_time_ms: int = DEFAULT_GRACE_OVER_TIME * 1000
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -115,7 +112,7 @@ def decide(job: Job, facts: Facts) -> Decision:
         return Decision(State.NO_CAUSE, _without_cause(job), asks=True)
     left = [pod for pod in facts.pods if not pod.has_ended_itself]
     if left:
-        return _waiting(job, left, facts.now_ms, cause)
+        return _waiting(job, left, facts, cause)
     if facts.standing_still:
         return Decision(State.STANDING_STILL, "; ".join(facts.standing_still), cause=cause)
     if not _is_resized(job) and not is_cleared and (why := _too_many(job, facts)):
@@ -126,10 +123,13 @@ def decide(job: Job, facts: Facts) -> Decision:
 def _active(job: Job, facts: Facts) -> Decision:
     if job.phase == "Completed":
         return Decision(State.FINISHED, "the job is completed")
-    if job.phase in _ENDING:
-        waiting = _waiting(job, facts.pods, facts.now_ms, "")
-        if waiting.is_overdue:
-            return waiting
+    is_ending = job.phase in _ENDING
+    # All pods of a job may be on dead nodes; its phase is Running until one of them is gone.
+    leaving = [pod for pod in facts.pods if is_ending or pod.deleted_at_ms]
+    waiting = _waiting(job, leaving, facts, "")
+    if waiting.is_overdue:
+        return waiting
+    if is_ending:
         return Decision(State.ENDING, f"phase {job.phase}; {waiting.why}")
     if job.phase == "Running":
         return Decision(State.RUNNING, "the job runs")
@@ -182,7 +182,7 @@ def _without_cause(job: Job) -> str:
     )
 
 
-def _waiting(job: Job, pods: Sequence[JobPod], now_ms: int, cause: str) -> Decision:
+def _waiting(job: Job, pods: Sequence[JobPod], facts: Facts, cause: str) -> Decision:
     """Return that pods have not ended, which, and since when they are to."""
     if not pods:
         return Decision(State.WAITING_FOR_PODS, "all pods have ended", cause=cause)
@@ -191,9 +191,12 @@ def _waiting(job: Job, pods: Sequence[JobPod], now_ms: int, cause: str) -> Decis
     more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
     why = f"pods that have not ended: {'; '.join(shown)}{more}"
     asked = [at_ms for pod in pods if (at_ms := _asked_ms(job, pod))]
-    is_overdue = bool(asked) and now_ms - min(asked) > GRACE_OVER_TIME_MS
+    is_overdue = bool(asked) and facts.now_ms - min(asked) > facts.grace_over_time_ms
     if is_overdue:
-        why = f"{why}; {_OUT_OF_SERVICE}"
+        why = (
+            f"{why}; for more than {facts.grace_over_time_ms // 1000} s: once the host of such a "
+            "node is off, give the Node the taint node.kubernetes.io/out-of-service"
+        )
     return Decision(State.WAITING_FOR_PODS, why, cause=cause, is_overdue=is_overdue)
 
 

@@ -143,6 +143,9 @@ class Cluster(Protocol):
     ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
         """All objects of a kind, by uid. ``NotThere`` while the API has no such kind."""
 
+    async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
+        """Return the resourceVersion of each object of a kind as it is stored now, by uid."""
+
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None
     ) -> None:

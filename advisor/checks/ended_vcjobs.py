@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from contract.documents.elastic_job import Kept
 
 
+PODS_LEFT = "PODS_LEFT"
+"""The reason of no size while pods of the job have not ended."""
+
+
 class FaultUnder(msgspec.Struct, frozen=True):
     """A fault on a chip or node that an ended pod used: ``HEARTBEAT``, ``DEVICE`` or ``NETWORK``.
 
@@ -46,10 +50,14 @@ class FaultUnder(msgspec.Struct, frozen=True):
 
 
 class EndedJob(msgspec.Struct, frozen=True):
-    """What is known about an ended vcjob. ``advice`` is ``None`` where no size was asked for."""
+    """What is known about an ended vcjob by its ``version``, a resourceVersion.
+
+    ``advice`` is ``None`` where no size was asked for.
+    """
 
     namespace: str
     name: str
+    version: int = 0
     advice: ElasticAdvice | None = None
     faults: tuple[FaultUnder, ...] = ()
 
@@ -112,7 +120,7 @@ def ended_jobs(
             advice = _still_there(job, left) if left else _advice(job, pool, options)
         if key in sized or key in judged:
             faults = tuple(_under(job, snapshot, nodes.views, cache))
-            found.append(EndedJob(*key, advice, faults))
+            found.append(EndedJob(*key, _version(job), advice, faults))
     stale = stale_configmaps(snapshot, cache, options)
     not_known = [
         f"ConfigMap {key} was not touched for more than {options.stale_after} s" for key in stale
@@ -120,8 +128,12 @@ def ended_jobs(
     if not cache.seen:
         not_known.append("there is no cluster-info")
     not_known += [f"{kind}: they cannot be read" for kind in sorted(snapshot.unread & {"vcjobs"})]
-    versions = (go_integer(job.version) or 0 for job in jobs)
-    return EndedJobs(max(versions, default=0), tuple(not_known), tuple(found))
+    newest = max(map(_version, jobs), default=0)
+    return EndedJobs(newest, tuple(not_known), tuple(found))
+
+
+def _version(job: VcJob) -> int:
+    return go_integer(job.version) or 0
 
 
 def _kept(job: VcJob) -> Kept | None:
@@ -188,7 +200,7 @@ def _advice(job: VcJob, pool: Pool, options: Options) -> ElasticAdvice:
 def _still_there(job: VcJob, pods: int) -> ElasticAdvice:
     """Return no size: what the pods of the job hold is not free yet."""
     why = f"{pods} of its pods have not ended"
-    return ElasticAdvice(job.namespace, job.name, reason="PODS_LEFT", why=why)
+    return ElasticAdvice(job.namespace, job.name, reason=PODS_LEFT, why=why)
 
 
 def _under(

@@ -15,7 +15,7 @@ from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
 from aggregator.advising.what_if import WhatIf
-from contract.errors import StoreRefused
+from contract.errors import StoreError, StoreRefused
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ _ASK_AGAIN_SECONDS = 30.0
 
 _IDLE_SHARE = 4
 """After a computation it rests for so many times what that took: at most a fifth of one core."""
+
+_CATCH_UP_MS = 2000
+_LOOK_AGAIN_SECONDS = 0.01
+"""A watch is behind by milliseconds, unless it is broken."""
 
 _AFTER_A_PROBLEM = 5.0
 """Seconds: the same objects raise the same problem."""
@@ -85,11 +89,31 @@ class Advising:
     async def ended(
         self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs; see ``ended_jobs``."""
+        """Return what is known of ended vcjobs; see ``ended_jobs``.
+
+        The scheduler evicts by a document that is stored, and watches come later than that: it is
+        computed once nothing older than what is stored now is followed.
+        """
         if not self._objects.is_answered:
             return EndedJobs(not_known=("not everything was listed yet",))
+        if trouble := await self._caught_up():
+            return EndedJobs(not_known=(trouble,))
         snapshot = self._objects.snapshot(self._clock().wall_ms)
         return await asyncio.to_thread(self._sessions.ended, snapshot, sized, judged)
+
+    async def _caught_up(self) -> str:
+        """Wait until the cluster documents are as new as they are stored; why they are not."""
+        kind = KINDS["documents"]
+        try:
+            stored = await self._cluster.versions(kind)
+        except StoreError as error:
+            return f"{kind.name}: {error}"
+        until_ms = self._clock().steady_ms + _CATCH_UP_MS
+        while self._objects.are_older("documents", stored):
+            if self._clock().steady_ms > until_ms:
+                return f"{kind.name}: what is followed is older than what is stored"
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        return ""
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
         def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:

@@ -126,6 +126,10 @@ def _seen(one: ConfigMap, now_ms: int) -> ConfigMap:
     return msgspec.structs.replace(one, annotations=annotations)
 
 
+def _number(version: str) -> int:
+    return scheduling.go_integer(version) or 0
+
+
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
     """``found`` without what each touch of a document changes."""
     return {
@@ -241,6 +245,14 @@ class ClusterObjects:
         while len(self._graces) > _MOST_GRACES:
             del self._graces[next(iter(self._graces))]
 
+    def are_older(self, name: str, versions: Mapping[str, str]) -> bool:
+        """Whether an object of a kind is missing here, or older than ``versions`` by uid say."""
+        found = self._found[name]
+        return any(
+            uid not in found or _number(found[uid].resource_version) < _number(version)
+            for uid, version in versions.items()
+        )
+
     def take_watched(self) -> Watched:
         """Return what was seen since this was asked last and no snapshot shows."""
         graces, self._graces = self._graces, {}
@@ -250,7 +262,7 @@ class ClusterObjects:
         """Return what there is now."""
         rules = [name for name in self._found if name.startswith(_RULES)]
         maps = [one for name in ("documents", *_OF_SCHEDULER, *rules) for one in self._all(name)]
-        maps.sort(key=lambda one: scheduling.go_integer(one.resource_version) or 0)
+        maps.sort(key=lambda one: _number(one.resource_version))
         unread = self._unknown.keys() & set(_OPTIONAL)
         if self._unknown.keys() & set(rules):
             unread.add(_RULES)

@@ -63,8 +63,14 @@ class Sessions:
         sized: Collection[tuple[str, str]],
         judged: Collection[tuple[str, str]],
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs, see ``ended_jobs``, as the scheduler has it."""
+        """Return what is known of ended vcjobs, see ``ended_jobs``, as the next session has it.
+
+        The scheduler stamps its lists in whole seconds, and takes nothing in twice within one.
+        """
         state = self.states.get(Profile.UPSTREAM) or State()
+        next_ms = (state.session_at + 1) * 1000
+        if 0 < next_ms - snapshot.now_ms <= PERIOD_MS:
+            snapshot = msgspec.structs.replace(snapshot, now_ms=next_ms)
         return ended_jobs(snapshot, state, _options(snapshot), sized=sized, judged=judged)
 
     def look(self, snapshot: Snapshot, watched: Watched = Watched()) -> None:  # noqa: B008

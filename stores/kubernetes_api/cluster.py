@@ -15,6 +15,7 @@ from stores.kubernetes_api.cluster_pods import PODS
 from stores.kubernetes_api.feed import Feed
 from stores.kubernetes_api.nodes import NODES
 from stores.kubernetes_api.pod_groups import follow_pod_groups
+from stores.kubernetes_api.watch import Page, listed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -34,6 +35,18 @@ if TYPE_CHECKING:
 
 _OK = 200
 _INVALID = 422
+
+
+class _Identity(msgspec.Struct):
+    uid: str = ""
+    version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
+
+
+_metadata: msgspec.json.Decoder[Page[_Identified]] = msgspec.json.Decoder(Page[_Identified])
 
 
 class KubernetesCluster:
@@ -59,6 +72,13 @@ class KubernetesCluster:
     ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
         """See ``Cluster``."""
         return follow_objects(self._connection, kind)
+
+    async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
+        """See ``Cluster``. A list without a resourceVersion has what is stored, not a cache."""
+        items, _ = await listed(
+            self._connection, kind.path, kind.query, _metadata, kind.name, only_metadata=True
+        )
+        return {one.metadata.uid: one.metadata.version for one in items}
 
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None

@@ -128,17 +128,29 @@ def test_pods_that_have_not_ended_are_named_with_their_time() -> None:
     )
 
 
-@pytest.mark.parametrize("phase", ["Terminated", "Terminating"])
-@pytest.mark.parametrize(("seconds", "is_overdue"), [(300, False), (301, True)])
+@pytest.mark.parametrize(
+    ("phase", "before"),
+    [
+        ("Terminated", State.WAITING_FOR_PODS),
+        ("Terminating", State.ENDING),
+        ("Running", State.RUNNING),
+    ],
+)
+@pytest.mark.parametrize("grace_seconds", [900, 1800])
+@pytest.mark.parametrize("is_overdue", [False, True])
 def test_pods_on_a_dead_node_need_a_taint_after_the_grace_over_time(
-    phase: str, seconds: int, is_overdue: bool
+    phase: str, before: State, grace_seconds: int, is_overdue: bool
 ) -> None:
-    """They were deleted 600 s before 11:00. With ``TerminateJob`` the phase stays Terminating."""
-    now_ms = ENDED_MS + seconds * 1000
-    found = decide(read(vcjob(phase=phase)), facts(now_ms=now_ms, pods=(pod(deleted=True),)))
+    """They were deleted 600 s before 11:00. With ``TerminateJob`` the phase stays Terminating.
+
+    Where all pods are on dead nodes it stays Running.
+    """
+    now_ms = ENDED_MS + (grace_seconds - 600) * 1000 + is_overdue
+    known = facts(now_ms=now_ms, pods=(pod(deleted=True),), grace_over_time_ms=grace_seconds * 1000)
+    found = decide(read(vcjob(phase=phase)), known)
+    assert found.state is (State.WAITING_FOR_PODS if is_overdue else before)
     assert (found.is_overdue, "out-of-service" in found.why) == (is_overdue, is_overdue)
-    is_ending = phase == "Terminating" and not is_overdue
-    assert found.state is (State.ENDING if is_ending else State.WAITING_FOR_PODS)
+    assert (f"more than {grace_seconds} s" in found.why) is is_overdue
     assert found.write is None
 
 

@@ -22,7 +22,7 @@ from contract.errors import StoreConflict, StoreNotFound, StoreUnavailable
 from elastic.aggregator_client import Answer
 from elastic.controller import Acting
 from elastic.job import read_group, read_job, read_pod
-from elastic.job_cache import evictions_of
+from elastic.job_cache import KINDS, evictions_of
 from service.clock import Moment
 from stores.cluster import Snapshot
 from tests.elastic.jobs import vcjob
@@ -263,7 +263,7 @@ class Process:
             lambda: Moment(world.now_ms, world.now_ms),
             acts=True,
         )
-        self.see(("jobs", "pods", "groups", "records"))
+        self.see(tuple(KINDS))
 
     def see(self, kinds: Sequence[str]) -> None:
         """Have watches show what there is now; each kind for itself."""
@@ -277,6 +277,8 @@ class Process:
                 items = {uid: read_pod(raw) for uid, raw in world.raw_pods().items()}
             elif kind == "groups":
                 items = {name: read_group(_raw_group(name)) for name in world.groups}
+            elif kind == "scheduler":
+                items = {}
             else:
                 entries = {k: {"RescheduleRecords": v} for k, v in world.records.items()}
                 data = {"recent-reschedule-records": json.dumps(entries)}
@@ -337,7 +339,8 @@ class Process:
             room -= count
             why = f"there is room for {count} × 8 cards"
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
-            found.append(EndedJob("default", job.name, advice if job in sized else None))
+            version = int(job.version)
+            found.append(EndedJob("default", job.name, version, advice if job in sized else None))
         versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
         return Answer(EndedJobs(max(versions, default=0), (), tuple(found)))
 
@@ -356,7 +359,7 @@ def run(seed: int) -> World:
 async def _run(seed: int) -> World:
     world = World(seed)
     processes = [Process(world), Process(world)]
-    kinds = ("jobs", "pods", "groups", "records")
+    kinds = tuple(KINDS)
     for number in range(STEPS + _SETTLED_STEPS):
         world.is_calm = number >= STEPS
         if world.is_calm:

@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract.documents.elastic_job import OFF, RESTORE, SWITCH
-from contract.errors import ConfigurationError, Problem, StoreError
-from contract.scheduling import ELASTIC_SCHEDULING, RESCHEDULE_CONFIGMAP, RESCHEDULE_NAMESPACE
+from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
+from contract.scheduling import (
+    ELASTIC_SCHEDULING,
+    RESCHEDULE_CONFIGMAP,
+    RESCHEDULE_NAMESPACE,
+    SCHEDULER_CONFIGMAP,
+    SCHEDULER_NAMESPACE,
+)
 from elastic.conditions import kept_of, original_of
 from elastic.decision import Facts, State, decide
 from elastic.job import read_job, read_pod
-from elastic.job_cache import evictions_of
+from elastic.job_cache import evictions_of, grace_over_time_of
 from stores.address import kubeconfig_files
 from stores.kubernetes_api.vcjobs import PATH, VcJobs
 
@@ -159,7 +166,12 @@ async def _all(api: VcJobs) -> list[Shown]:
 
 async def _shown(api: VcJobs, job: Job) -> Shown:
     pods = await _pods(api, job)
-    facts = Facts(time.time_ns() // 1_000_000, pods, await _evictions(api, job))
+    facts = Facts(
+        time.time_ns() // 1_000_000,
+        pods,
+        await _evictions(api, job),
+        grace_over_time_ms=await _grace_over_time(api) * 1000,
+    )
     found = decide(job, facts)
     kept = kept_of(job)
     return Shown(
@@ -196,6 +208,18 @@ async def _evictions(api: VcJobs, job: Job) -> tuple[Evicted, ...]:
     except (StoreError, ValueError) as error:
         print(f"the scheduler's records are not known: {error}", file=sys.stderr)
         return ()
+
+
+async def _grace_over_time(api: VcJobs) -> int:
+    """Return the seconds of the scheduler, the default where the caller may not read them."""
+    path = f"/api/v1/namespaces/{SCHEDULER_NAMESPACE}/configmaps/{SCHEDULER_CONFIGMAP}"
+    try:
+        return grace_over_time_of(msgspec.Raw(await api.get(path)))
+    except StoreNotFound:
+        return DEFAULT_GRACE_OVER_TIME
+    except (StoreError, ValueError) as error:
+        print(f"the scheduler's configuration is not known: {error}", file=sys.stderr)
+        return DEFAULT_GRACE_OVER_TIME
 
 
 def _size(size: Size | None) -> str:
