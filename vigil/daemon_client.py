@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class UnknownNode(ConfigurationError):
-    """What was asked knows no node of this name; another source may."""
+    """What was asked knows no node of this name."""
 
     def __init__(self, node: str, what: str) -> None:
         super().__init__("command line", [Problem(f"node {node}", what)])
@@ -49,6 +49,10 @@ def is_listening(path: Path) -> bool:
         except OSError:
             pass
     return True
+
+
+class OtherNode(UnknownNode):
+    """The agent that was asked is of another node; another source may know this one."""
 
 
 class DaemonClient:

@@ -30,6 +30,7 @@ _PROXY = (
 _SERVER = f"Service {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}, through the API server"
 _ANSWER_SECONDS = 30.0
 _CLOSE_SECONDS = 2.0
+_SERVER_ERROR = 500
 
 
 class _Status(msgspec.Struct):
@@ -54,7 +55,7 @@ class ApiServerClient(DaemonClient):
         """Return status and body of the answer of the aggregator."""
         asked = self._connection.request("GET", _PROXY + path)
         status, body = self._loop.run(asked, _ANSWER_SECONDS, self.server)
-        if status != OK and _is_of_api_server(body):
+        if status != OK and _is_of_api_server(status, body):
             raise wire.refusal(status, body, f"reach {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}")
         return status, body
 
@@ -84,9 +85,10 @@ class ApiServerClient(DaemonClient):
         self._loop.close(self._connection.close(), _CLOSE_SECONDS)
 
 
-def _is_of_api_server(body: bytes) -> bool:
+def _is_of_api_server(status: int, body: bytes) -> bool:
+    """Return whether the API server answered, not the aggregator behind it."""
     try:
         found = msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return True  # no page of ours is anything but JSON
+        return status >= _SERVER_ERROR  # "Error trying to reach service: ..." is plain text
     return (found.kind, found.api_version) == ("Status", "v1")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from contract.errors import StoreError
-from vigil.daemon_client import NOT_FOUND, DaemonClient, UnknownNode
+from vigil.daemon_client import NOT_FOUND, DaemonClient
 from vigil.status.explained import NodeExplanation, explain_node
 from vigil.status.job_report import JobReport, job_report
 from vigil.status.past import AggregatorHistory
@@ -37,14 +37,7 @@ class DaemonSource:
 
     def explanation(self, node: str, part: str) -> NodeExplanation:
         """See ``Source``."""
-        found = explain_node(self._client, node, part)
-        if found is None:
-            what = (
-                f"is no fault code, and the daemon at {self._client.server} knows no node of this "
-                "name; an agent knows its own node only: name an aggregator with --server"
-            )
-            raise UnknownNode(node, what)
-        return found
+        return explain_node(self._client, node, part)
 
     def jobs(self) -> JobReport:
         """See ``Source``."""

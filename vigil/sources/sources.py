@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from contract.errors import StoreError, StoreUnavailable
 from service.log import last_words
-from vigil.daemon_client import DaemonClient, UnknownNode, is_listening
+from vigil.daemon_client import DaemonClient, OtherNode, is_listening
 from vigil.sources.daemon import DaemonSource
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ class Sources:
         """Return the answer to ``question``.
 
         Why a source did not answer is printed as a line of standard error, and the next one is
-        asked. Raises what the last source raises; ``UnknownNode`` where one raised that.
+        asked; so it is after the agent of another node. Raises why the last one did not answer.
         """
         if self._chosen is not None:
             return question(self._chosen)
-        unknown: UnknownNode | None = None
+        other: OtherNode | None = None
         failed: StoreError | None = None
         for source in self._candidates():
             if failed is not None:
@@ -70,18 +70,14 @@ class Sources:
                 answer = question(source)
                 self._chosen = source
                 return answer
-            except UnknownNode as error:
-                unknown = error
+            except OtherNode as error:
+                other = error
             except StoreError as error:
                 failed = error
             finally:
                 if self._chosen is None:
                     source.close()
-        if unknown is not None:
-            if failed is not None:
-                _note(failed)
-            raise unknown
-        raise failed or StoreUnavailable(self._nothing())
+        raise failed or other or StoreUnavailable(self._nothing())
 
     def close(self) -> None:
         """Give back what the chosen source keeps open."""

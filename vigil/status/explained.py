@@ -10,6 +10,7 @@ import msgspec
 
 from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.errors import ConfigurationError, Problem
+from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import AgentAnswer, LeaderAnswer
 from vigil.status.node_answers import NodeAnswer
 from vigil.status.report import (
@@ -92,17 +93,26 @@ class NodeExplanation(msgspec.Struct, frozen=True):
     jobs: tuple[JobExplanation, ...]
 
 
-def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation | None:
+def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     """Return what the daemon knows of ``node``, with ``part`` of that only (``3`` names a chip).
 
-    ``None``: it knows no such node. Raises ``ConfigurationError`` for a part that the node lacks,
+    Raises ``UnknownNode``, ``ConfigurationError`` for a part that the node lacks,
     ``StoreUnavailable`` where the daemon does not answer.
     """
     answer = client.find(STATUS, AgentAnswer)
     if answer is not None:
-        return None if answer.node != node else _of_agent(client.server, answer, part)
+        if answer.node != node:
+            what = (
+                f"is no fault code, and the daemon at {client.server} knows no node of this name: "
+                f"it is the agent of {answer.node}; name an aggregator with --server"
+            )
+            raise OtherNode(node, what)
+        return _of_agent(client.server, answer, part)
     found = client.find(f"/api/v1/nodes/{quote(node, safe='')}", NodeAnswer)
-    return None if found is None else _of_aggregator(client, found, part)
+    if found is None:
+        what = f"is no fault code, and the aggregator at {client.server} knows no node of this name"
+        raise UnknownNode(node, what)
+    return _of_aggregator(client, found, part)
 
 
 def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:

@@ -11,7 +11,7 @@ import msgspec
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, describe_code, text_of_level
-from vigil.daemon_client import UnknownNode
+from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,
@@ -118,10 +118,10 @@ def same_code(given: str, code: str) -> bool:
 
 
 def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
-    """Return what an agent knows. Raises ``UnknownNode`` for another node than its own."""
+    """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
     if node not in (None, answer.node):
         what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
-        raise UnknownNode(node or "", what)
+        raise OtherNode(node or "", what)
     faults = tuple(
         fault_row(
             answer.node,
