@@ -35,6 +35,10 @@ CLUSTER_LABEL = ("mx-consumer-volcano", "true")
 LEADER_NAMESPACE = "mindx-dl"
 LEADER_LEASE = "npu-vigil-aggregator"
 """The Lease of the aggregator that leads; so no node can be called ``aggregator``."""
+AGGREGATOR_NAMESPACE = "mindx-dl"
+AGGREGATOR_SERVICE = "npu-vigil-aggregator"
+AGGREGATOR_PORT = 9821
+"""The Service of its pages (``daemonset/base/service.yaml``)."""
 STATE_NAMESPACE = "mindx-dl"
 STATE_PREFIX = "npu-vigil-state-"
 STATE_LABEL = "npu-vigil/state"

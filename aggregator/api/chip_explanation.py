@@ -9,7 +9,7 @@ import msgspec
 from aggregator.agent_reports.blindness import BlindStatus
 from aggregator.agent_reports.fault_answers import Answers
 from aggregator.api.fault_status import leveled, separated_since_ms
-from aggregator.processors.custom_filter import event_key, filters
+from aggregator.processors.custom_filter import filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import (
     ACCOMPANIES,
@@ -21,6 +21,7 @@ from aggregator.processors.state_types import (
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import pre_separates
+from contract.documents.switch_info import event_key
 from service.clock import shown_time
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.agent_reports.fault_answers import Answers
-from aggregator.processors.custom_filter import event_key
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import FILTER, NO_DEVICE_STATE, NO_SWITCH_STATE
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
+from contract.documents.switch_info import event_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

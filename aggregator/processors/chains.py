@@ -10,7 +10,6 @@ import msgspec
 from aggregator.inputs.node_context import Facts
 from aggregator.processors.apply_separation import separate
 from aggregator.processors.custom_filter import (
-    event_key,
     filter_device,
     filter_switch,
     filters,
@@ -32,7 +31,7 @@ from aggregator.processors.uce_accompany import accompany
 from contract.documents.cluster_device import DeviceRecord, pre_separate_device
 from contract.documents.cluster_node import lost_node
 from contract.documents.node_info import NodeRecord, pre_separate_node
-from contract.documents.switch_info import SwitchRecord, pre_separate_switch
+from contract.documents.switch_info import SwitchRecord, event_key, pre_separate_switch
 
 
 class Around(msgspec.Struct, frozen=True):

@@ -14,12 +14,13 @@ import msgspec
 
 from aggregator.processors.record_edits import PUBLIC_FAULT, remove_faults
 from aggregator.processors.state_types import FILTER, HiddenEvent, HiddenFault, earliest
+from contract.documents.switch_info import event_key
 
 if TYPE_CHECKING:
     from aggregator.inputs.node_context import Facts, Job
     from aggregator.processors.state_types import SwitchState, Times
     from contract.documents.cluster_device import DeviceRecord
-    from contract.documents.switch_info import SwitchEvent, SwitchRecord
+    from contract.documents.switch_info import SwitchRecord
 
 CODES = "huawei.com/schedule.filter.faultCode"
 LEVELS = "huawei.com/schedule.filter.faultLevel"
@@ -173,11 +174,6 @@ def filter_switch(
         record, events=tuple(shown), level=level, status=_SWITCH_LEVELS[level][1], times=left
     )
     return record, tuple(hidden)
-
-
-def event_key(event: SwitchEvent) -> str:
-    """The key of a switch's event in the time map (clusterd#1.5)."""
-    return f"{event.assembled_fault_code}_{event.switch_chip_id}_{event.switch_port_id}"
 
 
 def next_change_ms(hidden: tuple[HiddenFault | HiddenEvent, ...]) -> int | None:

@@ -11,7 +11,7 @@ import msgspec
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, describe_code, text_of_level
-from contract.errors import ConfigurationError, Problem
+from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,
@@ -100,8 +100,8 @@ class Report(msgspec.Struct, frozen=True):
 def report_of(client: DaemonClient, node: str | None) -> Report:
     """Return what the daemon that ``client`` asks knows, of ``node`` only with one.
 
-    Raises ``ConfigurationError`` for a node that it does not know, ``StoreUnavailable`` where it
-    does not answer.
+    Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
+    not answer.
     """
     answer = client.find(STATUS, AgentAnswer)
     if answer is not None:
@@ -118,10 +118,10 @@ def same_code(given: str, code: str) -> bool:
 
 
 def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
-    """Return what an agent knows. Raises ``ConfigurationError`` for another node than its own."""
+    """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
     if node not in (None, answer.node):
         what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
-        raise ConfigurationError("command line", [Problem(f"node {node}", what)])
+        raise OtherNode(node or "", what)
     faults = tuple(
         fault_row(
             answer.node,
@@ -170,7 +170,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
         well=not reasons,
         reasons=tuple(reasons),
         not_known=("what the cluster publishes about this node, which jobs are hit",),
-        counts={"chips": _counted(chip.level for chip in answer.chips)},
+        counts={"chips": counts_of(chip.level for chip in answer.chips)},
         facts={
             "driver": (" ".join(named) or "has not answered yet",),
             "heartbeat": (f"{beaten}, every {beat.interval_seconds:g} s",),
@@ -190,7 +190,7 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
     chosen = [one for one in nodes.nodes if name in (None, one.node)]
     if name is not None and not chosen:
         what = f"the aggregator at {client.server} knows no node of this name"
-        raise ConfigurationError("command line", [Problem(f"node {name}", what)])
+        raise UnknownNode(name, what)
     faults = tuple(row for row in _cluster_rows(found) if name in (None, row.node))
     blind = tuple(row for one in chosen for row in blind_of(one))
     unsaid = [one.node for one in chosen if one.blind is None]
@@ -211,8 +211,8 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
         reasons=tuple(reasons),
         not_known=(f"which sources are blind on {some(unsaid)}",) if unsaid else (),
         counts={
-            "nodes": _counted(f"{one.state}, {one.heartbeat}" for one in chosen),
-            "chips": _levels_of_chips(faults),
+            "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
+            "chips": levels_of_chips(faults),
         },
         facts={"leader": (leader.holder or "nobody",)}
         if name is None
@@ -253,11 +253,16 @@ def reasons_of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
         yield f"{word}: {some(names)}"
 
 
+def is_harmless(level: str) -> bool:
+    """Return whether a fault at ``level`` changes nothing for jobs."""
+    return level in _HARMLESS
+
+
 def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
     """Yield which parts are hit at which level, worst level first."""
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
-        if row.level not in _HARMLESS:
+        if not is_harmless(row.level):
             parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
@@ -355,18 +360,20 @@ def blind_of(node: Node) -> Iterator[BlindRow]:
         yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
 
 
-def _counted(words: Iterable[str]) -> dict[str, int]:
+def counts_of(words: Iterable[str]) -> dict[str, int]:
+    """Return how often each word is there, levels by rank."""
     found = Counter(words)
     return {word: found[word] for word in sorted(found, key=rank)}
 
 
-def _levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
+def levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
+    """Return how many chips have each level; a chip has its worst one."""
     worst: dict[tuple[str, str], str] = {}
     for row in faults:
         if row.kind in {CodeKind.CHIP, CodeKind.PUBLIC}:
             key = (row.node, row.part)
             worst[key] = min(row.level, worst.get(key, row.level), key=rank)
-    return _counted(worst.values())
+    return counts_of(worst.values())
 
 
 def rank(level: str) -> tuple[int, str]:

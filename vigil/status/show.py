@@ -53,7 +53,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return the whole report: well or not and why first."""
-    yield from head_lines(report.about, report.reasons, columns)
+    yield from head_lines(report.about, report.reasons, columns, well=report.well)
     yield from source_lines(report, columns)
     for heading, counts in report.counts.items():
         counted = "; ".join(f"{number} {word}" for word, number in counts.items()) or "none"
@@ -71,11 +71,18 @@ def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> I
             yield f"{len(report.faults) - len(shown)} more: vigil faults"
 
 
-def head_lines(about: str, reasons: Sequence[str], columns: int) -> Iterator[str]:
-    """Return whether ``about`` is well, else why not, and an empty line."""
-    yield from wrapped(
-        f"{about} is not well: {reasons[0]}" if reasons else f"{about} is well", columns
-    )
+def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) -> Iterator[str]:
+    """Return whether ``about`` is well, else why not, and an empty line.
+
+    What is not well without a reason is only partly known.
+    """
+    if reasons:
+        first = f"{about} is not well: {reasons[0]}"
+    else:
+        first = (
+            f"{about} is well" if well else f"no fault of {about} is known, but not all is known"
+        )
+    yield from wrapped(first, columns)
     for reason in reasons[1:]:
         yield from wrapped(reason, columns, "  ")
     yield ""
