@@ -42,7 +42,7 @@ class Limits:
 
 class _Buckets:
     def __init__(self, burst: int, per_second: int) -> None:
-        self._new = lambda: TokenBucket(burst, per_second)
+        self._limits = burst, per_second
         self._buckets: dict[tuple[str, ...], TokenBucket] = {}
 
     def of(self, key: tuple[str, ...], now_ms: int) -> TokenBucket:
@@ -51,7 +51,7 @@ class _Buckets:
         if found is None:
             if len(self._buckets) >= _MOST_BUCKETS:
                 self._purge(now_ms)
-            found = self._buckets[key] = self._new()
+            found = self._buckets[key] = TokenBucket(*self._limits)
         return found
 
     def _purge(self, now_ms: int) -> None:
