@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from agent.policy.state import Upgrade
+from pacing.token_bucket import TokenBucket
 from stores.base import Event
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 BURST = 10
 """How many Events go out at once."""
-PERIOD_SECONDS = 3.0
+PERIOD_MS = 3000
 """One more after this long."""
 _CODES_APART = 10
 _CODES_NAMED = 256
@@ -70,46 +71,19 @@ class Release(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
 Item: TypeAlias = Group | Release | Other
 
 
-class Bucket:
-    """Gives ``BURST`` at once and then one per ``PERIOD_SECONDS``."""
-
-    def __init__(self, now: float) -> None:
-        self._left = float(BURST)
-        self._at = now
-
-    def take(self, now: float) -> bool:
-        """Take one if there is one."""
-        self._fill(now)
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-    def seconds(self, now: float) -> float:
-        """How long until there is one."""
-        self._fill(now)
-        return max(0.0, (1 - self._left) * PERIOD_SECONDS)
-
-    def _fill(self, now: float) -> None:
-        # A hair more, so that who waited for as long as he was told gets one.
-        gained = max(0.0, now - self._at) / PERIOD_SECONDS + 1e-9
-        self._left = min(float(BURST), self._left + gained)
-        self._at = now
-
-
 class Backlog:
-    """All times are seconds of one steady clock. ``waiting`` is what an earlier process left."""
+    """All times are steady milliseconds. ``waiting`` is what an earlier process left."""
 
-    def __init__(self, now: float, waiting: Iterable[Item] = ()) -> None:
+    def __init__(self, waiting: Iterable[Item] = ()) -> None:
         self.merged = 0
         """How many were not told by an Event of their own."""
-        self._bucket = Bucket(now)
+        self._bucket = TokenBucket(BURST, 1, PERIOD_MS)
         self._ready: deque[Item] = deque()
         self._waiting: dict[tuple[str, ...], Item] = {}
         for item in waiting:
             self._add(item)
 
-    def tell(self, telling: Telling, name: str, now: float) -> None:
+    def tell(self, telling: Telling, name: str, now_ms: int) -> None:
         """Add one; ``name`` is unique."""
         one = Group(
             name,
@@ -120,27 +94,28 @@ class Backlog:
             telling.at_ms,
             telling.at_ms,
         )
-        if not self._goes_at_once(one, now):
+        if not self._goes_at_once(one, now_ms):
             self._add(one)
 
-    def post(self, one: Release | Other, now: float) -> None:
+    def post(self, one: Release | Other, now_ms: int) -> None:
         """Add one that is merged with others only where there are very many."""
-        if not self._goes_at_once(one, now):
+        if not self._goes_at_once(one, now_ms):
             self._add(one)
 
-    def next(self, now: float) -> Item | None:
+    def next(self, now_ms: int) -> Item | None:
         """The oldest that may go now, which is not here any more."""
         if self._ready:
             return self._ready.popleft()
-        if self._waiting and self._bucket.take(now):
+        if self._waiting and not self._bucket.wait_ms(now_ms):
+            self._bucket.take()
             return self._waiting.pop(next(iter(self._waiting)))
         return None
 
-    def seconds_until_next(self, now: float) -> float | None:
+    def seconds_until_next(self, now_ms: int) -> float | None:
         """When ``next`` has one; ``None`` when nothing waits."""
         if self._ready:
             return 0.0
-        return self._bucket.seconds(now) if self._waiting else None
+        return self._bucket.wait_ms(now_ms) / 1000 if self._waiting else None
 
     def items(self) -> tuple[Item, ...]:
         """Everything that is here, oldest first."""
@@ -149,9 +124,10 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._ready) + len(self._waiting)
 
-    def _goes_at_once(self, one: Item, now: float) -> bool:
-        if self._waiting or len(self._ready) >= BURST or not self._bucket.take(now):
+    def _goes_at_once(self, one: Item, now_ms: int) -> bool:
+        if self._waiting or len(self._ready) >= BURST or self._bucket.wait_ms(now_ms):
             return False
+        self._bucket.take()
         self._ready.append(one)
         return True
 

@@ -89,7 +89,7 @@ class Events:
         self._inventory = inventory
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
-        self._backlog = Backlog(self._started)
+        self._backlog = Backlog()
         self._teller = Teller()
         self._wake = asyncio.Event()
         self._under_way: Item | None = None
@@ -104,7 +104,7 @@ class Events:
         try:
             if remembered.events is not None:
                 waiting = decoded(remembered.events, _items_decoder)
-                self._backlog = Backlog(self._loop.time(), waiting)
+                self._backlog = Backlog(waiting)
             for sequence, inputs, changes in _calls(remembered.untold):
                 self._tell(inputs, changes, tables, sequence)
         except JournalError as error:
@@ -130,7 +130,7 @@ class Events:
 
     def post(self, event: Event) -> None:
         """Send ``event`` when it is its turn. Never blocks and never raises."""
-        self._backlog.post(Other(event), self._loop.time())
+        self._backlog.post(Other(event), self._now_ms())
         self._mark()
         self._wake.set()
 
@@ -143,10 +143,10 @@ class Events:
         """Send until cancelled."""
         while True:
             self._wake.clear()
-            now = self._loop.time()
-            self._under_way = self._backlog.next(now)
+            now_ms = self._now_ms()
+            self._under_way = self._backlog.next(now_ms)
             if self._under_way is None:
-                await self._woken(self._backlog.seconds_until_next(now))
+                await self._woken(self._backlog.seconds_until_next(now_ms))
                 await asyncio.sleep(_DOCUMENT_FIRST_SECONDS)
                 continue
             event = event_of(self._under_way, self._reporter, await self._chips())
@@ -205,13 +205,16 @@ class Events:
         tables: Catalogue,
         sequence: int,
     ) -> None:
-        now = self._loop.time()
+        now_ms = self._now_ms()
         for place, telling in enumerate(self._teller.of(inputs, changes, tables)):
-            self._backlog.tell(telling, f"{telling.at_ms}.{sequence}.{place}", now)
+            self._backlog.tell(telling, f"{telling.at_ms}.{sequence}.{place}", now_ms)
             self._wake.set()
         for release in releases(changes, sequence):
-            self._backlog.post(release, now)
+            self._backlog.post(release, now_ms)
             self._wake.set()
+
+    def _now_ms(self) -> int:
+        return round(self._loop.time() * 1000)
 
     def _mark(self) -> None:
         """Journal what waits: all that was told before this row is sent, or in it."""

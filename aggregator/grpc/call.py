@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from aggregator.grpc.subscriptions import Closed
 
 if TYPE_CHECKING:
-    from aggregator.grpc.limits import Bucket
+    from pacing.token_bucket import TokenBucket
     from service.clock import Clock
 
 _LONGEST_REFUSAL = 500
@@ -48,13 +48,16 @@ def reading(shape: type[Request], method: Method) -> Method:
     return call
 
 
-def unary(name: str, shape: type[Request], method: Method, bucket: Bucket, clock: Clock) -> Any:
+def unary(
+    name: str, shape: type[Request], method: Method, bucket: TokenBucket, clock: Clock
+) -> Any:
     """A method with one answer, within the limit that all of them share (clusterd#5.1)."""
     read = reading(shape, method)
 
     async def call(content: bytes, context: Context) -> Any:
-        if bucket.take(clock().steady_ms) is None:
+        if bucket.wait_ms(clock().steady_ms):
             await refuse(context, f"qps exceeded, method={name}")
+        bucket.take()
         return await read(content, context)
 
     return grpc.unary_unary_rpc_method_handler(call, response_serializer=_written)

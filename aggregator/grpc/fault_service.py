@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
 from aggregator.grpc.cluster_view import FOUND, ClusterView
 from aggregator.grpc.interfaces import CLUSTER, NORMAL
-from aggregator.grpc.limits import Bucket
 from aggregator.grpc.subscriber_log import ListeningLog
 from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
 from aggregator.grpc.takeover_recoveries import Recoveries
 from aggregator.grpc.wire_messages import fault_signal
 from contract.wire import fault_pb2 as wire
+from pacing.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -48,9 +48,9 @@ class FaultService:
         self._clock = clock
         self._listening_log = ListeningLog("faults", clock)
         self._turned = turned
-        self._queries = Bucket(_QUERIES_PER_SECOND, _QUERIES_AT_ONCE, _QUERIES_WAITING)
+        self._queries = TokenBucket(_QUERIES_AT_ONCE, _QUERIES_PER_SECOND)
 
-    def methods(self, bucket: Bucket) -> dict[str, Any]:
+    def methods(self, bucket: TokenBucket) -> dict[str, Any]:
         """By name, as gRPC takes them."""
         asked = wire.ClientInfo
         return {
@@ -144,11 +144,14 @@ class FaultService:
         self.sent += 1
 
     async def _get(self, request: wire.ClientInfo, context: Context) -> wire.FaultQueryResult:
-        wait_seconds = self._queries.take(self._clock().steady_ms)
-        if wait_seconds is None:
+        now_ms = self._clock().steady_ms
+        if self._queries.wait_ms(now_ms, 1 - _QUERIES_WAITING):
             await refuse(context, "rate limited: too many requests, try again later")
-        if wait_seconds:
-            await asyncio.sleep(wait_seconds)
+        wait_ms = self._queries.wait_ms(now_ms)
+        # The token is taken before the wait, so that queries are answered in order of arrival.
+        self._queries.take()
+        if wait_ms:
+            await asyncio.sleep(wait_ms / 1000)
         job = request.jobId
         if not job:
             return await self._cluster.answer()

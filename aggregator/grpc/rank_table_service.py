@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.grpc.interfaces import Tables
-    from aggregator.grpc.limits import Bucket
+    from pacing.token_bucket import TokenBucket
     from service.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class RankTableService:
         self._clock = clock
         self._listening_log = ListeningLog("its rank table", clock)
 
-    def methods(self, bucket: Bucket) -> dict[str, Any]:
+    def methods(self, bucket: TokenBucket) -> dict[str, Any]:
         """By name, as gRPC takes them."""
         asked = wire.ClientInfo
         return {

@@ -14,10 +14,10 @@ import grpc.aio
 from aggregator.grpc import fault_service, public_fault_service, rank_table_service
 from aggregator.grpc.endpoint import TlsMaterial
 from aggregator.grpc.fault_service import FaultService
-from aggregator.grpc.limits import Bucket
 from aggregator.grpc.rank_table_service import RankTableService
 from aggregator.grpc.status import GrpcStatus
 from contract.errors import ListenError
+from pacing.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -90,7 +90,7 @@ class GrpcServer:
         """Listen. Raises ``ListenError`` where the address cannot be had."""
         await _check_free(self._endpoint.listen)
         server = grpc.aio.server(options=_OPTIONS)
-        bucket = Bucket(CALLS_PER_SECOND, CALLS_PER_SECOND)
+        bucket = TokenBucket(CALLS_PER_SECOND, CALLS_PER_SECOND)
         clock = self._clock
         for name, methods in (
             (public_fault_service.NAME, public_fault_service.methods(self._send, bucket, clock)),

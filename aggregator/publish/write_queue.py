@@ -15,9 +15,8 @@ class Turns:
     """A ``Pace`` whose documents are awaited, each by one task."""
 
     def __init__(self, writes_per_second: int, clock: Clock) -> None:
-        self._writes_per_second = writes_per_second
         self._clock = clock
-        self._pace: Pace | None = None
+        self._pace = Pace(writes_per_second)
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -44,8 +43,6 @@ class Turns:
     def _ask(self, name: str, what: Write) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         now_ms = self._clock().steady_ms
-        if self._pace is None:
-            self._pace = Pace(self._writes_per_second, now_ms)
         turn = self._turns[name] = loop.create_future()
         self._pace.ask(name, now_ms, what)
         self._grant()
@@ -53,12 +50,11 @@ class Turns:
 
     def _withdraw(self, name: str) -> None:
         turn = self._turns.pop(name, None)
-        if turn is not None and self._pace is not None:
+        if turn is not None:
             turn.cancel()
             self._pace.withdraw(name)
 
     def _grant(self) -> None:
-        assert self._pace is not None, "somebody has asked"
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -15,11 +15,11 @@ import msgspec
 from contract.errors import DriverError, DriverGone
 from dcmi_shim.library.installed import Installed
 from dcmi_shim.switch.event import SwitchEvent, switch_event
-from dcmi_shim.worker.budget import Backoff
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue
 from dcmi_shim.worker.process import RawSwitchEvent
 from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -59,13 +59,15 @@ class SwitchDriver:
 
     async def run(self) -> NoReturn:
         """Keep the library usable until cancelled."""
-        pauses = Backoff(self._settings.retry_first_seconds, self._settings.retry_last_seconds)
+        pauses = Backoff(
+            self._settings.retry_first_seconds, self._settings.retry_last_seconds, by_chance=0.0
+        )
         while True:
             try:
                 await self._serve(await asyncio.to_thread(self._find))
             except DriverError as error:
                 self._failed("; ".join(line.strip() for line in str(error).splitlines()))
-            await asyncio.sleep(pauses.failed())
+            await asyncio.sleep(pauses.next_seconds())
 
     async def _serve(self, library: FoundLibrary) -> None:
         for warning in library.warnings:

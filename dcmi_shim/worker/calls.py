@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.values import StuckCall
 from dcmi_shim.worker.adaptive_deadline import Patience
-from dcmi_shim.worker.budget import Backoff
 from dcmi_shim.worker.supervisor import open_child
+from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,8 +155,8 @@ class Calls:
         self, call: Call, chip: Chip | None, where: str | None, child: ChildProcess
     ) -> None:
         period = self._settings.probe_seconds
-        pauses = Backoff(_FIRST_PROBE * period, period)
-        due = asyncio.get_running_loop().time() + pauses.failed()
+        pauses = Backoff(_FIRST_PROBE * period, period, by_chance=0.0)
+        due = asyncio.get_running_loop().time() + pauses.next_seconds()
         self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child, pauses, due)
 
     async def run(self) -> NoReturn:
@@ -180,7 +180,7 @@ class Calls:
         # Behind the others, so that each gets its turn.
         self._left_out[call] = left_out
         loop = asyncio.get_running_loop()
-        left_out.due = loop.time() + left_out.pauses.failed()
+        left_out.due = loop.time() + left_out.pauses.next_seconds()
         try:
             child = await open_child(self._installed.library, self._settings, _ignore, _ignore)
         except DriverError as error:

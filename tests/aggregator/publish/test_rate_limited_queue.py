@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.publish.rate_limited_queue import Bucket, Pace, Write
+from aggregator.publish.rate_limited_queue import Pace, Write
 
 START_MS = 1_000_000
 
@@ -29,14 +29,14 @@ def most_in_a_second(times: list[int]) -> int:
 
 
 def test_the_first_change_of_a_quiet_time_goes_at_once() -> None:
-    pace = Pace(20, START_MS)
+    pace = Pace(20)
     pace.ask("a", START_MS)
     assert pace.grant(START_MS) == ["a"]
     assert pace.next_ms() is None
 
 
 def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
-    pace = Pace(20, START_MS)
+    pace = Pace(20)
     names = [f"document-{number}" for number in range(60)]
     for name in names:
         pace.ask(name, START_MS)
@@ -48,7 +48,7 @@ def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
 
 
 def test_who_was_written_is_last_again() -> None:
-    pace = Pace(1, START_MS)
+    pace = Pace(1)
     for name in "abc":
         pace.ask(name, START_MS)
     assert pace.grant(START_MS) == ["a"]
@@ -57,7 +57,7 @@ def test_who_was_written_is_last_again() -> None:
 
 
 def test_a_touch_waits_for_changes_but_not_for_ever() -> None:
-    pace = Pace(1, START_MS)
+    pace = Pace(1)
     pace.ask("spent", START_MS)
     pace.grant(START_MS)
     pace.ask("touched", START_MS, Write.TOUCH)
@@ -71,7 +71,7 @@ def test_a_touch_waits_for_changes_but_not_for_ever() -> None:
 
 
 def test_state_waits_for_changes_but_in_a_storm_that_lasts_one_write_in_six_is_state() -> None:
-    pace = Pace(1, START_MS)
+    pace = Pace(1)
     order: list[str] = []
     for second in range(20):
         now_ms = START_MS + second * 1000
@@ -83,7 +83,7 @@ def test_state_waits_for_changes_but_in_a_storm_that_lasts_one_write_in_six_is_s
 
 
 def test_the_next_change_finds_room_however_much_state_waits() -> None:
-    pace = Pace(16, START_MS)
+    pace = Pace(16)
     written = {Write.CHANGE: 0, Write.STATE: 0}
     for now_ms in range(START_MS, START_MS + 20_000, 10):
         pace.ask("state", now_ms, Write.STATE)
@@ -98,21 +98,13 @@ def test_the_next_change_finds_room_however_much_state_waits() -> None:
 
 
 def test_who_withdraws_takes_no_turn() -> None:
-    pace = Pace(1, START_MS)
+    pace = Pace(1)
     pace.ask("a", START_MS)
     pace.ask("b", START_MS)
     pace.withdraw("a")
     pace.withdraw("nobody")
     assert pace.grant(START_MS) == ["b"]
     assert pace.next_ms() is None
-
-
-def test_a_clock_that_stands_still_gives_nothing_back() -> None:
-    bucket = Bucket.of(1, START_MS).taken()
-    assert not bucket.at(START_MS - 5000).has(1)
-    assert not bucket.at(START_MS + 999).has(1)
-    assert bucket.at(START_MS + 1000).has(1)
-    assert bucket.next_ms(1) == START_MS + 1000
 
 
 @given(
@@ -122,7 +114,7 @@ def test_a_clock_that_stands_still_gives_nothing_back() -> None:
 def test_never_more_in_any_second_and_everybody_in_the_end(
     writes_per_second: int, asked: list[tuple[int, Write]]
 ) -> None:
-    pace = Pace(writes_per_second, START_MS)
+    pace = Pace(writes_per_second)
     now_ms, granted = START_MS, []
     for number, (pause_ms, what) in enumerate(asked):
         now_ms += pause_ms
