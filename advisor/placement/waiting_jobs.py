@@ -14,18 +14,18 @@ from advisor.report import Gang, Placement, PodRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.placement.gangs import Need
-    from advisor.placement.placement import Demand, Placer, Result
+    from advisor.placement.placement import Demand, PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod, PodGroup
+    from advisor.snapshot import PodGroup, SchedulerPod
 
 
 class _Waiting(NamedTuple):
     """The waiting pods of a job, by what they ask for."""
 
     demands: tuple[Demand, ...]
-    pods: tuple[tuple[Pod, ...], ...]
+    pods: tuple[tuple[SchedulerPod, ...], ...]
     refs: tuple[tuple[PodRef, ...], ...]
     group: PodGroup
     need: Need
@@ -34,7 +34,7 @@ class _Waiting(NamedTuple):
 class _Placed(NamedTuple):
     """What was found for a job, and the answers that it follows from."""
 
-    results: tuple[Result, ...]
+    results: tuple[PlacementResult, ...]
     lacking: tuple[tuple[str, ...], ...]
     placements: tuple[Placement, ...]
     gang: Gang
@@ -53,9 +53,9 @@ class WaitingJobs:
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
-        self._asked: dict[Demand, Pod] = {}
+        self._asked: dict[Demand, SchedulerPod] = {}
         """Each demand, with a pod that has it."""
-        self._answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
+        self._answers: dict[int, tuple[PlacementResult, tuple[str, ...]]] = {}
         """By what is asked for, as one value."""
         self._is_mixed = False
         """Whether pods of one job ask for different things."""
@@ -64,7 +64,7 @@ class WaitingJobs:
 
     def move(
         self,
-        jobs: Mapping[str, Job],
+        jobs: Mapping[str, SchedulerJob],
         keys: Iterable[str],
         views: Mapping[str, NodeView],
         changed: Iterable[str],
@@ -94,7 +94,7 @@ class WaitingJobs:
             else:
                 self._unhealthy.discard(name)
         unhealthy = sorted(self._unhealthy)
-        answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
+        answers: dict[int, tuple[PlacementResult, tuple[str, ...]]] = {}
         for demand, pod in self._asked.items():
             result = placer.answer(demand, pod)
             answers[id(demand)] = result, _lacking(result, views, unhealthy)
@@ -110,8 +110,8 @@ class WaitingJobs:
         self.gangs = tuple(one.gang for one in placed)
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
-    def _look(self, job: Job) -> _Waiting:
-        groups: dict[Demand, list[Pod]] = {}
+    def _look(self, job: SchedulerJob) -> _Waiting:
+        groups: dict[Demand, list[SchedulerPod]] = {}
         for pod in job.pods:
             if is_waiting(pod):
                 demand = demand_of(job, pod)
@@ -132,7 +132,7 @@ class WaitingJobs:
         key: str,
         waiting: _Waiting,
         views: Mapping[str, NodeView],
-        answers: Mapping[int, tuple[Result, tuple[str, ...]]],
+        answers: Mapping[int, tuple[PlacementResult, tuple[str, ...]]],
         *,
         is_changed: bool,
     ) -> _Placed:
@@ -160,7 +160,7 @@ _NAMED_NODES = 3
 
 
 def _lacking(
-    result: Result, views: Mapping[str, NodeView], unhealthy: Iterable[str]
+    result: PlacementResult, views: Mapping[str, NodeView], unhealthy: Iterable[str]
 ) -> tuple[str, ...]:
     """Return what the first nodes lack that refuse a demand."""
     found = []
