@@ -13,11 +13,18 @@ import msgspec
 from contract.documents.elastic_job import FINISHED
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
-from elastic.aggregator_client import MOST_JOBS, Answer
+from elastic.aggregator_client import MOST_JOBS, AggregatorReply
 from elastic.conditions import kept_of, original_of
-from elastic.decision import Decision, Facts, State, Write, decide, recent_starts
+from elastic.decision import (
+    DueWrite,
+    JobContext,
+    RestartDecision,
+    VcjobState,
+    decide,
+    recent_starts,
+)
 from elastic.job import read_job, read_pod
-from elastic.job_cache import KINDS, Known
+from elastic.job_cache import KINDS, JobCache
 from elastic.patches import size_patch, start_patch
 from stores.interruption import Interrupted
 
@@ -26,8 +33,8 @@ if TYPE_CHECKING:
 
     from advisor.checks.ended_vcjobs import EndedJob, FaultUnder
     from elastic.aggregator_client import Aggregators
-    from elastic.job import Job
-    from elastic.job_events import Telling
+    from elastic.job import ElasticJob
+    from elastic.job_events import JobEvents
     from service.clock import Clock
     from service.election.leadership import Leadership
     from stores.cluster import Cluster
@@ -50,7 +57,7 @@ _GROUP_MS = 30_000
 _FOLLOW_AGAIN_SECONDS = 30.0
 
 
-class JobStatus(msgspec.Struct, frozen=True):
+class ElasticJobStatus(msgspec.Struct, frozen=True):
     """How it stands with one job."""
 
     namespace: str
@@ -69,7 +76,7 @@ class Acting:
         api: VcJobs,
         aggregators: Aggregators,
         leadership: Leadership,
-        telling: Telling,
+        telling: JobEvents,
         clock: Clock,
         *,
         acts: bool,
@@ -77,8 +84,8 @@ class Acting:
         self.acts = acts
         self.starts = 0
         self.refusals: Counter[str] = Counter()
-        self.known = Known()
-        self.jobs: tuple[JobStatus, ...] = ()
+        self.known = JobCache()
+        self.jobs: tuple[ElasticJobStatus, ...] = ()
         self.standing_still: tuple[str, ...] = ()
         self._api = api
         self._aggregators = aggregators
@@ -145,7 +152,7 @@ class Acting:
                     advised[job.uid] = found
                 facts = self._facts(job, jobs, standing, found)
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
-                if before.state is State.NO_CAUSE and decisions[job.uid].cause:
+                if before.state is VcjobState.NO_CAUSE and decisions[job.uid].cause:
                     self.look()  # Its size is asked for next.
         self._show(jobs, decisions, standing)
         if not self._leadership.leads:
@@ -155,9 +162,9 @@ class Acting:
                 advice = advised.get(job.uid)
                 return await self._write(job, decisions[job.uid], jobs, standing, advice)
         states = {decision.state for decision in decisions.values()}
-        return _AGAIN_SECONDS if State.WAITING_FOR_ROOM in states else _IDLE_SECONDS
+        return _AGAIN_SECONDS if VcjobState.WAITING_FOR_ROOM in states else _IDLE_SECONDS
 
-    def _standing(self, jobs: Sequence[Job]) -> tuple[str, ...]:
+    def _standing(self, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
         found = list(self.known.unread)
         if rival := self.known.rival:
@@ -179,14 +186,14 @@ class Acting:
 
     def _facts(
         self,
-        job: Job,
-        jobs: Sequence[Job],
+        job: ElasticJob,
+        jobs: Sequence[ElasticJob],
         standing: tuple[str, ...],
         found: EndedJob | None = None,
-    ) -> Facts:
+    ) -> JobContext:
         now_ms = self._clock().wall_ms
         starts = {at_ms for one in jobs for at_ms in recent_starts(one, now_ms)}
-        return Facts(
+        return JobContext(
             now_ms,
             self.known.pods(job),
             self.known.evictions(job),
@@ -197,7 +204,7 @@ class Acting:
         )
 
     def _faults_under(
-        self, job: Job, found: EndedJob | None, now_ms: int
+        self, job: ElasticJob, found: EndedJob | None, now_ms: int
     ) -> tuple[FaultUnder, ...]:
         """Return the faults that were found under a job that has ended, since when.
 
@@ -214,27 +221,29 @@ class Acting:
             )
         return self._faults.get(key, ())
 
-    async def _ask(self, asking: Sequence[Job], decisions: Mapping[str, Decision]) -> Answer:
+    async def _ask(
+        self, asking: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
+    ) -> AggregatorReply:
         now_ms = self._clock().wall_ms
-        sized = [job for job in asking if decisions[job.uid].state is State.WAITING_FOR_ROOM]
+        sized = [job for job in asking if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM]
         judged = [
             job
             for job in asking
-            if decisions[job.uid].state is State.NO_CAUSE
+            if decisions[job.uid].state is VcjobState.NO_CAUSE
             and (job.uid not in self._judged or now_ms - job.ended_at_ms < _JUDGED_FOR_MS)
         ]
         if not sized and not judged:
-            return Answer()
+            return AggregatorReply()
         # Who has no cause may have one by the answer, and then asks for its size.
         answer = await self._aggregators.ask(sized, judged)
         self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
         uid, version = self._written
         is_there = any(job.uid == uid for job in self.known.jobs())
         if sized and not answer.troubles and is_there and answer.ended.version < version:
-            return Answer(troubles=("the aggregator has not seen the last start yet",))
+            return AggregatorReply(troubles=("the aggregator has not seen the last start yet",))
         return answer
 
-    def _is_refused(self, job: Job) -> bool:
+    def _is_refused(self, job: ElasticJob) -> bool:
         refused = self._refused.get(job.uid)
         if refused is None:
             return False
@@ -243,9 +252,9 @@ class Acting:
 
     async def _write(
         self,
-        job: Job,
-        decision: Decision,
-        jobs: Sequence[Job],
+        job: ElasticJob,
+        decision: RestartDecision,
+        jobs: Sequence[ElasticJob],
         standing: tuple[str, ...],
         advised: EndedJob | None,
     ) -> float:
@@ -263,7 +272,7 @@ class Acting:
             facts = msgspec.structs.replace(self._facts(job, jobs, standing, advised), pods=mine)
             if live != job or decide(live, facts) != decision or not self._leadership.leads:
                 return _BEHIND_SECONDS
-            if decision.write is Write.START:
+            if decision.write is DueWrite.START:
                 patch = start_patch(job, decision.start, decision.why)
                 version = await self._api.patch_status(job.namespace, job.name, patch)
             else:
@@ -287,13 +296,16 @@ class Acting:
         self._written = (job.uid, go_integer(version) or 0)
         if before is None or decision.start > before.start:
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
-        if decision.write is Write.START:
+        if decision.write is DueWrite.START:
             self.starts += 1
         self._telling.wrote(job, decision)
         return _AGAIN_SECONDS
 
     def _show(
-        self, jobs: Sequence[Job], decisions: Mapping[str, Decision], standing: tuple[str, ...]
+        self,
+        jobs: Sequence[ElasticJob],
+        decisions: Mapping[str, RestartDecision],
+        standing: tuple[str, ...],
     ) -> None:
         self.standing_still = standing
         shown = []
@@ -304,7 +316,7 @@ class Acting:
                 state, why = "refused", self._refused[job.uid][1]
             original, size = original_of(job), job.size
             shown.append(
-                JobStatus(
+                ElasticJobStatus(
                     job.namespace,
                     job.name,
                     state,

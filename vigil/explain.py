@@ -74,14 +74,14 @@ def explain(
 
     from vigil.status.explained import explain_node
     from vigil.status.explained_lines import explanation_lines
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
 
-    def ask() -> State:
+    def ask() -> Output:
         explained = explain_node(client, node, part)
         if explained is None:
             print(_unknown(what) if is_code(what) else _stranger(node, client), file=sys.stderr)
             sys.exit(_UNKNOWN)
-        return State(
+        return Output(
             explained,
             lambda columns: explanation_lines(
                 explained, language=language, utc=utc, columns=columns

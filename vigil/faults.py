@@ -42,14 +42,14 @@ def faults(
     """
     import msgspec
 
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
     from vigil.status.report import report_of, same_code
     from vigil.status.show import newest_first, report_lines, worst_first
 
     client, language = client_of(server, state_dir), language_of(lang)
     arranged = worst_first if order is Order.WORST else newest_first
 
-    def ask() -> State:
+    def ask() -> Output:
         report = report_of(client, node)
         rows = tuple(
             row
@@ -57,7 +57,7 @@ def faults(
             if level in (None, row.level) and (code is None or same_code(code, row.code))
         )
         report = msgspec.structs.replace(report, faults=rows)
-        return State(
+        return Output(
             report,
             lambda columns: report_lines(report, language=language, utc=utc, columns=columns),
             report.well and not rows,

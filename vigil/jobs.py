@@ -27,13 +27,13 @@ def jobs(
     Exit status: 0 no job is hit, 1 a job is hit or pods are not known, 2 wrong use, 3 no answer.
     """
     from vigil.status.job_report import job_lines, job_report
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
 
     client, language = cluster_client_of(server, state_dir), language_of(lang)
 
-    def ask() -> State:
+    def ask() -> Output:
         report = job_report(client)
-        return State(
+        return Output(
             report,
             lambda columns: job_lines(report, language=language, utc=utc, columns=columns),
             not report.jobs and not report.not_known,

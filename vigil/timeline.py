@@ -46,14 +46,14 @@ def timeline(
 
     from contract.errors import StoreUnavailable
     from vigil.status.job_report import leader_of
-    from vigil.status.past import History, Past, past_lines, since_of
+    from vigil.status.past import HistoryReader, Past, past_lines, since_of
     from vigil.status.show import print_lines, source_lines, width
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
     client, language = cluster_client_of(server, state_dir), language_of(lang)
     node, _, part = (what or "").partition("/")
     past = Past(leader_of(client), client.server, (), ())
-    history = History(client, node or None, part, since_ms)
+    history = HistoryReader(client, node or None, part, since_ms)
     if as_json and not follow:
         past = msgspec.structs.replace(past, rows=tuple(history.read()))
         print(msgspec.json.encode(past).decode())

@@ -11,13 +11,13 @@ from advisor.jobs import npu_request, used_cards
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Placer, Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.placement import PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
 
-class Pool:
+class FreeRoom:
     """Nodes that change. ``placer`` knows them as they are; what differs is computed for itself."""
 
     def __init__(self, views: Mapping[str, NodeView], placer: Placer) -> None:
@@ -27,7 +27,7 @@ class Pool:
         self._found: dict[int, _Room] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
 
-    def release(self, pods: Iterable[Pod]) -> None:
+    def release(self, pods: Iterable[SchedulerPod]) -> None:
         """Give back what ``pods`` hold; unhealthy cards stay away."""
         for pod in pods:
             view = self._view(pod.node)
@@ -40,15 +40,15 @@ class Pool:
     def _view(self, name: str) -> NodeView | None:
         return self._changed.get(name) or self._given.get(name)
 
-    def room(self, job: Job, pod: Pod) -> int:
+    def room(self, job: SchedulerJob, pod: SchedulerPod) -> int:
         """Return how many pods like ``pod`` the nodes take together."""
         return self._room(job, pod).total
 
-    def demand(self, job: Job, pod: Pod) -> int:
+    def demand(self, job: SchedulerJob, pod: SchedulerPod) -> int:
         """Return a number that pods have in common that ask for the same."""
         return id(self._placer.result(job, pod))
 
-    def _room(self, job: Job, pod: Pod) -> _Room:
+    def _room(self, job: SchedulerJob, pod: SchedulerPod) -> _Room:
         result = self._placer.result(job, pod)
         known = self._found.get(id(result))
         if known is None:
@@ -57,7 +57,7 @@ class Pool:
                 self._look(name, known)
         return known
 
-    def take(self, job: Job, pod: Pod, count: int) -> None:
+    def take(self, job: SchedulerJob, pod: SchedulerPod, count: int) -> None:
         """Take room for ``count`` pods like ``pod``, which must be there."""
         chosen: list[tuple[str, int]] = []
         for name, room in self._room(job, pod).items():
@@ -78,7 +78,9 @@ class Pool:
                 free = tuple(card for card in free if card not in taken)
             self._change(pod, -times, view, free)
 
-    def _change(self, pod: Pod, times: int, view: NodeView, free: tuple[str, ...] | None) -> None:
+    def _change(
+        self, pod: SchedulerPod, times: int, view: NodeView, free: tuple[str, ...] | None
+    ) -> None:
         idle = dict(view.idle)
         for resource, amount in {**pod.requests, "pods": 1}.items():
             idle[resource] = idle.get(resource, 0) + amount * times
@@ -94,7 +96,7 @@ class Pool:
 class _Room:
     """How many pods of a demand each node takes, and all together."""
 
-    def __init__(self, job: Job, pod: Pod, result: Result) -> None:
+    def __init__(self, job: SchedulerJob, pod: SchedulerPod, result: PlacementResult) -> None:
         self.job = job
         self.pod = pod
         self.total = result.room

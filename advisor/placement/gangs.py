@@ -10,22 +10,22 @@ from advisor.report import Gang
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.placement import PlacementResult
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
-Demands: TypeAlias = "Sequence[tuple[Result, tuple[Pod, ...], tuple[str, ...]]]"
+Demands: TypeAlias = "Sequence[tuple[PlacementResult, tuple[SchedulerPod, ...], tuple[str, ...]]]"
 """Answers, the waiting pods that get them, and what nodes lack that refuse these."""
 
 
-def gang_of(job: Job, demands: Demands, views: Mapping[str, NodeView]) -> Gang:
+def gang_of(job: SchedulerJob, demands: Demands, views: Mapping[str, NodeView]) -> Gang:
     """Return whether enough of the waiting pods of a job fit at once."""
     short = _short(job, demands, views)
     return Gang(job.group.namespace, job.group.name, not short, short)
 
 
-def _short(job: Job, demands: Demands, views: Mapping[str, NodeView]) -> str:
+def _short(job: SchedulerJob, demands: Demands, views: Mapping[str, NodeView]) -> str:
     """Return what a gang lacks; empty where it fits."""
     if job.has_bad_min_available:
         return "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
@@ -64,7 +64,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
     return taken
 
 
-def _text(needed: int, pod: Pod, result: Result, lacking: Iterable[str]) -> str:
+def _text(needed: int, pod: SchedulerPod, result: PlacementResult, lacking: Iterable[str]) -> str:
     cards = npu_request(pod)
     what = f"{needed} × {cards} cards" if cards else f"{needed} × a pod without chips"
     nodes = len(result.accepts)

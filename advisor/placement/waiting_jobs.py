@@ -14,24 +14,24 @@ from advisor.report import Gang, Placement, PodRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Demand, Placer, Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.placement import Demand, PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
 
 class _Waiting(NamedTuple):
     """The waiting pods of a job, by what they ask for."""
 
     demands: tuple[Demand, ...]
-    pods: tuple[tuple[Pod, ...], ...]
+    pods: tuple[tuple[SchedulerPod, ...], ...]
     refs: tuple[tuple[PodRef, ...], ...]
 
 
 class _Placed(NamedTuple):
     """What was found for a job, and the answers that it follows from."""
 
-    results: tuple[Result, ...]
+    results: tuple[PlacementResult, ...]
     lacking: tuple[tuple[str, ...], ...]
     placements: tuple[Placement, ...]
     gang: Gang
@@ -50,7 +50,7 @@ class WaitingJobs:
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
-        self._answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
+        self._answers: dict[int, tuple[PlacementResult, tuple[str, ...]]] = {}
         """By what is asked for, as one value."""
         self._is_mixed = False
         """Whether pods of one job ask for different things."""
@@ -59,7 +59,7 @@ class WaitingJobs:
 
     def move(
         self,
-        jobs: Mapping[str, Job],
+        jobs: Mapping[str, SchedulerJob],
         keys: Iterable[str],
         views: Mapping[str, NodeView],
         changed: Iterable[str],
@@ -85,7 +85,7 @@ class WaitingJobs:
             else:
                 self._unhealthy.discard(name)
         unhealthy = sorted(self._unhealthy)
-        answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
+        answers: dict[int, tuple[PlacementResult, tuple[str, ...]]] = {}
         for one in self._waiting.values():
             for demand, pods in zip(one.demands, one.pods, strict=True):
                 if id(demand) not in answers:
@@ -103,8 +103,8 @@ class WaitingJobs:
         self.gangs = tuple(one.gang for one in placed)
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
-    def _look(self, job: Job) -> _Waiting:
-        groups: dict[Demand, list[Pod]] = {}
+    def _look(self, job: SchedulerJob) -> _Waiting:
+        groups: dict[Demand, list[SchedulerPod]] = {}
         for pod in job.pods:
             if is_waiting(pod):
                 demand = demand_of(job, pod)
@@ -121,10 +121,10 @@ class WaitingJobs:
     def _place(
         self,
         key: str,
-        job: Job,
+        job: SchedulerJob,
         waiting: _Waiting,
         views: Mapping[str, NodeView],
-        answers: Mapping[int, tuple[Result, tuple[str, ...]]],
+        answers: Mapping[int, tuple[PlacementResult, tuple[str, ...]]],
         *,
         is_changed: bool,
     ) -> _Placed:
@@ -150,7 +150,7 @@ _NAMED_NODES = 3
 
 
 def _lacking(
-    result: Result, views: Mapping[str, NodeView], unhealthy: Iterable[str]
+    result: PlacementResult, views: Mapping[str, NodeView], unhealthy: Iterable[str]
 ) -> tuple[str, ...]:
     """Return what the first nodes lack that refuse a demand."""
     found = []

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.options import Profile
-from advisor.report import Finding, Severity
+from advisor.report import Finding, FindingSeverity
 from advisor.scheduler_view import document_entries
 from advisor.scheduler_view.state import SeenConfigMap
 from contract import names
@@ -22,22 +22,26 @@ from contract.errors import DocumentError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from advisor.options import Options
-    from advisor.scheduler_view.document_entries import DeviceEntry, NodeEntry, SwitchEntry
-    from advisor.scheduler_view.state import State
-    from advisor.snapshot import ConfigMap
+    from advisor.options import AdvisorOptions
+    from advisor.scheduler_view.document_entries import (
+        VolcanoDeviceEntry,
+        VolcanoNodeEntry,
+        VolcanoSwitchEntry,
+    )
+    from advisor.scheduler_view.state import SchedulerState
+    from advisor.snapshot import StoredConfigMap
 
 E = TypeVar("E")
 TOUCHED = "npu-vigil/touched"
 """When a document of ours was touched last."""
 
 
-class Documents:
+class DecodedDocuments:
     """The entries of documents by node, decoded once for each text."""
 
     def __init__(self) -> None:
         self._found: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._versions: dict[str, tuple[ConfigMap, str]] = {}
+        self._versions: dict[str, tuple[StoredConfigMap, str]] = {}
 
     def read(
         self, decode: Callable[[str, str], dict[str, E]], text: str, name: str, prefix: str
@@ -60,7 +64,7 @@ class Documents:
         self._found[name] = (text, found)
         return found
 
-    def version(self, one: ConfigMap) -> str:
+    def version(self, one: StoredConfigMap) -> str:
         """Return what tells this content from another."""
         if one.resource_version:
             return f"{one.uid}:{one.resource_version}"
@@ -69,7 +73,7 @@ class Documents:
             known = self._versions[_key(one)] = (one, _digest(one))
         return known[1]
 
-    def keep(self, configmaps: Iterable[ConfigMap]) -> None:
+    def keep(self, configmaps: Iterable[StoredConfigMap]) -> None:
         """Forget the documents that are not there any more."""
         there = {one.name for one in configmaps}
         for name in [name for name in self._found if name not in there]:
@@ -81,13 +85,15 @@ class Documents:
 class ClusterCache:
     """The caches of the scheduler, moved by the ConfigMaps of one session."""
 
-    def __init__(self, state: State, options: Options, documents: Documents) -> None:
+    def __init__(
+        self, state: SchedulerState, options: AdvisorOptions, documents: DecodedDocuments
+    ) -> None:
         self.changed: set[str] = set()
         """Nodes of which an entry is another than in ``state``."""
         self._documents = documents
-        self.devices: dict[str, DeviceEntry] = dict(state.devices)
-        self.switches: dict[str, SwitchEntry] = dict(state.switches)
-        self.nodes: dict[str, NodeEntry] = dict(state.nodes)
+        self.devices: dict[str, VolcanoDeviceEntry] = dict(state.devices)
+        self.switches: dict[str, VolcanoSwitchEntry] = dict(state.switches)
+        self.nodes: dict[str, VolcanoNodeEntry] = dict(state.nodes)
         self.seen: dict[str, SeenConfigMap] = dict(state.configmaps)
         self.findings: list[Finding] = []
         self.crashed_by = ""
@@ -95,7 +101,7 @@ class ClusterCache:
         self._corrected = options.profile is Profile.CORRECTED
         self._problems: dict[str, Finding] = {}
 
-    def read(self, configmaps: Iterable[ConfigMap]) -> None:
+    def read(self, configmaps: Iterable[StoredConfigMap]) -> None:
         """Read the ConfigMaps of a session in the order of their writes, deletions first."""
         listed = list(configmaps)
         there = {_key(one) for one in listed if self._is_visible(one)}
@@ -113,7 +119,7 @@ class ClusterCache:
                 self._write(key, version, one)
         self.findings += [self._problems[key] for key in sorted(self._problems)]
 
-    def _is_visible(self, one: ConfigMap) -> bool:
+    def _is_visible(self, one: StoredConfigMap) -> bool:
         """Whether the informer has it: namespace, name and label (consumers#1.2)."""
         if self._cluster:
             label, value = names.CLUSTER_LABEL
@@ -137,7 +143,7 @@ class ClusterCache:
             )
         )
 
-    def _write(self, key: str, version: str, one: ConfigMap) -> None:
+    def _write(self, key: str, version: str, one: StoredConfigMap) -> None:
         try:
             found, event_at_ms = self._take(one)
         except DocumentError as error:
@@ -149,7 +155,7 @@ class ClusterCache:
                 event_at_ms=before.event_at_ms if before else 0,
             )
             self._problems[key] = Finding(
-                Severity.ERROR,
+                FindingSeverity.ERROR,
                 "CONFIGMAP_SKIPPED",
                 f"ConfigMap {key}",
                 f"The scheduler skips it and keeps what it had before: {error.where}: {error.what}",
@@ -160,7 +166,7 @@ class ClusterCache:
             found = known.nodes
         self.seen[key] = SeenConfigMap(version, found, event_at_ms=event_at_ms)
 
-    def _take(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
         if one.name == names.CLUSTER_NODE_NAME:
             hosts = self._documents.read(
@@ -201,7 +207,7 @@ class ClusterCache:
             return (node,), _touched_ms(one)
         return self._take_device_info(one)
 
-    def _take_device_info(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take_device_info(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Take over a device-info document (direct mode); an empty text ends the scheduler."""
         node = one.name.removeprefix(names.DEVICE_INFO_PREFIX)
         text = _value(one, DEVICE_INFO_KEY)
@@ -221,7 +227,10 @@ class ClusterCache:
         return (node,), _touched_ms(one) or device.UpdateTime * 1000
 
     def _forget_omitted(
-        self, cache: dict[str, DeviceEntry] | dict[str, SwitchEntry], one: ConfigMap, now: object
+        self,
+        cache: dict[str, VolcanoDeviceEntry] | dict[str, VolcanoSwitchEntry],
+        one: StoredConfigMap,
+        now: object,
     ) -> None:
         """Drop entries that left their document; upstream keeps them (consumers#8-1)."""
         before = self.seen.get(_key(one))
@@ -283,15 +292,15 @@ def has(key: str, kind: str) -> bool:
     return kind_of(key) == kind or (of_agent and kind == "switch")
 
 
-def _key(one: ConfigMap) -> str:
+def _key(one: StoredConfigMap) -> str:
     return f"{one.namespace}/{one.name}"
 
 
 def _divergence(section: int, called: str, text: str) -> Finding:
-    return Finding(Severity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
+    return Finding(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
-def _digest(one: ConfigMap) -> str:
+def _digest(one: StoredConfigMap) -> str:
     """Return what tells this content from another, where the object has no version."""
     digest = hashlib.sha256()
     for texts in (one.labels, one.annotations, one.data):
@@ -301,14 +310,14 @@ def _digest(one: ConfigMap) -> str:
     return digest.hexdigest()
 
 
-def _value(one: ConfigMap, key: str) -> str:
+def _value(one: StoredConfigMap, key: str) -> str:
     text = one.data.get(key)
     if text is None:
         raise DocumentError(one.name, key, "is missing")
     return text
 
 
-def _touched_ms(one: ConfigMap) -> int:
+def _touched_ms(one: StoredConfigMap) -> int:
     """Return when a document of ours was touched, in Unix milliseconds; 0 where it was not."""
     try:
         touched = datetime.fromisoformat(one.annotations.get(TOUCHED, ""))

@@ -25,7 +25,7 @@ FAULT = "-Fault"
 """What follows the resource in the keys of a ``DeviceList`` (consumers#1.3)."""
 
 
-class DeviceEntry(GoStruct, frozen=True, gc=False):
+class VolcanoDeviceEntry(GoStruct, frozen=True, gc=False):
     """What a document says of the chips of a node. ``UpdateTime`` is in Unix seconds."""
 
     DeviceList: dict[str, str] | None = None
@@ -34,7 +34,7 @@ class DeviceEntry(GoStruct, frozen=True, gc=False):
     RackID: Int32 = 0
 
 
-class SwitchEntry(GoStruct, frozen=True, gc=False):
+class VolcanoSwitchEntry(GoStruct, frozen=True, gc=False):
     """What a document says of the switch of a node."""
 
     FaultCode: list[str] | None = None
@@ -43,7 +43,7 @@ class SwitchEntry(GoStruct, frozen=True, gc=False):
     NodeStatus: str = ""
 
 
-class FaultDevice(GoStruct, frozen=True, gc=False):
+class VolcanoFaultDevice(GoStruct, frozen=True, gc=False):
     """A part of a host at fault."""
 
     DeviceType: str = ""
@@ -52,10 +52,10 @@ class FaultDevice(GoStruct, frozen=True, gc=False):
     FaultLevel: str = ""
 
 
-class NodeEntry(GoStruct, frozen=True, gc=False):
+class VolcanoNodeEntry(GoStruct, frozen=True, gc=False):
     """What a document says of a host."""
 
-    FaultDevList: list[FaultDevice] | None = None
+    FaultDevList: list[VolcanoFaultDevice] | None = None
     NodeStatus: str = ""
 
 
@@ -84,7 +84,7 @@ class _DeviceInfoCfg(GoStruct, frozen=True, gc=False):
 
 
 class _NodeInfo(GoStruct, frozen=True, gc=False):
-    NodeInfo: NodeEntry = NodeEntry()
+    NodeInfo: VolcanoNodeEntry = VolcanoNodeEntry()
     CheckCode: str = ""
 
 
@@ -113,7 +113,7 @@ _fast_switches = msgspec.json.Decoder(dict[str, _FastSwitch])
 E = TypeVar("E")
 
 
-def read_devices(text: str, document: str) -> dict[str, DeviceEntry]:
+def read_devices(text: str, document: str) -> dict[str, VolcanoDeviceEntry]:
     """Return the entries of a device document by their keys; ``""`` has none.
 
     Raises ``DocumentError`` for what Go refuses.
@@ -122,47 +122,47 @@ def read_devices(text: str, document: str) -> dict[str, DeviceEntry]:
         return {}
     try:
         return {
-            key: DeviceEntry(one.DeviceList, one.UpdateTime, one.SuperPodID, one.RackID)
+            key: VolcanoDeviceEntry(one.DeviceList, one.UpdateTime, one.SuperPodID, one.RackID)
             for key, one in _fast_devices.decode(text).items()
         }
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return decode(text, dict[str, DeviceEntry], document)
+        return decode(text, dict[str, VolcanoDeviceEntry], document)
 
 
-def read_switches(text: str, document: str) -> dict[str, SwitchEntry]:
+def read_switches(text: str, document: str) -> dict[str, VolcanoSwitchEntry]:
     """Return the entries of a switch document by their keys, as ``read_devices``."""
     if not text:
         return {}
     try:
         return {
-            key: SwitchEntry(one.FaultCode, one.FaultLevel, one.UpdateTime, one.NodeStatus)
+            key: VolcanoSwitchEntry(one.FaultCode, one.FaultLevel, one.UpdateTime, one.NodeStatus)
             for key, one in _fast_switches.decode(text).items()
         }
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return decode(text, dict[str, SwitchEntry], document)
+        return decode(text, dict[str, VolcanoSwitchEntry], document)
 
 
-def read_nodes(text: str, document: str) -> dict[str, NodeEntry]:
+def read_nodes(text: str, document: str) -> dict[str, VolcanoNodeEntry]:
     """Return the entries of the node document by their keys, as ``read_devices``."""
-    return decode(text, dict[str, NodeEntry], document) if text else {}
+    return decode(text, dict[str, VolcanoNodeEntry], document) if text else {}
 
 
-def read_device_info(text: str, document: str) -> DeviceEntry:
+def read_device_info(text: str, document: str) -> VolcanoDeviceEntry:
     """Return the chips of a device-info document. Its check code is not verified.
 
     Source: docs/spec/consumers.md#1.13.
     """
     outer = decode(text, _DeviceInfoCfg, document)
     inner = outer.DeviceInfo
-    return DeviceEntry(inner.DeviceList, inner.UpdateTime, outer.SuperPodID, outer.RackID)
+    return VolcanoDeviceEntry(inner.DeviceList, inner.UpdateTime, outer.SuperPodID, outer.RackID)
 
 
-def read_switch_info(text: str, document: str) -> SwitchEntry:
+def read_switch_info(text: str, document: str) -> VolcanoSwitchEntry:
     """Return the switch of a device-info document."""
-    return decode(text, SwitchEntry, document)
+    return decode(text, VolcanoSwitchEntry, document)
 
 
-def read_node_info(text: str, document: str) -> NodeEntry:
+def read_node_info(text: str, document: str) -> VolcanoNodeEntry:
     """Return the host of a node-info document."""
     return decode(text, _NodeInfo, document).NodeInfo
 

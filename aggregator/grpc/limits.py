@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Bucket:
+class CallBucket:
     """``burst`` at once, then ``per_second``; up to ``waiters`` may be told to wait for their turn.
 
     Each of those takes its token in advance, so that they go in the order in which they came.

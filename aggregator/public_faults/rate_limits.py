@@ -11,7 +11,7 @@ RESOURCE_BURST, RESOURCE_PER_SECOND = 4000, 2000
 _MOST_BUCKETS = 65_536
 
 
-class Limits:
+class MessageLimits:
     """Messages are counted in thousandths, as milliseconds go by."""
 
     def __init__(self) -> None:

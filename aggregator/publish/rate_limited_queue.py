@@ -35,7 +35,7 @@ _CAN_WAIT = 2
 """The last rank."""
 
 
-class Write(Enum):
+class WriteKind(Enum):
     """What is to be written."""
 
     CHANGE = "change"
@@ -43,7 +43,7 @@ class Write(Enum):
     STATE = "state"
 
 
-class Bucket(msgspec.Struct, frozen=True):
+class WriteBucket(msgspec.Struct, frozen=True):
     """Writes that may go now. ``level`` is in thousandths of a write, at a steady time."""
 
     burst: int
@@ -52,12 +52,12 @@ class Bucket(msgspec.Struct, frozen=True):
     at_ms: int
 
     @classmethod
-    def of(cls, writes_per_second: int, now_ms: int) -> Bucket:
+    def of(cls, writes_per_second: int, now_ms: int) -> WriteBucket:
         """A full one. Nowhere do more than ``writes_per_second`` fit into a second."""
         burst = max(1, writes_per_second // _BURST_SHARE)
         return cls(burst, writes_per_second - burst + 1, burst * _WRITE, now_ms)
 
-    def at(self, now_ms: int) -> Bucket:
+    def at(self, now_ms: int) -> WriteBucket:
         """The same later."""
         level = self.level + max(0, now_ms - self.at_ms) * self.per_second
         return msgspec.structs.replace(
@@ -68,7 +68,7 @@ class Bucket(msgspec.Struct, frozen=True):
         """Whether so many writes may go."""
         return self.level >= writes * _WRITE
 
-    def taken(self) -> Bucket:
+    def taken(self) -> WriteBucket:
         """One write less."""
         return msgspec.structs.replace(self, level=self.level - _WRITE)
 
@@ -80,14 +80,14 @@ class Bucket(msgspec.Struct, frozen=True):
 class _Waiting(NamedTuple):
     since_ms: int
     number: int
-    what: Write
+    what: WriteKind
 
 
-class Pace:
+class RateLimitedQueue:
     """Documents that want to be written, in the order in which they may be."""
 
     def __init__(self, writes_per_second: int, now_ms: int) -> None:
-        self._bucket = Bucket.of(writes_per_second, now_ms)
+        self._bucket = WriteBucket.of(writes_per_second, now_ms)
         self._patient = 1 + self._bucket.burst // _KEPT_FREE_SHARE
         """So many writes must be possible for what can wait."""
         self._waiting: dict[str, _Waiting] = {}
@@ -95,7 +95,7 @@ class Pace:
         self._since_state = 0
         """Other writes since state was written last."""
 
-    def ask(self, name: str, now_ms: int, what: Write = Write.CHANGE) -> None:
+    def ask(self, name: str, now_ms: int, what: WriteKind = WriteKind.CHANGE) -> None:
         """A document wants to be written, or touched."""
         self._asked += 1
         self._waiting[name] = _Waiting(now_ms, self._asked, what)
@@ -113,7 +113,7 @@ class Pace:
             if not self._bucket.has(needed):
                 break
             what = self._waiting.pop(name).what
-            self._since_state = 0 if what is Write.STATE else self._since_state + 1
+            self._since_state = 0 if what is WriteKind.STATE else self._since_state + 1
             self._bucket = self._bucket.taken()
             granted.append(name)
         return granted
@@ -126,11 +126,11 @@ class Pace:
     def _turn(self, name: str, now_ms: int) -> tuple[int, int]:
         waiting = self._waiting[name]
         match waiting.what:
-            case Write.CHANGE:
+            case WriteKind.CHANGE:
                 rank = 1
-            case Write.TOUCH:
+            case WriteKind.TOUCH:
                 rank = _CAN_WAIT if now_ms - waiting.since_ms < _TOUCH_PATIENCE_MS else 1
-            case Write.STATE:
+            case WriteKind.STATE:
                 rank = _CAN_WAIT if self._since_state < _STATE_SHARE - 1 else 0
         return rank, waiting.number
 

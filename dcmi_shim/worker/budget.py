@@ -26,7 +26,7 @@ class RestartBudget:
         return (1 - self._tokens) * self._refill_seconds
 
 
-class Backoff:
+class RestartBackoff:
     """Doubling pauses between failures, from ``first`` to ``last`` seconds."""
 
     def __init__(self, first: float, last: float) -> None:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.values import StuckCall
-from dcmi_shim.worker.adaptive_deadline import Patience
-from dcmi_shim.worker.budget import Backoff
+from dcmi_shim.worker.adaptive_deadline import AdaptiveDeadline
+from dcmi_shim.worker.budget import RestartBackoff
 from dcmi_shim.worker.supervisor import open_child
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dcmi_shim.library.installed import Installed
     from dcmi_shim.values import Chip
     from dcmi_shim.worker.process import ChildProcess, Message
-    from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+    from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 
     Call: TypeAlias = tuple[str, tuple[int, ...]]
 
@@ -49,7 +49,7 @@ class _LeftOut:
     where: str | None
     since_ms: int
     child: ChildProcess
-    pauses: Backoff
+    pauses: RestartBackoff
     due: float
 
 
@@ -63,7 +63,7 @@ class Calls:
         self,
         installed: Installed,
         settings: DriverSettings,
-        keeper: Keeper,
+        keeper: Supervisor,
         wall_clock: Callable[[], int],
         say: Callable[[str], None],
     ) -> None:
@@ -74,7 +74,7 @@ class Calls:
         self._wall_clock = wall_clock
         self._say = say
         self._turn = asyncio.Lock()
-        self._patience = Patience(settings.call_seconds, settings.longest_call_seconds)
+        self._patience = AdaptiveDeadline(settings.call_seconds, settings.longest_call_seconds)
         self._left_out: dict[Call, _LeftOut] = {}
         self._crashes: Counter[Call] = Counter()
 
@@ -155,7 +155,7 @@ class Calls:
         self, call: Call, chip: Chip | None, where: str | None, child: ChildProcess
     ) -> None:
         period = self._settings.probe_seconds
-        pauses = Backoff(_FIRST_PROBE * period, period)
+        pauses = RestartBackoff(_FIRST_PROBE * period, period)
         due = asyncio.get_running_loop().time() + pauses.failed()
         self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child, pauses, due)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotFound
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
-from dcmi_shim.worker.budget import Backoff, RestartBudget
+from dcmi_shim.worker.budget import RestartBackoff, RestartBudget
 from dcmi_shim.worker.event_queue import EventQueue, Overlap
 from dcmi_shim.worker.process import ChildProcess, Message
 
@@ -99,7 +99,7 @@ async def open_child(
     return child
 
 
-class Keeper:
+class Supervisor:
     """Owns the children that serve calls and events. ``run`` keeps one alive, ``watch`` has it
     replaced when the library is.
 
@@ -120,8 +120,8 @@ class Keeper:
         self._reopened = reopened
         self._overlap = Overlap()
         self._budget = RestartBudget()
-        self._failing = Backoff(settings.retry_first_seconds, settings.retry_last_seconds)
-        self._refused = Backoff(1.0, 60.0)
+        self._failing = RestartBackoff(settings.retry_first_seconds, settings.retry_last_seconds)
+        self._refused = RestartBackoff(1.0, 60.0)
         self._serving: ChildProcess | None = None
         self._hanging: ChildProcess | None = None
         self._starting: ChildProcess | None = None

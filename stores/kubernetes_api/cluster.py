@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from stores.cluster import (
         JobsEvent,
+        KindUnavailable,
         NodeStatesEvent,
-        NotThere,
         ObjectKind,
         PodsEvent,
         Snapshot,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         Value,
     )
     from stores.interruption import Interrupted
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _OK = 200
 _INVALID = 422
@@ -39,7 +39,7 @@ _INVALID = 422
 class KubernetesCluster:
     """See ``Cluster``."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
     def pods(self) -> AsyncIterator[PodsEvent]:
@@ -56,7 +56,7 @@ class KubernetesCluster:
 
     def objects(
         self, kind: ObjectKind[Value]
-    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
         """See ``Cluster``."""
         return follow_objects(self._connection, kind)
 

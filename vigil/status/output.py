@@ -37,7 +37,7 @@ _AGES = re.compile(rb"[0-9.]+ (s|min|h|d)\b")
 
 
 @dataclass(frozen=True)
-class State:
+class Output:
     """What a verb shows: ``document`` as JSON, ``lines`` of a width as text."""
 
     document: msgspec.Struct
@@ -55,7 +55,7 @@ class State:
 
 def show(
     client: DaemonClient,
-    ask: Callable[[], State],
+    ask: Callable[[], Output],
     *,
     node: str | None,
     watching: bool,
@@ -84,7 +84,7 @@ class _Signal(Protocol):
 
 
 def _watch(
-    client: DaemonClient, ask: Callable[[], State], node: str | None, *, as_json: bool, utc: bool
+    client: DaemonClient, ask: Callable[[], Output], node: str | None, *, as_json: bool, utc: bool
 ) -> None:
     screen: _Paper | _Terminal = _Paper(as_json=as_json, utc=utc)
     if not as_json and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
@@ -147,7 +147,7 @@ class _Paper:
         self._utc = utc
         self._shown = b""
 
-    def show(self, state: State) -> None:
+    def show(self, state: Output) -> None:
         key = state.key
         if key == self._shown:
             return
@@ -181,7 +181,7 @@ class _Terminal:
         self._shown = b""
         self._drawn = 0.0
 
-    def show(self, state: State) -> None:
+    def show(self, state: Output) -> None:
         key, now = state.key, time.monotonic()
         if key == self._shown and now - self._drawn < _AGAIN_SECONDS:
             return

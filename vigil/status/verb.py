@@ -24,15 +24,15 @@ def status(
 
     Exit status: 0 well, 1 not well or partly unknown, 2 wrong use or unknown node, 3 no answer.
     """
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
     from vigil.status.report import report_of
     from vigil.status.show import status_lines
 
     client, language = client_of(server, state_dir), language_of(lang)
 
-    def ask() -> State:
+    def ask() -> Output:
         report = report_of(client, node)
-        return State(
+        return Output(
             report,
             lambda columns: status_lines(report, language=language, utc=utc, columns=columns),
             report.well,

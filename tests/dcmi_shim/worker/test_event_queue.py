@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcmi_shim.values import DriverEvent, DriverGap
-from dcmi_shim.worker.budget import Backoff, RestartBudget
+from dcmi_shim.worker.budget import RestartBackoff, RestartBudget
 from dcmi_shim.worker.event_queue import EventQueue, Overlap, driver_event
 from dcmi_shim.worker.process import RawEvent
 
@@ -84,7 +84,7 @@ def test_the_budget_refills() -> None:
 
 
 def test_pauses_double_up_to_a_limit() -> None:
-    pauses = Backoff(1.0, 5.0)
+    pauses = RestartBackoff(1.0, 5.0)
     assert [pauses.failed() for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
     pauses.succeeded()
     assert pauses.failed() == 1.0
