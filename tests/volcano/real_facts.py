@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.elastic.jobs import as_written, vcjob
-from tests.parts.controlplane import ControlPlane
-from tests.parts.volcano import GROUPS, JOBS, PODS
-from tests.vigil.advise.cluster import node as node_object
-from tests.volcano.programs import controllers, install
-from tests.volcano.surroundings import Surroundings
+from tests.parts.volcano import JOBS, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from tests.volcano.jobs import Real
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
@@ -26,81 +23,10 @@ _CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 _CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
-class Real:
-    """Jobs on an API server with the real controller and three nodes of eight chips."""
-
-    def __init__(self, plane: ControlPlane, around: Surroundings) -> None:
-        self.plane = plane
-        self.around = around
-
-    def train(self, name: str, replicas: int = 2, **changes: Any) -> dict[str, Any]:
-        """Create a job with these fields in its spec, and wait until it runs."""
-        item = as_written(vcjob(name, replicas, phase=""))
-        item["spec"] |= changes
-        made: dict[str, Any] = self.plane.request("POST", JOBS, item)
-        self.around.until(name, "Running")
-        return made
-
-    def sees(self, happened: Callable[[], bool], what: str) -> None:
-        """Wait for something."""
-        until = time.monotonic() + 20
-        while not happened():
-            assert time.monotonic() < until, what
-            time.sleep(0.02)
-
-    def delete_pods(self, name: str) -> None:
-        """Delete all pods of a job with their grace, as an eviction does."""
-        for pod in self.around.pods(name):
-            self.plane.ask("DELETE", f"{PODS}/{pod['metadata']['name']}")
-
-    def start_again(self, name: str, replicas: int) -> None:
-        """Write the size and the phase, in this order."""
-        task = [
-            {"op": "add", "path": "/spec/tasks/0/replicas", "value": replicas},
-            {"op": "add", "path": "/spec/tasks/0/minAvailable", "value": replicas},
-            {"op": "add", "path": "/spec/minAvailable", "value": replicas},
-        ]
-        kind = "application/json-patch+json"
-        status, answer = self.plane.ask("PATCH", f"{JOBS}/{name}", task, kind)  # type: ignore[arg-type]
-        assert status == 200, answer
-        phase = {"status": {"state": {"phase": "Pending"}}}
-        self.plane.request("PATCH", f"{JOBS}/{name}/status", phase)
-
-    def group(self, made: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the PodGroup of a job."""
-        metadata = made["metadata"]
-        status, found = self.plane.ask("GET", f"{GROUPS}/{metadata['name']}-{metadata['uid']}")
-        return found if status == 200 else None
-
-    def stored_retries(self, name: str) -> int:
-        """Return the stored ``maxRetry``."""
-        found: int = self.around.job(name)["spec"]["maxRetry"]
-        return found
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory, volcano_built: Path) -> Iterator[Real]:
-    with ControlPlane(tmp_path_factory.mktemp("facts")) as plane:
-        plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
-        install(plane, volcano_built)
-        for index in range(3):
-            one = node_object(f"n{index}")
-            del one["metadata"]["uid"]
-            plane.request("POST", "/api/v1/nodes", one | {"spec": {"taints": []}})
-        with controllers(plane, volcano_built), Surroundings(plane) as around:
-            yield Real(plane, around)
-
-
 @pytest.fixture
-def real(place: Real) -> Iterator[Real]:
-    yield place
-    place.around.holds = set()
-    for one in place.plane.request("GET", JOBS)["items"]:
-        name = one["metadata"]["name"]
-        place.plane.request("DELETE", f"{JOBS}/{name}")
-        place.delete_pods(name)
-        place.sees(lambda name=name: not place.around.pods(name), "its pods stay")  # type: ignore[misc]
-        place.plane.ask("DELETE", f"{GROUPS}/{name}-{one['metadata']['uid']}")
+def real(cluster: Real) -> Iterator[Real]:
+    yield cluster
+    cluster.clean()
 
 
 def _restart(retries: int) -> dict[str, Any]:
@@ -145,30 +71,32 @@ def _new(real: Real, name: str, before: set[str]) -> int:
 def test_terminate_and_abort_end_when_all_pods_have_ended(
     real: Real, action: str, ending: str, ended: str, retries: int
 ) -> None:
+    name = f"{ended.lower()}-{retries}"
     policies = [{"event": "PodEvicted", "action": action}]
-    real.train("ends", maxRetry=retries, policies=policies)
-    real.around.holds = {"ends-w-1"}
-    real.delete_pods("ends")
-    real.around.until("ends", ending)
+    real.train(name, maxRetry=retries, policies=policies)
+    real.around.holds = {f"{name}-w-1"}
+    real.delete_pods(name)
+    real.around.until(name, ending)
     time.sleep(_SOON_SECONDS)
-    assert real.around.phase("ends") == ending
-    assert [pod["metadata"]["name"] for pod in real.around.pods("ends")] == ["ends-w-1"]
+    assert real.around.phase(name) == ending
+    assert [pod["metadata"]["name"] for pod in real.around.pods(name)] == [f"{name}-w-1"]
     real.around.holds = set()
-    real.around.until("ends", ended)
-    assert real.around.pods("ends") == []
+    real.around.until(name, ended)
+    assert real.around.pods(name) == []
 
 
 @pytest.mark.parametrize("retries", [0, 3])
 def test_without_a_policy_each_pod_is_made_anew_at_once(real: Real, retries: int) -> None:
-    real.train("none", maxRetry=retries, policies=[])
-    before = {pod["metadata"]["uid"] for pod in real.around.pods("none")}
-    real.around.holds = {"none-w-1"}
-    real.delete_pods("none")
-    real.sees(lambda: _new(real, "none", before) == 1, "the ended pod is made anew")
-    assert len(real.around.pods("none")) == 2, "the other one has not ended yet"
+    name = f"none-{retries}"
+    real.train(name, maxRetry=retries, policies=[])
+    before = {pod["metadata"]["uid"] for pod in real.around.pods(name)}
+    real.around.holds = {f"{name}-w-1"}
+    real.delete_pods(name)
+    real.sees(lambda: _new(real, name, before) == 1, "the ended pod is made anew")
+    assert len(real.around.pods(name)) == 2, "the other one has not ended yet"
     real.around.holds = set()
-    real.sees(lambda: _new(real, "none", before) == 2, "so is the other one")
-    assert real.around.job("none")["spec"]["tasks"][0]["replicas"] == 2
+    real.sees(lambda: _new(real, name, before) == 2, "so is the other one")
+    assert real.around.job(name)["spec"]["tasks"][0]["replicas"] == 2
 
 
 def test_max_retry_that_is_left_out_is_stored_as_3(real: Real) -> None:
@@ -223,9 +151,7 @@ def test_an_ended_job_starts_again_in_place_and_ends_the_same_way(real: Real) ->
 
 def _number(real: Real, pod: dict[str, Any]) -> str:
     """Return what ``VC_W_NUM`` is in a pod."""
-    (one,) = (
-        each for each in pod["spec"]["containers"][0]["env"] if each["name"] == "VC_W_NUM"
-    )
+    (one,) = (each for each in pod["spec"]["containers"][0]["env"] if each["name"] == "VC_W_NUM")
     if "value" in one:
         value: str = one["value"]
         return value

@@ -27,12 +27,13 @@ _EVICT, _FORCE = "EVICT", "FORCE_DELETE"
 class Surroundings(Volcano):
     """Runs in a thread; the job controller is a process of its own.
 
-    ``holds``: pods that never end. ``slow``: pods that take all of their grace; others end at once.
+    ``holds``: pods that never end. ``graces``: pods that are evicted with another grace than their
+    own, in seconds, and take all of it; others end at once.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
-        self.slow: set[str] = set()
+        self.graces: dict[str, int] = {}
         self.advice: Callable[[], dict[str, Any] | None] = lambda: None
         """What is advised; without it pods go wherever there are chips."""
         self.evictions: list[dict[str, Any]] = []
@@ -58,7 +59,7 @@ class Surroundings(Volcano):
             if "deletionTimestamp" not in metadata or metadata["name"] in self.holds:
                 continue
             ends = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp()
-            if metadata["name"] not in self.slow or time.time() >= ends:
+            if metadata["name"] not in self.graces or time.time() >= ends:
                 self.plane.ask("DELETE", f"{PODS}/{metadata['name']}?gracePeriodSeconds=0")
 
     def _run_bound(self, pods: list[dict[str, Any]]) -> None:
@@ -77,7 +78,7 @@ class Surroundings(Volcano):
         phase = status.get("phase", "Pending")
         if phase == "Pending":
             phase = "Inqueue"
-        if running >= group["spec"]["minMember"]:
+        if running and running >= _least(group):
             phase = "Running"
         if (phase, running) != (status.get("phase"), status.get("running", 0)):
             change = {"status": {"phase": phase, "running": running}}
@@ -90,7 +91,9 @@ class Surroundings(Volcano):
         accepts: dict[str, set[str]] | None = None
         if advice is not None:
             accepts = {
-                pod["uid"]: set(one["accepts"]) for one in advice["placement"] for pod in one["pods"]
+                pod["uid"]: set(one["accepts"])
+                for one in advice["placement"]
+                for pod in one["pods"]
             }
         for group in groups:
             self._bind(group, pods, accepts)
@@ -104,9 +107,10 @@ class Surroundings(Volcano):
         mine = [one for one in named if "deletionTimestamp" not in one]
         if not mine:
             return
-        grace = "?gracePeriodSeconds=0" if decision["action"] == _FORCE else ""
         for one in mine:
-            self.plane.ask("DELETE", f"{PODS}/{one['name']}{grace}")
+            grace = 0 if decision["action"] == _FORCE else self.graces.get(one["name"])
+            asked = "" if grace is None else f"?gracePeriodSeconds={grace}"
+            self.plane.ask("DELETE", f"{PODS}/{one['name']}{asked}")
         fault = decision["fault_pods"][0]
         self._record(decision["job"], fault["type"], fault["name"], fault["node"])
         self.evictions.append(decision)
@@ -137,7 +141,7 @@ class Surroundings(Volcano):
             return
         mine = [pod for pod in pods if _group(pod) == name]
         waiting = [pod for pod in mine if not pod["spec"].get("nodeName")]
-        if not waiting or len(mine) < group["spec"]["minMember"]:
+        if not waiting or len(mine) < _least(group):
             return
         nodes = [one["metadata"]["name"] for one in self.plane.request("GET", _NODES)["items"]]
         free = {node: self._left(node, pods) for node in nodes}
@@ -171,6 +175,12 @@ class Surroundings(Volcano):
 
 def _group(pod: dict[str, Any]) -> str:
     found: str = pod["metadata"].get("annotations", {}).get("scheduling.k8s.io/group-name", "")
+    return found
+
+
+def _least(group: dict[str, Any]) -> int:
+    """Return ``minMember``, which is left out where it is 0."""
+    found: int = group["spec"].get("minMember", 0)
     return found
 
 
