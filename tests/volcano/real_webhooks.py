@@ -21,11 +21,16 @@ _AMOUNT = f"/spec/tasks/0/template/spec/containers/0/resources/{{}}/{CHIPS.repla
 
 
 @pytest.fixture(scope="module")
-def judged(cluster: Real, volcano_built: Path) -> Iterator[Real]:
-    """The cluster, with the webhooks in force."""
+def in_force(cluster: Real, volcano_built: Path) -> Iterator[Real]:
     with webhooks(cluster.plane, volcano_built):
         yield cluster
-        cluster.clean()
+
+
+@pytest.fixture
+def judged(in_force: Real) -> Iterator[Real]:
+    """The cluster, with the webhooks in force."""
+    yield in_force
+    in_force.clean()
 
 
 def test_a_written_max_retry_of_0_is_stored_as_3(judged: Real) -> None:

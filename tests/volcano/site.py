@@ -30,7 +30,7 @@ class Site(Bed):
         self._emulated_driver = emulated_driver
         self.around = around
         super().__init__(directory, around, nodes)
-        around.advice = self._advice
+        around.decisions, around.accepts = self._decisions, self._accepts
         around.free = lambda node: self.cards(node, _ALL)
 
     def join(self, node: str) -> None:
@@ -47,17 +47,22 @@ class Site(Bed):
         for agent in self.agents.values():
             agent.close()
 
-    def _advice(self) -> dict[str, Any] | None:
-        status, found = self.aggregator.ask("/api/v1/advice")
-        assert status == 200, found
-        reports: list[dict[str, Any]] = found["reports"]
-        return reports[0] if reports else None
-
-    def decisions(self) -> list[dict[str, Any]]:
-        """Return what is advised now."""
-        advice = self._advice()
-        found: list[dict[str, Any]] = [] if advice is None else advice["decisions"]
+    def _decisions(self) -> list[dict[str, Any]]:
+        status, page = self.aggregator.ask("/api/v1/advice")
+        assert status == 200, page
+        reports = page["advice"]["reports"]
+        found: list[dict[str, Any]] = reports[0]["decisions"] if reports else []
         return found
+
+    def _accepts(self, group: str) -> dict[str, set[str]]:
+        """Return by uid the nodes that take a waiting pod of a PodGroup."""
+        status, page = self.aggregator.ask(f"/api/v1/advice/default/{group}")
+        if status == 404:
+            return {}  # It is too new.
+        assert status == 200, page
+        reports = page["reports"]
+        found = reports[0]["placement"] if reports else []
+        return {pod["uid"]: set(one["accepts"]) for one in found for pod in one["pods"]}
 
     def _cluster_info(self, name: str) -> dict[str, Any]:
         status, found = self.plane.ask("GET", f"{_CONFIG_MAPS}/{name}")

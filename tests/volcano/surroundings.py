@@ -34,8 +34,10 @@ class Surroundings(Volcano):
     def __init__(self, plane: ControlPlane) -> None:
         super().__init__(plane)
         self.graces: dict[str, int] = {}
-        self.advice: Callable[[], dict[str, Any] | None] = lambda: None
-        """What is advised; without it pods go wherever there are chips."""
+        self.decisions: Callable[[], list[dict[str, Any]]] = list
+        """What is advised now."""
+        self.accepts: Callable[[str], dict[str, set[str]] | None] = lambda _: None
+        """By uid of a pod of a PodGroup the nodes that take it; without advice all do."""
         self.evictions: list[dict[str, Any]] = []
         """Decisions that were carried out."""
         self.free: Callable[[str], list[str]] = lambda _: list(_CARDS)
@@ -85,18 +87,10 @@ class Surroundings(Volcano):
             self.plane.ask("PATCH", f"{GROUPS}/{name}", change)
 
     def _schedule(self, pods: list[dict[str, Any]], groups: list[dict[str, Any]]) -> None:
-        advice = self.advice()
-        for decision in () if advice is None else advice["decisions"]:
+        for decision in self.decisions():
             self._carry_out(decision, pods)
-        accepts: dict[str, set[str]] | None = None
-        if advice is not None:
-            accepts = {
-                pod["uid"]: set(one["accepts"])
-                for one in advice["placement"]
-                for pod in one["pods"]
-            }
         for group in groups:
-            self._bind(group, pods, accepts)
+            self._bind(group, pods)
 
     def _carry_out(self, decision: dict[str, Any], pods: list[dict[str, Any]]) -> None:
         """Evict or delete, and record it, in the order of the recordings."""
@@ -129,12 +123,7 @@ class Surroundings(Volcano):
         if self.plane.ask("POST", REASONS, content)[0] == 409:
             self.plane.request("PUT", f"{REASONS}/job-reschedule-reason", content)
 
-    def _bind(
-        self,
-        group: dict[str, Any],
-        pods: list[dict[str, Any]],
-        accepts: dict[str, set[str]] | None,
-    ) -> None:
+    def _bind(self, group: dict[str, Any], pods: list[dict[str, Any]]) -> None:
         """Bind the waiting pods of a PodGroup, all together or none."""
         name = group["metadata"]["name"]
         if group.get("status", {}).get("phase", "Pending") == "Pending":
@@ -144,6 +133,7 @@ class Surroundings(Volcano):
         if not waiting or len(mine) < _least(group):
             return
         nodes = [one["metadata"]["name"] for one in self.plane.request("GET", _NODES)["items"]]
+        accepts = self.accepts(name)
         free = {node: self._left(node, pods) for node in nodes}
         bound: list[tuple[str, str, list[str]]] = []
         for pod in sorted(waiting, key=lambda one: str(one["metadata"]["name"])):
