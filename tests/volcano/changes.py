@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import ssl
 import threading
 import time
@@ -49,6 +50,7 @@ class Changes:
         self._tls.load_cert_chain(plane.directory / "admin.crt", plane.directory / "admin.key")
         self._found: list[Change] = []
         self._connections: list[http.client.HTTPSConnection] = []
+        self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._has_ended = threading.Event()
 
@@ -56,8 +58,10 @@ class Changes:
         for kind, path in _KINDS.items():
             revision = self._plane.request("GET", path)["metadata"]["resourceVersion"]
             connection = http.client.HTTPSConnection(
-                "127.0.0.1", self._plane.port, timeout=1, context=self._tls
+                "127.0.0.1", self._plane.port, context=self._tls
             )
+            connection.connect()
+            self._sockets.append(connection.sock)
             connection.request("GET", f"{path}?watch=true&resourceVersion={revision}")
             answer = connection.getresponse()
             assert answer.status == 200, answer.read()
@@ -69,6 +73,8 @@ class Changes:
 
     def __exit__(self, *_: object) -> None:
         self._has_ended.set()
+        for one in self._sockets:
+            one.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join()
         for connection in self._connections:
@@ -76,13 +82,13 @@ class Changes:
 
     def _read(self, kind: str, answer: http.client.HTTPResponse) -> None:
         text = b""
-        while not self._has_ended.is_set():
+        while True:
             try:
                 part = answer.read1(1 << 16)
-            except TimeoutError:
-                continue
-            if not part:
-                return
+            except (OSError, http.client.HTTPException):
+                if self._has_ended.is_set():
+                    return
+                raise
             text += part
             *lines, text = text.split(b"\n")
             for line in lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +13,14 @@ from tests.end_to_end.places import Cluster
 from tests.parts.volcano import GROUPS, JOBS, PODS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.volcano.surroundings import Surroundings
 
 _CONFIG_MAPS = f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps"
 _ALL = "huawei.com/Ascend910"
+_HEALTHY_SECONDS = 120.0
 
 
 class Site(Bed):
@@ -28,6 +31,7 @@ class Site(Bed):
     ) -> None:
         self.agents: dict[str, Node] = {}
         self._emulated_driver = emulated_driver
+        self._repairs: list[Callable[[], None]] = []
         self.around = around
         super().__init__(directory, around, nodes)
         around.decisions, around.accepts = self._decisions, self._accepts
@@ -80,18 +84,26 @@ class Site(Bed):
         entry = self._cluster_info("cluster-info-node-cm").get(f"mindx-dl-nodeinfo-{node}", {})
         return bool(entry.get("NodeStatus") == "UnHealthy")
 
-    def shows(self, node: str, list_: str, chip: int) -> None:
+    def shows(self, node: str, list_: str, chip: int, seconds: float = 20) -> None:
         """Wait until cluster-info has a chip in the list with this end."""
         card = f"Ascend910-{chip}"
         what = f"cluster-info has {card} of {node} in {list_}"
-        self.sees(lambda: card in self.cards(node, f"{_ALL}-{list_}"), what)
+        self.sees(lambda: card in self.cards(node, f"{_ALL}-{list_}"), what, seconds)
 
     def breaks(self, node: str, chip: int, code: str) -> None:
         """Have the driver report a fault, which device-info and cluster-info show after it."""
         agent = self.agents[node]
         agent.emulator.occur(chip, code)
+        self._repairs.append(lambda: agent.emulator.recover(chip, code))
         agent.until(lambda now: f"Ascend910-{chip}" in now.unhealthy, "device-info has it")
         self.shows(node, "Unhealthy", chip)
+
+    def cuts(self, node: str, chip: int) -> None:
+        """Take a link down, which cluster-info shows when it has been down for 20 s."""
+        emulator = self.agents[node].emulator
+        emulator.link(chip, up=False)
+        self._repairs.append(lambda: emulator.link(chip, up=True))
+        self.shows(node, "NetworkUnhealthy", chip, 60)
 
     def node_of(self, pod: str) -> str:
         """Return where a pod is bound."""
@@ -99,7 +111,10 @@ class Site(Bed):
         return found
 
     def clean(self) -> None:
-        """Delete all jobs, and wait until all nodes are healthy again."""
+        """Delete all jobs, and wait until all nodes are healthy again.
+
+        That takes a minute after a link was down.
+        """
         self.around.holds, self.around.graces = set(), {}
         for one in self.plane.request("GET", JOBS)["items"]:
             name = one["metadata"]["name"]
@@ -108,12 +123,15 @@ class Site(Bed):
                 self.plane.ask("DELETE", f"{PODS}/{pod['metadata']['name']}")
             self.sees(lambda name=name: not self.volcano.pods(name), "its pods stay")  # type: ignore[misc]
             self.plane.ask("DELETE", f"{GROUPS}/{name}-{one['metadata']['uid']}")
+        for repair in self._repairs:
+            repair()
+        self._repairs.clear()
         for agent in self.agents.values():
-            agent.emulator.reset()
             if agent.process.poll() is not None:
                 agent.start()
         for node in self.nodes:
-            self.sees(lambda node=node: self._is_healthy(node), f"{node} is healthy")  # type: ignore[misc]
+            is_healthy = functools.partial(self._is_healthy, node)
+            self.sees(is_healthy, f"{node} is healthy", _HEALTHY_SECONDS)
 
     def _is_healthy(self, node: str) -> bool:
         network = self.cards(node, f"{_ALL}-NetworkUnhealthy")
