@@ -12,8 +12,6 @@ from contract.errors import ConfigurationError
 from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
 from vigil.status.past import since_of
 
-pytestmark = pytest.mark.slow  # Each test runs the command as a process.
-
 CHANGE = {"node": "node-1", "at_ms": AT_MS, "subject": "Ascend910-3", "code": "80E18402"}
 EVENT = {
     "sequence": 1,

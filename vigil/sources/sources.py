@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from contract.errors import StoreError, StoreUnavailable
+from contract.errors import StoreError, StoreUnavailable, printable
 from service.log import last_words
 from vigil.daemon_client import DaemonClient, OtherNode, is_listening
 from vigil.sources.daemon import DaemonSource
@@ -126,4 +126,4 @@ def _kubeconfig(asked: Asked) -> str | None:
 
 
 def _note(error: StoreError) -> None:
-    print(last_words(f"vigil: {error}; asking the next source"), file=sys.stderr)
+    print(last_words(printable(f"vigil: {error}; asking the next source")), file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreUnavailable
+from contract.errors import StoreUnavailable, printable
 from vigil.status.past import past_lines
 from vigil.status.show import print_lines, source_lines, width
 
@@ -51,7 +51,7 @@ def show_past(history: History, *, follow: bool, language: str, as_json: bool, u
             except StoreUnavailable as error:
                 if str(error) != trouble:
                     trouble = str(error)
-                    print(f"vigil: {trouble}", file=sys.stderr)
+                    print(printable(f"vigil: {trouble}"), file=sys.stderr)
                 time.sleep(_AGAIN_SECONDS)
             sys.stdout.flush()
             time.sleep(_ASK_SECONDS)
