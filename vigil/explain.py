@@ -80,11 +80,11 @@ def explain(
 
     from vigil.daemon_client import UnknownNode
     from vigil.status.explained_lines import explanation_lines
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
 
-    def ask(source: Source) -> State:
+    def ask(source: Source) -> Output:
         explained = source.explanation(node, part)
-        return State(
+        return Output(
             explained,
             lambda columns: explanation_lines(
                 explained, language=language, utc=utc, columns=columns

@@ -58,7 +58,7 @@ def faults(
     """
     import msgspec
 
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
     from vigil.status.report import same_code
     from vigil.status.show import newest_first, report_lines, worst_first
 
@@ -66,7 +66,7 @@ def faults(
     language = language_of(lang)
     arranged = worst_first if order is Order.WORST else newest_first
 
-    def ask(source: Source) -> State:
+    def ask(source: Source) -> Output:
         report = source.report(node)
         rows = tuple(
             row
@@ -74,7 +74,7 @@ def faults(
             if level in (None, row.level) and (code is None or same_code(code, row.code))
         )
         report = msgspec.structs.replace(report, faults=rows)
-        return State(
+        return Output(
             report,
             lambda columns: report_lines(report, language=language, utc=utc, columns=columns),
             report.well and not rows,

@@ -36,14 +36,14 @@ def jobs(
     Exit status: 0 no job is hit, 1 a job is hit or pods are not known, 2 wrong use, 3 no answer.
     """
     from vigil.status.job_report import job_lines
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
 
     sources = sources_of(server, state_dir, kubeconfig, store, is_of_cluster=True)
     language = language_of(lang)
 
-    def ask(source: Source) -> State:
+    def ask(source: Source) -> Output:
         report = source.jobs()
-        return State(
+        return Output(
             report,
             lambda columns: job_lines(report, language=language, utc=utc, columns=columns),
             not report.jobs and not report.not_known,

@@ -16,7 +16,7 @@ import msgspec
 from contract.errors import StoreError, StoreUnavailable
 from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_PORT, AGGREGATOR_SERVICE
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.client.connection import ApiConnection
 from vigil.daemon_client import OK, DaemonClient
 from vigil.sources.event_loop import EventLoop
 
@@ -49,7 +49,7 @@ class ApiServerClient(DaemonClient):
     def __init__(self, kubeconfig: str) -> None:
         super().__init__(_SERVER, _ANSWER_SECONDS)
         self._loop = EventLoop()
-        self._connection = Connection(kubeconfig)
+        self._connection = ApiConnection(kubeconfig)
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer of the aggregator."""

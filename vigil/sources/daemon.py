@@ -13,7 +13,7 @@ from vigil.daemon_client import NOT_FOUND, DaemonClient
 from vigil.status.explained import NodeExplanation, explain_node
 from vigil.status.job_report import JobReport, job_report
 from vigil.status.past import AggregatorHistory
-from vigil.status.report import Report, report_of
+from vigil.status.report import StatusReport, report_of
 
 if TYPE_CHECKING:
     from vigil.sources.source import History, Signal
@@ -31,7 +31,7 @@ class DaemonSource:
     def __init__(self, client: DaemonClient) -> None:
         self._client = client
 
-    def report(self, node: str | None) -> Report:
+    def report(self, node: str | None) -> StatusReport:
         """See ``Source``."""
         return report_of(self._client, node)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stores.base import Store
-    from stores.cluster import Pod
+    from stores.cluster import PodState
     from vigil.sources.store_contents import Contents
     from vigil.status.report import FaultRow
 
@@ -35,7 +35,7 @@ async def jobs_of_documents(store: Store, address: str) -> JobReport:
     pods = await _pods(store, address)
     contents = await read_contents(store, None)
     hits = {name: _hits(contents, name) for name in {pod.node for pod in pods}}
-    jobs: dict[str, list[Pod]] = {}
+    jobs: dict[str, list[PodState]] = {}
     for pod in pods:
         if pod.job:
             jobs.setdefault(pod.job, []).append(pod)
@@ -54,7 +54,7 @@ async def jobs_of_documents(store: Store, address: str) -> JobReport:
     )
 
 
-async def _pods(store: Store, address: str) -> list[Pod]:
+async def _pods(store: Store, address: str) -> list[PodState]:
     if store.cluster is None:
         raise StoreUnavailable(f"{address}: only an API server has pods; an aggregator has jobs")
     async with aclosing(store.cluster.pods()) as events:  # type: ignore[type-var]
@@ -74,7 +74,7 @@ def _hits(contents: Contents, node: str) -> list[FaultRow]:
     return [row for row in rows if not row.withheld and not is_harmless(row.level)]
 
 
-def _row(key: str, pods: list[Pod], hits: Mapping[str, list[FaultRow]]) -> JobRow:
+def _row(key: str, pods: list[PodState], hits: Mapping[str, list[FaultRow]]) -> JobRow:
     rows = list(_rows(pods, hits))
     is_unhealthy = any(row.level not in _SUB_HEALTH for row in rows)
     names = {pod.job_name for pod in pods if pod.job_name}
@@ -91,7 +91,7 @@ def _row(key: str, pods: list[Pod], hits: Mapping[str, list[FaultRow]]) -> JobRo
     )
 
 
-def _rows(pods: list[Pod], hits: Mapping[str, list[FaultRow]]) -> Iterator[FaultRow]:
+def _rows(pods: list[PodState], hits: Mapping[str, list[FaultRow]]) -> Iterator[FaultRow]:
     shown = set()
     for pod in pods:
         for row in hits[pod.node]:

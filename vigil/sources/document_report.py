@@ -13,7 +13,7 @@ from vigil.sources.document_rows import Seen, seen_faults
 from vigil.status.explained import NodeExplanation, PartExplanation, explained_fault, is_meant
 from vigil.status.report import (
     BlindRow,
-    Report,
+    StatusReport,
     levels_of_chips,
     rank,
     reasons_of_blind,
@@ -31,7 +31,7 @@ SOURCE = "documents of a store, without any daemon"
 _WELL = frozenset({"Healthy", ""})
 
 
-def report_of_documents(contents: Contents, address: str, node: str | None) -> Report:
+def report_of_documents(contents: Contents, address: str, node: str | None) -> StatusReport:
     """Return what the documents at ``address`` show, of ``node`` only with one.
 
     Raises ``UnknownNode`` for a node that no document is about.
@@ -45,7 +45,7 @@ def report_of_documents(contents: Contents, address: str, node: str | None) -> R
     if well:
         levels[ChipLevel.NORMAL_NPU.value] = levels.get(ChipLevel.NORMAL_NPU, 0) + well
     states = Counter(_state(found) for found in nodes.values())
-    return Report(
+    return StatusReport(
         source=SOURCE,
         server=address,
         about=node or "the cluster",

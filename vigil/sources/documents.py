@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from vigil.sources.store_contents import Contents
     from vigil.status.explained import NodeExplanation
     from vigil.status.job_report import JobReport
-    from vigil.status.report import Report
+    from vigil.status.report import StatusReport
 
 _CLOSE_SECONDS = 2.0
 _CHANGE_SECONDS = 0.1
@@ -53,7 +53,7 @@ class DocumentSource:
         self._loop = EventLoop()
         self._store = self._loop.run(_opened(url, kubeconfig), READ_SECONDS, self._address)
 
-    def report(self, node: str | None) -> Report:
+    def report(self, node: str | None) -> StatusReport:
         """See ``Source``."""
         return report_of_documents(self._contents(node), self._address, node)
 

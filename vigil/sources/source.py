@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from vigil.status.explained import NodeExplanation
     from vigil.status.job_report import JobReport
     from vigil.status.past import Past, PastRow
-    from vigil.status.report import Report
+    from vigil.status.report import StatusReport
 
 
 class Signal(Protocol):
@@ -37,7 +37,7 @@ class Source(Protocol):
     the source does not know.
     """
 
-    def report(self, node: str | None) -> Report:
+    def report(self, node: str | None) -> StatusReport:
         """Return what is known, of ``node`` only with one."""
 
     def explanation(self, node: str, part: str) -> NodeExplanation:

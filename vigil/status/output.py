@@ -31,7 +31,7 @@ _AGES = re.compile(rb"[0-9.]+ (s|min|h|d)\b")
 
 
 @dataclass(frozen=True)
-class State:
+class Output:
     """What a verb shows: ``document`` as JSON, ``lines`` of a width as text."""
 
     document: msgspec.Struct
@@ -49,7 +49,7 @@ class State:
 
 def show(
     sources: Sources,
-    ask: Callable[[Source], State],
+    ask: Callable[[Source], Output],
     *,
     node: str | None,
     watching: bool,
@@ -77,7 +77,7 @@ def show(
 
 def _watch(
     sources: Sources,
-    ask: Callable[[Source], State],
+    ask: Callable[[Source], Output],
     node: str | None,
     *,
     as_json: bool,
@@ -105,7 +105,7 @@ class _Paper:
         self._utc = utc
         self._shown = b""
 
-    def show(self, state: State) -> None:
+    def show(self, state: Output) -> None:
         key = state.key
         if key == self._shown:
             return
@@ -139,7 +139,7 @@ class _Terminal:
         self._shown = b""
         self._drawn = 0.0
 
-    def show(self, state: State) -> None:
+    def show(self, state: Output) -> None:
         key, now = state.key, time.monotonic()
         if key == self._shown and now - self._drawn < _AGAIN_SECONDS:
             return

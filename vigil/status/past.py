@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vigil.daemon_client import DaemonClient
-    from vigil.status.cluster_answers import Entry
+    from vigil.status.cluster_answers import HistoryEntryAnswer
 
 _UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STATUS = "status"
@@ -141,7 +141,7 @@ def _what(row: PastRow) -> str:
     return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
 
 
-def _row(entry: Entry) -> PastRow:
+def _row(entry: HistoryEntryAnswer) -> PastRow:
     change, event = entry.published, entry.event
     if change is not None:
         part, code, at_ms = change.subject, change.code, change.at_ms

@@ -15,14 +15,14 @@ from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,
-    Blind,
-    Faults,
-    Leader,
+    BlindAnswer,
+    FaultsAnswer,
     LeaderAnswer,
+    LeaderStateAnswer,
     LivenessAnswer,
-    Node,
-    Nodes,
-    Readiness,
+    NodesAnswer,
+    NodeSummaryAnswer,
+    ReadinessAnswer,
 )
 from vigil.status.times import ago
 
@@ -76,7 +76,7 @@ class BlindRow(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class StatusReport(msgspec.Struct, frozen=True):
     """What a daemon knows. ``about`` is a node or "the cluster".
 
     ``reasons`` say why it is not well, in sentences without a dot, worst first; none: it is well.
@@ -97,7 +97,7 @@ class Report(msgspec.Struct, frozen=True):
     blind: tuple[BlindRow, ...]
 
 
-def report_of(client: DaemonClient, node: str | None) -> Report:
+def report_of(client: DaemonClient, node: str | None) -> StatusReport:
     """Return what the daemon that ``client`` asks knows, of ``node`` only with one.
 
     Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
@@ -117,7 +117,7 @@ def same_code(given: str, code: str) -> bool:
         return given.strip() == code
 
 
-def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
+def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport:
     """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
     if node not in (None, answer.node):
         what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
@@ -162,7 +162,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
         if beat.beaten_at_ms is None
         else f"sent {ago(beat.beaten_at_ms, answer.at_ms)}"
     )
-    return Report(
+    return StatusReport(
         source=f"agent of {answer.node}, version {answer.version}",
         server=server,
         about=answer.node,
@@ -181,12 +181,12 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
     )
 
 
-def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
-    nodes = client.get("/api/v1/nodes", Nodes)
-    found = client.get("/api/v1/faults", Faults)
+def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
+    nodes = client.get("/api/v1/nodes", NodesAnswer)
+    found = client.get("/api/v1/faults", FaultsAnswer)
     liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
     leader = client.get("/api/v1/leader", LeaderAnswer).leader
-    ready = client.decoded(client.ask("/readyz")[1], Readiness)
+    ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
     chosen = [one for one in nodes.nodes if name in (None, one.node)]
     if name is not None and not chosen:
         what = f"the aggregator at {client.server} knows no node of this name"
@@ -202,7 +202,7 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
         *reasons_of_faults(faults),
         *reasons_of_blind(blind),
     ]
-    return Report(
+    return StatusReport(
         source=source_of(leader),
         server=client.server,
         about=name or "the cluster",
@@ -222,7 +222,7 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
     )
 
 
-def source_of(leader: Leader) -> str:
+def source_of(leader: LeaderStateAnswer) -> str:
     """Return which aggregator it is, in words."""
     if leader.leads:
         return "aggregator, which leads"
@@ -233,12 +233,12 @@ class _Because(msgspec.Struct, frozen=True):
     because: tuple[str, ...]
 
 
-def _of_node(client: DaemonClient, node: Node) -> dict[str, tuple[str, ...]]:
+def _of_node(client: DaemonClient, node: NodeSummaryAnswer) -> dict[str, tuple[str, ...]]:
     explained = client.get(f"/api/v1/nodes/{quote(node.node, safe='')}", _Because)
     return {"because": explained.because}
 
 
-def reasons_of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
+def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
     """Yield why these nodes are not well, apart from faults and blind sources."""
     by_word: dict[str, list[str]] = {}
     for one in nodes:
@@ -287,7 +287,7 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _cluster_rows(found: Faults) -> Iterator[FaultRow]:
+def _cluster_rows(found: FaultsAnswer) -> Iterator[FaultRow]:
     for chip in found.faults:
         public = chip.fault_type == "PublicFault"
         kind = CodeKind.PUBLIC if public else CodeKind.CHIP
@@ -348,13 +348,13 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def blind_rows(node: str, part: str, found: Iterable[Blind]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[BlindAnswer]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
     for one in found:
         yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
 
 
-def blind_of(node: Node) -> Iterator[BlindRow]:
+def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
         yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])

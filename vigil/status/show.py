@@ -14,7 +14,7 @@ from vigil.status.times import since
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from vigil.status.report import BlindRow, FaultRow, Report
+    from vigil.status.report import BlindRow, FaultRow, StatusReport
 
 _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
@@ -24,7 +24,7 @@ _FAULT_COLUMNS = ("node", "part", "code", "severity", "level", "since", "jobs", 
 _NARROWEST_NAME = 30
 
 
-class Answered(Protocol):
+class NodeAnswered(Protocol):
     """What says who answered, and what is then not known."""
 
     @property
@@ -51,7 +51,7 @@ def print_lines(lines: Iterable[str]) -> None:
         print(printable(line).encode(encoding, "replace").decode(encoding))
 
 
-def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return the whole report: well or not and why first."""
     yield from head_lines(report.about, report.reasons, columns, well=report.well)
     yield from source_lines(report, columns)
@@ -88,14 +88,14 @@ def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) 
     yield ""
 
 
-def source_lines(report: Answered, columns: int) -> Iterator[str]:
+def source_lines(report: NodeAnswered, columns: int) -> Iterator[str]:
     """Return who answered, and what is then not known."""
     yield from field("answered by", f"{report.source} ({report.server})", columns)
     for what in report.not_known:
         yield from field("not known", what, columns)
 
 
-def report_lines(report: Report, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+def report_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return who answered, and a table of all faults in their order."""
     yield from source_lines(report, columns)
     if not report.faults:

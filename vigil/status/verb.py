@@ -40,15 +40,15 @@ def status(
 
     Exit status: 0 well, 1 not well or partly unknown, 2 wrong use or unknown node, 3 no answer.
     """
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
     from vigil.status.show import status_lines
 
     sources = sources_of(server, state_dir, kubeconfig, store)
     language = language_of(lang)
 
-    def ask(source: Source) -> State:
+    def ask(source: Source) -> Output:
         report = source.report(node)
-        return State(
+        return Output(
             report,
             lambda columns: status_lines(report, language=language, utc=utc, columns=columns),
             report.well,

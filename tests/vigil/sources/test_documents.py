@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from vigil.sources.store_contents import Contents
-    from vigil.status.report import Report
+    from vigil.status.report import StatusReport
 
 _ADDRESS = "directory:/somewhere"
 _PLACES = (
@@ -61,7 +61,7 @@ def contents(
     return asyncio.run(read())
 
 
-def reported(directory: Path, *documents: Document, **others: Any) -> Report:
+def reported(directory: Path, *documents: Document, **others: Any) -> StatusReport:
     return report_of_documents(contents(directory, *documents, **others), _ADDRESS, None)
 
 
