@@ -18,7 +18,7 @@ from vigil.status.options import (
 )
 
 if TYPE_CHECKING:
-    from vigil.sources.source import Source
+    from vigil.sources.source import AnswerSource
 
 
 def jobs(
@@ -41,7 +41,7 @@ def jobs(
     sources = sources_of(server, state_dir, kubeconfig, store, is_of_cluster=True)
     language = language_of(lang)
 
-    def ask(source: Source) -> Output:
+    def ask(source: AnswerSource) -> Output:
         report = source.jobs()
         return Output(
             report,

@@ -15,7 +15,7 @@ from vigil.sources.daemon import DaemonSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vigil.sources.source import Source
+    from vigil.sources.source import AnswerSource
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ _AGGREGATOR = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
 _USUAL_KUBECONFIG = Path("~/.kube/config")
 
 
-class Asked(NamedTuple):
+class SourceOptions(NamedTuple):
     """The options that choose a source, as they were given."""
 
     server: str | None
@@ -35,24 +35,24 @@ class Asked(NamedTuple):
     store: str | None
 
 
-class Sources:
+class AnswerSources:
     """Asks the sources that ``asked`` allows, one after the other, and stays with the first answer.
 
     ``is_of_cluster``: the question is one that an agent cannot answer.
     """
 
-    def __init__(self, asked: Asked, *, is_of_cluster: bool = False) -> None:
+    def __init__(self, asked: SourceOptions, *, is_of_cluster: bool = False) -> None:
         self._asked = asked
         self._is_of_cluster = is_of_cluster
-        self._chosen: Source | None = None
+        self._chosen: AnswerSource | None = None
 
     @property
-    def chosen(self) -> Source:
+    def chosen(self) -> AnswerSource:
         """The source that answered."""
         assert self._chosen is not None
         return self._chosen
 
-    def ask(self, question: Callable[[Source], T]) -> T:
+    def ask(self, question: Callable[[AnswerSource], T]) -> T:
         """Return the answer to ``question``.
 
         Why a source did not answer is printed as a line of standard error, and the next one is
@@ -84,7 +84,7 @@ class Sources:
         if self._chosen is not None:
             self._chosen.close()
 
-    def _candidates(self) -> Iterator[Source]:
+    def _candidates(self) -> Iterator[AnswerSource]:
         asked = self._asked
         if asked.server is not None:
             yield DaemonSource(DaemonClient(asked.server, _ANSWER_SECONDS))
@@ -115,7 +115,7 @@ class Sources:
         )
 
 
-def _kubeconfig(asked: Asked) -> str | None:
+def _kubeconfig(asked: SourceOptions) -> str | None:
     """Return the files that say how to reach the API server: given, of the environment, usual."""
     from stores.address import kubeconfig_files
 

@@ -31,7 +31,7 @@ from vigil.sources.store_contents import read_contents
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from vigil.sources.store_contents import Contents
+    from vigil.sources.store_contents import StoreContents
     from vigil.status.report import StatusReport
 
 _ADDRESS = "directory:/somewhere"
@@ -45,10 +45,10 @@ _MALFORMED = {"unsorted-lists-and-foreign-keys"}
 
 def contents(
     directory: Path, *documents: Document, beats: tuple[Beat, ...] = (), node: str | None = None
-) -> Contents:
+) -> StoreContents:
     """Return what is read of these documents, written to a directory."""
 
-    async def read() -> Contents:
+    async def read() -> StoreContents:
         store = open_store(f"directory:{directory}")
         for document in documents:
             await store.put(document)
