@@ -38,7 +38,7 @@ def jobs(
     from vigil.status.job_report import job_lines
     from vigil.status.output import Output, show
 
-    sources = sources_of(server, state_dir, kubeconfig, store, is_of_cluster=True)
+    sources = sources_of(server, state_dir, kubeconfig, store, "cluster")
     language = language_of(lang)
 
     def ask(source: AnswerSource) -> Output:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Document
+    from tests.end_to_end.node import Node
     from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
 
@@ -193,3 +194,31 @@ def test_each_change_of_documents_is_shown(tmp_path: Path) -> None:
         assert json.loads(output.read_bytes().splitlines()[1])["faults"] == []
     finally:
         watching.stop()
+
+
+@pytest.mark.daemon
+def test_the_journal_of_an_agent_that_ended_shows_what_happened(folder_node: Node) -> None:
+    where = ("--state-dir", str(folder_node.state_dir))
+    folder_node.start()
+    folder_node.up()
+    folder_node.emulator.occur(3, _CODE)
+    folder_node.until(lambda now: now.codes(3) == {_CODE}, "it is published")
+    folder_node.kill()
+    status, lines, errors = vigil("timeline", *where, COLUMNS="300")
+    assert (status, errors) == (0, "")
+    assert lines[0].startswith("answered by: journal of the agent of node-1 (")
+    assert any("node-1  chip 3  80E18402  reported  begins at SeparateNPU" in one for one in lines)
+    assert vigil("timeline", "node-1/4", *where)[1][-1].startswith("not known:")
+    assert vigil("timeline", "--since", "2099-01-01", *where)[1][-1].startswith("not known:")
+    status, lines, _ = vigil("timeline", "node-1/3", "--json", *where)
+    (row,) = json.loads(lines[0])["rows"]
+    assert (row["was"], row["level"]) == (None, "SeparateNPU")
+    status, _, errors = vigil("timeline", "node-2", *where)
+    assert status == 2
+    assert "is of node-1" in errors
+    assert vigil("status", *where)[0] == 3
+    for file in folder_node.state_dir.glob("journal.sqlite*"):
+        file.write_bytes(b"no journal")
+    status, lines, errors = vigil("timeline", *where)
+    assert (status, lines) == (3, [])
+    assert "cannot be read" in errors

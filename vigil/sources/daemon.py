@@ -12,7 +12,7 @@ from contract.errors import StoreError
 from vigil.daemon_client import NOT_FOUND, DaemonClient
 from vigil.status.explained import NodeExplanation, explain_node
 from vigil.status.job_report import JobReport, job_report
-from vigil.status.past import AggregatorHistory
+from vigil.status.past import DaemonHistory
 from vigil.status.report import StatusReport, report_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class DaemonSource:
 
     def history(self, node: str | None, part: str, since_ms: int | None) -> FaultHistory:
         """See ``AnswerSource``."""
-        return AggregatorHistory(self._client, node, part, since_ms)
+        return DaemonHistory(self._client, node, part, since_ms)
 
     def signal(self, node: str | None) -> Signal:
         """See ``AnswerSource``. An agent is asked every 0.2 s.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -26,6 +27,14 @@ _AGGREGATOR = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
 _USUAL_KUBECONFIG = Path("~/.kube/config")
 
 
+class Question(Enum):
+    """Who can answer: each daemon, no agent, or also the journal of an agent that does not run."""
+
+    NODES = "nodes"
+    CLUSTER = "cluster"
+    HISTORY = "history"
+
+
 class SourceOptions(NamedTuple):
     """The options that choose a source, as they were given."""
 
@@ -38,12 +47,12 @@ class SourceOptions(NamedTuple):
 class AnswerSources:
     """Asks the sources that ``asked`` allows, one after the other, and stays with the first answer.
 
-    ``is_of_cluster``: the question is one that an agent cannot answer.
+    ``kind`` is what all questions are about.
     """
 
-    def __init__(self, asked: SourceOptions, *, is_of_cluster: bool = False) -> None:
+    def __init__(self, asked: SourceOptions, kind: Question) -> None:
         self._asked = asked
-        self._is_of_cluster = is_of_cluster
+        self._kind = kind
         self._chosen: AnswerSource | None = None
 
     @property
@@ -92,6 +101,8 @@ class AnswerSources:
         for path in self._sockets():
             if is_listening(path):
                 yield DaemonSource(DaemonClient(f"unix:{path}", _ANSWER_SECONDS))
+        if self._kind is Question.HISTORY:
+            yield from self._journal()
         kubeconfig = _kubeconfig(asked)
         if kubeconfig is not None:
             from vigil.sources.api_server import ApiServerClient
@@ -103,8 +114,16 @@ class AnswerSources:
 
             yield DocumentSource(store, kubeconfig)
 
+    def _journal(self) -> Iterator[AnswerSource]:
+        """Yield the journal on this host, where no agent runs."""
+        from vigil.sources.journal import JournalSource, has_journal
+
+        directory = self._asked.state_dir or _AGENT[0]
+        if has_journal(directory):
+            yield JournalSource(directory)
+
     def _sockets(self) -> list[Path]:
-        places = (_AGGREGATOR,) if self._is_of_cluster else (_AGENT, _AGGREGATOR)
+        places = (_AGGREGATOR,) if self._kind is Question.CLUSTER else (_AGENT, _AGGREGATOR)
         return [(self._asked.state_dir or usual) / name for usual, name in places]
 
     def _nothing(self) -> str:

@@ -77,17 +77,16 @@ def sources_of(
     state_dir: Path | None,
     kubeconfig: Path | None,
     store: str | None,
-    *,
-    is_of_cluster: bool = False,
+    kind: str = "nodes",
 ) -> AnswerSources:
     """Return what may answer: ``server``, else a daemon on this host, of the cluster, documents.
 
-    ``is_of_cluster``: an agent cannot answer.
+    ``kind`` is a ``Question`` of ``vigil.sources.sources``.
     """
-    from vigil.sources.sources import AnswerSources, SourceOptions
+    from vigil.sources.sources import AnswerSources, Question, SourceOptions
 
     asked = SourceOptions(server, state_dir, kubeconfig, store)
-    return AnswerSources(asked, is_of_cluster=is_of_cluster)
+    return AnswerSources(asked, Question(kind))
 
 
 def language_of(chosen: Language | None) -> Language:
