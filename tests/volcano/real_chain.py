@@ -71,7 +71,7 @@ def _train(site: Site, name: str, replicas: int, action: str = "TerminateJob") -
 
 def _deletions(changes: Changes, name: str) -> dict[str, int]:
     """Return the pods of a job that were deleted at its eviction, with their grace."""
-    found = {}
+    found: dict[str, int] = {}
     for one in changes.all("pod", "MODIFIED", lambda one: one.name.startswith(f"{name}-w-")):
         if "deletionTimestamp" in one.item["metadata"]:
             found.setdefault(one.name, one.item["metadata"]["deletionGracePeriodSeconds"])
@@ -194,7 +194,10 @@ def test_a_silent_node_under_a_job_of_one_host(site: Site, elastic: Elastic) -> 
 def test_a_job_that_ends_itself_over_a_network_fault(
     site: Site, elastic: Elastic, replicas: int, after: int
 ) -> None:
-    """Volcano ends no job for it (E24). One host may keep such a chip, several may not."""
+    """Volcano ends no job for it (consumers#2.4).
+
+    A job of one host may keep such a chip, one of several hosts may not.
+    """
     name = f"network-{replicas}"
     uid = _train(site, name, replicas)
     node = site.node_of(f"{name}-w-0")
