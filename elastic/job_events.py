@@ -33,6 +33,7 @@ _SHOWN = {
     "refused": "ElasticRefused",
 }
 """States of which the job gets an Event, with its reason."""
+_WARNINGS = {Write.END: "ElasticEnd", Write.PODS: "ElasticPodsDeleted"}
 _WAITING = (State.WAITING_FOR_PODS.value, State.WAITING_FOR_ROOM.value)
 _QUIET = "is asked"
 
@@ -93,6 +94,10 @@ class Telling:
         """Say what was written."""
         if decision.write is Write.START:
             self._event(job, "ElasticStart", decision.why, normal=True)
+        if decision.write in _WARNINGS:
+            self._event(job, _WARNINGS[decision.write], decision.why, normal=False)
+            _log.warning("%s: %s", job.key, decision.why)
+            return
         _log.info(
             "%s: wrote the %s of start %d: %s",
             job.key,

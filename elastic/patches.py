@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contract.documents.elastic_job import DISTRIBUTED, KEPT, REASON, RESTORE, STARTED, Kept
+from contract.documents.elastic_job import (
+    DISTRIBUTED,
+    ENDING,
+    KEPT,
+    REASON,
+    RESTORE,
+    STARTED,
+    Ending,
+    Kept,
+)
 from elastic.conditions import kept_of
 from elastic.decision import Write, recent_starts, size_of
 
@@ -52,7 +61,15 @@ def size_patch(job: Job, decision: Decision, now_ms: int) -> list[dict[str, Any]
         ]
     if RESTORE in job.annotations and decision.write is Write.SIZE:
         patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(RESTORE)}"})
+    if ENDING in job.annotations:
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(ENDING)}"})
     return patch
+
+
+def ending_patch(job: Job, cause: str, now_ms: int) -> list[dict[str, Any]]:
+    """Return the JSON patch that keeps why a job is ended. ``now_ms`` is the wall clock."""
+    ending = msgspec.json.encode(Ending(cause, now_ms)).decode()
+    return [_set("/metadata/resourceVersion", job.version), _annotation(ENDING, ending)]
 
 
 def start_patch(job: Job, number: int, text: str) -> dict[str, Any]:

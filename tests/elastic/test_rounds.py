@@ -37,7 +37,7 @@ class _Around:
             found = EndedJob("default", "j", version, ElasticAdvice("default", "j", reason=reason))
         self._answer = Answer(EndedJobs(version, (), (found,)))
 
-    async def ask(self, _sized: Sequence[Job], _judged: Sequence[Job]) -> Answer:
+    async def ask(self, _sized: Sequence[Job], _judged: Sequence[Job], *, running: bool) -> Answer:
         """See ``Aggregators``."""
         return self._answer
 

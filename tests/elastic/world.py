@@ -325,7 +325,9 @@ class Process:
             if self._kill_in == 0:
                 raise Killed
 
-    async def ask(self, sized: Sequence[Job], judged: Sequence[Job]) -> Answer:
+    async def ask(
+        self, sized: Sequence[Job], judged: Sequence[Job], *, running: bool = False
+    ) -> Answer:
         """See ``Aggregators``: the largest size that there are nodes for."""
         world = self.world
         if not world.is_calm and world.chance.random() < 0.1:
