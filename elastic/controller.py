@@ -14,11 +14,18 @@ from advisor.checks.ended_vcjobs import PODS_LEFT
 from contract.documents.elastic_job import FINISHED
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
-from elastic.aggregator_client import MOST_JOBS, Answer
+from elastic.aggregator_client import MOST_JOBS, AggregatorReply
 from elastic.conditions import kept_of, original_of
-from elastic.decision import Decision, Facts, State, Write, decide, recent_starts
+from elastic.decision import (
+    DueWrite,
+    JobContext,
+    RestartDecision,
+    VcjobState,
+    decide,
+    recent_starts,
+)
 from elastic.job import read_job, read_pod
-from elastic.job_cache import KINDS, Known
+from elastic.job_cache import KINDS, JobCache
 from elastic.patches import size_patch, start_patch
 from elastic.unhandled_faults import UnhandledFaults
 from stores.interruption import Interrupted
@@ -28,8 +35,8 @@ if TYPE_CHECKING:
 
     from advisor.checks.ended_vcjobs import EndedJob, FaultUnder
     from elastic.aggregator_client import Aggregators
-    from elastic.job import Job
-    from elastic.job_events import Telling
+    from elastic.job import ElasticJob
+    from elastic.job_events import JobEvents
     from service.clock import Clock
     from service.election.leadership import Leadership
     from stores.cluster import Cluster
@@ -56,7 +63,7 @@ _SHORTEST_LOOK_MS = 1000
 """Between two looks at jobs that run: each change in the cluster begins a round."""
 
 
-class JobStatus(msgspec.Struct, frozen=True):
+class ElasticJobStatus(msgspec.Struct, frozen=True):
     """How it stands with one job."""
 
     namespace: str
@@ -75,7 +82,7 @@ class Acting:
         api: VcJobs,
         aggregators: Aggregators,
         leadership: Leadership,
-        telling: Telling,
+        telling: JobEvents,
         clock: Clock,
         *,
         acts: bool,
@@ -91,8 +98,8 @@ class Acting:
         )
         self.starts = 0
         self.refusals: Counter[str] = Counter()
-        self.known = Known()
-        self.jobs: tuple[JobStatus, ...] = ()
+        self.known = JobCache()
+        self.jobs: tuple[ElasticJobStatus, ...] = ()
         self.standing_still: tuple[str, ...] = ()
         self._api = api
         self._aggregators = aggregators
@@ -108,7 +115,7 @@ class Acting:
         self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
         """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
         self._judged: set[str] = set()
-        self._asked: tuple[int, Answer] | None = None
+        self._asked: tuple[int, AggregatorReply] | None = None
         """The newest answer, and when it was asked for (steady)."""
         self._behind = 0
         """In so many rounds in a row the aggregator had not seen what is seen here."""
@@ -171,7 +178,7 @@ class Acting:
             for job in jobs if self.faults.is_on else asking:
                 facts = self._facts(job, jobs, standing, advised.get(job.uid))
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
-                if before.state is State.NO_CAUSE and decisions[job.uid].cause:
+                if before.state is VcjobState.NO_CAUSE and decisions[job.uid].cause:
                     self.look()  # Its size is asked for next.
         self._behind = self._behind + 1 if is_behind else 0
         self._show(jobs, decisions, standing)
@@ -184,10 +191,10 @@ class Acting:
         if 0 < self._behind <= _BEHIND_ROUNDS:
             return _BEHIND_SECONDS
         states = {decision.state for decision in decisions.values()}
-        is_waiting = State.WAITING_FOR_ROOM in states or self.faults.are_any
+        is_waiting = VcjobState.WAITING_FOR_ROOM in states or self.faults.are_any
         return _AGAIN_SECONDS if is_waiting else _IDLE_SECONDS
 
-    def _standing(self, jobs: Sequence[Job]) -> tuple[str, ...]:
+    def _standing(self, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
         found = list(self.known.unread)
         if rival := self.known.rival:
@@ -209,14 +216,14 @@ class Acting:
 
     def _facts(
         self,
-        job: Job,
-        jobs: Sequence[Job],
+        job: ElasticJob,
+        jobs: Sequence[ElasticJob],
         standing: tuple[str, ...],
         found: EndedJob | None = None,
-    ) -> Facts:
+    ) -> JobContext:
         now_ms = self._clock().wall_ms
         starts = {at_ms for one in jobs for at_ms in recent_starts(one, now_ms)}
-        return Facts(
+        return JobContext(
             now_ms,
             self.known.pods(job),
             self.known.evictions(job),
@@ -230,7 +237,7 @@ class Acting:
         )
 
     def _faults_under(
-        self, job: Job, found: EndedJob | None, now_ms: int
+        self, job: ElasticJob, found: EndedJob | None, now_ms: int
     ) -> tuple[FaultUnder, ...]:
         """Return the faults that were found under a job that has ended, since when.
 
@@ -247,18 +254,20 @@ class Acting:
             )
         return self._faults.get(key, ())
 
-    async def _ask(self, asking: Sequence[Job], decisions: Mapping[str, Decision]) -> Answer:
+    async def _ask(
+        self, asking: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
+    ) -> AggregatorReply:
         now_ms = self._clock().wall_ms
-        sized = [job for job in asking if decisions[job.uid].state is State.WAITING_FOR_ROOM]
+        sized = [job for job in asking if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM]
         judged = [
             job
             for job in asking
-            if decisions[job.uid].state is State.NO_CAUSE
+            if decisions[job.uid].state is VcjobState.NO_CAUSE
             and (job.uid not in self._judged or now_ms - job.ended_at_ms < _JUDGED_FOR_MS)
         ]
         is_only_look = not sized and not judged
         if is_only_look and not self.faults.is_on:
-            return Answer()
+            return AggregatorReply()
         now_ms = self._clock().steady_ms
         if is_only_look and self._asked and now_ms - self._asked[0] < _SHORTEST_LOOK_MS:
             return self._asked[1]
@@ -270,7 +279,7 @@ class Acting:
         self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
         return answer
 
-    def _unseen(self, answer: Answer, jobs: Sequence[Job]) -> tuple[str, ...]:
+    def _unseen(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
         """Return that the aggregator has not seen our last write yet."""
         uid, version = self._written
         is_there = any(job.uid == uid for job in jobs)
@@ -278,7 +287,7 @@ class Acting:
             return ()
         return ("the aggregator has not seen the last write yet",)
 
-    def _is_refused(self, job: Job) -> bool:
+    def _is_refused(self, job: ElasticJob) -> bool:
         refused = self._refused.get(job.uid)
         if refused is None:
             return False
@@ -287,9 +296,9 @@ class Acting:
 
     async def _write(
         self,
-        job: Job,
-        decision: Decision,
-        jobs: Sequence[Job],
+        job: ElasticJob,
+        decision: RestartDecision,
+        jobs: Sequence[ElasticJob],
         standing: tuple[str, ...],
         advised: EndedJob | None,
     ) -> float:
@@ -313,7 +322,9 @@ class Acting:
             return _AGAIN_SECONDS  # The watch shows what it is now.
         except StoreNotFound as error:
             # It was deleted, which the watch shows; for a Command the kind may be missing.
-            return self._was_refused(job, error) if decision.write is Write.END else _AGAIN_SECONDS
+            return (
+                self._was_refused(job, error) if decision.write is DueWrite.END else _AGAIN_SECONDS
+            )
         except StoreRefused as error:
             return self._was_refused(job, error)
         except (StoreError, msgspec.DecodeError) as error:
@@ -325,32 +336,35 @@ class Acting:
             self._written = (job.uid, go_integer(version) or 0)
         if decision.start > (0 if before is None else before.start):
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
-        if decision.write is Write.START:
+        if decision.write is DueWrite.START:
             self.starts += 1
         self._telling.wrote(job, decision)
         return _AGAIN_SECONDS
 
-    async def _make(self, job: Job, decision: Decision, now_ms: int) -> str:
+    async def _make(self, job: ElasticJob, decision: RestartDecision, now_ms: int) -> str:
         """Make a write; returns the version of the job after it, empty where it has none."""
         namespace, name = job.namespace, job.name
-        if decision.write is Write.START:
+        if decision.write is DueWrite.START:
             patch = start_patch(job, decision.start, decision.why)
             return await self._api.patch_status(namespace, name, patch)
-        if decision.write is Write.END:
+        if decision.write is DueWrite.END:
             return await self.faults.end(job, decision.cause)
-        if decision.write is Write.PODS:
+        if decision.write is DueWrite.PODS:
             await self.faults.delete_pods(decision)
             return ""
         return await self._api.patch(namespace, name, size_patch(job, decision, now_ms))
 
-    def _was_refused(self, job: Job, error: StoreError) -> float:
+    def _was_refused(self, job: ElasticJob, error: StoreError) -> float:
         self.refusals["refused"] += 1
         until_ms = self._clock().steady_ms + _AFTER_A_REFUSAL_MS
         self._refused[job.uid] = (job.version, str(error), until_ms)
         return _AGAIN_SECONDS
 
     def _show(
-        self, jobs: Sequence[Job], decisions: Mapping[str, Decision], standing: tuple[str, ...]
+        self,
+        jobs: Sequence[ElasticJob],
+        decisions: Mapping[str, RestartDecision],
+        standing: tuple[str, ...],
     ) -> None:
         self.standing_still = standing
         shown = []
@@ -361,7 +375,7 @@ class Acting:
                 state, why = "refused", self._refused[job.uid][1]
             original, size = original_of(job), job.size
             shown.append(
-                JobStatus(
+                ElasticJobStatus(
                     job.namespace,
                     job.name,
                     state,
@@ -392,7 +406,7 @@ class Acting:
         }
 
 
-def _is_behind(job: Job, found: EndedJob) -> bool:
+def _is_behind(job: ElasticJob, found: EndedJob) -> bool:
     """Whether the aggregator has not seen the end of a job that has ended, or of its pods."""
     if found.version < job.number:
         return True

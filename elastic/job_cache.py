@@ -12,8 +12,8 @@ from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract import scheduling
 from contract.errors import DocumentError
 from elastic.end_cause import Evicted, read_evictions
-from elastic.job import Job, JobPod, read_group, read_job, read_pod
-from stores.cluster import NotThere, ObjectKind, Snapshot
+from elastic.job import ElasticJob, JobPod, read_group, read_job, read_pod
+from stores.cluster import KindUnavailable, ObjectKind, Snapshot
 from stores.interruption import Interrupted
 from stores.kubernetes_api.vcjobs import PATH
 
@@ -77,7 +77,7 @@ KINDS: dict[str, ObjectKind[Any]] = {
 """What is followed, by a name of one word."""
 
 
-class Known:
+class JobCache:
     """Objects by kind and uid."""
 
     def __init__(self) -> None:
@@ -99,14 +99,14 @@ class Known:
         return ""
 
     def observe(
-        self, name: str, event: Snapshot[Any] | Update[Any] | NotThere | Interrupted
+        self, name: str, event: Snapshot[Any] | Update[Any] | KindUnavailable | Interrupted
     ) -> None:
         """Take in an event about a kind."""
         found = self._found[name]
         match event:
             case Interrupted(reason=reason):
                 self._unread[name] = f"{KINDS[name].name}: {reason}"
-            case NotThere(reason=reason):
+            case KindUnavailable(reason=reason):
                 self._unread[name] = f"{KINDS[name].name}: {reason}"
                 found.clear()
             case Snapshot(items=items, unreadable=unreadable):
@@ -129,18 +129,18 @@ class Known:
             if pod.job:
                 self._pods.setdefault(pod.job, {})[uid] = pod
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[ElasticJob]:
         """Return the jobs that ask for elastic training, in the order in which they are served."""
         asked = (
             one for one in self._found[JOBS].values() if scheduling.ELASTIC_SCHEDULING in one.labels
         )
         return sorted(asked, key=lambda one: (one.created_at_ms, one.namespace, one.name))
 
-    def pods(self, job: Job) -> tuple[JobPod, ...]:
+    def pods(self, job: ElasticJob) -> tuple[JobPod, ...]:
         """Return the pods of a job."""
         return tuple(self._pods.get(job.uid, {}).values())
 
-    def has_group(self, job: Job) -> bool:
+    def has_group(self, job: ElasticJob) -> bool:
         """Whether a PodGroup belongs to the job."""
         groups: Iterable[str] = self._found["groups"].values()
         return job.uid in groups
@@ -151,7 +151,7 @@ class Known:
         seconds = next(iter(self._found[SCHEDULER].values()), DEFAULT_GRACE_OVER_TIME)
         return int(seconds) * 1000
 
-    def evictions(self, job: Job) -> tuple[Evicted, ...]:
+    def evictions(self, job: ElasticJob) -> tuple[Evicted, ...]:
         """Return what the scheduler records about the job."""
         records: Iterable[_Records] = self._found["records"].values()
         return tuple(one for each in records for one in each.get(job.group, ()))

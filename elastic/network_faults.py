@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from advisor.checks.ended_vcjobs import EndedJob
-    from elastic.job import Job
+    from elastic.job import ElasticJob
 
 LASTS_MS = 20_000
 """The scheduler, too, waits so long after a link went down (consumers#1.9)."""
@@ -39,7 +39,7 @@ class NetworkFault(msgspec.Struct, frozen=True):
     waits_for: str = ""
 
 
-def why_left(job: Job, fault: NetworkFault) -> str:
+def why_left(job: ElasticJob, fault: NetworkFault) -> str:
     """Return why the job goes on over the fault; empty where it is to be ended."""
     original, advice = original_of(job), fault.advice
     if not fault.is_lasting:
@@ -84,7 +84,7 @@ class NetworkFaults:
         """Whether a job runs over a network fault."""
         return bool(self._found)
 
-    def under(self, job: Job, waits_for: str, now_ms: int) -> NetworkFault | None:
+    def under(self, job: ElasticJob, waits_for: str, now_ms: int) -> NetworkFault | None:
         """Return the fault under a job; ``None`` where there is none."""
         found = self._found.get(job.uid)
         if found is None:

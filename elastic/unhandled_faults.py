@@ -15,22 +15,22 @@ from contract.documents.elastic_job import read_ending
 from contract.errors import StoreError, StoreNotFound
 from elastic.conditions import kept_of
 from elastic.dead_nodes import SilentNodes, not_ready_since_ms
-from elastic.decision import State
+from elastic.decision import VcjobState
 from elastic.network_faults import COMMANDED_MS, NetworkFaults
 from elastic.patches import ending_patch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from elastic.aggregator_client import Answer
-    from elastic.decision import Decision
-    from elastic.job import Job
-    from elastic.job_cache import Known
+    from elastic.aggregator_client import AggregatorReply
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
+    from elastic.job_cache import JobCache
     from elastic.network_faults import NetworkFault
     from service.clock import Clock
     from stores.kubernetes_api.vcjobs import VcJobs
 
-_SETTLED = (State.RUNNING, State.FINISHED, State.CONDITIONS, State.NO_CAUSE)
+_SETTLED = (VcjobState.RUNNING, VcjobState.FINISHED, VcjobState.CONDITIONS, VcjobState.NO_CAUSE)
 
 
 class UnhandledFaults:
@@ -56,7 +56,7 @@ class UnhandledFaults:
         self._waits_for = ""
         self._commanded: dict[str, int] = {}
         """When a Command to end a job was written, by uid (steady)."""
-        self._seen: tuple[Answer | None, tuple[str, ...]] = (None, ())
+        self._seen: tuple[AggregatorReply | None, tuple[str, ...]] = (None, ())
 
     @property
     def is_on(self) -> bool:
@@ -68,16 +68,16 @@ class UnhandledFaults:
         """Whether a job runs over a network fault."""
         return self._network.are_any
 
-    def network(self, job: Job) -> NetworkFault | None:
+    def network(self, job: ElasticJob) -> NetworkFault | None:
         """Return the network fault that a job runs over; ``None`` for none."""
         return self._network.under(job, self._waits_for, self._clock().steady_ms)
 
     async def look(
         self,
-        answer: Answer,
-        jobs: Sequence[Job],
-        decisions: Mapping[str, Decision],
-        known: Known,
+        answer: AggregatorReply,
+        jobs: Sequence[ElasticJob],
+        decisions: Mapping[str, RestartDecision],
+        known: JobCache,
     ) -> tuple[str, ...]:
         """Take in what the aggregator has answered; returns reasons to start nothing."""
         self._waits_for = self._ended_before(jobs, decisions)
@@ -86,7 +86,7 @@ class UnhandledFaults:
             self._seen = (answer, await self._look_at_nodes(answer, jobs, known))
         return self._seen[1]
 
-    def _look_at_networks(self, answer: Answer, jobs: Sequence[Job]) -> None:
+    def _look_at_networks(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> None:
         """An answer that is not to be relied on is a gap: what stands counts from then on."""
         if not self.ends_on_network_faults:
             return
@@ -99,7 +99,7 @@ class UnhandledFaults:
         self._network.look(over, self._clock().steady_ms)
 
     async def _look_at_nodes(
-        self, answer: Answer, jobs: Sequence[Job], known: Known
+        self, answer: AggregatorReply, jobs: Sequence[ElasticJob], known: JobCache
     ) -> tuple[str, ...]:
         self.dead_nodes = frozenset()
         if not self.deletes_on_dead_nodes or answer.silent is None:
@@ -122,7 +122,9 @@ class UnhandledFaults:
         self.dead_nodes = frozenset(dead)
         return tuple(troubles)
 
-    def _ended_before(self, jobs: Sequence[Job], decisions: Mapping[str, Decision]) -> str:
+    def _ended_before(
+        self, jobs: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
+    ) -> str:
         """Return a job that was ended for a network fault and does not run yet: one at a time."""
         now_ms = self._clock().steady_ms
         self._commanded = {
@@ -134,13 +136,13 @@ class UnhandledFaults:
             if job.phase == "Running":
                 if job.uid in self._commanded:
                     return job.key
-            elif (state is State.STARTING and is_started) or (
+            elif (state is VcjobState.STARTING and is_started) or (
                 state not in _SETTLED and read_ending(job.annotations) is not None
             ):
                 return job.key
         return ""
 
-    async def end(self, job: Job, cause: str) -> str:
+    async def end(self, job: ElasticJob, cause: str) -> str:
         """Have a job ended; returns its version after that, empty where it is the same.
 
         The annotation comes first: who goes on after a kill has to know why the job was ended.
@@ -154,7 +156,7 @@ class UnhandledFaults:
         self.ends += 1
         return version
 
-    async def delete_pods(self, decision: Decision) -> None:
+    async def delete_pods(self, decision: RestartDecision) -> None:
         """Delete pods by force; one that is gone, or another one of its name, is left alone."""
         for pod in decision.pods:
             with contextlib.suppress(StoreNotFound):

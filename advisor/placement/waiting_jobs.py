@@ -7,31 +7,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.placement.gangs import gang_of
+from advisor.placement.gangs import gang_of, need_of
 from advisor.placement.placement import demand_of, is_waiting
 from advisor.report import Gang, Placement, PodRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Demand, Placer, Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.gangs import Need
+    from advisor.placement.placement import Demand, PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import PodGroup, SchedulerPod
 
 
 class _Waiting(NamedTuple):
     """The waiting pods of a job, by what they ask for."""
 
     demands: tuple[Demand, ...]
-    pods: tuple[tuple[Pod, ...], ...]
+    pods: tuple[tuple[SchedulerPod, ...], ...]
     refs: tuple[tuple[PodRef, ...], ...]
+    group: PodGroup
+    need: Need
 
 
 class _Placed(NamedTuple):
     """What was found for a job, and the answers that it follows from."""
 
-    results: tuple[Result, ...]
+    results: tuple[PlacementResult, ...]
     lacking: tuple[tuple[str, ...], ...]
     placements: tuple[Placement, ...]
     gang: Gang
@@ -50,7 +53,9 @@ class WaitingJobs:
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
-        self._answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
+        self._asked: dict[Demand, SchedulerPod] = {}
+        """Each demand, with a pod that has it."""
+        self._answers: dict[int, tuple[PlacementResult, tuple[str, ...]]] = {}
         """By what is asked for, as one value."""
         self._is_mixed = False
         """Whether pods of one job ask for different things."""
@@ -59,7 +64,7 @@ class WaitingJobs:
 
     def move(
         self,
-        jobs: Mapping[str, Job],
+        jobs: Mapping[str, SchedulerJob],
         keys: Iterable[str],
         views: Mapping[str, NodeView],
         changed: Iterable[str],
@@ -75,8 +80,12 @@ class WaitingJobs:
                 is_new = True
             is_new = is_new or before is not None
         if is_new:
-            self._demands = {one: one for each in self._waiting.values() for one in each.demands}
             self._waiting = {key: self._waiting[key] for key in jobs if key in self._waiting}
+            self._asked = {}
+            for one in self._waiting.values():
+                for demand, pods in zip(one.demands, one.pods, strict=True):
+                    self._asked.setdefault(demand, pods[0])
+            self._demands = {one: one for one in self._asked}
         is_changed = False
         for name in changed:
             is_changed = True
@@ -85,26 +94,24 @@ class WaitingJobs:
             else:
                 self._unhealthy.discard(name)
         unhealthy = sorted(self._unhealthy)
-        answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
-        for one in self._waiting.values():
-            for demand, pods in zip(one.demands, one.pods, strict=True):
-                if id(demand) not in answers:
-                    result = placer.answer(demand, pods[0])
-                    answers[id(demand)] = result, _lacking(result, views, unhealthy)
+        answers: dict[int, tuple[PlacementResult, tuple[str, ...]]] = {}
+        for demand, pod in self._asked.items():
+            result = placer.answer(demand, pod)
+            answers[id(demand)] = result, _lacking(result, views, unhealthy)
         if answers == self._answers and not is_new and not (is_changed and self._is_mixed):
             return
         self._answers = answers
         self._is_mixed = any(len(one.demands) > 1 for one in self._waiting.values())
         placed = [
-            self._place(key, jobs[key], one, views, answers, is_changed=is_changed)
+            self._place(key, one, views, answers, is_changed=is_changed)
             for key, one in self._waiting.items()
         ]
         self.placements = tuple(placement for one in placed for placement in one.placements)
         self.gangs = tuple(one.gang for one in placed)
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
-    def _look(self, job: Job) -> _Waiting:
-        groups: dict[Demand, list[Pod]] = {}
+    def _look(self, job: SchedulerJob) -> _Waiting:
+        groups: dict[Demand, list[SchedulerPod]] = {}
         for pod in job.pods:
             if is_waiting(pod):
                 demand = demand_of(job, pod)
@@ -116,20 +123,21 @@ class WaitingJobs:
                 tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in pods)
                 for pods in groups.values()
             ),
+            job.group,
+            need_of(job),
         )
 
     def _place(
         self,
         key: str,
-        job: Job,
         waiting: _Waiting,
         views: Mapping[str, NodeView],
-        answers: Mapping[int, tuple[Result, tuple[str, ...]]],
+        answers: Mapping[int, tuple[PlacementResult, tuple[str, ...]]],
         *,
         is_changed: bool,
     ) -> _Placed:
-        results = tuple(answers[id(demand)][0] for demand in waiting.demands)
-        lacking = tuple(answers[id(demand)][1] for demand in waiting.demands)
+        results = tuple([answers[id(demand)][0] for demand in waiting.demands])
+        lacking = tuple([answers[id(demand)][1] for demand in waiting.demands])
         known = self._placed.get(key)
         if known is not None and known.results == results:
             if known.lacking == lacking and not (is_changed and len(results) > 1):
@@ -141,7 +149,9 @@ class WaitingJobs:
                 for refs, result in zip(waiting.refs, results, strict=True)
             )
         demands = list(zip(results, waiting.pods, lacking, strict=True))
-        found = _Placed(results, lacking, placements, gang_of(job, demands, views))
+        found = _Placed(
+            results, lacking, placements, gang_of(waiting.group, waiting.need, demands, views)
+        )
         self._placed[key] = found
         return found
 
@@ -150,7 +160,7 @@ _NAMED_NODES = 3
 
 
 def _lacking(
-    result: Result, views: Mapping[str, NodeView], unhealthy: Iterable[str]
+    result: PlacementResult, views: Mapping[str, NodeView], unhealthy: Iterable[str]
 ) -> tuple[str, ...]:
     """Return what the first nodes lack that refuse a demand."""
     found = []

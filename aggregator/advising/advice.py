@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from advisor.checks.ended_vcjobs import EndedJobs
-from aggregator.advising.answers import Answers
-from aggregator.advising.cluster_objects import KINDS, ClusterObjects
+from aggregator.advising.answers import NewestReports
+from aggregator.advising.cluster_objects import KINDS, AdvisedObjects
 from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
@@ -21,11 +21,11 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ClusterSnapshot
     from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
     from service.clock import Clock
-    from stores.cluster import Cluster, NotThere, ObjectKind, Update
+    from stores.cluster import Cluster, KindUnavailable, ObjectKind, Update
     from stores.cluster import Snapshot as Listed
 
 _log = logging.getLogger(__name__)
@@ -54,10 +54,10 @@ class Advising:
         self._send = send
         self._cluster = cluster
         self._clock = clock
-        self._objects = ClusterObjects()
+        self._objects = AdvisedObjects()
         self._rules = RuleFeeds(self._objects, self._follow)
         self._sessions = Sessions()
-        self.answers = Answers(self._objects, self.status)
+        self.answers = NewestReports(self._objects, self.status)
         self.what_if = WhatIf(self._objects, lambda: self._sessions.states, lambda: clock().wall_ms)
         self._changed = asyncio.Event()
         self._advised_at_ms = 0
@@ -122,7 +122,7 @@ class Advising:
         return ""
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
-        def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:
+        def take(event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted) -> None:
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
                 if name == "ascendjobs":
@@ -157,7 +157,7 @@ class Advising:
             self._send(changes_of(self._sessions.reports, before, now_ms))
             await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
-    def _look(self, snapshot: Snapshot, watched: Watched) -> float:
+    def _look(self, snapshot: ClusterSnapshot, watched: Watched) -> float:
         began = time.thread_time()
         self._sessions.look(snapshot, watched)
         return time.thread_time() - began

@@ -7,7 +7,7 @@ import json
 import msgspec
 import pytest
 
-from elastic.job_cache import KINDS, SCHEDULER, Known
+from elastic.job_cache import KINDS, SCHEDULER, JobCache
 from stores.cluster import Snapshot
 
 
@@ -34,13 +34,13 @@ def _arguments(value: str) -> str:
     ],
 )
 def test_grace_over_time_is_that_of_the_scheduler(text: str, seconds: int) -> None:
-    known = Known()
+    known = JobCache()
     known.observe(SCHEDULER, Snapshot({"u": KINDS[SCHEDULER].read(_configmap(text))}))
     assert known.grace_over_time_ms == seconds * 1000
 
 
 def test_a_cluster_without_that_configmap_has_the_default() -> None:
-    known = Known()
+    known = JobCache()
     assert any("volcano-scheduler-configmap" in one for one in known.unread)
     known.observe(SCHEDULER, Snapshot({}))
     assert known.grace_over_time_ms == 900_000

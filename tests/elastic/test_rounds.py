@@ -9,19 +9,19 @@ import pytest
 
 from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
 from advisor.report import ElasticAdvice
-from elastic.aggregator_client import Answer
+from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.end_cause import Evicted
 from elastic.job_cache import KINDS
-from service.clock import Moment
+from service.clock import Instant
 from stores.cluster import Snapshot
 from tests.elastic.jobs import ENDED_MS, NOW_MS, UID, read, vcjob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from elastic.decision import Decision
-    from elastic.job import Job
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
 
 
 class _Around:
@@ -35,16 +35,18 @@ class _Around:
         found = EndedJob("default", "j", version, advice)
         if reason:
             found = EndedJob("default", "j", version, ElasticAdvice("default", "j", reason=reason))
-        self._answer = Answer(EndedJobs(version, (), (found,)))
+        self._answer = AggregatorReply(EndedJobs(version, (), (found,)))
 
-    async def ask(self, _sized: Sequence[Job], _judged: Sequence[Job], *, running: bool) -> Answer:
+    async def ask(
+        self, _sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob], *, running: bool
+    ) -> AggregatorReply:
         """See ``Aggregators``."""
         return self._answer
 
-    def state(self, job: Job, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``Telling``."""
 
-    def would(self, _job: Job, decision: Decision) -> None:
+    def would(self, _job: ElasticJob, decision: RestartDecision) -> None:
         """See ``Telling``."""
         self.would_write.append(str(decision.write))
 
@@ -52,7 +54,7 @@ class _Around:
 def _acting(around: _Around) -> Acting:
     """Return a dry run over one evicted job of version 7 without pods."""
     part = cast("Any", around)
-    clock = lambda: Moment(NOW_MS, NOW_MS)  # noqa: E731
+    clock = lambda: Instant(NOW_MS, NOW_MS)  # noqa: E731
     acting = Acting(cast("Any", SimpleNamespace()), part, part, part, clock, acts=False)
     job = read(vcjob())
     evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)}}

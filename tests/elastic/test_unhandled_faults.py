@@ -11,23 +11,23 @@ import pytest
 
 from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
-from contract.documents.elastic_job import ENDING, Kept, read_ending
+from contract.documents.elastic_job import ENDING, PersistedJob, read_ending
 from contract.errors import StoreError, StoreForbidden, StoreNotFound
-from elastic.aggregator_client import Answer
+from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
-from elastic.decision import Facts, Write, decide
+from elastic.decision import DueWrite, JobContext, decide
 from elastic.job import read_pod
 from elastic.job_cache import KINDS, SCHEDULER
 from elastic.patches import size_patch
-from service.clock import Moment
+from service.clock import Instant
 from stores.cluster import Snapshot
 from tests.elastic.jobs import NOW_MS, UID, read, size, vcjob, with_kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from elastic.decision import Decision
-    from elastic.job import Job
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
 
 _FAULT = FaultUnder("NETWORK", "n0", 5)
 _GRACE_SECONDS = 60
@@ -68,7 +68,7 @@ class Bench:
         self.items = {item["metadata"]["name"]: item for item in items}
         self.raw_pods: list[bytes] = []
         self.now_ms = NOW_MS
-        self.answer = Answer(EndedJobs(99), silent=frozenset())
+        self.answer = AggregatorReply(EndedJobs(99), silent=frozenset())
         self.status: dict[str, Any] | StoreError = {}
         self.command_fails: StoreError | None = None
         self.done: list[tuple[str, ...]] = []
@@ -79,7 +79,7 @@ class Bench:
             part,
             part,
             part,
-            lambda: Moment(self.now_ms, self.now_ms),
+            lambda: Instant(self.now_ms, self.now_ms),
             acts=True,
             ends_on_network_faults=network,
             deletes_on_dead_nodes=dead,
@@ -108,7 +108,9 @@ class Bench:
         """Return state and reason of a job."""
         return next((one.state, one.why) for one in self.acting.jobs if one.name == name)
 
-    async def ask(self, _sized: Sequence[Job], _judged: Sequence[Job], *, running: bool) -> Answer:
+    async def ask(
+        self, _sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob], *, running: bool
+    ) -> AggregatorReply:
         """See ``Aggregators``."""
         assert running is self.acting.faults.ends_on_network_faults
         self.asked += 1
@@ -154,22 +156,22 @@ class Bench:
         """See ``VcJobs``."""
         self.done.append(("delete", name, uid))
 
-    def state(self, job: Job, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``Telling``."""
 
-    def wrote(self, _job: Job, decision: Decision) -> None:
+    def wrote(self, _job: ElasticJob, decision: RestartDecision) -> None:
         """See ``Telling``."""
         self.done.append(("wrote", str(decision.write)))
 
 
 def over(
     *faults: FaultUnder, replicas: int | None = 2, version: int = 99, name: str = "j"
-) -> Answer:
+) -> AggregatorReply:
     """Return the answer that a job runs over a network fault, and what there is room for."""
     why = "" if replicas else "there is room for 0 × 8 cards"
     advice = ElasticAdvice("default", name, replicas=replicas, cards=8, why=why)
     one = EndedJob("default", name, version, advice, faults or (_FAULT,))
-    return Answer(EndedJobs(99, (), (), (one,)), silent=frozenset())
+    return AggregatorReply(EndedJobs(99, (), (), (one,)), silent=frozenset())
 
 
 ENDED = [("annotate", "j"), ("terminate", "j", UID), ("wrote", "end")]
@@ -199,14 +201,14 @@ async def test_without_the_setting_nobody_is_asked() -> None:
 @pytest.mark.parametrize(
     ("between", "seconds"),
     [
-        (Answer(EndedJobs(99), silent=frozenset()), 2),
+        (AggregatorReply(EndedJobs(99), silent=frozenset()), 2),
         (over(FaultUnder("NETWORK", "n0", 6)), 2),
-        (Answer(troubles=("the aggregator is away",)), 2),
+        (AggregatorReply(troubles=("the aggregator is away",)), 2),
         (None, 12),
     ],
 )
 async def test_a_link_that_was_up_again_or_not_seen_counts_from_then_on(
-    between: Answer | None, seconds: int
+    between: AggregatorReply | None, seconds: int
 ) -> None:
     bench = Bench(vcjob(phase="Running"), network=True)
     bench.answer = over()
@@ -231,7 +233,7 @@ async def test_a_link_that_was_up_again_or_not_seen_counts_from_then_on(
         (msgspec.structs.replace(over(), troubles=("silence alarm",)), "the job runs"),
     ],
 )
-async def test_a_job_without_another_place_goes_on(answer: Answer, says: str) -> None:
+async def test_a_job_without_another_place_goes_on(answer: AggregatorReply, says: str) -> None:
     bench = Bench(vcjob(phase="Running"), network=True)
     bench.answer = answer
     await bench.rounds(40)
@@ -255,7 +257,7 @@ async def test_a_job_of_which_a_condition_does_not_hold_goes_on(
 async def test_a_job_that_has_started_three_times_goes_on() -> None:
     starts = (NOW_MS - 3000, NOW_MS - 2000, NOW_MS - 1000)
     item = with_kept(
-        vcjob(phase="Running"), Kept(size(4), size(3), "x", 3, NOW_MS, starts), started=3
+        vcjob(phase="Running"), PersistedJob(size(4), size(3), "x", 3, NOW_MS, starts), started=3
     )
     bench = Bench(item, network=True)
     bench.answer = over()
@@ -272,7 +274,7 @@ async def test_one_job_at_a_time(phase: str) -> None:
     first = vcjob("a", phase=phase)
     first["metadata"]["uid"] = "u-a"
     if phase == "Pending":
-        first = with_kept(first, Kept(size(4), size(2), "x", 1, NOW_MS), started=1)
+        first = with_kept(first, PersistedJob(size(4), size(2), "x", 1, NOW_MS), started=1)
     else:
         ending = f'{{"cause": "NETWORK on n1", "at_ms": {NOW_MS}}}'
         first["metadata"]["annotations"][ENDING] = ending
@@ -326,8 +328,8 @@ def test_what_was_ended_for_a_network_fault_starts_again(
     item = vcjob(phase=phase)
     item["metadata"]["annotations"][ENDING] = ending
     advice = ElasticAdvice("default", "j", replicas=2, cards=8)
-    found = decide(read(item), Facts(NOW_MS, advice=advice))
-    assert (found.cause, found.write) == (cause, Write.SIZE if cause else None)
+    found = decide(read(item), JobContext(NOW_MS, advice=advice))
+    assert (found.cause, found.write) == (cause, DueWrite.SIZE if cause else None)
     if cause:
         paths = [(one["op"], one["path"]) for one in size_patch(read(item), found, NOW_MS)]
         assert ("remove", "/metadata/annotations/npu-vigil~1elastic-ending") in paths
@@ -337,7 +339,7 @@ def dead(left_seconds: float | None = -1, phase: str = "Terminating") -> Bench:
     """Return a job with a pod on ``n0``, which is silent, and NotReady for long."""
     bench = Bench(vcjob(phase=phase), dead=True)
     bench.raw_pods = [_raw_pod("n0", left_seconds=left_seconds)]
-    bench.answer = Answer(EndedJobs(99), silent=frozenset({"n0"}))
+    bench.answer = AggregatorReply(EndedJobs(99), silent=frozenset({"n0"}))
     bench.status = _status("Unknown", 3600)
     bench.see()
     return bench
@@ -369,9 +371,9 @@ async def test_without_the_setting_it_is_only_named() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"answer": Answer(EndedJobs(99), silent=frozenset({"n1"}))},
-        {"answer": Answer(EndedJobs(99), ("silence alarm",), frozenset({"n0"}))},
-        {"answer": Answer(troubles=("the aggregator is away",))},
+        {"answer": AggregatorReply(EndedJobs(99), silent=frozenset({"n1"}))},
+        {"answer": AggregatorReply(EndedJobs(99), ("silence alarm",), frozenset({"n0"}))},
+        {"answer": AggregatorReply(troubles=("the aggregator is away",))},
         {"status": _status("True", 3600)},
         {"status": _status("False", -90)},
         {"status": {}},
@@ -408,8 +410,8 @@ async def test_silence_counts_from_the_last_gap_on(
     """A failover of the aggregator is none; a node that was back is silent anew."""
     bench = dead()
     await bench.rounds(40)
-    bench.answer = Answer(silent=silent, troubles=() if silent is not None else ("away",))
+    bench.answer = AggregatorReply(silent=silent, troubles=() if silent is not None else ("away",))
     await bench.rounds(gap)
-    bench.answer = Answer(EndedJobs(99), silent=frozenset({"n0"}))
+    bench.answer = AggregatorReply(EndedJobs(99), silent=frozenset({"n0"}))
     await bench.rounds(30)
     assert (bench.done[:2] == DELETED) is is_deleted

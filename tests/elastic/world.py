@@ -19,19 +19,19 @@ from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
 from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import read_kept
 from contract.errors import StoreConflict, StoreNotFound, StoreUnavailable
-from elastic.aggregator_client import Answer
+from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.job import read_group, read_job, read_pod
 from elastic.job_cache import KINDS, evictions_of
-from service.clock import Moment
+from service.clock import Instant
 from stores.cluster import Snapshot
 from tests.elastic.jobs import vcjob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from elastic.decision import Decision
-    from elastic.job import Job
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
 
 _BEGAN_MS = 1_795_428_000_000
 _STEP_MS = 1000
@@ -260,7 +260,7 @@ class Process:
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
-            lambda: Moment(world.now_ms, world.now_ms),
+            lambda: Instant(world.now_ms, world.now_ms),
             acts=True,
         )
         self.see(tuple(KINDS))
@@ -326,12 +326,12 @@ class Process:
                 raise Killed
 
     async def ask(
-        self, sized: Sequence[Job], judged: Sequence[Job], *, running: bool = False
-    ) -> Answer:
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
+    ) -> AggregatorReply:
         """See ``Aggregators``: the largest size that there are nodes for."""
         world = self.world
         if not world.is_calm and world.chance.random() < 0.1:
-            return Answer(troubles=("the aggregator is away",))
+            return AggregatorReply(troubles=("the aggregator is away",))
         found = []
         waiting = sum(1 for pod in world.pods.values() if not pod["node"])
         room = max(0, len(world.free()) - waiting)
@@ -344,12 +344,12 @@ class Process:
             version = int(job.version)
             found.append(EndedJob("default", job.name, version, advice if job in sized else None))
         versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
-        return Answer(EndedJobs(max(versions, default=0), (), tuple(found)))
+        return AggregatorReply(EndedJobs(max(versions, default=0), (), tuple(found)))
 
-    def state(self, job: Job, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``Telling``."""
 
-    def wrote(self, job: Job, decision: Decision) -> None:
+    def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
         """See ``Telling``."""
 
 

@@ -9,8 +9,10 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
+from vigil.daemon_client import UnknownNode
 from vigil.status.cluster_answers import HistoryAnswer
 from vigil.status.explained import is_meant
+from vigil.status.job_report import leader_of
 from vigil.status.report import in_language, names_of
 from vigil.status.show import wrapped
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vigil.daemon_client import DaemonClient
-    from vigil.status.cluster_answers import Entry
+    from vigil.status.cluster_answers import HistoryEntryAnswer
 
 _UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STATUS = "status"
@@ -54,7 +56,7 @@ class Past(msgspec.Struct, frozen=True):
     rows: tuple[PastRow, ...]
 
 
-class History:
+class AggregatorHistory:
     """Reads the history of ``node`` (``None``: of all), page by page, from ``since_ms`` on."""
 
     def __init__(
@@ -65,8 +67,13 @@ class History:
         self._asked: dict[str, str | int] = {} if node is None else {"node": node}
         if since_ms is not None:
             self._asked["since_ms"] = since_ms
+        self._source = leader_of(client)
         if node is not None:
             self._check(node)
+
+    def about(self) -> Past:
+        """Return who answers; without rows."""
+        return Past(self._source, self._client.server, (), ())
 
     def read(self) -> Iterator[PastRow]:
         """Yield what came since the last call."""
@@ -81,13 +88,13 @@ class History:
                     yield row
 
     def _check(self, node: str) -> None:
-        """Raise ``ConfigurationError`` for a node that was never there."""
+        """Raise ``UnknownNode`` for a node that was never there."""
         if self._client.find(f"/api/v1/nodes/{quote(node, safe='')}", msgspec.Raw) is not None:
             return
         asked = urlencode({"node": node, "limit": 1})
         if not self._client.get(f"/api/v1/history?{asked}", HistoryAnswer).events:
             what = f"the aggregator at {self._client.server} knows no node of this name"
-            raise ConfigurationError("command line", [Problem(f"node {node}", what)])
+            raise UnknownNode(node, what)
 
 
 def since_of(text: str, now_ms: int, *, utc: bool) -> int:
@@ -134,7 +141,7 @@ def _what(row: PastRow) -> str:
     return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
 
 
-def _row(entry: Entry) -> PastRow:
+def _row(entry: HistoryEntryAnswer) -> PastRow:
     change, event = entry.published, entry.event
     if change is not None:
         part, code, at_ms = change.subject, change.code, change.at_ms

@@ -14,7 +14,7 @@ from aggregator.advising.advice import Advising
 from aggregator.advising.cluster_objects import KINDS
 from aggregator.advising.sessions import Sessions
 from contract.errors import StoreUnavailable
-from service.clock import Moment
+from service.clock import Instant
 from stores.cluster import Snapshot, Update
 from tests.advisor.checks.test_ended_vcjobs import ended, snapshot
 from tests.advisor.controllers.test_elastic_vcjob import CARDS, entry
@@ -70,9 +70,9 @@ async def _not_known(stored: str | None, *, arrives: bool) -> tuple[str, ...]:
     behind = _Behind(stored)
     loop = asyncio.get_running_loop()
 
-    def clock() -> Moment:
+    def clock() -> Instant:
         at_ms = int(loop.time() * 1000)
-        return Moment(at_ms, at_ms)
+        return Instant(at_ms, at_ms)
 
     advising = Advising(cast("Any", behind), clock, lambda _: None)
     async with asyncio.TaskGroup() as tasks:
