@@ -150,7 +150,7 @@ def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
 
 
 def _running(job: ElasticJob, facts: JobContext) -> RestartDecision:
-    """Return whether a job is ended for a network fault, as Volcano does not do it (E24)."""
+    """Return whether a job is ended for a network fault, as Volcano does not (consumers#E24)."""
     fault = facts.network
     if fault is None:
         return RestartDecision(VcjobState.RUNNING, "the job runs")
