@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from contract.codes.reference import CodeReference
-    from vigil.sources.source import Source
+    from vigil.sources.source import AnswerSource
 
 _UNKNOWN = 2
 _WIDTH = 100
@@ -82,7 +82,7 @@ def explain(
     from vigil.status.explained_lines import explanation_lines
     from vigil.status.output import Output, show
 
-    def ask(source: Source) -> Output:
+    def ask(source: AnswerSource) -> Output:
         explained = source.explanation(node, part)
         return Output(
             explained,

@@ -21,7 +21,7 @@ from vigil.status.options import (
 )
 
 if TYPE_CHECKING:
-    from vigil.sources.source import Source
+    from vigil.sources.source import AnswerSource
 
 
 class Order(StrEnum):
@@ -66,7 +66,7 @@ def faults(
     language = language_of(lang)
     arranged = worst_first if order is Order.WORST else newest_first
 
-    def ask(source: Source) -> Output:
+    def ask(source: AnswerSource) -> Output:
         report = source.report(node)
         rows = tuple(
             row

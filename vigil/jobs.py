@@ -18,7 +18,7 @@ from vigil.status.options import (
 )
 
 if TYPE_CHECKING:
-    from vigil.sources.source import Source
+    from vigil.sources.source import AnswerSource
 
 
 def jobs(
@@ -38,10 +38,10 @@ def jobs(
     from vigil.status.job_report import job_lines
     from vigil.status.output import Output, show
 
-    sources = sources_of(server, state_dir, kubeconfig, store, is_of_cluster=True)
+    sources = sources_of(server, state_dir, kubeconfig, store, "cluster")
     language = language_of(lang)
 
-    def ask(source: Source) -> Output:
+    def ask(source: AnswerSource) -> Output:
         report = source.jobs()
         return Output(
             report,

@@ -56,6 +56,6 @@ def timeline(
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
     language = language_of(lang)
     node, _, part = (what or "").partition("/")
-    with closing(sources_of(server, state_dir, kubeconfig, store, is_of_cluster=True)) as sources:
+    with closing(sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
         history = sources.ask(lambda source: source.history(node or None, part, since_ms))
         show_past(history, follow=follow, language=language, as_json=as_json, utc=utc)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,6 +16,7 @@ from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.end_to_end.test_status import vigil
 from tests.parts import pods
+from tests.parts.processes import Running
 from tests.parts.service_proxy import endpoint, host_address, make_service, remove_service
 
 if TYPE_CHECKING:
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Document
+    from tests.end_to_end.node import Node
+    from tests.parts.broker import Broker
     from tests.parts.controlplane import ControlPlane
-
-pytestmark = [pytest.mark.apiserver, pytest.mark.daemon]
 
 _CODE = "80E18402"
 _FAULTY = config([fault(3, "SeparateNPU", _CODE)], unhealthy=(3,))
@@ -35,11 +34,14 @@ _SERVICE = f"Service {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}, through the AP
 _SECONDS = 20.0
 
 
-def put(plane: ControlPlane, *documents: Document) -> None:
-    """Write documents as an agent does."""
+def put(place: ControlPlane | str, *documents: Document) -> None:
+    """Write documents as an agent does, to an API server or a store with this address."""
 
     async def write() -> None:
-        store = open_store("kubernetes:", plane.kubeconfig)
+        if isinstance(place, str):
+            store = open_store(place)
+        else:
+            store = open_store("kubernetes:", place.kubeconfig)
         for document in documents:
             await store.put(document)
         await store.close()
@@ -74,6 +76,8 @@ def cluster(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
     remove_service(control_plane)
 
 
+@pytest.mark.apiserver
+@pytest.mark.daemon
 def test_the_aggregator_of_a_cluster_answers_through_its_api_server(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -97,26 +101,20 @@ def test_the_aggregator_of_a_cluster_answers_through_its_api_server(
     assert "knows no node of this name" in errors
 
     output = tmp_path / "watched"
-    with output.open("wb") as file:
-        watching = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "vigil", "faults", "--watch", "--json", *cluster.away),
-                *("--kubeconfig", str(cluster.plane.kubeconfig)),
-            ],
-            stdout=file,
-        )
+    kubeconfig = ("--kubeconfig", str(cluster.plane.kubeconfig))
+    arguments = ("faults", "--watch", "--json", *cluster.away, *kubeconfig)
+    watching = Running([sys.executable, "-m", "vigil", *arguments], output)
     try:
-        daemon.process.wait_until(lambda: output.read_bytes().count(b"\n") == 1, _SECONDS)
+        watching.wait_until(lambda: output.read_bytes().count(b"\n") == 1, _SECONDS)
         put(cluster.plane, report("n1", config(update_time=1_760_000_001)))
-        daemon.process.wait_until(lambda: output.read_bytes().count(b"\n") == 2, _SECONDS)
+        watching.wait_until(lambda: output.read_bytes().count(b"\n") == 2, _SECONDS)
         assert json.loads(output.read_bytes().splitlines()[1])["faults"] == []
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(_SECONDS) == 0
     finally:
-        watching.kill()
-        watching.wait()
+        watching.stop()
 
 
+@pytest.mark.apiserver
+@pytest.mark.daemon
 def test_documents_answer_where_no_aggregator_does(cluster: Cluster) -> None:
     put(cluster.plane, report("n1", _FAULTY), report("n2", {"DeviceInfoCfg": "{"}))
     pods.make(cluster.plane, "train-0", "n1", "Ascend910-3", owner=pods.owned_by("u", "train"))
@@ -152,6 +150,8 @@ def test_documents_answer_where_no_aggregator_does(cluster: Cluster) -> None:
     assert "cannot reach mindx-dl/npu-vigil-aggregator" in errors
 
 
+@pytest.mark.apiserver
+@pytest.mark.daemon
 def test_what_the_api_server_refuses_is_named(cluster: Cluster) -> None:
     for token, why in (("stranger-token", "is forbidden"), ("nobody", "Unauthorized")):
         kubeconfig = cluster.plane.kubeconfig_of(token)
@@ -161,3 +161,64 @@ def test_what_the_api_server_refuses_is_named(cluster: Cluster) -> None:
         assert why in first
         assert first.endswith("; asking the next source")
         assert why in second
+
+
+@pytest.mark.server
+@pytest.mark.daemon
+def test_the_documents_of_a_broker_are_read(broker: Broker, tmp_path: Path) -> None:
+    put(broker.url, report("n1", _FAULTY), report("n2", config()))
+    away = ("--state-dir", str(tmp_path), "--store", broker.url)
+    status, lines, errors = vigil("faults", *away, COLUMNS="300")
+    assert (status, errors) == (1, "")
+    assert lines[0] == f"answered by: documents of a store, without any daemon ({broker.url})"
+    assert [line.split()[0] for line in lines if _CODE in line] == ["n1"]
+    status, lines, errors = vigil("jobs", *away)
+    assert (status, lines) == (3, [])
+    assert "only an API server has pods" in errors
+    broker.kill()
+    status, lines, errors = vigil("status", *away)
+    assert (status, lines) == (3, [])
+    assert broker.url in errors
+
+
+@pytest.mark.daemon
+def test_each_change_of_documents_is_shown(tmp_path: Path) -> None:
+    url, output = f"directory:{tmp_path / 'store'}", tmp_path / "watched"
+    put(url, report("n1", _FAULTY))
+    arguments = ["faults", "--watch", "--json", "--state-dir", str(tmp_path), "--store", url]
+    watching = Running([sys.executable, "-m", "vigil", *arguments], output)
+    try:
+        watching.wait_until(lambda: output.read_bytes().count(b"\n") == 1, _SECONDS)
+        put(url, report("n1", config(update_time=1_760_000_001)))
+        watching.wait_until(lambda: output.read_bytes().count(b"\n") == 2, _SECONDS)
+        assert json.loads(output.read_bytes().splitlines()[1])["faults"] == []
+    finally:
+        watching.stop()
+
+
+@pytest.mark.daemon
+def test_the_journal_of_an_agent_that_ended_shows_what_happened(folder_node: Node) -> None:
+    where = ("--state-dir", str(folder_node.state_dir))
+    folder_node.start()
+    folder_node.up()
+    folder_node.emulator.occur(3, _CODE)
+    folder_node.until(lambda now: now.codes(3) == {_CODE}, "it is published")
+    folder_node.kill()
+    status, lines, errors = vigil("timeline", *where, COLUMNS="300")
+    assert (status, errors) == (0, "")
+    assert lines[0].startswith("answered by: journal of the agent of node-1 (")
+    assert any("node-1  chip 3  80E18402  reported  begins at SeparateNPU" in one for one in lines)
+    assert vigil("timeline", "node-1/4", *where)[1][-1].startswith("not known:")
+    assert vigil("timeline", "--since", "2099-01-01", *where)[1][-1].startswith("not known:")
+    status, lines, _ = vigil("timeline", "node-1/3", "--json", *where)
+    (row,) = json.loads(lines[0])["rows"]
+    assert (row["was"], row["level"]) == (None, "SeparateNPU")
+    status, _, errors = vigil("timeline", "node-2", *where)
+    assert status == 2
+    assert "is of node-1" in errors
+    assert vigil("status", *where)[0] == 3
+    for file in folder_node.state_dir.glob("journal.sqlite*"):
+        file.write_bytes(b"no journal")
+    status, lines, errors = vigil("timeline", *where)
+    assert (status, lines) == (3, [])
+    assert "cannot be read" in errors

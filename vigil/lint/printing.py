@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from advisor.findings import BY_CODE, FindingSeverity
+from contract.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,8 +55,8 @@ def summary(report: LintReport) -> str:
 def _text(report: LintReport) -> Iterator[str]:
     for one in report.findings:
         place = one.place
-        named = f" {_one_line(place.object)}" if place.object else ""
-        head = f"{_one_line(place.file)}:{place.line}: {one.rule.severity} {one.rule.code}{named}"
+        named = f" {printable(place.object)}" if place.object else ""
+        head = f"{printable(place.file)}:{place.line}: {one.rule.severity} {one.rule.code}{named}"
         yield from (head, f"    {one.happens}", f"    -> {one.write}")
 
 
@@ -142,7 +143,3 @@ def _location(one: LintFinding) -> dict[str, object]:
     if place.object:
         location["logicalLocations"] = [{"fullyQualifiedName": place.object}]
     return location
-
-
-def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -12,11 +12,11 @@ from contract.errors import StoreError
 from vigil.daemon_client import NOT_FOUND, DaemonClient
 from vigil.status.explained import NodeExplanation, explain_node
 from vigil.status.job_report import JobReport, job_report
-from vigil.status.past import AggregatorHistory
+from vigil.status.past import DaemonHistory
 from vigil.status.report import StatusReport, report_of
 
 if TYPE_CHECKING:
-    from vigil.sources.source import History, Signal
+    from vigil.sources.source import FaultHistory, Signal
 
 _AGENT_SECONDS = 0.2
 _AGGREGATOR_SECONDS = 0.25
@@ -32,23 +32,23 @@ class DaemonSource:
         self._client = client
 
     def report(self, node: str | None) -> StatusReport:
-        """See ``Source``."""
+        """See ``AnswerSource``."""
         return report_of(self._client, node)
 
     def explanation(self, node: str, part: str) -> NodeExplanation:
-        """See ``Source``."""
+        """See ``AnswerSource``."""
         return explain_node(self._client, node, part)
 
     def jobs(self) -> JobReport:
-        """See ``Source``."""
+        """See ``AnswerSource``."""
         return job_report(self._client)
 
-    def history(self, node: str | None, part: str, since_ms: int | None) -> History:
-        """See ``Source``."""
-        return AggregatorHistory(self._client, node, part, since_ms)
+    def history(self, node: str | None, part: str, since_ms: int | None) -> FaultHistory:
+        """See ``AnswerSource``."""
+        return DaemonHistory(self._client, node, part, since_ms)
 
     def signal(self, node: str | None) -> Signal:
-        """See ``Source``. An agent is asked every 0.2 s.
+        """See ``AnswerSource``. An agent is asked every 0.2 s.
 
         An aggregator is asked after an event of its stream, at most 4 times a second.
         """
@@ -58,7 +58,7 @@ class DaemonSource:
         return _Stream(self._client, path)
 
     def close(self) -> None:
-        """See ``Source``."""
+        """See ``AnswerSource``."""
         self._client.close()
 
 

@@ -10,7 +10,7 @@ from contract.errors import StoreUnavailable
 from stores.cluster import Snapshot
 from stores.interruption import Interrupted
 from vigil.sources.document_report import SOURCE
-from vigil.sources.document_rows import seen_faults
+from vigil.sources.document_rows import compared_faults
 from vigil.sources.store_contents import read_contents
 from vigil.status.job_report import JobFault, JobReport, JobRow
 from vigil.status.report import is_harmless
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from stores.base import Store
     from stores.cluster import PodState
-    from vigil.sources.store_contents import Contents
+    from vigil.sources.store_contents import StoreContents
     from vigil.status.report import FaultRow
 
 _SUB_HEALTH = frozenset({"SubHealthFault", "SubHealth"})
@@ -66,11 +66,11 @@ async def _pods(store: Store, address: str) -> list[PodState]:
     raise StoreUnavailable(f"{address}: pods cannot be read")
 
 
-def _hits(contents: Contents, node: str) -> list[FaultRow]:
+def _hits(contents: StoreContents, node: str) -> list[FaultRow]:
     found = contents.nodes.get(node)
     if found is None:
         return []
-    rows = (one.row for one in seen_faults(node, found))
+    rows = (one.row for one in compared_faults(node, found))
     return [row for row in rows if not row.withheld and not is_harmless(row.level)]
 
 

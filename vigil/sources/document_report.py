@@ -9,7 +9,7 @@ from contract.codes.levels import ChipLevel
 from contract.codes.reference import CodeKind, describe_code
 from contract.errors import ConfigurationError, Problem
 from vigil.daemon_client import UnknownNode
-from vigil.sources.document_rows import Seen, seen_faults
+from vigil.sources.document_rows import ComparedFault, compared_faults
 from vigil.status.explained import NodeExplanation, PartExplanation, explained_fault, is_meant
 from vigil.status.report import (
     BlindRow,
@@ -24,20 +24,20 @@ from vigil.status.report import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from vigil.sources.store_contents import Contents, NodeContents
+    from vigil.sources.store_contents import NodeContents, StoreContents
     from vigil.status.explained import FaultExplanation
 
 SOURCE = "documents of a store, without any daemon"
 _WELL = frozenset({"Healthy", ""})
 
 
-def report_of_documents(contents: Contents, address: str, node: str | None) -> StatusReport:
+def report_of_documents(contents: StoreContents, address: str, node: str | None) -> StatusReport:
     """Return what the documents at ``address`` show, of ``node`` only with one.
 
     Raises ``UnknownNode`` for a node that no document is about.
     """
     nodes = _chosen(contents, address, node)
-    seen = [one for name, found in nodes.items() for one in seen_faults(name, found)]
+    seen = [one for name, found in nodes.items() for one in compared_faults(name, found)]
     rows = tuple(one.row for one in seen)
     blind = tuple(row for name, found in nodes.items() for row in _blind(name, found))
     levels = levels_of_chips(rows)
@@ -65,7 +65,7 @@ def report_of_documents(contents: Contents, address: str, node: str | None) -> S
 
 
 def explanation_of_documents(
-    contents: Contents, address: str, node: str, part: str
+    contents: StoreContents, address: str, node: str, part: str
 ) -> NodeExplanation:
     """Return what the documents at ``address`` show of ``node``, with ``part`` of that only.
 
@@ -73,8 +73,8 @@ def explanation_of_documents(
     """
     nodes = _chosen(contents, address, node)
     found = nodes[node]
-    seen: dict[str, list[Seen]] = {}
-    for one in seen_faults(node, found):
+    seen: dict[str, list[ComparedFault]] = {}
+    for one in compared_faults(node, found):
         seen.setdefault(one.row.part, []).append(one)
     names = [*sorted(_chips(found)), *(name for name in seen if name not in _chips(found))]
     if part:
@@ -112,7 +112,7 @@ def explanation_of_documents(
     )
 
 
-def _chosen(contents: Contents, address: str, node: str | None) -> Mapping[str, NodeContents]:
+def _chosen(contents: StoreContents, address: str, node: str | None) -> Mapping[str, NodeContents]:
     if node is None:
         return contents.nodes
     if node not in contents.nodes:
@@ -134,7 +134,9 @@ def _chips(found: NodeContents) -> frozenset[str]:
     return none.union(*(view.chips for view in views if view is not None))
 
 
-def _reasons(nodes: Mapping[str, NodeContents], *, rows_of: Iterable[Seen]) -> Iterator[str]:
+def _reasons(
+    nodes: Mapping[str, NodeContents], *, rows_of: Iterable[ComparedFault]
+) -> Iterator[str]:
     for name, found in nodes.items():
         for text in found.problems:
             yield f"{name}: {text}"
@@ -170,7 +172,7 @@ def _blind(node: str, found: NodeContents) -> Iterator[BlindRow]:
         yield BlindRow(node, part, one.source, one.since_ms, one.why)
 
 
-def _not_known(contents: Contents, nodes: Mapping[str, NodeContents]) -> Iterator[str]:
+def _not_known(contents: StoreContents, nodes: Mapping[str, NodeContents]) -> Iterator[str]:
     yield "whether agents are alive, and whether these documents are current"
     yield "which jobs are hit, why a fault has its level, who leads"
     yield from contents.unread
@@ -203,7 +205,7 @@ def _lists(found: NodeContents, chip: str) -> Iterator[str]:
         yield f"{side} as {', '.join(named) or 'in no list'}"
 
 
-def _places(found: NodeContents, seen: Iterable[Seen]) -> Iterator[str]:
+def _places(found: NodeContents, seen: Iterable[ComparedFault]) -> Iterator[str]:
     other = {one.row.kind for one in seen if one.reported != one.published}
     for name in found.places:
         kind = _KINDS_OF_DOCUMENT.get(name.rpartition("-")[0], CodeKind.NODE)
@@ -217,7 +219,7 @@ _KINDS_OF_DOCUMENT = {
 }
 
 
-def _explained(one: Seen) -> FaultExplanation:
+def _explained(one: ComparedFault) -> FaultExplanation:
     known = describe_code(one.row.code)
     return explained_fault(
         one.row, one.reported, one.published, None, known.rules if known is not None else ()

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
 from contract.codes.catalogue import shipped
+from contract.codes.levels import ChipLevel
 from contract.codes.reference import CodeKind
 from contract.documents.switch_info import event_key
 from vigil.status.report import FaultRow, fault_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchRecord
-    from vigil.sources.store_contents import NodeContents, View
+    from vigil.sources.store_contents import DocumentView, NodeContents
 
 _PUBLIC = "PublicFault"
+_MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _LATEST_MS = 253_402_300_799_999
 """The end of the year 9999: a later time is none."""
 
 
-class Seen(NamedTuple):
+class ComparedFault(NamedTuple):
     """A fault, and its level on each side; ``None`` where a side does not have it."""
 
     row: FaultRow
@@ -42,10 +44,13 @@ class _Fault(NamedTuple):
     since_ms: int | None
 
 
-def seen_faults(node: str, contents: NodeContents) -> Iterator[Seen]:
+_Key: TypeAlias = tuple[str, CodeKind, str]
+
+
+def compared_faults(node: str, contents: NodeContents) -> Iterator[ComparedFault]:
     """Yield each fault of ``node`` that one of the two sides has, by part and code."""
     reported = {(one.part, one.kind, one.code): one for one in _faults(contents.reported)}
-    published = {(one.part, one.kind, one.code): one for one in _faults(contents.published)}
+    published = dict(_published(contents.published, reported))
     severities = {
         (str(answer.chip), answer.code): answer.severity
         for answer in (contents.own.faults if contents.own is not None else ())
@@ -61,20 +66,41 @@ def seen_faults(node: str, contents: NodeContents) -> Iterator[Seen]:
             severity = severity or (known.word if known is not None else None)
         row = fault_row(node, one.part, one.kind, one.code, one.level, severity, one.since_ms)
         is_withheld = theirs is None and _has_entry(contents.published, one.kind)
-        yield Seen(
+        yield ComparedFault(
             msgspec.structs.replace(row, withheld=is_withheld),
             None if ours is None else ours.level,
             None if theirs is None else theirs.level,
         )
 
 
-def _has_entry(view: View, kind: CodeKind) -> bool:
+def _published(
+    view: DocumentView, reported: Mapping[_Key, _Fault]
+) -> Iterator[tuple[_Key, _Fault]]:
+    """Yield the faults in cluster-info.
+
+    It has no codes at the level ``ManuallySeparateNPU`` (clusterd#2.3): those that are reported are
+    meant.
+    """
+    for one in _faults(view):
+        key = (one.part, one.kind, one.code)
+        meant = [
+            other
+            for other, fault in reported.items()
+            if one.code == _MANUAL and (fault.part, fault.level) == (one.part, _MANUAL)
+        ]
+        if key in reported or not meant:
+            yield key, one
+        else:
+            yield from ((other, reported[other]) for other in meant)
+
+
+def _has_entry(view: DocumentView, kind: CodeKind) -> bool:
     if kind is CodeKind.SWITCH:
         return view.switch is not None
     return (view.server if kind is CodeKind.NODE else view.device) is not None
 
 
-def _faults(view: View) -> Iterator[_Fault]:
+def _faults(view: DocumentView) -> Iterator[_Fault]:
     if view.device is not None:
         yield from _of_chips(view.device)
     if view.switch is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from stores.base import Store
     from vigil.sources.source import Signal
-    from vigil.sources.store_contents import Contents
+    from vigil.sources.store_contents import StoreContents
     from vigil.status.explained import NodeExplanation
     from vigil.status.job_report import JobReport
     from vigil.status.report import StatusReport
@@ -43,7 +43,7 @@ _CHANGE_SECONDS = 0.1
 
 
 class DocumentSource:
-    """What the documents of the store at ``url`` show; see ``Source``.
+    """What the documents of the store at ``url`` show; see ``AnswerSource``.
 
     Settings of a broker come from the environment, as those of the aggregator.
     """
@@ -54,31 +54,31 @@ class DocumentSource:
         self._store = self._loop.run(_opened(url, kubeconfig), READ_SECONDS, self._address)
 
     def report(self, node: str | None) -> StatusReport:
-        """See ``Source``."""
+        """See ``AnswerSource``."""
         return report_of_documents(self._contents(node), self._address, node)
 
     def explanation(self, node: str, part: str) -> NodeExplanation:
-        """See ``Source``."""
+        """See ``AnswerSource``."""
         return explanation_of_documents(self._contents(node), self._address, node, part)
 
     def jobs(self) -> JobReport:
-        """See ``Source``. Only an API server has pods."""
+        """See ``AnswerSource``. Only an API server has pods."""
         found = jobs_of_documents(self._store, self._address)
         return self._loop.run(found, 2 * READ_SECONDS, self._address)
 
     def history(self, *_: object) -> NoReturn:
-        """See ``Source``. Documents have no history."""
+        """See ``AnswerSource``. Documents have no history."""
         raise StoreUnavailable(f"{self._address}: documents have no history; an aggregator has one")
 
     def signal(self, node: str | None) -> Signal:
-        """See ``Source``. Documents are followed as an aggregator follows them."""
+        """See ``AnswerSource``. Documents are followed as an aggregator follows them."""
         return _Changes(self._store, self._loop, node)
 
     def close(self) -> None:
-        """See ``Source``."""
+        """See ``AnswerSource``."""
         self._loop.close(self._store.close(), _CLOSE_SECONDS)
 
-    def _contents(self, node: str | None) -> Contents:
+    def _contents(self, node: str | None) -> StoreContents:
         # The lists of a large cluster take their time.
         return self._loop.run(read_contents(self._store, node), 2 * READ_SECONDS, self._address)
 

@@ -20,7 +20,7 @@ class Signal(Protocol):
         """Wait until something may have changed."""
 
 
-class History(Protocol):
+class FaultHistory(Protocol):
     """What happened to faults."""
 
     def about(self) -> Past:
@@ -30,7 +30,7 @@ class History(Protocol):
         """Yield what came since the last call, oldest first."""
 
 
-class Source(Protocol):
+class AnswerSource(Protocol):
     """A daemon, or documents.
 
     Each method raises ``StoreError`` where there is no answer, and ``UnknownNode`` for a node that
@@ -49,7 +49,7 @@ class Source(Protocol):
     def jobs(self) -> JobReport:
         """Return which jobs are hit."""
 
-    def history(self, node: str | None, part: str, since_ms: int | None) -> History:
+    def history(self, node: str | None, part: str, since_ms: int | None) -> FaultHistory:
         """Return what happened from ``since_ms`` on (epoch milliseconds)."""
 
     def signal(self, node: str | None) -> Signal:

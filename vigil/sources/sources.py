@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from contract.errors import StoreError, StoreUnavailable
+from contract.errors import StoreError, StoreUnavailable, printable
 from service.log import last_words
 from vigil.daemon_client import DaemonClient, OtherNode, is_listening
 from vigil.sources.daemon import DaemonSource
@@ -15,7 +16,7 @@ from vigil.sources.daemon import DaemonSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from vigil.sources.source import Source
+    from vigil.sources.source import AnswerSource
 
 T = TypeVar("T")
 
@@ -26,7 +27,15 @@ _AGGREGATOR = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
 _USUAL_KUBECONFIG = Path("~/.kube/config")
 
 
-class Asked(NamedTuple):
+class Question(Enum):
+    """Who can answer: each daemon, no agent, or also the journal of an agent that does not run."""
+
+    NODES = "nodes"
+    CLUSTER = "cluster"
+    HISTORY = "history"
+
+
+class SourceOptions(NamedTuple):
     """The options that choose a source, as they were given."""
 
     server: str | None
@@ -35,24 +44,24 @@ class Asked(NamedTuple):
     store: str | None
 
 
-class Sources:
+class AnswerSources:
     """Asks the sources that ``asked`` allows, one after the other, and stays with the first answer.
 
-    ``is_of_cluster``: the question is one that an agent cannot answer.
+    ``kind`` is what all questions are about.
     """
 
-    def __init__(self, asked: Asked, *, is_of_cluster: bool = False) -> None:
+    def __init__(self, asked: SourceOptions, kind: Question) -> None:
         self._asked = asked
-        self._is_of_cluster = is_of_cluster
-        self._chosen: Source | None = None
+        self._kind = kind
+        self._chosen: AnswerSource | None = None
 
     @property
-    def chosen(self) -> Source:
+    def chosen(self) -> AnswerSource:
         """The source that answered."""
         assert self._chosen is not None
         return self._chosen
 
-    def ask(self, question: Callable[[Source], T]) -> T:
+    def ask(self, question: Callable[[AnswerSource], T]) -> T:
         """Return the answer to ``question``.
 
         Why a source did not answer is printed as a line of standard error, and the next one is
@@ -84,7 +93,7 @@ class Sources:
         if self._chosen is not None:
             self._chosen.close()
 
-    def _candidates(self) -> Iterator[Source]:
+    def _candidates(self) -> Iterator[AnswerSource]:
         asked = self._asked
         if asked.server is not None:
             yield DaemonSource(DaemonClient(asked.server, _ANSWER_SECONDS))
@@ -92,6 +101,8 @@ class Sources:
         for path in self._sockets():
             if is_listening(path):
                 yield DaemonSource(DaemonClient(f"unix:{path}", _ANSWER_SECONDS))
+        if self._kind is Question.HISTORY:
+            yield from self._journal()
         kubeconfig = _kubeconfig(asked)
         if kubeconfig is not None:
             from vigil.sources.api_server import ApiServerClient
@@ -103,8 +114,16 @@ class Sources:
 
             yield DocumentSource(store, kubeconfig)
 
+    def _journal(self) -> Iterator[AnswerSource]:
+        """Yield the journal on this host, where no agent runs."""
+        from vigil.sources.journal import JournalSource, has_journal
+
+        directory = self._asked.state_dir or _AGENT[0]
+        if has_journal(directory):
+            yield JournalSource(directory)
+
     def _sockets(self) -> list[Path]:
-        places = (_AGGREGATOR,) if self._is_of_cluster else (_AGENT, _AGGREGATOR)
+        places = (_AGGREGATOR,) if self._kind is Question.CLUSTER else (_AGENT, _AGGREGATOR)
         return [(self._asked.state_dir or usual) / name for usual, name in places]
 
     def _nothing(self) -> str:
@@ -115,7 +134,7 @@ class Sources:
         )
 
 
-def _kubeconfig(asked: Asked) -> str | None:
+def _kubeconfig(asked: SourceOptions) -> str | None:
     """Return the files that say how to reach the API server: given, of the environment, usual."""
     from stores.address import kubeconfig_files
 
@@ -126,4 +145,4 @@ def _kubeconfig(asked: Asked) -> str | None:
 
 
 def _note(error: StoreError) -> None:
-    print(last_words(f"vigil: {error}; asking the next source"), file=sys.stderr)
+    print(last_words(printable(f"vigil: {error}; asking the next source")), file=sys.stderr)

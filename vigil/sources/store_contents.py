@@ -41,7 +41,7 @@ NODE_INFOS = Selection(NODE_INFO_NAMESPACE, label=REPORT_LABEL)
 CLUSTER_INFOS = Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
 
 
-class View(msgspec.Struct):
+class DocumentView(msgspec.Struct):
     """One node as one side has it: as it reports itself, or as cluster-info has it.
 
     ``None``: there is no such document or entry, or it cannot be read.
@@ -59,15 +59,15 @@ class NodeContents(msgspec.Struct):
     beside the data of upstream; ``places`` names the documents of cluster-info that have the node.
     """
 
-    reported: View = msgspec.field(default_factory=View)
-    published: View = msgspec.field(default_factory=View)
+    reported: DocumentView = msgspec.field(default_factory=DocumentView)
+    published: DocumentView = msgspec.field(default_factory=DocumentView)
     problems: list[str] = []
     own: VigilRecord | None = None
     places: list[str] = []
     beat: Beat | None = None
 
 
-class Contents(msgspec.Struct):
+class StoreContents(msgspec.Struct):
     """What a store has, at ``at_ms`` (epoch milliseconds, by the clock of this host).
 
     ``unread`` names what could not be read, and why. ``problems`` are those of cluster-info as a
@@ -81,7 +81,7 @@ class Contents(msgspec.Struct):
     problems: tuple[str, ...]
 
 
-async def read_contents(store: Store, node: str | None) -> Contents:
+async def read_contents(store: Store, node: str | None) -> StoreContents:
     """Return what ``store`` has, about ``node`` only with one.
 
     Raises ``StoreError`` where a store does not answer, or refuses every request.
@@ -115,7 +115,7 @@ async def read_contents(store: Store, node: str | None) -> Contents:
     reading = _Reading(node)
     for one in found:
         reading.take(one)
-    return Contents(
+    return StoreContents(
         at_ms=int(time.time() * 1000),
         nodes=dict(sorted(reading.nodes.items())),
         has_cluster_info=reading.has_cluster_info,

@@ -53,13 +53,10 @@ class JobReport(msgspec.Struct, frozen=True):
     jobs: tuple[JobRow, ...]
 
 
-def leader_of(client: DaemonClient) -> str:
-    """Return which aggregator answers. Raises ``ConfigurationError`` where it is none."""
+def leader_of(client: DaemonClient) -> str | None:
+    """Return which aggregator answers; ``None`` where it is none."""
     found = client.find("/api/v1/leader", LeaderAnswer)
-    if found is None:
-        what = f"{client.server} is no aggregator; only an aggregator knows this"
-        raise ConfigurationError("command line", [Problem("--server", what)])
-    return source_of(found.leader)
+    return None if found is None else source_of(found.leader)
 
 
 def job_report(client: DaemonClient) -> JobReport:
@@ -69,6 +66,9 @@ def job_report(client: DaemonClient) -> JobReport:
     none answers.
     """
     source = leader_of(client)
+    if source is None:
+        what = f"{client.server} is no aggregator; only an aggregator knows this"
+        raise ConfigurationError("command line", [Problem("--server", what)])
     found = client.get("/api/v1/jobs", JobsAnswer)
     objects = client.get("/api/v1/world", ClusterStateAnswer).world.objects
     pods = [one for one in objects if one.kind == "pods" and one.followed]

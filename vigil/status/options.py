@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 if TYPE_CHECKING:
-    from vigil.sources.sources import Sources
+    from vigil.sources.sources import AnswerSources
 
 NOT_WELL = 1
 
@@ -77,17 +77,16 @@ def sources_of(
     state_dir: Path | None,
     kubeconfig: Path | None,
     store: str | None,
-    *,
-    is_of_cluster: bool = False,
-) -> Sources:
+    kind: str = "nodes",
+) -> AnswerSources:
     """Return what may answer: ``server``, else a daemon on this host, of the cluster, documents.
 
-    ``is_of_cluster``: an agent cannot answer.
+    ``kind`` is a ``Question`` of ``vigil.sources.sources``.
     """
-    from vigil.sources.sources import Asked, Sources
+    from vigil.sources.sources import AnswerSources, Question, SourceOptions
 
-    asked = Asked(server, state_dir, kubeconfig, store)
-    return Sources(asked, is_of_cluster=is_of_cluster)
+    asked = SourceOptions(server, state_dir, kubeconfig, store)
+    return AnswerSources(asked, Question(kind))
 
 
 def language_of(chosen: Language | None) -> Language:

@@ -22,8 +22,8 @@ from vigil.status.show import print_lines, width
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from vigil.sources.source import Source
-    from vigil.sources.sources import Sources
+    from vigil.sources.source import AnswerSource
+    from vigil.sources.sources import AnswerSources
 
 _AGAIN_SECONDS = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -48,8 +48,8 @@ class Output:
 
 
 def show(
-    sources: Sources,
-    ask: Callable[[Source], Output],
+    sources: AnswerSources,
+    ask: Callable[[AnswerSource], Output],
     *,
     node: str | None,
     watching: bool,
@@ -76,8 +76,8 @@ def show(
 
 
 def _watch(
-    sources: Sources,
-    ask: Callable[[Source], Output],
+    sources: AnswerSources,
+    ask: Callable[[AnswerSource], Output],
     node: str | None,
     *,
     as_json: bool,

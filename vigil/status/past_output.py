@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.errors import StoreUnavailable
+from contract.errors import StoreUnavailable, printable
 from vigil.status.past import past_lines
 from vigil.status.show import print_lines, source_lines, width
 
 if TYPE_CHECKING:
-    from vigil.sources.source import History
+    from vigil.sources.source import FaultHistory
     from vigil.status.past import PastRow
 
 _ASK_SECONDS = 0.25
 _AGAIN_SECONDS = 1.0
 
 
-def show_past(history: History, *, follow: bool, language: str, as_json: bool, utc: bool) -> None:
+def show_past(
+    history: FaultHistory, *, follow: bool, language: str, as_json: bool, utc: bool
+) -> None:
     """Print what ``history`` has; with ``follow`` go on with what comes, until Ctrl-C."""
     past = history.about()
     if as_json and not follow:
@@ -51,7 +53,7 @@ def show_past(history: History, *, follow: bool, language: str, as_json: bool, u
             except StoreUnavailable as error:
                 if str(error) != trouble:
                     trouble = str(error)
-                    print(f"vigil: {trouble}", file=sys.stderr)
+                    print(printable(f"vigil: {trouble}"), file=sys.stderr)
                 time.sleep(_AGAIN_SECONDS)
             sys.stdout.flush()
             time.sleep(_ASK_SECONDS)

@@ -120,8 +120,7 @@ def same_code(given: str, code: str) -> bool:
 def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport:
     """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
     if node not in (None, answer.node):
-        what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
-        raise OtherNode(node or "", what)
+        raise other_node(server, answer, node)
     faults = tuple(
         fault_row(
             answer.node,
@@ -163,7 +162,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
         else f"sent {ago(beat.beaten_at_ms, answer.at_ms)}"
     )
     return StatusReport(
-        source=f"agent of {answer.node}, version {answer.version}",
+        source=agent_source(answer),
         server=server,
         about=answer.node,
         at_ms=answer.at_ms,
@@ -220,6 +219,17 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
         faults=faults,
         blind=blind,
     )
+
+
+def agent_source(answer: AgentAnswer) -> str:
+    """Return which agent it is, in words."""
+    return f"agent of {answer.node}, version {answer.version}"
+
+
+def other_node(server: str, answer: AgentAnswer, node: str | None) -> OtherNode:
+    """Return the error for a ``node`` that is not that of the agent at ``server``."""
+    what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
+    return OtherNode(node or "", what)
 
 
 def source_of(leader: LeaderStateAnswer) -> str:

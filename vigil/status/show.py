@@ -8,6 +8,7 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Protocol
 
+from contract.errors import printable
 from vigil.status.times import since
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print each line; what its encoding lacks or no terminal should get is ``?``."""
     encoding = sys.stdout.encoding or "ascii"
     for line in lines:
-        clean = "".join(letter if letter.isprintable() else "?" for letter in line)
-        print(clean.encode(encoding, "replace").decode(encoding))
+        print(printable(line).encode(encoding, "replace").decode(encoding))
 
 
 def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:

@@ -20,7 +20,7 @@ from vigil.status.options import (
 )
 
 if TYPE_CHECKING:
-    from vigil.sources.source import Source
+    from vigil.sources.source import AnswerSource
 
 
 def status(
@@ -46,7 +46,7 @@ def status(
     sources = sources_of(server, state_dir, kubeconfig, store)
     language = language_of(lang)
 
-    def ask(source: Source) -> Output:
+    def ask(source: AnswerSource) -> Output:
         report = source.report(node)
         return Output(
             report,

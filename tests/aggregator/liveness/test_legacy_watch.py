@@ -26,8 +26,12 @@ class World:
         self.verdict = LostNodes()
         objects = None  # it is asked for its watch only
         self.listener = LegacyHeartbeatWatch(
-            "s:", objects, self.record, lambda: self.trouble, self.now
-        )  # type: ignore[arg-type]
+            "s:",
+            objects,  # type: ignore[arg-type]
+            self.record,
+            lambda: self.trouble,
+            self.now,
+        )
 
     def record(self, _: str) -> NodeRecord:
         return NodeRecord((), "Healthy", 0, Generation.C, NodeBeat(self.beat, 5))
