@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from contract.documents.elastic_job import KEPT, LEASE
+from contract.documents.elastic_job import DISTRIBUTED, ENDING, KEPT, LEASE, RESTORE
 from elastic.config import load_elastic
 from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
@@ -341,4 +341,5 @@ def test_it_is_a_dry_run_and_may_read_each_kind(tmp_path: Path) -> None:
 def test_the_policy_names_our_annotations(tmp_path: Path) -> None:
     items = build_with(tmp_path, "base", "advice", "elastic")
     policy = one(items, "ValidatingAdmissionPolicy", "npu-vigil-elastic-ended-jobs-only")
-    assert KEPT in json.dumps(policy)
+    text = json.dumps(policy)
+    assert [one for one in (KEPT, RESTORE, ENDING, DISTRIBUTED) if one not in text] == []
