@@ -87,7 +87,11 @@ class Advising:
         )
 
     async def ended(
-        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+        self,
+        sized: Collection[tuple[str, str]],
+        judged: Collection[tuple[str, str]],
+        *,
+        running: bool = False,
     ) -> EndedJobs:
         """Return what is known of ended vcjobs; see ``ended_jobs``.
 
@@ -99,7 +103,9 @@ class Advising:
         if trouble := await self._caught_up():
             return EndedJobs(not_known=(trouble,))
         snapshot = self._objects.snapshot(self._clock().wall_ms)
-        return await asyncio.to_thread(self._sessions.ended, snapshot, sized, judged)
+        return await asyncio.to_thread(
+            self._sessions.ended, snapshot, sized, judged, running=running
+        )
 
     async def _caught_up(self) -> str:
         """Wait until the cluster documents are as new as they are stored; why they are not."""
