@@ -15,7 +15,7 @@ from contract.documents.elastic_job import KEPT
 from tests.advisor.player import recorded
 from tests.parts.controlplane import ControlPlane
 from tests.parts.volcano import CHIPS, JOBS, PODS
-from tests.volcano.changes import Changes
+from tests.volcano.changes import Change, Changes
 from tests.volcano.programs import controllers, install
 from tests.volcano.site import Site
 from tests.volcano.surroundings import Surroundings
@@ -52,8 +52,9 @@ def site(
 
 @pytest.fixture
 def elastic(site: Site, request: pytest.FixtureRequest) -> Iterator[Elastic]:
-    """A daemon that acts."""
-    daemon = site.elastic(request.node.name.partition("[")[0], "--act")
+    """A daemon that acts, with the parts that Volcano has not."""
+    name = request.node.name.partition("[")[0]
+    daemon = site.elastic(name, "--act", "--network-faults")
     daemon.start()
     yield daemon
     daemon.stop()
@@ -190,43 +191,48 @@ def test_a_silent_node_under_a_job_of_one_host(site: Site, elastic: Elastic) -> 
     _avoids(site, "alone", node)
 
 
-@pytest.mark.parametrize(("replicas", "after"), [(3, 2), (1, 1)])
-def test_a_job_that_ends_itself_over_a_network_fault(
-    site: Site, elastic: Elastic, replicas: int, after: int
-) -> None:
-    """Volcano ends no job for it (consumers#2.4).
+def test_a_network_fault_under_a_job_of_three_hosts(site: Site, elastic: Elastic) -> None:
+    """Volcano ends no job for it (consumers#2.4); the pods keep their grace all the same."""
+    uid = _train(site, "network", 3)
+    node = site.node_of("network-w-0")
+    with Changes(site.plane) as changes:
+        site.cuts(node, 2)
+        changes.first("job", "MODIFIED", _is_terminating, 60)
+        _started_again(site, changes, "network", uid, 2, 8)
+        pods = [f"network-w-{number}" for number in range(3)]
+        assert _deletions(changes, "network") == dict.fromkeys(pods, _OWN_GRACE)
+    assert not [one for one in site.around.evictions if "/network-" in one["job"]]
+    _avoids(site, "network", node)
+    assert node in site.volcano.job("network")["metadata"]["annotations"][KEPT]
 
-    A job of one host may keep such a chip, one of several hosts may not.
-    """
-    name = f"network-{replicas}"
-    uid = _train(site, name, replicas)
-    node = site.node_of(f"{name}-w-0")
+
+def _is_terminating(one: Change) -> bool:
+    found: bool = one.item["status"]["state"]["phase"] == "Terminating"
+    return found
+
+
+def test_a_network_fault_under_a_job_of_one_host(site: Site, elastic: Elastic) -> None:
+    """Such a job needs no network: it goes on, and starts there again when it ends by itself."""
+    uid = _train(site, "inside", 1)
+    node = site.node_of("inside-w-0")
+    before = site.plane.request("GET", f"{PODS}/inside-w-0")["metadata"]["uid"]
     site.cuts(node, 2)
-    assert site.volcano.phase(name) == "Running"
-    for pod in site.volcano.pods(name):
-        path = f"{PODS}/{pod['metadata']['name']}/status"
-        site.plane.request("PATCH", path, {"status": {"phase": "Failed"}})
-    _runs_anew(site, name, uid, after)
-    assert not [one for one in site.around.evictions if one["job"].startswith(f"default/{name}-")]
-    kept = site.volcano.job(name)["metadata"]["annotations"][KEPT]
-    assert f"NETWORK on {node}" in kept
-    if replicas > 1:
-        _avoids(site, name, node)
+    assert site.volcano.phase("inside") == "Running"
+    change = {"status": {"phase": "Failed"}}
+    site.plane.request("PATCH", f"{PODS}/inside-w-0/status", change)
+    site.sees(lambda: _is_ours(site.volcano.job("inside")), "the size is written")
+    site.sees(lambda: _another_runs(site, "inside-w-0", before), "another pod runs", 60)
+    site.volcano.until("inside", "Running")
+    job = site.volcano.job("inside")
+    assert (job["metadata"]["uid"], site.size("inside")) == (uid, (1, 1))
+    assert f"NETWORK on {node}" in job["metadata"]["annotations"][KEPT]
 
 
-def _runs_anew(site: Site, name: str, uid: str, replicas: int) -> None:
-    """Wait until a job that failed by itself runs again: its pods go first."""
-    site.sees(lambda: _is_ours(site.volcano.job(name)), "the size is written")
-    site.sees(
-        lambda: (
-            [pod["status"]["phase"] for pod in site.volcano.pods(name)] == ["Running"] * replicas
-        ),
-        "its pods run",
-        60,
-    )
-    site.volcano.until(name, "Running")
-    assert site.size(name) == (replicas, replicas)
-    assert site.volcano.job(name)["metadata"]["uid"] == uid
+def _another_runs(site: Site, name: str, uid: str) -> bool:
+    """Whether a pod of this name, and not the one with ``uid``, runs."""
+    status, pod = site.plane.ask("GET", f"{PODS}/{name}")
+    is_another = status == 200 and pod["metadata"]["uid"] != uid
+    return is_another and pod["status"]["phase"] == "Running"
 
 
 @pytest.mark.parametrize(
