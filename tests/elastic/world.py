@@ -404,12 +404,12 @@ class Process:
             found.append(EndedJob("default", job.name, version, advice if job in sized else None))
         over = []
         for name, since_ms in world.cut.items() if running else ():
-            job = world.jobs[name]
+            item = world.jobs[name]
             pods = world.mine(name)
-            if job["status"]["state"]["phase"] != "Running" or len(pods) < 2:
+            if item["status"]["state"]["phase"] != "Running" or len(pods) < 2:
                 continue
             advice = ElasticAdvice("default", name, replicas=len(pods), cards=8)
-            version = int(job["metadata"]["resourceVersion"])
+            version = int(item["metadata"]["resourceVersion"])
             fault = FaultUnder("NETWORK", pods[0]["node"], since_ms)
             over.append(EndedJob("default", name, version, advice, (fault,)))
         versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
