@@ -14,6 +14,7 @@ import msgspec
 from agent.journal.file import Kind, body_of
 from agent.journal.values import decoded
 from contract.errors import JournalError
+from contract.pages.blind import Blind
 from stores.base import PodUsage, UsageEnded, UsageListed
 from stores.interruption import Interrupted
 
@@ -40,14 +41,6 @@ class ChipsInUse:
 
     used: frozenset[str] = frozenset()
     assigned: frozenset[str] = frozenset()
-
-
-class Blind(msgspec.Struct, frozen=True):
-    """A source that gives no answer about a chip or about the node as a whole."""
-
-    source: str
-    since_ms: int
-    reason: str
 
 
 class UsageStatus(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.chip_allocation import Blind, UsageStatus
+from agent.chip_allocation import UsageStatus
 from agent.chip_removal import answers
 from agent.history_forwarding.forwarder import TellerStatus
 from agent.journal.journal import JournalStatus
@@ -25,6 +25,7 @@ from collectors.links.collector import LINK_UP
 from contract.codes.storage_faults import RESOURCES
 from contract.observation import chip_subject, storage_subject
 from contract.operator_rules.fault_configuration import DOCUMENTS
+from contract.pages.blind import Blind
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
@@ -273,7 +274,7 @@ def chip_statuses(
             level=known.level.value,
             faults=len(known.faults),
             upgrades=known.upgrades,
-            blind=blind_sources(known),
+            blind=blind_sources(known, f"{device_type}-{chip}"),
             listed=chip not in missing,
             answers=chip not in missing and answers(known),
         )
@@ -281,10 +282,10 @@ def chip_statuses(
     )
 
 
-def blind_sources(known: SubjectState) -> tuple[Blind, ...]:
-    """The sources that give no answer about a subject."""
+def blind_sources(known: SubjectState, chip: str | None = None) -> tuple[Blind, ...]:
+    """The sources that give no answer about a subject, which may be ``chip``."""
     return tuple(
-        Blind(source, blindness.since_ms, blindness.reason)
+        Blind(source, blindness.since_ms, blindness.reason, chip)
         for source, blindness in sorted(known.blind.items())
     )
 

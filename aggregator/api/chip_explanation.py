@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.agent_reports.blindness import BlindStatus
 from aggregator.agent_reports.fault_answers import Answers
 from aggregator.api.fault_status import leveled, separated_since_ms
 from aggregator.processors.custom_filter import event_key, filters
@@ -21,6 +20,7 @@ from aggregator.processors.state_types import (
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import pre_separates
+from contract.pages.blind import Blind
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class ExplainedChip(msgspec.Struct, frozen=True):
     pods: tuple[str, ...]
     faults: tuple[ExplainedFault, ...]
     because: tuple[str, ...]
-    blind: tuple[BlindStatus, ...] = ()
+    blind: tuple[Blind, ...] = ()
 
 
 class ExplainedEvent(msgspec.Struct, frozen=True):
@@ -89,10 +89,10 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
     because: str
 
 
-def blind_text(one: BlindStatus) -> str:
+def blind_text(one: Blind) -> str:
     """In words, which source is blind since when and why."""
     since = "" if one.since_ms is None else f" since {shown_time(one.since_ms)}"
-    return f"the source {one.source} gives the node's agent no answer{since}: {one.why}"
+    return f"the source {one.source} gives the node's agent no answer{since}: {one.reason}"
 
 
 def job_name(key: str, job: Job | None) -> str:
@@ -210,10 +210,10 @@ def explained_chips(
     said: DeviceRecord | None,
     facts: Facts,
     standing: Iterable[Standing],
-    blind: Iterable[BlindStatus] = (),
+    blind: Iterable[Blind] = (),
 ) -> Iterator[ExplainedChip]:
     """The chips of a node that are not simply available, or that a source is ``blind`` about."""
-    unseen: dict[str, list[BlindStatus]] = {}
+    unseen: dict[str, list[Blind]] = {}
     for one in blind:
         if one.chip is not None:
             unseen.setdefault(one.chip, []).append(one)

@@ -20,7 +20,6 @@ import msgspec
 from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
-    Page,
     Taken,
     read_page,
     read_standing,
@@ -34,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from aggregator.notify.changes import Change
-    from aggregator.notify.history_file import Asked, Standing
+    from aggregator.notify.history_file import Standing
+    from contract.pages.changes import Change
+    from contract.pages.history import HistoryPage, HistoryRange
     from service.clock import Clock
     from stores.base import EventChannel, Heard, Telling
 
@@ -159,7 +159,7 @@ class History:
         self._gathering = None
         self._came.set()
 
-    async def page(self, asked: Asked) -> Page:
+    async def page(self, asked: HistoryRange) -> HistoryPage:
         """A part of the history. Raises ``StoreError`` while it cannot be read."""
         try:
             return await asyncio.to_thread(read_page, self._path, asked)

@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from aggregator.notify.changes import Change
 from contract.documents.episodes import EpisodeEvent
+from contract.pages.changes import Change
+from contract.pages.history import HistoryEntry, HistoryPage
 from service.private import private_database
 from stores.base import Heard, Telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from contract.pages.history import HistoryRange
 
 FILE_NAME = "history.sqlite"
 SCHEMA_VERSION = 1
@@ -67,43 +70,6 @@ CREATE TABLE standing (
 
 Standing: TypeAlias = dict[str, dict[tuple[str, str], str]]
 """Node to subject and code to level."""
-
-
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One row of the history, in the order of arrival (``number``).
-
-    ``event`` is what a node told of its ``journal``. Where ``lost`` is not 0 there is none: so many
-    rows of the journal were gone before they were heard. Or it is what changed in what is
-    ``published`` of the node (``journal`` is empty). ``heard_at_ms`` is the aggregator's clock.
-    """
-
-    number: int
-    node: str
-    journal: str
-    heard_at_ms: int
-    event: EpisodeEvent | None = None
-    lost: int = 0
-    published: Change | None = None
-
-
-class Page(msgspec.Struct, frozen=True):
-    """A part of the history, the newest last. ``next``: what to ask for behind it (``after``)."""
-
-    events: tuple[Told, ...]
-    next: int
-    more: bool
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """Which part of the history: of ``node``, behind the number ``after``, heard since.
-
-    Without ``after`` and ``since_ms`` it is the newest part.
-    """
-
-    node: str | None = None
-    since_ms: int | None = None
-    after: int | None = None
-    limit: int = 1000
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -267,10 +233,10 @@ class HistoryFile:
         self._connection.close()
 
 
-def read_page(path: Path, asked: Asked) -> Page:
+def read_page(path: Path, asked: HistoryRange) -> HistoryPage:
     """Read a part of the history. Raises ``sqlite3.Error`` or ``OSError``."""
     if not path.exists():
-        return Page((), asked.after or 0, more=False)
+        return HistoryPage((), asked.after or 0, more=False)
     where = ["number > ?"]
     parameters: list[object] = [-1 if asked.after is None else asked.after]
     if asked.node is not None:
@@ -282,7 +248,7 @@ def read_page(path: Path, asked: Asked) -> Page:
     newest = asked.after is None and asked.since_ms is None
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, "events"):
-            return Page((), asked.after or 0, more=False)
+            return HistoryPage((), asked.after or 0, more=False)
         rows = connection.execute(
             "SELECT number, node, journal, heard_at_ms, lost, body FROM events"
             f" WHERE {' AND '.join(where)} ORDER BY number {'DESC' if newest else ''} LIMIT ?",
@@ -292,8 +258,8 @@ def read_page(path: Path, asked: Asked) -> Page:
     rows = rows[: asked.limit]
     if newest:
         rows.reverse()
-    told = tuple(_told(*row) for row in rows)
-    return Page(told, told[-1].number if told else asked.after or 0, more)
+    entries = tuple(_entry(*row) for row in rows)
+    return HistoryPage(entries, entries[-1].number if entries else asked.after or 0, more)
 
 
 def read_standing(path: Path) -> Standing | None:
@@ -318,10 +284,10 @@ def _has_table(connection: sqlite3.Connection, name: str) -> bool:
     return found is not None
 
 
-def _told(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> Told:
+def _entry(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryEntry:
     if journal:
-        return Told(number, node, journal, at_ms, _event.decode(body), lost)
-    return Told(number, node, journal, at_ms, published=_change.decode(body))
+        return HistoryEntry(number, node, journal, at_ms, _event.decode(body), lost)
+    return HistoryEntry(number, node, journal, at_ms, published=_change.decode(body))
 
 
 _event = msgspec.json.Decoder(EpisodeEvent | None)

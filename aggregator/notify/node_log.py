@@ -16,7 +16,7 @@ from service.paced_lines import PacedLines, shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.notify.changes import Change
+    from contract.pages.changes import Change
 
 _log = logging.getLogger(__name__)
 

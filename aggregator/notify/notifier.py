@@ -13,6 +13,7 @@ from aggregator.agent_reports.blindness import BlindChanges
 from aggregator.agent_reports.fault_answers import Answers
 from aggregator.notify.changes import Changes
 from aggregator.notify.node_log import NodeLog
+from contract.pages.changes import JobChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from aggregator.inputs.cluster_state import World
     from aggregator.jobs.job_view import Board
     from aggregator.merge.pipeline import Pipeline, Published
-    from aggregator.notify.changes import Change
     from aggregator.notify.history import History
     from aggregator.notify.pod_labels import Labelling
-    from aggregator.notify.sse import Stream
     from aggregator.rank_tables.plugin import RankTables
     from contract.documents.cluster_device import CodeFault
+    from contract.pages.changes import Change
     from service.clock import Moment
+    from service.event_stream import Stream
 
 _NO_FAULTS = '-Fault":"[]"'
 
@@ -57,6 +58,8 @@ class Telling:
         self.log = NodeLog()
         self._changes = Changes()
         self._blind = BlindChanges(pipeline)
+        self._nodes_hit: dict[str, tuple[str, ...]] = {}
+        """The nodes that hit a job, by job, as the stream has them."""
         self._computed: set[str] = set()
         """Nodes of which a follower computed something that its leader has not published yet."""
         self._is_seeded = False
@@ -112,7 +115,8 @@ class Telling:
         changes = self._changes.observe(node, published, now.wall_ms, shown)
         if changes:
             changes = self._answered(node, changes, published)
-            self._stream.send(changes)
+            for one in changes:
+                self._stream.send("change", one, {node})
             self.history.note(changes)
         return changes
 
@@ -149,13 +153,28 @@ class Telling:
                 else:
                     self._computed.discard(node)
         # What agents report of themselves is read, not published: a follower shows it as well.
-        self._stream.send_blind(self._blind.take(now.wall_ms))
+        for one in self._blind.take(now.wall_ms):
+            self._stream.send("blind", one, {one.node})
         for node in moved:
             self._tables.set_pods(node, self._world.pods_on(node))
         self._board.changed(changed.union(moved), now)
+        self._send_jobs(now)
         jobs, services = self._board.take_changed_jobs(), self._tables.take_changed_tables()
         if jobs:
             self._labelling.wake.set()
         if self.server is not None:
             self.server.changed(jobs)
             self.server.tables_changed(services)
+
+    def _send_jobs(self, now: Moment) -> None:
+        """Send which jobs are hit otherwise than before."""
+        for hit in self._board.take_hit_otherwise():
+            before = self._nodes_hit.pop(hit.job, ())
+            nodes = tuple(one.node for one in hit.nodes)
+            if nodes:
+                self._nodes_hit[hit.job] = nodes
+            concerned = tuple(sorted({*before, *nodes}))
+            is_over = not nodes
+            about = (hit.job, hit.namespace, hit.name, hit.health)
+            change = JobChange(now.wall_ms, *about, concerned, is_over)
+            self._stream.send("job", change, concerned)

@@ -8,15 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-
-class Blind(msgspec.Struct, frozen=True):
-    """A source without an answer; an aggregator names its reason ``why``."""
-
-    source: str
-    since_ms: int | None = None
-    reason: str = ""
-    why: str = ""
-    chip: str | int | None = None
+from contract.pages.blind import Blind
 
 
 class AgentChip(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What an aggregator answers about jobs and the past, as far as verbs show it.
+"""What an aggregator answers about jobs, as far as verbs show it.
 
 Only these fields are read, and those that another release may lack have a default. Times are epoch
 milliseconds.
@@ -66,51 +66,3 @@ class WorldAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/world`` of an aggregator."""
 
     world: World
-
-
-class Subject(msgspec.Struct, frozen=True):
-    """What an event of a node is about."""
-
-    kind: str
-    id: int
-    part: str = ""
-
-
-class Event(msgspec.Struct, frozen=True):
-    """A change that a node reports."""
-
-    subject: Subject
-    code: str
-    at_ms: int
-    old_level: str | None = None
-    new_level: str | None = None
-    because: str = ""
-
-
-class Change(msgspec.Struct, frozen=True):
-    """A change of what is published."""
-
-    at_ms: int
-    subject: str
-    code: str
-    was: str | None = None
-    level: str | None = None
-
-
-class Entry(msgspec.Struct, frozen=True):
-    """One entry of the history: an event, a change, or entries that were lost."""
-
-    number: int
-    node: str
-    heard_at_ms: int
-    event: Event | None = None
-    lost: int = 0
-    published: Change | None = None
-
-
-class HistoryAnswer(msgspec.Struct, frozen=True):
-    """``/api/v1/history`` of an aggregator."""
-
-    events: tuple[Entry, ...]
-    next: int
-    more: bool

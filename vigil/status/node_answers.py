@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from vigil.status.answers import Blind, Node
+from contract.pages.blind import Blind
+from vigil.status.answers import Node
 
 
 class ExplainedFault(msgspec.Struct, frozen=True):

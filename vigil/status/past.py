@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
-from vigil.status.cluster_answers import HistoryAnswer
+from contract.pages.history import HistoryPage
 from vigil.status.explained import is_meant
 from vigil.status.report import in_language, names_of
 from vigil.status.show import wrapped
@@ -17,8 +17,8 @@ from vigil.status.show import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from contract.pages.history import HistoryEntry
     from vigil.daemon_client import DaemonClient
-    from vigil.status.cluster_answers import Entry
 
 _UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STATUS = "status"
@@ -72,7 +72,7 @@ class History:
         """Yield what came since the last call."""
         more = True
         while more:
-            page = self._client.get(f"/api/v1/history?{urlencode(self._asked)}", HistoryAnswer)
+            page = self._client.get(f"/api/v1/history?{urlencode(self._asked)}", HistoryPage)
             self._asked["after"] = page.next
             more = page.more
             for entry in page.events:
@@ -85,7 +85,7 @@ class History:
         if self._client.find(f"/api/v1/nodes/{quote(node, safe='')}", msgspec.Raw) is not None:
             return
         asked = urlencode({"node": node, "limit": 1})
-        if not self._client.get(f"/api/v1/history?{asked}", HistoryAnswer).events:
+        if not self._client.get(f"/api/v1/history?{asked}", HistoryPage).events:
             what = f"the aggregator at {self._client.server} knows no node of this name"
             raise ConfigurationError("command line", [Problem(f"node {node}", what)])
 
@@ -134,7 +134,7 @@ def _what(row: PastRow) -> str:
     return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
 
 
-def _row(entry: Entry) -> PastRow:
+def _row(entry: HistoryEntry) -> PastRow:
     change, event = entry.published, entry.event
     if change is not None:
         part, code, at_ms = change.subject, change.code, change.at_ms
@@ -145,7 +145,7 @@ def _row(entry: Entry) -> PastRow:
         code, at_ms, because, origin = event.code, event.at_ms, event.because, "reported"
         was, level = event.old_level, event.new_level
     else:
-        part, code, at_ms, because, origin = "", "", entry.heard_at_ms, "", "lost"
+        part, code, at_ms, because, origin = "", "", entry.received_at_ms, "", "lost"
         was, level = None, None
     return PastRow(
         entry.number,

@@ -10,13 +10,13 @@ from aggregator.api.fault_status import fault_statuses
 from aggregator.inputs.cluster_state import World as Around
 from aggregator.jobs.job_view import Board
 from aggregator.merge.pipeline import Pipeline
-from aggregator.notify.changes import Change
 from aggregator.notify.notifier import Telling
 from aggregator.notify.pod_labels import Labelling
-from aggregator.notify.sse import Stream
 from aggregator.rank_tables.plugin import RankTables
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, FaultAnswer, encode_vigil_key
+from contract.pages.changes import Change
 from service.election.leadership import Always
+from service.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.api.test_explanation import explained
 from tests.aggregator.cluster_documents.test_kinds import World

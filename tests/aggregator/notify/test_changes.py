@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.merge.pipeline import Published
-from aggregator.notify.changes import STATUS, Change, Changes
+from aggregator.notify.changes import STATUS, Changes
 from contract.documents.node_info import FaultDevice, NodeRecord
 from contract.documents.switch_info import SwitchEvent, SwitchRecord
+from contract.pages.changes import Change
 from tests.aggregator.nodes import T0, faulty, healthy, record
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.notify.changes import Change
 from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_standing
+from contract.pages.changes import Change
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.nodes import T0, faulty, healthy, report, unhealthy
 from tests.parts.watching import Watching, watching

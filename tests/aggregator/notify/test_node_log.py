@@ -11,8 +11,8 @@ import pytest
 from aggregator.inputs import node_documents as intake
 from aggregator.inputs.node_document_reader import read_documents
 from aggregator.inputs.node_documents import Source
-from aggregator.notify.changes import Change
 from aggregator.notify.node_log import NodeLog
+from contract.pages.changes import Change
 from service.stalls import Stalls
 from stores.base import Changed, Listed
 from tests.aggregator.daemon import OUTPUTS, entries
