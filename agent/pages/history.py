@@ -8,12 +8,12 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from agent.history_forwarding.batch import episode_event
-from agent.journal.file import Kind
+from agent.journal.file import RowKind
 from agent.journal.reader import StoredRow
 from agent.journal.unacknowledged import connect_existing
 from agent.journal.values import changes_of, gap_of
 from contract.errors import JournalError
-from contract.pages.history import HistoryEntry, HistoryPage
+from contract.pages.history import HistoryPage, HistoryRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ class JournalHistory:
         with closing(connect_existing(self._path)) as connection:
             connection.execute("BEGIN")
             (journal,) = connection.execute("SELECT id FROM journal").fetchone() or ("",)
-            for kind in (Kind.CHANGES, Kind.GAP):
+            for kind in (RowKind.CHANGES, RowKind.GAP):
                 rows += (
                     StoredRow(*values)
                     for values in connection.execute(
@@ -71,17 +71,17 @@ class JournalHistory:
         entries = tuple(entry for row in rows for entry in self._entries(row, journal))
         return HistoryPage(entries, rows[-1].sequence if rows else after, more)
 
-    def _entries(self, row: StoredRow, journal: str) -> Iterator[HistoryEntry]:
-        def lost(rows: int) -> HistoryEntry:
-            return HistoryEntry(row.sequence, self._node, journal, row.at_ms, lost=rows)
+    def _entries(self, row: StoredRow, journal: str) -> Iterator[HistoryRow]:
+        def lost(rows: int) -> HistoryRow:
+            return HistoryRow(row.sequence, self._node, journal, row.at_ms, lost=rows)
 
         try:
-            if row.kind == Kind.GAP:
+            if row.kind == RowKind.GAP:
                 if rows := gap_of(row).rows_lost:
                     yield lost(rows)
                 return
             for place, change in enumerate(changes_of(row)):
                 event = episode_event(row.sequence, place, change)
-                yield HistoryEntry(row.sequence, self._node, journal, row.at_ms, event)
+                yield HistoryRow(row.sequence, self._node, journal, row.at_ms, event)
         except JournalError:
             yield lost(1)

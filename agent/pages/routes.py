@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.pages import metrics
-from agent.pages.operations import OPERATIONS, Faults
+from agent.pages.operations import OPERATIONS, AgentFaultsPage
 from service import event_stream, operations, pages
 from service.history_page import OPERATION as HISTORY
 from service.history_page import history_page
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from agent.pages.history import JournalHistory
     from agent.pages.npu_exporter import Cards
-    from agent.pages.status import Status
+    from agent.pages.status import AgentStatus
     from agent.publishing.publication import Publication
     from service.event_stream import Stream
 
@@ -25,7 +25,7 @@ SOCKET_NAME = "agent.sock"
 
 
 def application(
-    picture: Callable[[], Status],
+    picture: Callable[[], AgentStatus],
     records: Mapping[str, Publication],
     history: JournalHistory,
     stream: Stream,
@@ -38,7 +38,7 @@ def application(
 
     def faults() -> object:
         now = picture()
-        return Faults(now.node, now.at_ms, stream.last_id, now.faults)
+        return AgentFaultsPage(now.node, now.at_ms, stream.last_id, now.faults)
 
     application = pages.application(
         stalled=lambda: picture().stalled,

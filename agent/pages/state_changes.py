@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from contract.pages.changes import BlindChange, Change
+from contract.pages.changes import BlindChange, FaultChange
 from contract.pages.subjects import subject_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agent.policy.state import State, SubjectState
+    from agent.policy.state import PolicyState, SubjectState
     from contract.observation import Subject
     from service.event_stream import Stream
 
@@ -22,7 +22,7 @@ class StateChanges:
     def __init__(
         self,
         stream: Stream,
-        state: Callable[[], State],
+        state: Callable[[], PolicyState],
         device_type: Callable[[], str],
         wall_clock: Callable[[], int],
     ) -> None:
@@ -67,18 +67,18 @@ class StateChanges:
 
 def _faults(
     name: str, node: str, old: SubjectState | None, new: SubjectState | None, at_ms: int
-) -> Iterator[Change]:
+) -> Iterator[FaultChange]:
     was = {} if old is None else old.faults
     holds = {} if new is None else new.faults
     for code in sorted(was.keys() | holds.keys()):
         before, fault = was.get(code), holds.get(code)
         before_level = None if before is None else before.level
         if fault is None:
-            yield Change(node, at_ms, name, code, before_level, None)
+            yield FaultChange(node, at_ms, name, code, before_level, None)
         elif fault.level != before_level:
             severity = None if fault.severity is None else fault.severity.word
             answer = (severity, fault.device_fault, "agent")
-            yield Change(node, at_ms, name, code, before_level, fault.level, *answer)
+            yield FaultChange(node, at_ms, name, code, before_level, fault.level, *answer)
 
 
 def _blind(

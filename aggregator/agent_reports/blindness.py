@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.inputs.node_documents import newest
-from contract.pages.blind import Blind
+from contract.pages.blind import BlindStatus
 from contract.pages.changes import BlindChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aggregator.inputs.node_documents import Inbox
+    from aggregator.inputs.node_documents import DocumentCache
     from aggregator.merge.pipeline import Pipeline
     from contract.documents.vigil_key import BlindSource, VigilRecord
 
@@ -40,7 +40,7 @@ def record_of(pipeline: Pipeline, node: str) -> VigilRecord | None:
     return max(found, key=lambda one: one[:3])[3] if found else None
 
 
-def _inboxes(pipeline: Pipeline) -> Iterator[tuple[Inbox[VigilRecord], ...]]:
+def _inboxes(pipeline: Pipeline) -> Iterator[tuple[DocumentCache[VigilRecord], ...]]:
     yield tuple(source.devices.own_key for source in pipeline.sources)
     yield tuple(source.nodes.own_key for source in pipeline.sources)
 
@@ -61,7 +61,7 @@ def chip_name(pipeline: Pipeline, node: str, chip: int | None) -> str | None:
 
 def blind_statuses(
     pipeline: Pipeline, node: str, heartbeat_blind: bool | None
-) -> tuple[Blind, ...] | None:
+) -> tuple[BlindStatus, ...] | None:
     """Which sources are blind; ``None``: nobody knows.
 
     ``heartbeat_blind`` is ``blind`` of the heartbeat, ``None`` where it has none.
@@ -74,11 +74,11 @@ def blind_statuses(
     ):
         return None
     found = tuple(
-        Blind(one.source, one.since_ms, one.why, chip_name(pipeline, node, one.chip))
+        BlindStatus(one.source, one.since_ms, one.why, chip_name(pipeline, node, one.chip))
         for one in (() if record is None else record.blind)
     )
     if heartbeat_blind and not found:
-        return (Blind(HEARTBEAT, None, _ONLY_THE_HEARTBEAT),)
+        return (BlindStatus(HEARTBEAT, None, _ONLY_THE_HEARTBEAT),)
     return found
 
 

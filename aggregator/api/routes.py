@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from aggregator.api.collect_status import Picture
-    from aggregator.api.status import Health
-    from aggregator.notify.history import History
+    from aggregator.api.status import ProbeStatus
+    from aggregator.notify.history import ClusterHistory
     from service.event_stream import Stream
 
 SOCKET_NAME = "aggregator.sock"
 
 
 def application(
-    probe: Callable[[], Health], picture: Picture, history: History, changes: Stream
+    probe: Callable[[], ProbeStatus], picture: Picture, history: ClusterHistory, changes: Stream
 ) -> web.Application:
     """The pages. ``probe`` and ``picture`` are asked anew for each request."""
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from contract.documents.episodes import EpisodeEvent
-from contract.pages.changes import Change
-from contract.pages.history import HistoryEntry, HistoryPage
+from contract.pages.changes import FaultChange
+from contract.pages.history import HistoryPage, HistoryRow
 from service.private import private_database
-from stores.base import Heard, Telling
+from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -75,7 +75,7 @@ Standing: TypeAlias = dict[str, dict[tuple[str, str], str]]
 class Taken(msgspec.Struct, frozen=True):
     """What came of tellings: what is kept of each journal that spoke, and how many rows are new."""
 
-    heard: tuple[Heard, ...]
+    heard: tuple[HistoryAck, ...]
     events: int = 0
     lost: int = 0
     refused: int = 0
@@ -107,22 +107,22 @@ class HistoryFile:
             connection.close()
             raise
 
-    def take(self, tellings: Iterable[Telling], now_ms: int) -> Taken:
+    def take(self, tellings: Iterable[HistoryBatch], now_ms: int) -> Taken:
         """Keep for good what of ``tellings`` is next; all of it or, with an error, nothing.
 
         One that begins behind what is kept of its journal changes nothing; one that begins before
         it counts from there on.
         """
-        heard: dict[tuple[str, str], Heard] = {}
+        heard: dict[tuple[str, str], HistoryAck] = {}
         events = lost = refused = 0
         with self._transaction():
             for telling in tellings:
                 known, lost_after = self._position(telling)
                 key = telling.node, telling.journal
                 heard.pop(key, None)
-                heard[key] = Heard(telling.node, telling.journal, max(known, telling.upto))
+                heard[key] = HistoryAck(telling.node, telling.journal, max(known, telling.upto))
                 if telling.after > known:
-                    heard[key] = Heard(telling.node, telling.journal, known)
+                    heard[key] = HistoryAck(telling.node, telling.journal, known)
                     refused += 1
                 elif telling.upto > known:
                     new = [event for event in telling.events if event.sequence > known]
@@ -145,7 +145,7 @@ class HistoryFile:
                 for key, level in levels.items()
             )
 
-    def note(self, changes: Iterable[Change]) -> None:
+    def note(self, changes: Iterable[FaultChange]) -> None:
         """Keep for good what changed in what is published; all of it or, with an error, nothing."""
         changes = tuple(changes)
         with self._transaction():
@@ -168,7 +168,7 @@ class HistoryFile:
     def _stand(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
         self._connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", rows)
 
-    def _position(self, telling: Telling) -> tuple[int, int]:
+    def _position(self, telling: HistoryBatch) -> tuple[int, int]:
         """What is kept of the journal, and behind which sequence rows of it were last lost."""
         row = self._connection.execute(
             "SELECT sequence, lost_after FROM positions WHERE node = ? AND journal = ?",
@@ -176,7 +176,7 @@ class HistoryFile:
         ).fetchone()
         return (0, -1) if row is None else (row[0], row[1])
 
-    def _keep(self, telling: Telling, new: list[EpisodeEvent], lost: int, now_ms: int) -> None:
+    def _keep(self, telling: HistoryBatch, new: list[EpisodeEvent], lost: int, now_ms: int) -> None:
         node, journal = telling.node, telling.journal
         insert = (
             "INSERT INTO events (node, journal, heard_at_ms, lost, body) VALUES (?, ?, ?, ?, ?)"
@@ -284,11 +284,11 @@ def _has_table(connection: sqlite3.Connection, name: str) -> bool:
     return found is not None
 
 
-def _entry(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryEntry:
+def _entry(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryRow:
     if journal:
-        return HistoryEntry(number, node, journal, at_ms, _event.decode(body), lost)
-    return HistoryEntry(number, node, journal, at_ms, published=_change.decode(body))
+        return HistoryRow(number, node, journal, at_ms, _event.decode(body), lost)
+    return HistoryRow(number, node, journal, at_ms, published=_change.decode(body))
 
 
 _event = msgspec.json.Decoder(EpisodeEvent | None)
-_change = msgspec.json.Decoder(Change)
+_change = msgspec.json.Decoder(FaultChange)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Blind(msgspec.Struct, frozen=True):
+class BlindStatus(msgspec.Struct, frozen=True):
     """A source that gives the agent of a node no answer, because of ``reason``.
 
     ``chip`` is what it is blind about, ``null`` for the node as a whole. ``since_ms`` is the time

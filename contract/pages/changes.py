@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class FaultChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """One fault of one node, as it holds from ``at_ms`` on.
 
     An aggregator reports what is published, an agent what it has judged. ``subject`` is a chip

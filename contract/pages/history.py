@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from contract.documents.episodes import EpisodeEvent
-from contract.pages.changes import Change
+from contract.pages.changes import FaultChange
 
 
-class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+class HistoryRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry, in the order of ``number``.
 
     ``event`` is a change that a node has in its ``journal``. Where ``lost`` is not 0 there is none:
@@ -22,13 +22,13 @@ class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     received_at_ms: int
     event: EpisodeEvent | None = None
     lost: int = 0
-    published: Change | None = None
+    published: FaultChange | None = None
 
 
 class HistoryPage(msgspec.Struct, frozen=True):
     """A part of the history, the newest last. ``next``: the parameter ``after`` of what follows."""
 
-    events: tuple[HistoryEntry, ...]
+    events: tuple[HistoryRow, ...]
     next: int
     more: bool
 

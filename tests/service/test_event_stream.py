@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from contract.pages.changes import Change
+from contract.pages.changes import FaultChange
 from service.event_stream import PATH, Stream
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 
-def send(stream: Stream, *changes: Change) -> None:
+def send(stream: Stream, *changes: FaultChange) -> None:
     for one in changes:
         stream.send("change", one, {one.node})
 
 
-def change(number: int, node: str = "n1") -> Change:
-    return Change(node, number, "Ascend910-3", "80E01801", None, "RestartNPU")
+def change(number: int, node: str = "n1") -> FaultChange:
+    return FaultChange(node, number, "Ascend910-3", "80E01801", None, "RestartNPU")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Device(msgspec.Struct, frozen=True):
+class DeviceAnswer(msgspec.Struct, frozen=True):
     """A fault that hits a job; ``time_ms`` is 0 where its source gives no time."""
 
     device_id: str
@@ -19,16 +19,16 @@ class Device(msgspec.Struct, frozen=True):
     time_ms: int = 0
 
 
-class HitNode(msgspec.Struct, frozen=True):
+class HitNodeAnswer(msgspec.Struct, frozen=True):
     """What hits a job on one node."""
 
     node: str
     health: str
     since_ms: int
-    faults: tuple[Device, ...] = ()
+    faults: tuple[DeviceAnswer, ...] = ()
 
 
-class HitJob(msgspec.Struct, frozen=True):
+class HitJobAnswer(msgspec.Struct, frozen=True):
     """A job that is hit."""
 
     job: str
@@ -36,17 +36,17 @@ class HitJob(msgspec.Struct, frozen=True):
     name: str
     health: str
     since_ms: int | None
-    nodes: tuple[HitNode, ...]
+    nodes: tuple[HitNodeAnswer, ...]
 
 
 class JobsAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/jobs`` of an aggregator."""
 
     at_ms: int
-    jobs: tuple[HitJob, ...]
+    jobs: tuple[HitJobAnswer, ...]
 
 
-class Objects(msgspec.Struct, frozen=True):
+class ObjectsAnswer(msgspec.Struct, frozen=True):
     """What one store reports of one kind of objects."""
 
     store: str
@@ -56,13 +56,13 @@ class Objects(msgspec.Struct, frozen=True):
     interrupted: str | None = None
 
 
-class World(msgspec.Struct, frozen=True):
+class StoreStateAnswer(msgspec.Struct, frozen=True):
     """What stores report besides documents."""
 
-    objects: tuple[Objects, ...]
+    objects: tuple[ObjectsAnswer, ...]
 
 
-class WorldAnswer(msgspec.Struct, frozen=True):
+class ClusterStateAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/world`` of an aggregator."""
 
-    world: World
+    world: StoreStateAnswer

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from contract.pages.blind import Blind
-from vigil.status.answers import Node
+from contract.pages.blind import BlindStatus
+from vigil.status.answers import NodeSummaryAnswer
 
 
-class ExplainedFault(msgspec.Struct, frozen=True):
+class ExplainedFaultAnswer(msgspec.Struct, frozen=True):
     """A code on a chip."""
 
     code: str
@@ -25,17 +25,17 @@ class ExplainedFault(msgspec.Struct, frozen=True):
     until_ms: int | None = None
 
 
-class ExplainedChip(msgspec.Struct, frozen=True):
+class ExplainedChipAnswer(msgspec.Struct, frozen=True):
     """A chip that is not simply available. ``pods`` use it."""
 
     chip: str
     because: tuple[str, ...]
     pods: tuple[str, ...] = ()
-    faults: tuple[ExplainedFault, ...] = ()
-    blind: tuple[Blind, ...] = ()
+    faults: tuple[ExplainedFaultAnswer, ...] = ()
+    blind: tuple[BlindStatus, ...] = ()
 
 
-class ExplainedEvent(msgspec.Struct, frozen=True):
+class ExplainedEventAnswer(msgspec.Struct, frozen=True):
     """A code on a port of a switch."""
 
     switch: int
@@ -48,7 +48,7 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
     until_ms: int | None = None
 
 
-class ExplainedServerFault(msgspec.Struct, frozen=True):
+class ExplainedServerFaultAnswer(msgspec.Struct, frozen=True):
     """A code on a part of the server."""
 
     part: str
@@ -57,7 +57,7 @@ class ExplainedServerFault(msgspec.Struct, frozen=True):
     level: str
 
 
-class ExplainedJob(msgspec.Struct, frozen=True):
+class ExplainedJobAnswer(msgspec.Struct, frozen=True):
     """A job with pods on the node. ``since_ms`` is ``None`` where nothing here hits it."""
 
     job: str
@@ -75,10 +75,10 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     ``documents`` hold the node; with whether every store has them as they are now.
     """
 
-    node: Node
+    node: NodeSummaryAnswer
     because: tuple[str, ...]
-    chips: tuple[ExplainedChip, ...]
-    switch_events: tuple[ExplainedEvent, ...] = ()
+    chips: tuple[ExplainedChipAnswer, ...]
+    switch_events: tuple[ExplainedEventAnswer, ...] = ()
     documents: dict[str, bool] = {}
-    server_faults: tuple[ExplainedServerFault, ...] = ()
-    jobs: tuple[ExplainedJob, ...] = ()
+    server_faults: tuple[ExplainedServerFaultAnswer, ...] = ()
+    jobs: tuple[ExplainedJobAnswer, ...] = ()

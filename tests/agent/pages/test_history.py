@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.journal.file import FILE_NAME, JournalFile, Kind, Row, body_of
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of
 from agent.pages.history import JournalHistory
 from agent.policy.state import Change, ChangeKind
 from contract.errors import JournalError
@@ -34,14 +34,14 @@ def journal(tmp_path: Path) -> Iterator[JournalFile]:
     file = JournalFile(tmp_path / FILE_NAME)
     gap = {"since_ms": NOW_MS, "reason": "the disk is full", "rows_lost": 7}
     bodies = {
-        1: (Kind.REPORTS, "[]"),
-        2: (Kind.CHANGES, body_of([change("80E01801", NOW_MS), change("80C98009", NOW_MS)])),
-        3: (Kind.SNAPSHOT, "{}"),
-        4: (Kind.CHANGES, body_of([change("80E18402", NOW_MS + 40)])),
-        5: (Kind.GAP, body_of(gap)),
-        6: (Kind.CHANGES, body_of([change("80E18404", NOW_MS + 60)])),
+        1: (RowKind.REPORTS, "[]"),
+        2: (RowKind.CHANGES, body_of([change("80E01801", NOW_MS), change("80C98009", NOW_MS)])),
+        3: (RowKind.SNAPSHOT, "{}"),
+        4: (RowKind.CHANGES, body_of([change("80E18402", NOW_MS + 40)])),
+        5: (RowKind.GAP, body_of(gap)),
+        6: (RowKind.CHANGES, body_of([change("80E18404", NOW_MS + 60)])),
     }
-    file.write([Row(number, NOW_MS + 10 * number, *body) for number, body in bodies.items()])
+    file.write([JournalRow(number, NOW_MS + 10 * number, *body) for number, body in bodies.items()])
     yield file
     file.close()
 
@@ -91,7 +91,7 @@ async def test_another_node_has_no_history_here(journal: JournalFile, tmp_path: 
 
 
 async def test_a_row_that_is_damaged_counts_as_lost(journal: JournalFile, tmp_path: Path) -> None:
-    journal.write([Row(7, NOW_MS + 70, Kind.CHANGES, "[{")])
+    journal.write([JournalRow(7, NOW_MS + 70, RowKind.CHANGES, "[{")])
     assert shown(await asked(tmp_path, after=6)) == [(7, 1)]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from agent.pages.state_changes import StateChanges
-from agent.policy.state import Blindness, ChipState, Fault, State, SubjectState
+from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
 from contract.observation import NODE, Subject, chip_subject, host_subject, storage_subject
-from contract.pages.changes import BlindChange, Change
+from contract.pages.changes import BlindChange, FaultChange
 from contract.pages.subjects import subject_name
 from service.event_stream import Stream
 
@@ -36,7 +36,7 @@ class Sent(Stream):
 class Agent:
     """A state, and what is sent of its changes."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: PolicyState) -> None:
         self.state = state
         self.stream = Sent()
         self.changes = StateChanges(
@@ -44,7 +44,7 @@ class Agent:
         )
 
     def become(self, **parts: object) -> list[tuple[str, msgspec.Struct]]:
-        """Change the state; what is sent of it."""
+        """FaultChange the state; what is sent of it."""
         self.state = msgspec.structs.replace(self.state, **parts)
         self.stream.events.clear()
         self.changes.compare()
@@ -52,13 +52,13 @@ class Agent:
 
 
 def test_a_fault_begins_changes_its_level_and_ends() -> None:
-    agent = Agent(State("node-1", "boot", chips={3: ChipState()}))
+    agent = Agent(PolicyState("node-1", "boot", chips={3: ChipState()}))
     found = fault("80E01801", "RestartNPU")
     began = agent.become(chips={3: ChipState(faults={found.code: found})})
     assert began == [
         (
             "change",
-            Change(
+            FaultChange(
                 *("node-1", NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU"),
                 *(None, False, "agent"),
             ),
@@ -66,27 +66,27 @@ def test_a_fault_begins_changes_its_level_and_ends() -> None:
     ]
     worse = fault("80E01801", "SeparateNPU")
     ((_, change),) = agent.become(chips={3: ChipState(faults={found.code: worse})})
-    assert isinstance(change, Change)
+    assert isinstance(change, FaultChange)
     assert (change.was, change.level) == ("RestartNPU", "SeparateNPU")
     ended = agent.become(chips={3: ChipState()})
-    gone = Change("node-1", NOW_MS, "Ascend910-3", "80E01801", "SeparateNPU", None)
+    gone = FaultChange("node-1", NOW_MS, "Ascend910-3", "80E01801", "SeparateNPU", None)
     assert ended == [("change", gone)]
     assert agent.become(revision=9) == [], "nothing that is shown changed"
 
 
 def test_parts_ports_and_storage_clients_have_names() -> None:
-    agent = Agent(State("node-1", "boot"))
+    agent = Agent(PolicyState("node-1", "boot"))
     known = SubjectState(faults={"1": fault("1", "x")})
     sent = agent.become(others={FAN: known, PORT: known, DPC: known})
-    names = [change.subject for _, change in sent if isinstance(change, Change)]
+    names = [change.subject for _, change in sent if isinstance(change, FaultChange)]
     assert names == ["Fan 1", "switch 2 port 4", "storage DPC"]
     assert agent.become(others={FAN: known, PORT: known}) == [
-        ("change", Change("node-1", NOW_MS, "storage DPC", "1", "x", None))
+        ("change", FaultChange("node-1", NOW_MS, "storage DPC", "1", "x", None))
     ], "a subject that is gone has no fault"
 
 
 def test_a_source_becomes_blind_and_answers_again() -> None:
-    agent = Agent(State("node-1", "boot", chips={3: ChipState()}))
+    agent = Agent(PolicyState("node-1", "boot", chips={3: ChipState()}))
     blind = {"chip-faults": Blindness(NOW_MS - 5, "no answer")}
     sent = agent.become(chips={3: ChipState(blind=blind)}, others={DPC: SubjectState(blind=blind)})
     about = ("node-1", NOW_MS, "chip-faults", NOW_MS - 5, "no answer", "Ascend910-3")

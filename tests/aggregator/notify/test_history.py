@@ -13,17 +13,17 @@ from unittest.mock import MagicMock
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from agent.history_forwarding.forwarder import Teller
+from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.file import FILE_NAME as JOURNAL_NAME
-from agent.journal.file import Kind, body_of
+from agent.journal.file import RowKind, body_of
 from agent.journal.journal import Journal
 from agent.policy.state import Change, ChangeKind
 from aggregator.api.routes import application
-from aggregator.api.status import Health
-from aggregator.notify.history import History
+from aggregator.api.status import ProbeStatus
+from aggregator.notify.history import ClusterHistory
 from aggregator.notify.history_file import FILE_NAME, read_page
 from contract.observation import chip_subject
-from contract.pages.changes import Change as PublishedChange
+from contract.pages.changes import FaultChange
 from contract.pages.history import HistoryRange
 from service.clock import system_clock
 from service.event_stream import Stream
@@ -85,14 +85,14 @@ class Parts:
         self._closing.push_async_callback(journal.close)
         return journal
 
-    def teller(self, journal: Journal, directory: str = "node") -> Teller:
+    def teller(self, journal: Journal, directory: str = "node") -> HistoryForwarder:
         where = self._tmp_path / directory
-        teller = Teller(self._channel(), NODE, journal, where, lambda: NOW_MS)
+        teller = HistoryForwarder(self._channel(), NODE, journal, where, lambda: NOW_MS)
         self._run(asyncio.ensure_future(teller.run()))
         return teller
 
-    def history(self, name: str = "aggregator") -> History:
-        history = History(self._tmp_path / name, {"mqtt": self._channel()}, system_clock)
+    def history(self, name: str = "aggregator") -> ClusterHistory:
+        history = ClusterHistory(self._tmp_path / name, {"mqtt": self._channel()}, system_clock)
         self._run(asyncio.ensure_future(history.run()))
         return history
 
@@ -118,16 +118,16 @@ def happen(journal: Journal, rows: int, changes: int = 1) -> None:
             Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", f"e{number}", NOW_MS, "because")
             for number in range(changes)
         ]
-        journal.append([(Kind.REPORTS, "[]"), (Kind.CHANGES, body_of(made))], NOW_MS)
+        journal.append([(RowKind.REPORTS, "[]"), (RowKind.CHANGES, body_of(made))], NOW_MS)
 
 
 def told(rows: int, changes: int = 1, first: int = 1) -> list[tuple[int, int]]:
     return [(2 * row, place) for row in range(first, first + rows) for place in range(changes)]
 
 
-def pages_of(history: History) -> web.Application:
+def pages_of(history: ClusterHistory) -> web.Application:
     """The pages of an aggregator of which only the history is asked for."""
-    return application(lambda: Health({}, ()), MagicMock(), history, Stream("test"))
+    return application(lambda: ProbeStatus({}, ()), MagicMock(), history, Stream("test"))
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:
@@ -289,7 +289,7 @@ async def test_what_is_published_is_kept_whatever_the_disk_does(
     history = parts.history()
     await until(lambda: history.status().trouble is not None, "it is in trouble")
     changes = [
-        PublishedChange(NODE, NOW_MS + number, "Ascend910-3", "80E01801", None, "RestartNPU")
+        FaultChange(NODE, NOW_MS + number, "Ascend910-3", "80E01801", None, "RestartNPU")
         for number in range(3)
     ]
     history.note(changes[:2])
@@ -307,7 +307,7 @@ async def test_what_is_published_is_kept_once_a_second_and_at_the_end(
     history = parts.history()
     path = tmp_path / "aggregator" / FILE_NAME
     await until(path.exists, "it has begun")
-    change = PublishedChange(NODE, NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU")
+    change = FaultChange(NODE, NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU")
     history.note([change])
     await asyncio.sleep(0.2)
     assert history.status().published == 0
@@ -321,6 +321,6 @@ async def test_what_is_published_is_kept_once_a_second_and_at_the_end(
 async def test_more_than_memory_is_meant_for_is_counted(parts: Parts, tmp_path: Path) -> None:
     (tmp_path / "aggregator").write_text("no directory")
     history = parts.history()
-    change = PublishedChange(NODE, NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU")
+    change = FaultChange(NODE, NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU")
     history.note([change] * 20_007)
     assert history.status().unkept == 7

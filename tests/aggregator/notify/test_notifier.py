@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.inputs.cluster_state import World
-from aggregator.jobs.job_view import Board
-from aggregator.notify.notifier import Telling
+from aggregator.inputs.cluster_state import ClusterState
+from aggregator.jobs.job_view import JobView
+from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.rank_tables.plugin import RankTables
 from contract.pages.changes import JobChange
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from contract.pages.changes import Change
+    from contract.pages.changes import FaultChange
 
 CODE = "80E18402"
 
@@ -33,7 +33,7 @@ class Book:
     """Instead of a history."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[FaultChange] = []
 
     async def standing(self) -> None:
         """Nothing is known of an earlier run."""
@@ -41,7 +41,7 @@ class Book:
     def begin(self, standing: object) -> None:
         """What is published now."""
 
-    def note(self, changes: Iterable[Change]) -> None:
+    def note(self, changes: Iterable[FaultChange]) -> None:
         self.changes += changes
 
 
@@ -51,9 +51,9 @@ class Replica:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         self.book = Book()
-        world = World([True])
-        board = Board(world, nodes.pipeline.published)
-        self.telling = Telling(
+        world = ClusterState([True])
+        board = JobView(world, nodes.pipeline.published)
+        self.telling = Notifier(
             nodes.pipeline,
             world,
             board,
@@ -170,9 +170,9 @@ async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
             sent.append((change, nodes))
 
     nodes = Nodes()
-    telling = Telling(
+    telling = Notifier(
         nodes.pipeline,
-        World([True]),
+        ClusterState([True]),
         scene.board,
         RankTables(1),
         Sent("1"),
