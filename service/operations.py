@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
+from service.compression import compressing
 from service.pages import json_response
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def serve(
         return json_response(document)
 
     pages.router.add_get(PATH, show)
-    pages.middlewares.append(_refusing(operations))
+    pages.middlewares.extend((compressing(), _refusing(operations)))
 
 
 def _refusing(operations: Iterable[Operation]) -> Middleware:

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from agent.pages.status import AgentStatus, HeldFaultStatus
+from agent.pages.status import AgentStatus
 from contract.pages.changes import BlindChange, FaultChange
-from service import event_stream, history_page
+from service import event_stream, fault_page, history_page
 from service.operations import Operation
-
-
-class AgentFaultsPage(msgspec.Struct, frozen=True):
-    """Every fault of the node that holds now. ``stream``: the newest event that it contains."""
-
-    node: str
-    at_ms: int
-    stream: str
-    faults: tuple[HeldFaultStatus, ...]
-
 
 OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/status", "Everything that this agent knows of its node", AgentStatus),
-    Operation("/api/v1/faults", "Every fault that holds", AgentFaultsPage),
+    fault_page.OPERATION,
     history_page.OPERATION,
     Operation(
         event_stream.PATH,

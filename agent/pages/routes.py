@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agent.pages import metrics
-from agent.pages.operations import OPERATIONS, AgentFaultsPage
-from service import event_stream, operations, pages
+from agent.pages.operations import OPERATIONS
+from agent.pages.status import fault_row
+from service import event_stream, fault_page, operations, pages
 from service.history_page import OPERATION as HISTORY
 from service.history_page import history_page
+from service.snapshots import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,18 +41,25 @@ def application(
     ``records`` are by document. Without ``cards`` there are no metrics under NPU exporter's names.
     """
 
-    def faults() -> object:
+    async def faults(request: web.Request) -> web.Response:
         now = picture()
-        return AgentFaultsPage(now.node, now.at_ms, stream.last_id, now.faults)
+        rows = sorted(map(partial(fault_row, now.node), now.faults), key=fault_page.key_of)
+        return await snapshot(
+            request, rows, fault_page.FAULT_ROWS, stream, now.at_ms, node=now.node
+        )
+
+    def status() -> AgentStatus:
+        return msgspec.structs.replace(picture(), stream=stream.last_id)
 
     application = pages.application(
         stalled=lambda: picture().stalled,
         not_ready=lambda: picture().not_ready,
         exposition=lambda: metrics.exposition(picture(), records, cards and cards()),
-        api={"/api/v1/status": picture, "/api/v1/faults": faults},
+        api={"/api/v1/status": status},
     )
     version = picture().version
     operations.serve(application, "NPU Vigil agent", version, OPERATIONS)
+    application.router.add_get(fault_page.OPERATION.path, faults)
     application.router.add_get(HISTORY.path, history_page(history.page))
     application.router.add_get(event_stream.PATH, stream.serve)
     return application

@@ -10,9 +10,10 @@ from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus, 
 from aggregator.api import advice_pages
 from aggregator.api.cluster_state_status import ClusterStateStatus
 from aggregator.api.explanation import Explanation
-from aggregator.api.fault_status import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.api.rejections import RefusedStatus, RejectedCount
 from aggregator.api.status import (
+    HEARTBEATS,
+    STATES,
     DocumentStatus,
     LeaderStatus,
     LivenessStatus,
@@ -25,15 +26,21 @@ from aggregator.jobs.status import HitJob, JobStatus
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
-from service import event_stream, history_page
+from service import event_stream, fault_page, history_page
 from service.operations import Operation, Parameter
+from service.snapshots import PAGING
 
 
 class NodesPage(msgspec.Struct, frozen=True):
-    """Every node; ``at_ms`` is when the picture was taken (epoch milliseconds)."""
+    """Every node; ``at_ms`` is when the rows were begun (epoch milliseconds).
+
+    ``stream`` and ``continue`` are those of ``FaultsPage``.
+    """
 
     at_ms: int
+    stream: str
     nodes: tuple[NodeStatus, ...]
+    more: str | None = msgspec.field(default=None, name="continue")
 
 
 class LivenessPage(msgspec.Struct, frozen=True):
@@ -72,15 +79,6 @@ class AdviceOutcomes(msgspec.Struct, frozen=True):
     missed: tuple[Missed, ...]
 
 
-class FaultsPage(msgspec.Struct, frozen=True):
-    """Every fault that holds now, those that are held back from readers, too."""
-
-    at_ms: int
-    faults: tuple[FaultStatus, ...]
-    switch_faults: tuple[SwitchFaultStatus, ...]
-    server_faults: tuple[ServerFaultStatus, ...]
-
-
 class DocumentsPage(msgspec.Struct, frozen=True):
     """The stores that are read, the documents that are published, and what is refused of others."""
 
@@ -103,7 +101,9 @@ class JobsPage(msgspec.Struct, frozen=True):
     """The jobs that are hit."""
 
     at_ms: int
+    stream: str
     jobs: tuple[HitJob, ...]
+    more: str | None = msgspec.field(default=None, name="continue")
 
 
 class PublicFaultsPage(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ class ClusterStatePage(msgspec.Struct, frozen=True):
     """What stores tell of Nodes, pods and PodGroups."""
 
     at_ms: int
-    world: ClusterStateStatus
+    cluster_state: ClusterStateStatus
 
 
 class ServicesPage(msgspec.Struct, frozen=True):
@@ -134,10 +134,21 @@ class ServicesPage(msgspec.Struct, frozen=True):
     services: ServicesStatus
 
 
+_STATE = Parameter(
+    "state",
+    "Only nodes whose device-info or heartbeat is in this state",
+    is_repeatable=True,
+    values=(*STATES, *HEARTBEATS),
+)
 _NODE = Parameter("node", "Only what is about this node")
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("/api/v1/nodes", "Every node that is published or was heard of", NodesPage),
+    Operation(
+        "/api/v1/nodes",
+        "Every node that is published or has a heartbeat",
+        NodesPage,
+        (fault_page.NODES, _STATE, fault_page.LEVEL, fault_page.CODE, *PAGING),
+    ),
     Operation(
         "/api/v1/nodes/{node}",
         "Why a node and its chips are published as they are",
@@ -146,8 +157,13 @@ OPERATIONS: tuple[Operation, ...] = (
         (404,),
     ),
     Operation("/api/v1/liveness", "Who fell silent", LivenessPage),
-    Operation("/api/v1/faults", "Every fault that holds", FaultsPage),
-    Operation("/api/v1/jobs", "Which jobs are hit, by what, on which nodes, since when", JobsPage),
+    fault_page.OPERATION,
+    Operation(
+        "/api/v1/jobs",
+        "Which jobs are hit, by what, on which nodes, since when",
+        JobsPage,
+        (fault_page.NODES, *PAGING),
+    ),
     Operation(
         "/api/v1/jobs/{job}",
         "One job, hit or not, with its ranks and relation faults",
@@ -207,7 +223,9 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         "/api/v1/separation", "Which chips came into manual separation, by what", SeparationPage
     ),
-    Operation("/api/v1/world", "What stores tell of Nodes, pods and PodGroups", ClusterStatePage),
+    Operation(
+        "/api/v1/cluster-state", "What stores report of Nodes, pods and PodGroups", ClusterStatePage
+    ),
     Operation("/api/v1/services", "gRPC, rank tables, streams and the history", ServicesPage),
     Operation("/api/v1/documents", "What is read, and what is published", DocumentsPage),
     Operation("/api/v1/leader", "Which of several aggregators writes", LeaderPage),

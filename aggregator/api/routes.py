@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from aggregator.api import metrics
 from aggregator.api.advice_pages import AdvicePages
 from aggregator.api.operations import OPERATIONS
+from aggregator.api.snapshot_pages import SnapshotPages
 from service import event_stream, operations, pages
 from service.history_page import OPERATION as HISTORY
 from service.history_page import history_page
@@ -44,13 +45,10 @@ def application(
         exposition=exposition,
         warnings=lambda: probe().warnings,
         api={
-            "/api/v1/nodes": picture.nodes,
             "/api/v1/liveness": picture.liveness,
-            "/api/v1/faults": picture.faults,
-            "/api/v1/jobs": picture.jobs,
             "/api/v1/public-faults": picture.public_faults,
             "/api/v1/separation": picture.separation,
-            "/api/v1/world": picture.world,
+            "/api/v1/cluster-state": picture.world,
             "/api/v1/services": picture.services,
             "/api/v1/leader": picture.leader,
             "/api/v1/documents": picture.documents,
@@ -58,6 +56,7 @@ def application(
     )
     operations.serve(application, "NPU Vigil aggregator", version("npu-vigil"), OPERATIONS)
     one = application.router.add_get
+    SnapshotPages(picture, changes).add_to(application.router)
     one("/api/v1/nodes/{node}", _one(picture.explain, "node"))
     one("/api/v1/jobs/{job}", _one(picture.job, "job"))
     AdvicePages(picture).add_to(application.router)

@@ -11,7 +11,6 @@ from aggregator.absence.rules import DOCUMENTS
 from aggregator.advising.status import AdviceStatus
 from aggregator.agent_reports.blindness import blind_statuses, record_of
 from aggregator.api.cluster_state_status import ClusterStateStatus
-from aggregator.api.fault_status import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.api.rejections import RejectedCount
 from aggregator.failover.persistent_state import PersistentStateStatus
 from aggregator.grpc.status import GrpcStatus
@@ -26,6 +25,7 @@ from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.rank_tables.plugin import RankTablesStatus
 from contract.documents.cluster_info import cluster_device_name
 from contract.pages.blind import BlindStatus
+from contract.pages.faults import FaultStatus
 from service.event_stream import StreamStatus
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from service.clock import Instant
     from service.election.leadership import Leadership
     from stores.base import Store
+
+
+STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
+HEARTBEATS = ("alive", "silent", "lost", "unknown")
 
 
 class RejectedStatus(msgspec.Struct, frozen=True):
@@ -243,8 +247,6 @@ class AggregatorStatus(msgspec.Struct, frozen=True):
     nodes: tuple[NodeStatus, ...]
     liveness: LivenessStatus
     faults: tuple[FaultStatus, ...]
-    switch_faults: tuple[SwitchFaultStatus, ...]
-    server_faults: tuple[ServerFaultStatus, ...]
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
     rejected: tuple[RejectedCount, ...]

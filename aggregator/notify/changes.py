@@ -27,6 +27,7 @@ class ChangeDetector:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[str, str], str]] = {}
+        self._began_ms: dict[str, dict[tuple[str, str], int]] = {}
 
     def seed(self, node: str, published: PublishedNode, faults: Iterable[CodeFault]) -> None:
         """Take over what an earlier run published; ``faults`` of chips are not in the record."""
@@ -47,6 +48,10 @@ class ChangeDetector:
         """Nodes that are not well."""
         return frozenset(self._known)
 
+    def began_ms(self, node: str, subject: str, code: str) -> int | None:
+        """Return since when a fault is published; ``None`` for what an earlier run published."""
+        return self._began_ms.get(node, {}).get((subject, code))
+
     def observe(
         self, node: str, published: PublishedNode, now_ms: int, faults: Iterable[CodeFault] = ()
     ) -> tuple[FaultChange, ...]:
@@ -56,6 +61,11 @@ class ChangeDetector:
         if levels == before:
             return ()
         self._note(node, levels)
+        began_ms = self._began_ms.pop(node, {}) | dict.fromkeys(
+            levels.keys() - before.keys(), now_ms
+        )
+        if levels:
+            self._began_ms[node] = {key: at for key, at in began_ms.items() if key in levels}
         return tuple(
             FaultChange(node, now_ms, *key, before.get(key), levels.get(key))
             for key in sorted(before.keys() | levels.keys())

@@ -82,6 +82,10 @@ class Notifier:
         self._blind.take(now.wall_ms)  # what an earlier run showed as blind is no news either
         self._is_seeded = True
 
+    def began_ms(self, node: str, subject: str, code: str) -> int | None:
+        """Return since when a fault is published; ``None`` where this process does not know."""
+        return self._changes.began_ms(node, subject, code)
+
     def followed(self, differ: frozenset[str], found: frozenset[str], now: Instant) -> None:
         """Another leader has published a document: of the nodes that ``differ`` something else than
         was computed here, of others that were ``found`` in it the same.

@@ -34,7 +34,7 @@ class AgentFault(msgspec.Struct, frozen=True):
     part: str = ""
     severity: str | None = None
     reason: str = ""
-    said_by: tuple[str, ...] = ()
+    reported_by: tuple[str, ...] = ()
 
 
 class AgentDriver(msgspec.Struct, frozen=True):
@@ -106,52 +106,6 @@ class NodesAnswer(msgspec.Struct, frozen=True):
 
     at_ms: int
     nodes: tuple[NodeSummaryAnswer, ...]
-
-
-class ChipFaultAnswer(msgspec.Struct, frozen=True):
-    """A fault of a chip as an aggregator knows it."""
-
-    node: str
-    chip: str
-    code: str
-    level: str
-    name: str | None = None
-    severity: str | None = None
-    raised_at_ms: int | None = None
-    received_at_ms: int | None = None
-    fault_type: str = ""
-    hidden: str | None = None
-
-
-class SwitchFaultAnswer(msgspec.Struct, frozen=True):
-    """A fault of a switch as an aggregator knows it."""
-
-    node: str
-    code: str
-    level: str
-    switch: int | None = None
-    port: int | None = None
-    raised_at_ms: int | None = None
-    received_at_ms: int | None = None
-    hidden: str | None = None
-
-
-class ServerFaultAnswer(msgspec.Struct, frozen=True):
-    """A fault of a server as an aggregator knows it."""
-
-    node: str
-    code: str
-    level: str
-    part: str = ""
-
-
-class FaultsAnswer(msgspec.Struct, frozen=True):
-    """``/api/v1/faults`` of an aggregator."""
-
-    at_ms: int
-    faults: tuple[ChipFaultAnswer, ...]
-    switch_faults: tuple[SwitchFaultAnswer, ...] = ()
-    server_faults: tuple[ServerFaultAnswer, ...] = ()
 
 
 class NodeLivenessAnswer(msgspec.Struct, frozen=True):

@@ -63,6 +63,6 @@ class StoreStateAnswer(msgspec.Struct, frozen=True):
 
 
 class ClusterStateAnswer(msgspec.Struct, frozen=True):
-    """``/api/v1/world`` of an aggregator."""
+    """``/api/v1/cluster-state`` of an aggregator."""
 
-    world: StoreStateAnswer
+    cluster_state: StoreStateAnswer
