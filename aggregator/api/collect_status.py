@@ -177,7 +177,8 @@ class Picture:
 
     def liveness(self) -> LivenessPage:
         """Who fell silent."""
-        return LivenessPage(self.at_ms, liveness_status(self._of.listener, self._publish_lost))
+        status = liveness_status(self._of.listener, self._publish_lost)
+        return LivenessPage(self.at_ms, status, self._of.stream.last_id)
 
     def documents(self) -> DocumentsPage:
         """What is read, what is published, and what is refused."""
@@ -194,7 +195,9 @@ class Picture:
     def leader(self) -> LeaderPage:
         """Who writes."""
         kept = self._of.succession.keeping.statuses()
-        return LeaderPage(self.at_ms, leader_status(self._of.leadership), kept)
+        return LeaderPage(
+            self.at_ms, leader_status(self._of.leadership), kept, self._of.stream.last_id
+        )
 
     def public_faults(self) -> PublicFaultsPage:
         """How it stands with public faults."""
@@ -273,6 +276,7 @@ class Picture:
             began=of.telling.began_ms,
         )
         found = explain(of.pipeline, status, around, self._acknowledged_everywhere())
+        found = msgspec.structs.replace(found, stream=of.stream.last_id)
         if of.advising is None:
             return found
         return msgspec.structs.replace(found, advice=of.advising.answers.of_node(node))

@@ -78,6 +78,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
     ``documents`` are those that hold the node, with whether every store has them as they are now.
     ``because`` is about the node as a whole. ``chips``: all that are known.
+    ``stream`` is that of ``FaultsPage``.
     ``advice``: what the scheduler will do about it, ``null`` where that is not computed.
     """
 
@@ -92,6 +93,7 @@ class Explanation(msgspec.Struct, frozen=True):
     public_faults: tuple[ExplainedPublicFault, ...]
     jobs: tuple[ExplainedJob, ...]
     advice: AdviceAbout | None = None
+    stream: str = ""
 
 
 class ExplanationContext(msgspec.Struct, frozen=True):

@@ -48,6 +48,7 @@ class LivenessPage(msgspec.Struct, frozen=True):
 
     at_ms: int
     liveness: LivenessStatus
+    stream: str = ""
 
 
 class AdvicePage(msgspec.Struct, frozen=True):
@@ -95,6 +96,7 @@ class LeaderPage(msgspec.Struct, frozen=True):
     at_ms: int
     leader: LeaderStatus
     kept: tuple[PersistentStateStatus, ...]
+    stream: str = ""
 
 
 class JobsPage(msgspec.Struct, frozen=True):
