@@ -11,12 +11,11 @@ import msgspec
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, describe_code, text_of_level
+from contract.pages.faults import FaultsPage
 from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,
-    BlindAnswer,
-    FaultsAnswer,
     LeaderAnswer,
     LeaderStateAnswer,
     LivenessAnswer,
@@ -29,6 +28,7 @@ from vigil.status.times import ago
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from contract.pages.blind import BlindStatus
     from vigil.daemon_client import DaemonClient
 
 STATUS = "/api/v1/status"
@@ -182,7 +182,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
 
 def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
     nodes = client.get("/api/v1/nodes", NodesAnswer)
-    found = client.get("/api/v1/faults", FaultsAnswer)
+    found = client.get("/api/v1/faults", FaultsPage)
     liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
     leader = client.get("/api/v1/leader", LeaderAnswer).leader
     ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
@@ -297,22 +297,14 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _cluster_rows(found: FaultsAnswer) -> Iterator[FaultRow]:
-    for chip in found.faults:
-        public = chip.fault_type == "PublicFault"
-        kind = CodeKind.PUBLIC if public else CodeKind.CHIP
-        since = chip.raised_at_ms or chip.received_at_ms
-        row = fault_row(chip.node, chip.chip, kind, chip.code, chip.level, chip.severity, since)
-        yield msgspec.structs.replace(row, withheld=chip.hidden is not None)
-    for switch in found.switch_faults:
-        part = f"switch {switch.switch} port {switch.port}"
-        since = switch.raised_at_ms or switch.received_at_ms
-        row = fault_row(switch.node, part, CodeKind.SWITCH, switch.code, switch.level, None, since)
-        yield msgspec.structs.replace(row, withheld=switch.hidden is not None)
-    for server in found.server_faults:
-        yield fault_row(
-            server.node, server.part, CodeKind.NODE, server.code, server.level, None, None
-        )
+def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
+    kinds = {"chip": CodeKind.CHIP, "switch": CodeKind.SWITCH, "host": CodeKind.NODE}
+    for one in found.faults:
+        public = one.fault_type == "PublicFault" or one.kind == "storage"
+        kind = CodeKind.PUBLIC if public else kinds.get(one.kind, CodeKind.CHIP)
+        since = one.since_ms or one.received_at_ms
+        row = fault_row(one.node, one.subject, kind, one.code, one.level, one.severity, since)
+        yield msgspec.structs.replace(row, withheld=one.hidden is not None)
 
 
 def fault_row(
@@ -358,16 +350,16 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def blind_rows(node: str, part: str, found: Iterable[BlindAnswer]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
     for one in found:
-        yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
+        yield BlindRow(node, part, one.source, one.since_ms, one.reason)
 
 
 def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
-        yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
+        yield from blind_rows(node.node, one.chip or "", [one])
 
 
 def counts_of(words: Iterable[str]) -> dict[str, int]:

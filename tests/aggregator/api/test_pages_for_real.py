@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from aggregator.api.openapi import OPERATIONS
+from aggregator.api.operations import OPERATIONS
 from aggregator.processors import manual_info, separation_policy
 from contract.documents.cluster_info import cluster_device_name
 from contract.documents.node_info import FaultDevice
@@ -165,7 +165,7 @@ def assert_explained(daemon: Daemon) -> None:
     found = daemon.ask("/api/v1/nodes/n1")[1]
     assert found["documents"] == {cluster_device_name(0): True}
     hidden = chip(found, "Ascend910-3")
-    assert (hidden["said"], hidden["published"]) == ("unhealthy", "recovering")
+    assert (hidden["reported"], hidden["published"]) == ("unhealthy", "recovering")
     assert hidden["pods"] == ["default/rank-0"]
     (one,) = hidden["faults"]
     assert one["because"].startswith("held back from readers until 20")
@@ -182,7 +182,7 @@ def assert_explained(daemon: Daemon) -> None:
     )
     (job,) = found["jobs"]
     assert job["because"][0].endswith(", which makes it UnHealthy")
-    assert [event["said"] for event in daemon.ask("/api/v1/nodes/n2")[1]["switch_events"]] == [
+    assert [event["reported"] for event in daemon.ask("/api/v1/nodes/n2")[1]["switch_events"]] == [
         "Separate"
     ]
 
@@ -190,7 +190,10 @@ def assert_explained(daemon: Daemon) -> None:
 def assert_parts(daemon: Daemon) -> None:
     (separated,) = daemon.ask("/api/v1/separation")[1]["separation"]["chips"]
     assert separated["shown_in"] == ["kubernetes:"]
-    world = {one["kind"]: one for one in daemon.ask("/api/v1/world")[1]["world"]["objects"]}
+    world = {
+        one["kind"]: one
+        for one in daemon.ask("/api/v1/cluster-state")[1]["cluster_state"]["objects"]
+    }
     assert world["pods"]["objects"] == world["PodGroups"]["objects"] == 1
     services = daemon.ask("/api/v1/services")[1]["services"]
     assert services["grpc"]["plaintext"]
