@@ -11,7 +11,7 @@ from contract.documents.elastic_job import LEASE
 from contract.errors import VigilError
 from elastic.aggregator_client import Aggregators
 from elastic.controller import Acting
-from elastic.job_events import Telling
+from elastic.job_events import JobEvents
 from elastic.metrics import exposition
 from service.clock import system_clock
 from service.election.identity import Identity
@@ -47,7 +47,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
     leadership = ByLease(
         api.leader_lease(LEASE), "kubernetes:", identity.name, configuration.lease_seconds, clock
     )
-    telling = Telling(api.objects, clock, records=configuration.act)
+    telling = JobEvents(api.objects, clock, records=configuration.act)
     acting = Acting(
         api,
         Aggregators(configuration.aggregator),
@@ -77,7 +77,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
 
 
 async def _until_stopped(
-    acting: Acting, leadership: ByLease, telling: Telling, stalls: Stalls
+    acting: Acting, leadership: ByLease, telling: JobEvents, stalls: Stalls
 ) -> None:
     """Run until a signal; an error of a root task is raised as itself."""
 

@@ -1,4 +1,4 @@
-"""How long somebody waits before a store is tried again."""
+"""How long something that failed waits before it is tried again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,19 @@ _LAST_SECONDS = 5.0
 
 
 class Backoff:
-    """Waits that double from the first to the last, each between half and all of it by chance."""
+    """Waits that double from the first to the last, each shorter by up to ``by_chance`` of it.
+
+    What is shared with others is left at different times, therefore by chance; what nobody else
+    uses, as a driver, needs none.
+    """
 
     def __init__(
-        self, first_seconds: float = _FIRST_SECONDS, last_seconds: float = _LAST_SECONDS
+        self,
+        first_seconds: float = _FIRST_SECONDS,
+        last_seconds: float = _LAST_SECONDS,
+        by_chance: float = 0.5,
     ) -> None:
+        self._by_chance = by_chance
         self._first_seconds = first_seconds
         self._last_seconds = last_seconds
         self._next = first_seconds
@@ -27,4 +35,4 @@ class Backoff:
         ceiling = self._next
         self._next = min(ceiling * 2, self._last_seconds)
         # Many watchers lose the same server at once and must not come back at once.
-        return random.uniform(ceiling / 2, ceiling)
+        return random.uniform(ceiling * (1 - self._by_chance), ceiling)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.checks.cluster import is_ahead, node_findings
 from advisor.placement.node_verdicts import verdict
-from advisor.report import Finding, Severity
+from advisor.report import Finding, FindingSeverity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,4 +72,6 @@ class NodeReports:
         for name, divergences in self.divergences.items():
             found.update((section, name, text) for section, text in divergences)
         for section, node, text in sorted(found):
-            yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section)
+            yield Finding(
+                FindingSeverity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section
+            )

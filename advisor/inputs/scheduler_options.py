@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from advisor.options import Options, with_init_params
+from advisor.options import AdvisorOptions, with_init_params
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from advisor.snapshot import ConfigMap
+    from advisor.snapshot import StoredConfigMap
 
 
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -32,7 +32,7 @@ def _check_depth(text: str) -> None:
             depth -= 1
 
 
-def scheduler_options(configmaps: Iterable[ConfigMap]) -> tuple[Options, str] | None:
+def scheduler_options(configmaps: Iterable[StoredConfigMap]) -> tuple[AdvisorOptions, str] | None:
     """Return the options that the scheduler's ConfigMap sets, and what could not be read of it.
 
     ``None`` where there is no such ConfigMap.
@@ -41,10 +41,10 @@ def scheduler_options(configmaps: Iterable[ConfigMap]) -> tuple[Options, str] | 
     if one is None:
         return None
     arguments, problem = _init_params(one.data.get(scheduling.SCHEDULER_CONFIG_KEY, ""))
-    return with_init_params(Options(), arguments), problem
+    return with_init_params(AdvisorOptions(), arguments), problem
 
 
-def scheduler_configmap(configmaps: Iterable[ConfigMap]) -> ConfigMap | None:
+def scheduler_configmap(configmaps: Iterable[StoredConfigMap]) -> StoredConfigMap | None:
     """Return the ConfigMap with the scheduler's configuration, ``None`` where there is none."""
     place = (scheduling.SCHEDULER_NAMESPACE, scheduling.SCHEDULER_CONFIGMAP)
     return next((one for one in configmaps if (one.namespace, one.name) == place), None)

@@ -12,13 +12,13 @@ from advisor.placement.placement import demand_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Demand, Placer, Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.placement import Demand, PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
 
-class Pool:
+class FreeRoom:
     """Nodes that change. ``placer`` knows them as they are; what differs is computed for itself."""
 
     def __init__(self, views: Mapping[str, NodeView], placer: Placer) -> None:
@@ -28,7 +28,7 @@ class Pool:
         self._found: dict[int, Room] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
 
-    def release(self, pods: Iterable[Pod]) -> None:
+    def release(self, pods: Iterable[SchedulerPod]) -> None:
         """Give back what ``pods`` hold; unhealthy cards stay away."""
         for pod in pods:
             view = self._view(pod.node)
@@ -41,7 +41,7 @@ class Pool:
     def _view(self, name: str) -> NodeView | None:
         return self._changed.get(name) or self._given.get(name)
 
-    def room(self, job: Job, pod: Pod) -> Room:
+    def room(self, job: SchedulerJob, pod: SchedulerPod) -> Room:
         """Return the room for pods like ``pod``; it is one for all that ask for the same."""
         demand = demand_of(job, pod)
         result = self._placer.answer(demand, pod)
@@ -74,7 +74,9 @@ class Pool:
                 free = tuple(card for card in free if card not in taken)
             self._change(room.pod, -times, view, free)
 
-    def _change(self, pod: Pod, times: int, view: NodeView, free: tuple[str, ...] | None) -> None:
+    def _change(
+        self, pod: SchedulerPod, times: int, view: NodeView, free: tuple[str, ...] | None
+    ) -> None:
         idle = dict(view.idle)
         for resource, amount in {**pod.requests, "pods": 1}.items():
             idle[resource] = idle.get(resource, 0) + amount * times
@@ -90,7 +92,7 @@ class Pool:
 class Room:
     """How many pods of a demand each node takes, and all together."""
 
-    def __init__(self, demand: Demand, pod: Pod, result: Result) -> None:
+    def __init__(self, demand: Demand, pod: SchedulerPod, result: PlacementResult) -> None:
         self.demand = demand
         self.pod = pod
         self.total = result.room

@@ -9,12 +9,12 @@ from advisor.jobs import npu_request
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.placement import PlacementResult
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
-Demands: TypeAlias = "Sequence[tuple[Result, tuple[Pod, ...], tuple[str, ...]]]"
+Demands: TypeAlias = "Sequence[tuple[PlacementResult, tuple[SchedulerPod, ...], tuple[str, ...]]]"
 """Answers, the waiting pods that get them, and what nodes lack that refuse these."""
 
 
@@ -25,7 +25,7 @@ class Need(NamedTuple):
     lacks: str = ""
 
 
-def need_of(job: Job) -> Need:
+def need_of(job: SchedulerJob) -> Need:
     """Return what a job with waiting pods needs."""
     if job.has_bad_min_available:
         text = "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
@@ -72,7 +72,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
     return taken
 
 
-def _text(needed: int, pod: Pod, result: Result, lacking: Iterable[str]) -> str:
+def _text(needed: int, pod: SchedulerPod, result: PlacementResult, lacking: Iterable[str]) -> str:
     cards = npu_request(pod)
     what = f"{needed} × {cards} cards" if cards else f"{needed} × a pod without chips"
     nodes = len(result.accepts)

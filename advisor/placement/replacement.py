@@ -15,17 +15,17 @@ from advisor.placement.placement import asks_same
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.jobs import Job
-    from advisor.placement.free_room import Pool, Room
-    from advisor.report import Decision
-    from advisor.snapshot import Pod
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.free_room import FreeRoom, Room
+    from advisor.report import JobDecision
+    from advisor.snapshot import SchedulerPod
 
 
 def with_replacements(
-    decisions: Sequence[Decision], jobs: Mapping[str, Job], pool: Pool
-) -> tuple[Decision, ...]:
+    decisions: Sequence[JobDecision], jobs: Mapping[str, SchedulerJob], pool: FreeRoom
+) -> tuple[JobDecision, ...]:
     """Return ``decisions`` with what becomes of the pods that are made in place of deleted ones."""
-    leaving: dict[str, list[Pod]] = {}
+    leaving: dict[str, list[SchedulerPod]] = {}
     for one in decisions:
         if one.pods and one.job in jobs:
             uids = {pod.uid for pod in one.pods}
@@ -42,9 +42,9 @@ def with_replacements(
     )
 
 
-def _placed(job: Job, pods: Sequence[Pod], pool: Pool) -> str:
+def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeRoom) -> str:
     """Give room to ``pods`` and return whether there is enough; the largest demand comes first."""
-    first: Pod | None = None
+    first: SchedulerPod | None = None
     counts: dict[Room, int] = {}
     for pod in sorted(pods, key=npu_request, reverse=True):
         if first is None or not asks_same(pod, first):

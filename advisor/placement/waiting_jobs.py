@@ -15,14 +15,14 @@ from advisor.report import Gang, Placement, PodRef
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.placement.gangs import Need
-    from advisor.placement.placement import Demand, Placer, Result
+    from advisor.placement.placement import Demand, PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod, PodGroup
+    from advisor.snapshot import PodGroup, SchedulerPod
 
 
-_Answer: TypeAlias = "tuple[Result, tuple[str, ...]]"
+_Answer: TypeAlias = "tuple[PlacementResult, tuple[str, ...]]"
 """Where a demand goes, and what the first nodes lack that refuse it."""
 
 
@@ -30,7 +30,7 @@ class _Waiting(NamedTuple):
     """The waiting pods of a job, by what they ask for."""
 
     demands: tuple[Demand, ...]
-    pods: tuple[tuple[Pod, ...], ...]
+    pods: tuple[tuple[SchedulerPod, ...], ...]
     refs: tuple[tuple[PodRef, ...], ...]
     group: PodGroup
     need: Need
@@ -57,7 +57,7 @@ class WaitingJobs:
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
-        self._asked: dict[Demand, Pod] = {}
+        self._asked: dict[Demand, SchedulerPod] = {}
         """Each demand, with a pod that has it."""
         self._answers: dict[int, _Answer] = {}
         """By what is asked for, as one value."""
@@ -68,7 +68,7 @@ class WaitingJobs:
 
     def move(
         self,
-        jobs: Mapping[str, Job],
+        jobs: Mapping[str, SchedulerJob],
         keys: Iterable[str],
         views: Mapping[str, NodeView],
         changed: Iterable[str],
@@ -117,8 +117,8 @@ class WaitingJobs:
         self.gangs = tuple([one.gang for one in placed])
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
-    def _look(self, job: Job) -> _Waiting:
-        groups: dict[Demand, list[Pod]] = {}
+    def _look(self, job: SchedulerJob) -> _Waiting:
+        groups: dict[Demand, list[SchedulerPod]] = {}
         for pod in job.pods:
             if is_waiting(pod):
                 demand = demand_of(job, pod)
@@ -181,7 +181,7 @@ _NAMED_NODES = 3
 
 
 def _lacking(
-    result: Result, views: Mapping[str, NodeView], unhealthy: Iterable[str]
+    result: PlacementResult, views: Mapping[str, NodeView], unhealthy: Iterable[str]
 ) -> tuple[str, ...]:
     """Return what the first nodes lack that refuse a demand."""
     found = []

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from advisor.options import Profile
-from advisor.report import Finding, Severity
+from advisor.report import Finding, FindingSeverity
 from advisor.scheduler_view import document_entries
 from advisor.scheduler_view.document_entries import Entries
 from advisor.scheduler_view.state import SeenConfigMap
@@ -23,10 +23,15 @@ from contract.errors import DocumentError
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
-    from advisor.options import Options
-    from advisor.scheduler_view.document_entries import DeviceEntry, Form, NodeEntry, SwitchEntry
-    from advisor.scheduler_view.state import State
-    from advisor.snapshot import ConfigMap
+    from advisor.options import AdvisorOptions
+    from advisor.scheduler_view.document_entries import (
+        Form,
+        VolcanoDeviceEntry,
+        VolcanoNodeEntry,
+        VolcanoSwitchEntry,
+    )
+    from advisor.scheduler_view.state import SchedulerState
+    from advisor.snapshot import StoredConfigMap
 
 E = TypeVar("E")
 TOUCHED = "npu-vigil/touched"
@@ -36,7 +41,7 @@ TOUCHED = "npu-vigil/touched"
 class Head(NamedTuple):
     """What tells a ConfigMap from others, and which informers have it."""
 
-    configmap: ConfigMap
+    configmap: StoredConfigMap
     key: str
     version: str
     """Of its content."""
@@ -44,7 +49,7 @@ class Head(NamedTuple):
     is_of_agent: bool
 
 
-class Documents:
+class DecodedDocuments:
     """The ConfigMaps of sessions, and their entries by node, decoded once for each text."""
 
     def __init__(self) -> None:
@@ -67,14 +72,14 @@ class Documents:
         self._found[name] = (text, found, read)
         return found
 
-    def head(self, one: ConfigMap) -> Head:
+    def head(self, one: StoredConfigMap) -> Head:
         """Return what tells this ConfigMap from others."""
         known = self._heads.get(id(one))
         if known is None:
             known = self._heads[id(one)] = _head(one)
         return known
 
-    def keep(self, configmaps: Collection[ConfigMap]) -> None:
+    def keep(self, configmaps: Collection[StoredConfigMap]) -> None:
         """Forget the documents that are not there any more."""
         there = {one.name for one in configmaps}
         for name in [name for name in self._found if name not in there]:
@@ -85,7 +90,7 @@ class Documents:
                 del self._heads[key]
 
 
-def _head(one: ConfigMap) -> Head:
+def _head(one: StoredConfigMap) -> Head:
     """Return the head of a ConfigMap; namespace, name and label decide who has it.
 
     Source: docs/spec/consumers.md#1.2.
@@ -136,7 +141,9 @@ class _Entries(Generic[E]):
 class ClusterCache:
     """The caches of the scheduler, moved by the ConfigMaps of one session."""
 
-    def __init__(self, state: State, options: Options, documents: Documents) -> None:
+    def __init__(
+        self, state: SchedulerState, options: AdvisorOptions, documents: DecodedDocuments
+    ) -> None:
         self.changed: set[str] = set()
         """Nodes of which an entry is another than in ``state``."""
         self._documents = documents
@@ -151,21 +158,21 @@ class ClusterCache:
         self._problems: dict[str, Finding] = {}
 
     @property
-    def devices(self) -> dict[str, DeviceEntry]:
+    def devices(self) -> dict[str, VolcanoDeviceEntry]:
         """The entries of chips by node."""
         return self._devices.by_node
 
     @property
-    def switches(self) -> dict[str, SwitchEntry]:
+    def switches(self) -> dict[str, VolcanoSwitchEntry]:
         """The entries of switches by node."""
         return self._switches.by_node
 
     @property
-    def nodes(self) -> dict[str, NodeEntry]:
+    def nodes(self) -> dict[str, VolcanoNodeEntry]:
         """The entries of hosts by node."""
         return self._nodes.by_node
 
-    def read(self, configmaps: Iterable[ConfigMap]) -> None:
+    def read(self, configmaps: Iterable[StoredConfigMap]) -> None:
         """Read the ConfigMaps of a session in the order of their writes, deletions first."""
         heads = [self._documents.head(one) for one in configmaps]
         there = {head.key for head in heads if self._is_visible(head)}
@@ -185,7 +192,7 @@ class ClusterCache:
     def _is_visible(self, head: Head) -> bool:
         return head.is_of_cluster if self._cluster else head.is_of_agent
 
-    def _write(self, key: str, version: str, one: ConfigMap) -> None:
+    def _write(self, key: str, version: str, one: StoredConfigMap) -> None:
         try:
             found, event_at_ms = self._take(one)
         except DocumentError as error:
@@ -197,7 +204,7 @@ class ClusterCache:
                 event_at_ms=before.event_at_ms if before else 0,
             )
             self._problems[key] = Finding(
-                Severity.ERROR,
+                FindingSeverity.ERROR,
                 "CONFIGMAP_SKIPPED",
                 f"ConfigMap {key}",
                 f"The scheduler skips it and keeps what it had before: {error.where}: {error.what}",
@@ -208,7 +215,7 @@ class ClusterCache:
             found = known.nodes
         self.seen[key] = SeenConfigMap(version, found, event_at_ms=event_at_ms)
 
-    def _take(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
         if one.name == names.CLUSTER_NODE_NAME:
             hosts = self._documents.read(document_entries.NODES, _value(one, one.name), one.name)
@@ -236,7 +243,7 @@ class ClusterCache:
             return (node,), _touched_ms(one)
         return self._take_device_info(one)
 
-    def _take_device_info(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take_device_info(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Take over a device-info document (direct mode); an empty text ends the scheduler."""
         node = one.name.removeprefix(names.DEVICE_INFO_PREFIX)
         text = _value(one, DEVICE_INFO_KEY)
@@ -255,7 +262,7 @@ class ClusterCache:
         self._devices.own()[node] = device
         return (node,), _touched_ms(one) or device.UpdateTime * 1000
 
-    def _merge(self, cache: _Entries[E], one: ConfigMap, entries: Mapping[str, E]) -> None:
+    def _merge(self, cache: _Entries[E], one: StoredConfigMap, entries: Mapping[str, E]) -> None:
         """Take the entries of a document into a cache.
 
         Those that left their document are dropped; upstream keeps them (consumers#8-1).
@@ -272,7 +279,7 @@ class ClusterCache:
             text = f"its entry has left {one.name}: it does not count any more"
             self.findings.append(_divergence(1, f"Node {node}", text))
 
-    def _omitted(self, one: ConfigMap, now: Container[str]) -> Iterator[str]:
+    def _omitted(self, one: StoredConfigMap, now: Container[str]) -> Iterator[str]:
         """Return the nodes that a document had, and that no document has any more."""
         key = _key(one)
         before = self.seen.get(key)
@@ -329,15 +336,15 @@ def has(key: str, kind: str) -> bool:
     return kind_of(key) == kind or (of_agent and kind == "switch")
 
 
-def _key(one: ConfigMap) -> str:
+def _key(one: StoredConfigMap) -> str:
     return f"{one.namespace}/{one.name}"
 
 
 def _divergence(section: int, called: str, text: str) -> Finding:
-    return Finding(Severity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
+    return Finding(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
-def _digest(one: ConfigMap) -> str:
+def _digest(one: StoredConfigMap) -> str:
     """Return what tells this content from another, where the object has no version."""
     digest = hashlib.sha256()
     for texts in (one.labels, one.annotations, one.data):
@@ -347,18 +354,18 @@ def _digest(one: ConfigMap) -> str:
     return digest.hexdigest()
 
 
-def _value(one: ConfigMap, key: str) -> str:
+def _value(one: StoredConfigMap, key: str) -> str:
     text = one.data.get(key)
     if text is None:
         raise DocumentError(one.name, key, "is missing")
     return text
 
 
-def _newest_ms(entries: Iterable[DeviceEntry | SwitchEntry]) -> int:
+def _newest_ms(entries: Iterable[VolcanoDeviceEntry | VolcanoSwitchEntry]) -> int:
     return max((entry.UpdateTime for entry in entries), default=0) * 1000
 
 
-def _touched_ms(one: ConfigMap) -> int:
+def _touched_ms(one: StoredConfigMap) -> int:
     """Return when a document of ours was touched, in Unix milliseconds; 0 where it was not."""
     try:
         touched = datetime.fromisoformat(one.annotations.get(TOUCHED, ""))

@@ -14,23 +14,24 @@ import msgspec
 from msgspec.structs import replace
 
 from agent.policy.state import Upgrade
-from stores.base import Event
+from pacing.token_bucket import TokenBucket
+from stores.base import KubernetesEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.kubernetes_events.event_rules import Telling
+    from agent.kubernetes_events.event_rules import ChipFaultChange
 
 BURST = 10
 """How many Events go out at once."""
-PERIOD_SECONDS = 3.0
+PERIOD_MS = 3000
 """One more after this long."""
 _CODES_APART = 10
 _CODES_NAMED = 256
 _OTHERS = 100
 
 
-class Group(msgspec.Struct, frozen=True, tag="group", omit_defaults=True):
+class CorrelatedEvent(msgspec.Struct, frozen=True, tag="group", omit_defaults=True):
     """One or more tellings as one Event.
 
     ``name`` is unique. ``codes_unnamed``: how many tellings were about codes that are not in
@@ -51,10 +52,10 @@ class Group(msgspec.Struct, frozen=True, tag="group", omit_defaults=True):
 class Other(msgspec.Struct, frozen=True, tag="event"):
     """An Event that is ready as it is."""
 
-    event: Event
+    event: KubernetesEvent
 
 
-class Release(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
+class ReleasedReasons(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
     """Reasons that were removed, each with its chip. ``name`` is unique.
 
     ``count`` is how many releases this one stands for, of which it has the last.
@@ -67,51 +68,24 @@ class Release(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
     count: int = 1
 
 
-Item: TypeAlias = Group | Release | Other
+Item: TypeAlias = CorrelatedEvent | ReleasedReasons | Other
 
 
-class Bucket:
-    """Gives ``BURST`` at once and then one per ``PERIOD_SECONDS``."""
+class EventCorrelator:
+    """All times are steady milliseconds. ``waiting`` is what an earlier process left."""
 
-    def __init__(self, now: float) -> None:
-        self._left = float(BURST)
-        self._at = now
-
-    def take(self, now: float) -> bool:
-        """Take one if there is one."""
-        self._fill(now)
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-    def seconds(self, now: float) -> float:
-        """How long until there is one."""
-        self._fill(now)
-        return max(0.0, (1 - self._left) * PERIOD_SECONDS)
-
-    def _fill(self, now: float) -> None:
-        # A hair more, so that who waited for as long as he was told gets one.
-        gained = max(0.0, now - self._at) / PERIOD_SECONDS + 1e-9
-        self._left = min(float(BURST), self._left + gained)
-        self._at = now
-
-
-class Backlog:
-    """All times are seconds of one steady clock. ``waiting`` is what an earlier process left."""
-
-    def __init__(self, now: float, waiting: Iterable[Item] = ()) -> None:
+    def __init__(self, waiting: Iterable[Item] = ()) -> None:
         self.merged = 0
         """How many were not told by an Event of their own."""
-        self._bucket = Bucket(now)
+        self._bucket = TokenBucket(BURST, 1, PERIOD_MS)
         self._ready: deque[Item] = deque()
         self._waiting: dict[tuple[str, ...], Item] = {}
         for item in waiting:
             self._add(item)
 
-    def tell(self, telling: Telling, name: str, now: float) -> None:
+    def tell(self, telling: ChipFaultChange, name: str, now_ms: int) -> None:
         """Add one; ``name`` is unique."""
-        one = Group(
+        one = CorrelatedEvent(
             name,
             telling.reason,
             telling.action,
@@ -120,27 +94,28 @@ class Backlog:
             telling.at_ms,
             telling.at_ms,
         )
-        if not self._goes_at_once(one, now):
+        if not self._goes_at_once(one, now_ms):
             self._add(one)
 
-    def post(self, one: Release | Other, now: float) -> None:
+    def post(self, one: ReleasedReasons | Other, now_ms: int) -> None:
         """Add one that is merged with others only where there are very many."""
-        if not self._goes_at_once(one, now):
+        if not self._goes_at_once(one, now_ms):
             self._add(one)
 
-    def next(self, now: float) -> Item | None:
+    def next(self, now_ms: int) -> Item | None:
         """The oldest that may go now, which is not here any more."""
         if self._ready:
             return self._ready.popleft()
-        if self._waiting and self._bucket.take(now):
+        if self._waiting and not self._bucket.wait_ms(now_ms):
+            self._bucket.take()
             return self._waiting.pop(next(iter(self._waiting)))
         return None
 
-    def seconds_until_next(self, now: float) -> float | None:
+    def seconds_until_next(self, now_ms: int) -> float | None:
         """When ``next`` has one; ``None`` when nothing waits."""
         if self._ready:
             return 0.0
-        return self._bucket.seconds(now) if self._waiting else None
+        return self._bucket.wait_ms(now_ms) / 1000 if self._waiting else None
 
     def items(self) -> tuple[Item, ...]:
         """Everything that is here, oldest first."""
@@ -149,9 +124,10 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._ready) + len(self._waiting)
 
-    def _goes_at_once(self, one: Item, now: float) -> bool:
-        if self._waiting or len(self._ready) >= BURST or not self._bucket.take(now):
+    def _goes_at_once(self, one: Item, now_ms: int) -> bool:
+        if self._waiting or len(self._ready) >= BURST or self._bucket.wait_ms(now_ms):
             return False
+        self._bucket.take()
         self._ready.append(one)
         return True
 
@@ -165,10 +141,10 @@ class Backlog:
         self.merged += 1
 
     def _key(self, one: Item) -> tuple[str, ...]:
-        if not isinstance(one, Group):
-            others = sum(not isinstance(item, Group) for item in self._waiting.values())
+        if not isinstance(one, CorrelatedEvent):
+            others = sum(not isinstance(item, CorrelatedEvent) for item in self._waiting.values())
             apart = others < _OTHERS
-            if isinstance(one, Release):
+            if isinstance(one, ReleasedReasons):
                 return ("release", "", "", "", one.name if apart else "")
             event = one.event
             name = event.name if apart else ""
@@ -183,9 +159,9 @@ class Backlog:
 
 def _merged(before: Item, one: Item) -> Item:
     """Both in one; they are of one kind, because they have one key."""
-    if isinstance(before, Group) and isinstance(one, Group):
+    if isinstance(before, CorrelatedEvent) and isinstance(one, CorrelatedEvent):
         return _merged_groups(before, one)
-    if isinstance(before, Release) and isinstance(one, Release):
+    if isinstance(before, ReleasedReasons) and isinstance(one, ReleasedReasons):
         return replace(one, first_ms=before.first_ms, count=before.count + one.count)
     assert isinstance(before, Other)
     assert isinstance(one, Other)
@@ -193,7 +169,7 @@ def _merged(before: Item, one: Item) -> Item:
     return Other(replace(last, first_ms=first.first_ms, count=first.count + last.count))
 
 
-def _merged_groups(before: Group, one: Group) -> Group:
+def _merged_groups(before: CorrelatedEvent, one: CorrelatedEvent) -> CorrelatedEvent:
     new_codes = tuple(code for code in one.codes if code not in before.codes)
     unnamed = before.codes_unnamed + one.codes_unnamed
     if len(before.codes) + len(new_codes) > _CODES_NAMED:

@@ -18,13 +18,13 @@ from advisor.options import Profile
 from advisor.rescheduling.fault_pods import pod_of
 from advisor.rescheduling.selection import JOB_STAGE
 from advisor.scheduler_view.cluster_cache import has
-from advisor.scheduler_view.document_entries import DeviceEntry, SwitchEntry
-from advisor.scheduler_view.state import CachedJob, NodeMemory, SeenConfigMap, State
+from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
+from advisor.scheduler_view.state import CachedJob, NodeMemory, SchedulerState, SeenConfigMap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from service.clock import Moment
+    from service.clock import Instant
 
 _log = logging.getLogger(__name__)
 
@@ -50,14 +50,14 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The rows of one profile in a bucket, by the names that ``State`` has for them."""
+    """The rows of one profile in a bucket, by the names that ``SchedulerState`` has for them."""
 
     jobs: dict[str, CachedJob] = {}
     retries: dict[str, int] = {}
     judged: dict[str, int] = {}
     memories: dict[str, NodeMemory] = {}
-    devices: dict[str, DeviceEntry] = {}
-    switches: dict[str, SwitchEntry] = {}
+    devices: dict[str, VolcanoDeviceEntry] = {}
+    switches: dict[str, VolcanoSwitchEntry] = {}
     configmaps: dict[str, SeenConfigMap] = {}
 
 
@@ -76,7 +76,7 @@ class KeptState:
 
     name = "advice"
 
-    def __init__(self, restored: Callable[[Mapping[Profile, State]], None]) -> None:
+    def __init__(self, restored: Callable[[Mapping[Profile, SchedulerState]], None]) -> None:
         self._restored = restored
         self._has_begun = False
         self._rows = {kind: dict[Profile, dict[str, Any]]() for kind in _KINDS}
@@ -92,7 +92,7 @@ class KeptState:
         self.changed: Callable[[], None] = lambda: None
 
     def rendered(
-        self, states: Mapping[Profile, State], apart: Mapping[Profile, frozenset[str]]
+        self, states: Mapping[Profile, SchedulerState], apart: Mapping[Profile, frozenset[str]]
     ) -> Mapping[str, str]:
         """Return the texts of the buckets that have changed; may run in a thread.
 
@@ -136,7 +136,7 @@ class KeptState:
         return "{}"
 
     def _now(
-        self, profile: Profile, state: State, apart: frozenset[str]
+        self, profile: Profile, state: SchedulerState, apart: frozenset[str]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "jobs", state.jobs
         yield "retries", state.retries
@@ -194,12 +194,12 @@ class KeptState:
         """See ``Keeper``."""
         return self._texts.get(bucket)
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Keeper``. Who has computed sessions already knows better."""
         if self._has_begun:
             return ()
         problems: tuple[str, ...] = ()
-        states: dict[Profile, State] = {}
+        states: dict[Profile, SchedulerState] = {}
         try:
             states = _states(texts, now.wall_ms // 1000)
         except ValueError as error:
@@ -211,7 +211,7 @@ class KeptState:
         return problems
 
 
-def _states(texts: Mapping[str, str], now: int) -> dict[Profile, State]:
+def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]:
     """Return the states that ``texts`` keep, none where there are none. Raises ``ValueError``."""
     if not texts:
         return {}
@@ -235,7 +235,7 @@ def _states(texts: Mapping[str, str], now: int) -> dict[Profile, State]:
                 rows[kind] |= getattr(part.get(profile, _Part()), kind)
         rows = {kind: dict(sorted(one.items())) for kind, one in rows.items()}
         is_known = head.is_known.get(profile, False)
-        found[profile] = State(is_known=is_known, session_at=now, **rows)
+        found[profile] = SchedulerState(is_known=is_known, session_at=now, **rows)
     return found
 
 

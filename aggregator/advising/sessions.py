@@ -14,8 +14,8 @@ import msgspec
 from advisor.advise import Advisor
 from advisor.checks.ended_vcjobs import ended_jobs
 from advisor.inputs.scheduler_options import scheduler_configmap
-from advisor.options import Options, Profile
-from advisor.scheduler_view.state import State
+from advisor.options import AdvisorOptions, Profile
+from advisor.scheduler_view.state import SchedulerState
 from aggregator.advising.first_session import first_state, options_of
 from aggregator.advising.outcomes import Outcomes, Watched
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from advisor.checks.ended_vcjobs import EndedJobs
-    from advisor.report import Report
-    from advisor.snapshot import ConfigMap, Snapshot
+    from advisor.report import AdviceReport
+    from advisor.snapshot import ClusterSnapshot, StoredConfigMap
     from aggregator.advising.outcomes import Missed
 
 PERIOD_MS = 1000
@@ -38,18 +38,18 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        self.reports: tuple[Report, ...] = ()
+        self.reports: tuple[AdviceReport, ...] = ()
         self.count = 0
         self.outcomes: dict[str, int] = {}
         self.missed: tuple[Missed, ...] = ()
-        self.states: dict[Profile, State] = {}
+        self.states: dict[Profile, SchedulerState] = {}
         self.apart: dict[Profile, frozenset[str]] = {}
         """Nodes of which a state has what nothing else shows."""
         self._advisor = Advisor()
         self._outcomes = Outcomes()
         self._at_ms: int | None = None
         self._has_previewed = False
-        self._switches: tuple[ConfigMap | None, Options] = None, Options()
+        self._switches: tuple[StoredConfigMap | None, AdvisorOptions] = None, AdvisorOptions()
 
     @property
     def next_ms(self) -> int | None:
@@ -62,15 +62,21 @@ class Sessions:
 
     def ended(
         self,
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         sized: Collection[tuple[str, str]],
         judged: Collection[tuple[str, str]],
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs, see ``ended_jobs``, as the scheduler has it."""
-        state = self.states.get(Profile.UPSTREAM) or State()
+        """Return what is known of ended vcjobs, see ``ended_jobs``, as the next session has it.
+
+        The scheduler stamps its lists in whole seconds, and takes nothing in twice within one.
+        """
+        state = self.states.get(Profile.UPSTREAM) or SchedulerState()
+        next_ms = (state.session_at + 1) * 1000
+        if 0 < next_ms - snapshot.now_ms <= PERIOD_MS:
+            snapshot = msgspec.structs.replace(snapshot, now_ms=next_ms)
         return ended_jobs(snapshot, state, options_of(snapshot), sized=sized, judged=judged)
 
-    def look(self, snapshot: Snapshot, watched: Watched = Watched()) -> None:  # noqa: B008
+    def look(self, snapshot: ClusterSnapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.
 
         What comes within a period is judged as the next session will.
@@ -100,11 +106,11 @@ class Sessions:
         self.missed = tuple(self._outcomes.missed)
         self.reports = tuple(reports)
 
-    def restore(self, states: Mapping[Profile, State]) -> None:
+    def restore(self, states: Mapping[Profile, SchedulerState]) -> None:
         """Begin with what was kept of an earlier run."""
         self.states = dict(states)
 
-    def _options(self, snapshot: Snapshot) -> Options:
+    def _options(self, snapshot: ClusterSnapshot) -> AdvisorOptions:
         """Return the switches, read once for each version of the scheduler's ConfigMap."""
         one = scheduler_configmap(snapshot.configmaps)
         if one is not self._switches[0]:

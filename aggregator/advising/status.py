@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.options import Profile
-from advisor.report import Decision, Report
+from advisor.report import AdviceReport, JobDecision
 from aggregator.advising.outcomes import Missed
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class AdviceStatus(msgspec.Struct, frozen=True):
     not_known: dict[str, str] = {}
     outcomes: dict[str, int] = {}
     missed: tuple[Missed, ...] = ()
-    reports: tuple[Report, ...] = ()
+    reports: tuple[AdviceReport, ...] = ()
 
 
 class AdviceChange(msgspec.Struct, frozen=True):
@@ -45,11 +45,11 @@ class AdviceChange(msgspec.Struct, frozen=True):
     at_ms: int
     profile: Profile
     job: str
-    decision: Decision | None
+    decision: JobDecision | None
 
 
 def changes_of(
-    reports: Iterable[Report], before: Sequence[Report], at_ms: int
+    reports: Iterable[AdviceReport], before: Sequence[AdviceReport], at_ms: int
 ) -> Iterator[AdviceChange]:
     """The decisions that are otherwise than before, by profile and job."""
     now = tuple(reports)
@@ -79,7 +79,7 @@ class AdviceAbout(msgspec.Struct, frozen=True):
 
     advised_at_ms: int
     not_known: dict[str, str]
-    reports: tuple[Report, ...]
+    reports: tuple[AdviceReport, ...]
 
 
 class AdviceOfJob(AdviceAbout, frozen=True):
@@ -104,8 +104,8 @@ class AssumedAdvice(msgspec.Struct, frozen=True):
     at_ms: int
     what_if: tuple[str, ...]
     not_known: dict[str, str]
-    reports: tuple[Report, ...]
-    bases: tuple[Report, ...]
+    reports: tuple[AdviceReport, ...]
+    bases: tuple[AdviceReport, ...]
 
 
 def without_placement(status: AdviceStatus) -> AdviceStatus:

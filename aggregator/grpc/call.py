@@ -13,10 +13,10 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from aggregator.grpc.subscriptions import Closed
+from aggregator.grpc.subscriptions import SubscriptionEnd
 
 if TYPE_CHECKING:
-    from aggregator.grpc.limits import Bucket
+    from pacing.token_bucket import TokenBucket
     from service.clock import Clock
 
 _LONGEST_REFUSAL = 500
@@ -48,13 +48,16 @@ def reading(shape: type[Request], method: Method) -> Method:
     return call
 
 
-def unary(name: str, shape: type[Request], method: Method, bucket: Bucket, clock: Clock) -> Any:
+def unary(
+    name: str, shape: type[Request], method: Method, bucket: TokenBucket, clock: Clock
+) -> Any:
     """A method with one answer, within the limit that all of them share (clusterd#5.1)."""
     read = reading(shape, method)
 
     async def call(content: bytes, context: Context) -> Any:
-        if bucket.take(clock().steady_ms) is None:
+        if bucket.wait_ms(clock().steady_ms):
             await refuse(context, f"qps exceeded, method={name}")
+        bucket.take()
         return await read(content, context)
 
     return grpc.unary_unary_rpc_method_handler(call, response_serializer=_written)
@@ -71,8 +74,8 @@ def _written(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-async def leave(context: Context, why: Closed | None) -> None:
+async def leave(context: Context, why: SubscriptionEnd | None) -> None:
     """End a stream whose mailbox was closed: well for one that was replaced (as upstream does),
     otherwise so that the client connects anew, to whoever leads."""
-    if why is Closed.STOPPING:
+    if why is SubscriptionEnd.STOPPING:
         await context.abort(grpc.StatusCode.UNAVAILABLE, why.value)

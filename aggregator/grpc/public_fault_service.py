@@ -13,13 +13,13 @@ from contract.wire import pubfault_pb2 as wire
 
 if TYPE_CHECKING:
     from aggregator.grpc.interfaces import Send
-    from aggregator.grpc.limits import Bucket
+    from pacing.token_bucket import TokenBucket
     from service.clock import Clock
 
 NAME = "PubFault"
 
 
-def methods(send: Send, bucket: Bucket, clock: Clock) -> dict[str, Any]:
+def methods(send: Send, bucket: TokenBucket, clock: Clock) -> dict[str, Any]:
     """By name, as gRPC takes them. A refusal is an answer like any other."""
 
     async def call(request: wire.PublicFaultRequest, context: Context) -> wire.RespStatus:

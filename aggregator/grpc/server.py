@@ -14,17 +14,17 @@ import grpc.aio
 from aggregator.grpc import fault_service, public_fault_service, rank_table_service
 from aggregator.grpc.endpoint import TlsMaterial
 from aggregator.grpc.fault_service import FaultService
-from aggregator.grpc.limits import Bucket
 from aggregator.grpc.rank_table_service import RankTableService
 from aggregator.grpc.status import GrpcStatus
 from contract.errors import ListenError
+from pacing.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.grpc.endpoint import Endpoint
-    from aggregator.grpc.interfaces import Faults, Send, Tables
-    from aggregator.grpc.subscriptions import Client
+    from aggregator.grpc.endpoint import GrpcEndpoint
+    from aggregator.grpc.interfaces import JobFaultLookup, RankTableLookup, Send
+    from aggregator.grpc.subscriptions import Subscriber
     from service.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -66,12 +66,12 @@ class GrpcServer:
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        faults: Faults,
-        tables: Tables,
+        endpoint: GrpcEndpoint,
+        faults: JobFaultLookup,
+        tables: RankTableLookup,
         send: Send,
         clock: Clock,
-        turned: Callable[[Client], None] = lambda _: None,
+        turned: Callable[[Subscriber], None] = lambda _: None,
     ) -> None:
         self._endpoint = endpoint
         self._tls = None if endpoint.tls is None else TlsMaterial(endpoint.tls)
@@ -90,7 +90,7 @@ class GrpcServer:
         """Listen. Raises ``ListenError`` where the address cannot be had."""
         await _check_free(self._endpoint.listen)
         server = grpc.aio.server(options=_OPTIONS)
-        bucket = Bucket(CALLS_PER_SECOND, CALLS_PER_SECOND)
+        bucket = TokenBucket(CALLS_PER_SECOND, CALLS_PER_SECOND)
         clock = self._clock
         for name, methods in (
             (public_fault_service.NAME, public_fault_service.methods(self._send, bucket, clock)),
@@ -158,7 +158,7 @@ class GrpcServer:
             _log.info("serving gRPC no more")
 
     def changed(self, jobs: Iterable[str]) -> None:
-        """What ``Faults`` says of these jobs and jobIDs changed, or they came or went."""
+        """What ``JobFaultLookup`` says of these jobs and jobIDs changed, or they came or went."""
         self._faults.changed(jobs, serves=self.port is not None)
 
     def tables_changed(self, jobs: Iterable[str]) -> None:

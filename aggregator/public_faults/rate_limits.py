@@ -6,13 +6,15 @@ about each node, and only what is valid counts.
 
 from __future__ import annotations
 
+from pacing.token_bucket import TokenBucket
+
 NODE_BURST, NODE_PER_SECOND = 100, 1
 RESOURCE_BURST, RESOURCE_PER_SECOND = 4000, 2000
 _MOST_BUCKETS = 65_536
 
 
-class Limits:
-    """Messages are counted in thousandths, as milliseconds go by."""
+class MessageLimits:
+    """Counts messages by resource, and by resource and node."""
 
     def __init__(self) -> None:
         self._resources = _Buckets(RESOURCE_BURST, RESOURCE_PER_SECOND)
@@ -26,40 +28,33 @@ class Limits:
         One that says nothing for that reason counts for nothing. ``whole``: neither does one of
         which a part may not be said.
         """
-        refused = frozenset(node for node in nodes if not self._nodes.has((resource, node), now_ms))
+        buckets = {node: self._nodes.of((resource, node), now_ms) for node in nodes}
+        refused = frozenset(node for node, one in buckets.items() if one.wait_ms(now_ms))
         allowed = nodes - refused
-        if not allowed or (whole and refused) or not self._resources.has((resource,), now_ms):
+        of_resource = self._resources.of((resource,), now_ms)
+        if not allowed or (whole and refused) or of_resource.wait_ms(now_ms):
             return nodes
-        self._resources.take((resource,))
+        of_resource.take()
         for node in allowed:
-            self._nodes.take((resource, node))
+            buckets[node].take()
         return refused
 
 
 class _Buckets:
     def __init__(self, burst: int, per_second: int) -> None:
-        self._burst = burst * 1000
-        self._per_ms = per_second
-        self._left: dict[tuple[str, ...], tuple[int, int]] = {}
-        """Thousandths of a message, and the steady time at which they were counted."""
+        self._limits = burst, per_second
+        self._buckets: dict[tuple[str, ...], TokenBucket] = {}
 
-    def has(self, key: tuple[str, ...], now_ms: int) -> bool:
-        left, at_ms = self._left.get(key, (self._burst, now_ms))
-        left = min(self._burst, left + (now_ms - at_ms) * self._per_ms)
-        if key not in self._left and len(self._left) >= _MOST_BUCKETS:
-            self._purge(now_ms)
-        self._left[key] = left, now_ms
-        return left >= 1000
-
-    def take(self, key: tuple[str, ...]) -> None:
-        left, at_ms = self._left[key]
-        self._left[key] = left - 1000, at_ms
+    def of(self, key: tuple[str, ...], now_ms: int) -> TokenBucket:
+        """Return the bucket of ``key``, a full one where it has none."""
+        found = self._buckets.get(key)
+        if found is None:
+            if len(self._buckets) >= _MOST_BUCKETS:
+                self._purge(now_ms)
+            found = self._buckets[key] = TokenBucket(*self._limits)
+        return found
 
     def _purge(self, now_ms: int) -> None:
         """Leave out the full ones; if nearly all are in use, begin anew: memory has an end."""
-        used = {
-            key: (left, at_ms)
-            for key, (left, at_ms) in self._left.items()
-            if left + (now_ms - at_ms) * self._per_ms < self._burst
-        }
-        self._left = used if len(used) < _MOST_BUCKETS // 2 else {}
+        used = {key: one for key, one in self._buckets.items() if not one.is_full(now_ms)}
+        self._buckets = used if len(used) < _MOST_BUCKETS // 2 else {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-import msgspec
+from pacing.token_bucket import TokenBucket
 
 _BURST_SHARE = 4
 """One in so many writes of a second may go at once."""
@@ -27,15 +27,11 @@ _KEPT_FREE_SHARE = 2
 _STATE_SHARE = 6
 """One in so many writes is state, where both wait."""
 
-_WRITE = 1000
-"""A write in thousandths: so many come back in a millisecond as writes in a second."""
-
-
 _CAN_WAIT = 2
 """The last rank."""
 
 
-class Write(Enum):
+class WriteKind(Enum):
     """What is to be written."""
 
     CHANGE = "change"
@@ -43,59 +39,27 @@ class Write(Enum):
     STATE = "state"
 
 
-class Bucket(msgspec.Struct, frozen=True):
-    """Writes that may go now. ``level`` is in thousandths of a write, at a steady time."""
-
-    burst: int
-    per_second: int
-    level: int
-    at_ms: int
-
-    @classmethod
-    def of(cls, writes_per_second: int, now_ms: int) -> Bucket:
-        """A full one. Nowhere do more than ``writes_per_second`` fit into a second."""
-        burst = max(1, writes_per_second // _BURST_SHARE)
-        return cls(burst, writes_per_second - burst + 1, burst * _WRITE, now_ms)
-
-    def at(self, now_ms: int) -> Bucket:
-        """The same later."""
-        level = self.level + max(0, now_ms - self.at_ms) * self.per_second
-        return msgspec.structs.replace(
-            self, level=min(level, self.burst * _WRITE), at_ms=max(now_ms, self.at_ms)
-        )
-
-    def has(self, writes: int) -> bool:
-        """Whether so many writes may go."""
-        return self.level >= writes * _WRITE
-
-    def taken(self) -> Bucket:
-        """One write less."""
-        return msgspec.structs.replace(self, level=self.level - _WRITE)
-
-    def next_ms(self, writes: int) -> int:
-        """Steady time at which so many writes may go."""
-        return self.at_ms + max(0, -(-(writes * _WRITE - self.level) // self.per_second))
-
-
 class _Waiting(NamedTuple):
     since_ms: int
     number: int
-    what: Write
+    what: WriteKind
 
 
-class Pace:
+class RateLimitedQueue:
     """Documents that want to be written, in the order in which they may be."""
 
-    def __init__(self, writes_per_second: int, now_ms: int) -> None:
-        self._bucket = Bucket.of(writes_per_second, now_ms)
-        self._patient = 1 + self._bucket.burst // _KEPT_FREE_SHARE
+    def __init__(self, writes_per_second: int) -> None:
+        burst = max(1, writes_per_second // _BURST_SHARE)
+        # Nowhere do more than ``writes_per_second`` fit into a second.
+        self._bucket = TokenBucket(burst, writes_per_second - burst + 1)
+        self._patient = 1 + burst // _KEPT_FREE_SHARE
         """So many writes must be possible for what can wait."""
         self._waiting: dict[str, _Waiting] = {}
         self._asked = 0
         self._since_state = 0
         """Other writes since state was written last."""
 
-    def ask(self, name: str, now_ms: int, what: Write = Write.CHANGE) -> None:
+    def ask(self, name: str, now_ms: int, what: WriteKind = WriteKind.CHANGE) -> None:
         """A document wants to be written, or touched."""
         self._asked += 1
         self._waiting[name] = _Waiting(now_ms, self._asked, what)
@@ -106,15 +70,14 @@ class Pace:
 
     def grant(self, now_ms: int) -> list[str]:
         """Who may write now, longest waiting first; each once for each time it asked."""
-        self._bucket = self._bucket.at(now_ms)
         granted = []
         while self._waiting:
             name, needed = self._next(now_ms)
-            if not self._bucket.has(needed):
+            if self._bucket.wait_ms(now_ms, needed):
                 break
             what = self._waiting.pop(name).what
-            self._since_state = 0 if what is Write.STATE else self._since_state + 1
-            self._bucket = self._bucket.taken()
+            self._since_state = 0 if what is WriteKind.STATE else self._since_state + 1
+            self._bucket.take()
             granted.append(name)
         return granted
 
@@ -126,11 +89,11 @@ class Pace:
     def _turn(self, name: str, now_ms: int) -> tuple[int, int]:
         waiting = self._waiting[name]
         match waiting.what:
-            case Write.CHANGE:
+            case WriteKind.CHANGE:
                 rank = 1
-            case Write.TOUCH:
+            case WriteKind.TOUCH:
                 rank = _CAN_WAIT if now_ms - waiting.since_ms < _TOUCH_PATIENCE_MS else 1
-            case Write.STATE:
+            case WriteKind.STATE:
                 rank = _CAN_WAIT if self._since_state < _STATE_SHARE - 1 else 0
         return rank, waiting.number
 
@@ -138,5 +101,6 @@ class Pace:
         """Steady time at which ``grant`` wants to be called; ``None`` while nobody waits."""
         if not self._waiting:
             return None
-        _, needed = self._next(self._bucket.at_ms)
-        return self._bucket.next_ms(needed)
+        now_ms = self._bucket.at_ms
+        _, needed = self._next(now_ms)
+        return now_ms + self._bucket.wait_ms(now_ms, needed)

@@ -14,12 +14,12 @@ import msgspec
 
 from contract.errors import DriverError, DriverGone
 from dcmi_shim.library.installed import Installed
-from dcmi_shim.switch.event import SwitchEvent, switch_event
-from dcmi_shim.worker.budget import Backoff
+from dcmi_shim.switch.event import DriverSwitchEvent, switch_event
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue
 from dcmi_shim.worker.process import RawSwitchEvent
-from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
+from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -54,24 +54,26 @@ class SwitchDriver:
         self._events = EventQueue(wall_clock, switch_event, "switch")
         self._looked = asyncio.Event()
         self._reason = "the switch library was not looked for yet"
-        self._keeper: Keeper | None = None
+        self._keeper: Supervisor | None = None
         self._calls: Calls | None = None
 
     async def run(self) -> NoReturn:
         """Keep the library usable until cancelled."""
-        pauses = Backoff(self._settings.retry_first_seconds, self._settings.retry_last_seconds)
+        pauses = Backoff(
+            self._settings.retry_first_seconds, self._settings.retry_last_seconds, by_chance=0.0
+        )
         while True:
             try:
                 await self._serve(await asyncio.to_thread(self._find))
             except DriverError as error:
                 self._failed("; ".join(line.strip() for line in str(error).splitlines()))
-            await asyncio.sleep(pauses.failed())
+            await asyncio.sleep(pauses.next_seconds())
 
     async def _serve(self, library: FoundLibrary) -> None:
         for warning in library.warnings:
             _log.warning("switch library: %s", warning)
         installed = Installed(library, self._find)
-        keeper = Keeper(installed, self._settings, self._events, asyncio.Event())
+        keeper = Supervisor(installed, self._settings, self._events, asyncio.Event())
         self._keeper = keeper
         self._calls = Calls(installed, self._settings, keeper, self._wall_clock, self._events.gap)
         self._looked.set()
@@ -96,7 +98,7 @@ class SwitchDriver:
         if self._keeper is not None:
             self._keeper.close()
 
-    async def faults(self) -> tuple[SwitchEvent, ...]:
+    async def faults(self) -> tuple[DriverSwitchEvent, ...]:
         """The faults that the library lists, in its order; it shows ``LIST_LENGTH`` at most.
 
         Waits a while for the first attempt to use the library. Raises ``DriverCallError``,
@@ -122,7 +124,7 @@ class SwitchDriver:
             if keeper is self._keeper:
                 return calls
 
-    def events(self) -> AsyncIterator[SwitchEvent | DriverGap]:
+    def events(self) -> AsyncIterator[DriverSwitchEvent | DriverGap]:
         """Fault events as they arrive. One reader only."""
         return self._events.read()
 

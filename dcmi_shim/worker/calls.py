@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.values import StuckCall
-from dcmi_shim.worker.adaptive_deadline import Patience
-from dcmi_shim.worker.budget import Backoff
+from dcmi_shim.worker.adaptive_deadline import AdaptiveDeadline
 from dcmi_shim.worker.supervisor import open_child
+from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dcmi_shim.library.installed import Installed
     from dcmi_shim.values import Chip
     from dcmi_shim.worker.process import ChildProcess, Message
-    from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+    from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 
     Call: TypeAlias = tuple[str, tuple[int, ...]]
 
@@ -63,7 +63,7 @@ class Calls:
         self,
         installed: Installed,
         settings: DriverSettings,
-        keeper: Keeper,
+        keeper: Supervisor,
         wall_clock: Callable[[], int],
         say: Callable[[str], None],
     ) -> None:
@@ -74,7 +74,7 @@ class Calls:
         self._wall_clock = wall_clock
         self._say = say
         self._turn = asyncio.Lock()
-        self._patience = Patience(settings.call_seconds, settings.longest_call_seconds)
+        self._patience = AdaptiveDeadline(settings.call_seconds, settings.longest_call_seconds)
         self._left_out: dict[Call, _LeftOut] = {}
         self._crashes: Counter[Call] = Counter()
 
@@ -155,8 +155,8 @@ class Calls:
         self, call: Call, chip: Chip | None, where: str | None, child: ChildProcess
     ) -> None:
         period = self._settings.probe_seconds
-        pauses = Backoff(_FIRST_PROBE * period, period)
-        due = asyncio.get_running_loop().time() + pauses.failed()
+        pauses = Backoff(_FIRST_PROBE * period, period, by_chance=0.0)
+        due = asyncio.get_running_loop().time() + pauses.next_seconds()
         self._left_out[call] = _LeftOut(chip, where, self._wall_clock(), child, pauses, due)
 
     async def run(self) -> NoReturn:
@@ -180,7 +180,7 @@ class Calls:
         # Behind the others, so that each gets its turn.
         self._left_out[call] = left_out
         loop = asyncio.get_running_loop()
-        left_out.due = loop.time() + left_out.pauses.failed()
+        left_out.due = loop.time() + left_out.pauses.next_seconds()
         try:
             child = await open_child(self._installed.library, self._settings, _ignore, _ignore)
         except DriverError as error:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotFound
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
-from dcmi_shim.worker.budget import Backoff, RestartBudget
 from dcmi_shim.worker.event_queue import EventQueue, Overlap
 from dcmi_shim.worker.process import ChildProcess, Message
+from pacing.backoff import Backoff
+from pacing.token_bucket import TokenBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _UNKILLABLE = 16
+_STARTS_AT_ONCE = 20
+_START_PERIOD_MS = 3000
+"""After so many starts at once there is one in each period."""
 _LAST_WORDS_SECONDS = 1.0
 # The switch library looks for events every 300 ms; what it holds must come out before it is killed.
 _LINGER_SECONDS = 0.5
@@ -99,7 +103,7 @@ async def open_child(
     return child
 
 
-class Keeper:
+class Supervisor:
     """Owns the children that serve calls and events. ``run`` keeps one alive, ``watch`` has it
     replaced when the library is.
 
@@ -119,9 +123,11 @@ class Keeper:
         self._events = events
         self._reopened = reopened
         self._overlap = Overlap()
-        self._budget = RestartBudget()
-        self._failing = Backoff(settings.retry_first_seconds, settings.retry_last_seconds)
-        self._refused = Backoff(1.0, 60.0)
+        self._starts = TokenBucket(_STARTS_AT_ONCE, 1, _START_PERIOD_MS)
+        self._failing = Backoff(
+            settings.retry_first_seconds, settings.retry_last_seconds, by_chance=0.0
+        )
+        self._refused = Backoff(1.0, 60.0, by_chance=0.0)
         self._serving: ChildProcess | None = None
         self._hanging: ChildProcess | None = None
         self._starting: ChildProcess | None = None
@@ -222,13 +228,16 @@ class Keeper:
                 if self._reason != str(error):
                     self._reason = str(error)
                     self._events.gap(f"no driver: {error}")
-            await asyncio.sleep(self._failing.failed())
+            await asyncio.sleep(self._failing.next_seconds())
 
     async def _afford(self) -> None:
         while True:
             self._killed = [child for child in self._killed if not child.reaped]
-            wait = 1.0 if len(self._killed) >= _UNKILLABLE else self._budget.take(self.now())
-            if not wait:
+            wait = self._starts.wait_ms(round(self.now() * 1000)) / 1000
+            if len(self._killed) >= _UNKILLABLE:
+                wait = 1.0
+            elif not wait:
+                self._starts.take()
                 return
             if self._serving is None:
                 _log.warning("waiting %.1f s before the driver is started again", wait)
@@ -259,7 +268,7 @@ class Keeper:
             raise
         finally:
             self._starting = None
-        self._failing.succeeded()
+        self._failing.reset()
         self._not_replaced_reason = None
         if self._installed.adopt(found):
             self._reopened.set()
@@ -279,17 +288,17 @@ class Keeper:
             reply = await child.request(subscribe, (), deadline)
         except (TimeoutError, DriverGone) as error:
             what = "does not return" if isinstance(error, TimeoutError) else f"fails: {error}"
-            self._poll_only(f"{subscribe} {what}", self._refused.failed())
+            self._poll_only(f"{subscribe} {what}", self._refused.next_seconds())
             # Its successor does not subscribe before the pause is over.
             raise DriverGone(f"{subscribe} {what}") from error
         if reply.answer == 0:
             self.polling_reason = None
             self._subscribe_at = None
-            self._refused.succeeded()
+            self._refused.reset()
             return
         never = reply.answer in (UNSUPPORTED, SYMBOL_MISSING)
         refusal = self._installed.library.vendor.failed(subscribe, None, reply.answer)
-        self._poll_only(str(refusal), float("inf") if never else self._refused.failed())
+        self._poll_only(str(refusal), float("inf") if never else self._refused.next_seconds())
 
     def _poll_only(self, reason: str, pause_seconds: float) -> None:
         if self.polling_reason != reason:

@@ -11,18 +11,18 @@ import msgspec
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, describe_code, text_of_level
-from contract.errors import ConfigurationError, Problem
+from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,
-    Blind,
-    Faults,
-    Leader,
+    BlindAnswer,
+    FaultsAnswer,
     LeaderAnswer,
+    LeaderStateAnswer,
     LivenessAnswer,
-    Node,
-    Nodes,
-    Readiness,
+    NodesAnswer,
+    NodeSummaryAnswer,
+    ReadinessAnswer,
 )
 from vigil.status.times import ago
 
@@ -76,7 +76,7 @@ class BlindRow(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class StatusReport(msgspec.Struct, frozen=True):
     """What a daemon knows. ``about`` is a node or "the cluster".
 
     ``reasons`` say why it is not well, in sentences without a dot, worst first; none: it is well.
@@ -97,11 +97,11 @@ class Report(msgspec.Struct, frozen=True):
     blind: tuple[BlindRow, ...]
 
 
-def report_of(client: DaemonClient, node: str | None) -> Report:
+def report_of(client: DaemonClient, node: str | None) -> StatusReport:
     """Return what the daemon that ``client`` asks knows, of ``node`` only with one.
 
-    Raises ``ConfigurationError`` for a node that it does not know, ``StoreUnavailable`` where it
-    does not answer.
+    Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
+    not answer.
     """
     answer = client.find(STATUS, AgentAnswer)
     if answer is not None:
@@ -117,11 +117,10 @@ def same_code(given: str, code: str) -> bool:
         return given.strip() == code
 
 
-def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
-    """Return what an agent knows. Raises ``ConfigurationError`` for another node than its own."""
+def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport:
+    """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
     if node not in (None, answer.node):
-        what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
-        raise ConfigurationError("command line", [Problem(f"node {node}", what)])
+        raise other_node(server, answer, node)
     faults = tuple(
         fault_row(
             answer.node,
@@ -162,15 +161,15 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
         if beat.beaten_at_ms is None
         else f"sent {ago(beat.beaten_at_ms, answer.at_ms)}"
     )
-    return Report(
-        source=f"agent of {answer.node}, version {answer.version}",
+    return StatusReport(
+        source=agent_source(answer),
         server=server,
         about=answer.node,
         at_ms=answer.at_ms,
         well=not reasons,
         reasons=tuple(reasons),
         not_known=("what the cluster publishes about this node, which jobs are hit",),
-        counts={"chips": _counted(chip.level for chip in answer.chips)},
+        counts={"chips": counts_of(chip.level for chip in answer.chips)},
         facts={
             "driver": (" ".join(named) or "has not answered yet",),
             "heartbeat": (f"{beaten}, every {beat.interval_seconds:g} s",),
@@ -181,16 +180,16 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
     )
 
 
-def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
-    nodes = client.get("/api/v1/nodes", Nodes)
-    found = client.get("/api/v1/faults", Faults)
+def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
+    nodes = client.get("/api/v1/nodes", NodesAnswer)
+    found = client.get("/api/v1/faults", FaultsAnswer)
     liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
     leader = client.get("/api/v1/leader", LeaderAnswer).leader
-    ready = client.decoded(client.ask("/readyz")[1], Readiness)
+    ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
     chosen = [one for one in nodes.nodes if name in (None, one.node)]
     if name is not None and not chosen:
         what = f"the aggregator at {client.server} knows no node of this name"
-        raise ConfigurationError("command line", [Problem(f"node {name}", what)])
+        raise UnknownNode(name, what)
     faults = tuple(row for row in _cluster_rows(found) if name in (None, row.node))
     blind = tuple(row for one in chosen for row in blind_of(one))
     unsaid = [one.node for one in chosen if one.blind is None]
@@ -202,7 +201,7 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
         *reasons_of_faults(faults),
         *reasons_of_blind(blind),
     ]
-    return Report(
+    return StatusReport(
         source=source_of(leader),
         server=client.server,
         about=name or "the cluster",
@@ -211,8 +210,8 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
         reasons=tuple(reasons),
         not_known=(f"which sources are blind on {some(unsaid)}",) if unsaid else (),
         counts={
-            "nodes": _counted(f"{one.state}, {one.heartbeat}" for one in chosen),
-            "chips": _levels_of_chips(faults),
+            "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
+            "chips": levels_of_chips(faults),
         },
         facts={"leader": (leader.holder or "nobody",)}
         if name is None
@@ -222,7 +221,18 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
     )
 
 
-def source_of(leader: Leader) -> str:
+def agent_source(answer: AgentAnswer) -> str:
+    """Return which agent it is, in words."""
+    return f"agent of {answer.node}, version {answer.version}"
+
+
+def other_node(server: str, answer: AgentAnswer, node: str | None) -> OtherNode:
+    """Return the error for a ``node`` that is not that of the agent at ``server``."""
+    what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
+    return OtherNode(node or "", what)
+
+
+def source_of(leader: LeaderStateAnswer) -> str:
     """Return which aggregator it is, in words."""
     if leader.leads:
         return "aggregator, which leads"
@@ -233,12 +243,12 @@ class _Because(msgspec.Struct, frozen=True):
     because: tuple[str, ...]
 
 
-def _of_node(client: DaemonClient, node: Node) -> dict[str, tuple[str, ...]]:
+def _of_node(client: DaemonClient, node: NodeSummaryAnswer) -> dict[str, tuple[str, ...]]:
     explained = client.get(f"/api/v1/nodes/{quote(node.node, safe='')}", _Because)
     return {"because": explained.because}
 
 
-def reasons_of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
+def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
     """Yield why these nodes are not well, apart from faults and blind sources."""
     by_word: dict[str, list[str]] = {}
     for one in nodes:
@@ -253,11 +263,16 @@ def reasons_of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
         yield f"{word}: {some(names)}"
 
 
+def is_harmless(level: str) -> bool:
+    """Return whether a fault at ``level`` changes nothing for jobs."""
+    return level in _HARMLESS
+
+
 def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
     """Yield which parts are hit at which level, worst level first."""
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
-        if row.level not in _HARMLESS:
+        if not is_harmless(row.level):
             parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
@@ -282,7 +297,7 @@ def some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _cluster_rows(found: Faults) -> Iterator[FaultRow]:
+def _cluster_rows(found: FaultsAnswer) -> Iterator[FaultRow]:
     for chip in found.faults:
         public = chip.fault_type == "PublicFault"
         kind = CodeKind.PUBLIC if public else CodeKind.CHIP
@@ -343,30 +358,32 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def blind_rows(node: str, part: str, found: Iterable[Blind]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[BlindAnswer]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
     for one in found:
         yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
 
 
-def blind_of(node: Node) -> Iterator[BlindRow]:
+def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
         yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
 
 
-def _counted(words: Iterable[str]) -> dict[str, int]:
+def counts_of(words: Iterable[str]) -> dict[str, int]:
+    """Return how often each word is there, levels by rank."""
     found = Counter(words)
     return {word: found[word] for word in sorted(found, key=rank)}
 
 
-def _levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
+def levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
+    """Return how many chips have each level; a chip has its worst one."""
     worst: dict[tuple[str, str], str] = {}
     for row in faults:
         if row.kind in {CodeKind.CHIP, CodeKind.PUBLIC}:
             key = (row.node, row.part)
             worst[key] = min(row.level, worst.get(key, row.level), key=rank)
-    return _counted(worst.values())
+    return counts_of(worst.values())
 
 
 def rank(level: str) -> tuple[int, str]:

@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 
 from agent.kubernetes_events.correlator import (
     BURST,
-    PERIOD_SECONDS,
-    Backlog,
-    Group,
+    PERIOD_MS,
+    CorrelatedEvent,
+    EventCorrelator,
     Item,
     Other,
-    Release,
+    ReleasedReasons,
 )
-from agent.kubernetes_events.event_rules import Telling
+from agent.kubernetes_events.event_rules import ChipFaultChange
 from agent.policy.state import Upgrade
 from contract.codes.levels import ChipLevel
-from stores.base import Event, Involved
+from stores.base import Involved, KubernetesEvent
 
-Given: TypeAlias = tuple[Telling, float]
+Given: TypeAlias = tuple[ChipFaultChange, int]
 
 TELLINGS = st.builds(
-    Telling,
+    ChipFaultChange,
     chip=st.integers(0, 15),
     code=st.integers(0x80000000, 0x80000020).map(lambda code: f"{code:08X}"),
     reason=st.sampled_from(["Occur", "Recovery", "Notice"]),
@@ -35,26 +35,26 @@ TELLINGS = st.builds(
 )
 
 
-def drain(backlog: Backlog, now: float) -> list[Item]:
+def drain(backlog: EventCorrelator, now: int) -> list[Item]:
     """Everything, as the bucket gives it."""
     items: list[Item] = []
     while (seconds := backlog.seconds_until_next(now)) is not None:
-        now += seconds
+        now += round(seconds * 1000)
         item = backlog.next(now)
-        assert item is not None, "who waited for as long as he was told gets one"
+        assert item is not None, "whoever waited as long as it says gets one"
         items.append(item)
     return items
 
 
 def count(items: list[Item], code: str | None = None) -> int:
-    groups = [item for item in items if isinstance(item, Group)]
+    groups = [item for item in items if isinstance(item, CorrelatedEvent)]
     return sum(group.count for group in groups if code is None or code in group.codes)
 
 
 @pytest.mark.slow
-@given(st.lists(st.tuples(TELLINGS, st.floats(0, 2))), st.integers(0, 20))
+@given(st.lists(st.tuples(TELLINGS, st.integers(0, 2000))), st.integers(0, 20))
 def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int) -> None:
-    backlog, now, sent = Backlog(0.0), 0.0, list[Item]()
+    backlog, now, sent = EventCorrelator(), 0, list[Item]()
     for place, (telling, pause) in enumerate(given_):
         now += pause
         backlog.tell(telling, str(place), now)
@@ -62,7 +62,7 @@ def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int)
             sent.append(item)
         assert len(backlog) <= BURST + 10 + 6
     sent += drain(backlog, now)
-    groups = [item for item in sent if isinstance(item, Group)]
+    groups = [item for item in sent if isinstance(item, CorrelatedEvent)]
     assert len(groups) == len(sent)
     assert count(sent) == len(given_)
     assert backlog.merged == len(given_) - len(groups)
@@ -78,87 +78,91 @@ def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int)
 
 
 @given(st.lists(TELLINGS, max_size=60), st.integers(0, 60))
-def test_what_waits_survives_the_journal(tellings: list[Telling], taken: int) -> None:
-    before = Backlog(0.0)
+def test_what_waits_survives_the_journal(tellings: list[ChipFaultChange], taken: int) -> None:
+    before = EventCorrelator()
     for place, telling in enumerate(tellings):
-        before.tell(telling, str(place), 0.0)
-    sent = [item for _ in range(taken) if (item := before.next(0.0)) is not None]
+        before.tell(telling, str(place), 0)
+    sent = [item for _ in range(taken) if (item := before.next(0)) is not None]
     text = msgspec.json.encode(before.items())
-    after = Backlog(0.0, msgspec.json.decode(text, type=tuple[Item, ...]))
-    assert count(sent + drain(after, 0.0)) == len(tellings)
+    after = EventCorrelator(msgspec.json.decode(text, type=tuple[Item, ...]))
+    assert count(sent + drain(after, 0)) == len(tellings)
 
 
 def test_a_burst_goes_out_singly_and_at_once() -> None:
-    backlog = Backlog(0.0)
+    backlog = EventCorrelator()
     for chip in range(BURST):
-        backlog.tell(Telling(chip, "80E3A201", "Occur", "SeparateNPU", 0), str(chip), 0.0)
-    items = [backlog.next(0.0) for _ in range(BURST)]
-    assert all(isinstance(item, Group) and item.count == 1 for item in items)
-    assert backlog.next(0.0) is None
+        backlog.tell(ChipFaultChange(chip, "80E3A201", "Occur", "SeparateNPU", 0), str(chip), 0)
+    items = [backlog.next(0) for _ in range(BURST)]
+    assert all(isinstance(item, CorrelatedEvent) and item.count == 1 for item in items)
+    assert backlog.next(0) is None
 
 
 def test_thirty_two_reports_of_two_codes_are_fourteen_events() -> None:
     """``many-faults-and-the-event-limiter``: upstream writes eleven and drops the rest."""
-    backlog, items = Backlog(0.0), list[Item]()
-    for reason, now in (("Occur", 0.0), ("Recovery", 8.0)):
+    backlog, items = EventCorrelator(), list[Item]()
+    for reason, now in (("Occur", 0), ("Recovery", 8000)):
         for chip in range(8):
             for code, action in (("80E21007", "NotHandleFault"), ("80818C06", "SubHealthFault")):
-                telling = Telling(chip, code, reason, action, 0)
+                telling = ChipFaultChange(chip, code, reason, action, 0)
                 backlog.tell(telling, f"{reason}-{chip}-{code}", now)
         while (item := backlog.next(now)) is not None:
             items.append(item)
-    items += drain(backlog, 8.0)
+    items += drain(backlog, 8000)
     assert count(items) == 32
     assert (count(items, "80E21007"), count(items, "80818C06")) == (16, 16)
     assert len(items) == 14
 
 
 def test_ten_thousand_in_a_second_are_few() -> None:
-    backlog = Backlog(0.0)
+    backlog = EventCorrelator()
     for number in range(10_000):
         code = f"{0x80000000 + number:08X}"
-        backlog.tell(Telling(number % 16, code, "Occur", "SeparateNPU", number), str(number), 0.0)
+        backlog.tell(
+            ChipFaultChange(number % 16, code, "Occur", "SeparateNPU", number), str(number), 0
+        )
     assert len(backlog) <= BURST + 10 + 1
     assert len(msgspec.json.encode(backlog.items())) < 10_000
-    assert count(drain(backlog, 0.0)) == 10_000
+    assert count(drain(backlog, 0)) == 10_000
 
 
 def test_when_nobody_takes_any_the_first_burst_does_not_grow() -> None:
-    backlog = Backlog(0.0)
+    backlog = EventCorrelator()
     for hour in range(100):
-        telling = Telling(hour % 16, "80E3A201", "Occur", "SeparateNPU", hour)
-        backlog.tell(telling, str(hour), hour * 3600.0)
+        telling = ChipFaultChange(hour % 16, "80E3A201", "Occur", "SeparateNPU", hour)
+        backlog.tell(telling, str(hour), hour * 3_600_000)
     assert len(backlog) == BURST + 1
 
 
 def test_the_bucket_gives_twenty_a_minute() -> None:
-    backlog = Backlog(0.0)
+    backlog = EventCorrelator()
     codes = [f"8000000{number}" for number in range(10)]
     for code in ["80E3A201"] * BURST + codes:
-        backlog.tell(Telling(0, code, "Occur", "SeparateNPU", 0), code, 0.0)
-    now = 0.0
+        backlog.tell(ChipFaultChange(0, code, "Occur", "SeparateNPU", 0), code, 0)
+    now = 0
     for _ in range(BURST):
         assert backlog.next(now) is not None
     for _ in codes:
         assert backlog.next(now) is None
         seconds = backlog.seconds_until_next(now)
         assert seconds is not None
-        assert 0 < seconds <= PERIOD_SECONDS
-        now += seconds
+        assert 0 < seconds <= PERIOD_MS / 1000
+        now += round(seconds * 1000)
         assert backlog.next(now) is not None
     assert backlog.seconds_until_next(now) is None
-    assert 0.9 * 30 < now <= 30
+    assert 27_000 < now <= 30_000
 
 
 def test_others_are_merged_only_when_they_are_very_many() -> None:
-    backlog = Backlog(0.0)
+    backlog = EventCorrelator()
     upgrade = Upgrade("80C98008", "FaultFrequency", ChipLevel.MANUALLY_SEPARATE_NPU, 1, "", "e")
     involved = Involved("ConfigMap", "fault-config", "kube-system")
     for number in range(500):
-        event = Event("kube-system", f"e{number}", involved, True, "R", "A", "text", number, number)
-        backlog.post(Other(event), 0.0)
-        backlog.post(Release(f"r{number}", ((1, upgrade),), number, number), 0.0)
+        event = KubernetesEvent(
+            "kube-system", f"e{number}", involved, True, "R", "A", "text", number, number
+        )
+        backlog.post(Other(event), 0)
+        backlog.post(ReleasedReasons(f"r{number}", ((1, upgrade),), number, number), 0)
     assert len(backlog) <= BURST + 102
-    items = drain(backlog, 0.0)
+    items = drain(backlog, 0)
     assert sum(item.event.count for item in items if isinstance(item, Other)) == 500
-    assert sum(item.count for item in items if isinstance(item, Release)) == 500
+    assert sum(item.count for item in items if isinstance(item, ReleasedReasons)) == 500

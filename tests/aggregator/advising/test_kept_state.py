@@ -10,18 +10,18 @@ import pytest
 
 from advisor.advise import Advisor, advise
 from advisor.options import Profile
-from advisor.scheduler_view.state import CachedJob, State
+from advisor.scheduler_view.state import CachedJob, SchedulerState
 from aggregator.advising import kept_state
 from aggregator.advising.kept_state import KeptState
-from service.clock import Moment
+from service.clock import Instant
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.report import Report
+    from advisor.report import AdviceReport
 
-NOW = Moment(1_795_000_000_000, 0)
+NOW = Instant(1_795_000_000_000, 0)
 _CALM: dict[Profile, frozenset[str]] = dict.fromkeys(Profile, frozenset())
 
 
@@ -30,16 +30,16 @@ class Kept:
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
-        self.states: dict[Profile, State] = {}
+        self.states: dict[Profile, SchedulerState] = {}
         self.keeper = KeptState(self._restored)
         assert list(self.keeper.restore({}, NOW)) == []
 
-    def _restored(self, states: Mapping[Profile, State]) -> None:
+    def _restored(self, states: Mapping[Profile, SchedulerState]) -> None:
         self.states = dict(states)
 
     def keep(
         self,
-        states: Mapping[Profile, State],
+        states: Mapping[Profile, SchedulerState],
         apart: Mapping[Profile, frozenset[str]] = _CALM,
     ) -> frozenset[str]:
         """Have this kept, as it is in the store then; returns what was written."""
@@ -51,7 +51,7 @@ class Kept:
             self.texts[bucket] = text
         return changed
 
-    def next(self, now: Moment = NOW) -> list[str]:
+    def next(self, now: Instant = NOW) -> list[str]:
         """Another aggregator starts; returns what it cannot read."""
         self.keeper = KeptState(self._restored)
         problems = list(self.keeper.restore(self.texts, now))
@@ -61,12 +61,12 @@ class Kept:
         return problems
 
 
-def jobs(states: Mapping[str, CachedJob]) -> dict[Profile, State]:
+def jobs(states: Mapping[str, CachedJob]) -> dict[Profile, SchedulerState]:
     """Return known states of both profiles with these cached jobs."""
-    return {profile: State(is_known=True, jobs=dict(states)) for profile in Profile}
+    return {profile: SchedulerState(is_known=True, jobs=dict(states)) for profile in Profile}
 
 
-def counted(report: Report) -> Report:
+def counted(report: AdviceReport) -> AdviceReport:
     """Return a report without the counts of pending sessions, which are estimates."""
     decisions = tuple(
         msgspec.structs.replace(one, why=one.why.partition("; ")[0]) for one in report.decisions
@@ -78,7 +78,7 @@ def counted(report: Report) -> Report:
 def test_an_aggregator_that_starts_advises_as_one_that_goes_on(name: str) -> None:
     """Nothing else changes between the sessions of both; the first of a scheduler knows nothing."""
     recording, advisor, kept = recorded(name), Advisor(), Kept()
-    states = dict.fromkeys(Profile, State(is_known=True))
+    states = dict.fromkeys(Profile, SchedulerState(is_known=True))
     for session in play(recording):
         snapshot = snapshot_of(session, recording)
         options = {
@@ -90,7 +90,7 @@ def test_an_aggregator_that_starts_advises_as_one_that_goes_on(name: str) -> Non
             for profile in Profile
         }
         kept.keep(states, {profile: advisor.apart(profile) for profile in Profile})
-        assert kept.next(Moment(snapshot.now_ms, 0)) == []
+        assert kept.next(Instant(snapshot.now_ms, 0)) == []
         later = msgspec.structs.replace(
             snapshot, now_ms=snapshot.now_ms + 1000, first_session=False
         )
@@ -134,7 +134,7 @@ def test_what_was_kept_before_and_is_over_goes() -> None:
 
 def test_whether_earlier_sessions_are_known_goes_on() -> None:
     kept = Kept()
-    kept.keep(dict.fromkeys(Profile, State()))
+    kept.keep(dict.fromkeys(Profile, SchedulerState()))
     kept.next()
     assert [one.is_known for one in kept.states.values()] == [False, False]
     kept.keep(jobs({}))

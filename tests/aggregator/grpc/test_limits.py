@@ -12,24 +12,21 @@ import threading
 import grpc
 import grpc.aio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from aggregator.grpc.cluster_view import HOLDS_MS, MANY
-from aggregator.grpc.limits import Bucket
 from aggregator.grpc.server import CALLS_PER_SECOND, MOST_BYTES_RECEIVED, MOST_CONNECTIONS
 from aggregator.grpc.subscriptions import (
     LEASE_MS,
     MOST_JOBS,
     MOST_ROLES,
-    Closed,
-    Mailbox,
+    SubscriberWorkqueue,
+    SubscriptionEnd,
     Subscriptions,
 )
-from aggregator.grpc.subscriptions import Client as Who
+from aggregator.grpc.subscriptions import Subscriber as Who
 from aggregator.grpc.wire_messages import large_fault_signal
 from contract.errors import ListenError
-from service.clock import Moment
+from service.clock import Instant
 from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.aggregator.grpc.world import Message, NodeFaults, World, until
@@ -44,45 +41,12 @@ class Hand:
     def __init__(self) -> None:
         self.ms = 5_000
 
-    def __call__(self) -> Moment:
-        return Moment(1_790_000_000_000 + self.ms, self.ms)
-
-
-def test_a_bucket_lets_a_burst_through_then_one_at_a_time() -> None:
-    bucket = Bucket(per_second=10, burst=10)
-    assert [bucket.take(0) for _ in range(11)] == [0.0] * 10 + [None]
-    assert bucket.take(99) is None
-    assert bucket.take(100) == 0.0
-    assert bucket.take(100) is None
-    assert [bucket.take(60_000) for _ in range(11)] == [0.0] * 10 + [None]
-
-
-def test_those_who_wait_go_in_order_and_not_longer_than_five_seconds() -> None:
-    bucket = Bucket(per_second=10, burst=10, waiters=50)
-    waits = [bucket.take(0) for _ in range(62)]
-    assert waits[:10] == [0.0] * 10
-    assert waits[10:60] == [pytest.approx(n / 10) for n in range(1, 51)]
-    assert waits[60:] == [None, None]
-    assert bucket.take(100) == pytest.approx(5.0)
-
-
-@given(st.lists(st.integers(0, 2_000), max_size=300), st.integers(0, 5))
-def test_never_more_goes_on_within_a_time_than_the_rate_allows(
-    pauses: list[int], waiters: int
-) -> None:
-    bucket, now, gone = Bucket(20, 5, waiters), 0, []
-    for pause in pauses:
-        now += pause
-        if (wait := bucket.take(now)) is not None:
-            assert wait <= waiters / 20 + 1e-9
-            gone.append(now + wait * 1000)
-    assert gone == sorted(gone)
-    for first, last in ((a, b) for a in range(len(gone)) for b in range(a, min(len(gone), a + 60))):
-        assert last - first + 1 <= 5 + (gone[last] - gone[first]) / 50 + 1e-6
+    def __call__(self) -> Instant:
+        return Instant(1_790_000_000_000 + self.ms, self.ms)
 
 
 async def test_a_mailbox_keeps_each_name_once() -> None:
-    box = Mailbox()
+    box = SubscriberWorkqueue()
     for name in "abaca":
         box.put(name)
     assert len(box) == 3
@@ -94,11 +58,11 @@ async def test_a_mailbox_keeps_each_name_once() -> None:
     assert await waiting == "d"
     waiting = asyncio.ensure_future(box.take())
     await asyncio.sleep(0)
-    box.close(Closed.STOPPING)
-    box.close(Closed.REPLACED)
+    box.close(SubscriptionEnd.STOPPING)
+    box.close(SubscriptionEnd.REPLACED)
     box.put("e")
     assert await waiting is None
-    assert box.closed is Closed.STOPPING
+    assert box.closed is SubscriptionEnd.STOPPING
     assert len(box) == 0
 
 
@@ -123,14 +87,14 @@ def test_an_old_stream_that_ends_does_not_end_the_new_one() -> None:
     register.register(who, 0)
     old = register.subscribe(who)
     register.register(who, 0)
-    assert old.closed is Closed.REPLACED
+    assert old.closed is SubscriptionEnd.REPLACED
     register.end(who, old)
     assert register.is_registered(who, 0)
     new = register.subscribe(who)
     register.end(who, old)
     assert register.subscribed == frozenset({who})
     assert register.subscribe(who) is not new
-    assert new.closed is Closed.REPLACED
+    assert new.closed is SubscriptionEnd.REPLACED
 
 
 def test_ten_thousand_jobs_and_no_more_until_some_are_forgotten() -> None:

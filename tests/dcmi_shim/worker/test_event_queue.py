@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcmi_shim.values import DriverEvent, DriverGap
-from dcmi_shim.worker.budget import Backoff, RestartBudget
 from dcmi_shim.worker.event_queue import EventQueue, Overlap, driver_event
 from dcmi_shim.worker.process import RawEvent
 
@@ -73,18 +72,3 @@ def test_two_children_show_each_event_once(
     overlap.end(1)
     assert sorted(passed) == sorted(serials)
     assert not overlap.is_copy(raw(99), 2)
-
-
-def test_the_budget_refills() -> None:
-    budget = RestartBudget(2, 10.0)
-    assert [budget.take(0.0) for _ in range(3)] == [0.0, 0.0, 10.0]
-    assert budget.take(5.0) == 5.0
-    assert budget.take(10.0) == 0.0
-    assert [budget.take(1000.0) for _ in range(3)] == [0.0, 0.0, 10.0]
-
-
-def test_pauses_double_up_to_a_limit() -> None:
-    pauses = Backoff(1.0, 5.0)
-    assert [pauses.failed() for _ in range(4)] == [1.0, 2.0, 4.0, 5.0]
-    pauses.succeeded()
-    assert pauses.failed() == 1.0
