@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer.core
 import typer.main
@@ -18,8 +18,8 @@ from vigil.main import app
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Command = typer.core.TyperCommand | typer.core.TyperGroup
-
+Command: TypeAlias = Any
+"""Of the click that typer has in itself."""
 FOLDER = ROOT / "vigil" / "man"
 _STATUS = (
     "0 done; 1 what was asked about is not well; 2 wrong use or wrong configuration; 3 an outside "
@@ -32,7 +32,7 @@ def pages() -> dict[str, str]:
     whole = typer.main.get_command(app)
     assert isinstance(whole, typer.core.TyperGroup)
     context = typer.Context(whole, info_name="vigil")
-    verbs = {f"vigil-{name}": one for name, one in whole.commands.items()}
+    verbs: dict[str, Command] = {f"vigil-{name}": one for name, one in whole.commands.items()}
     summaries = [(f"{name}(1)", _summary(one)) for name, one in verbs.items()]
     found = {"vigil.1": [*_head("vigil", whole, context), *_section(".SH COMMANDS", summaries)]}
     for name, one in verbs.items():
