@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from advisor.jobs import npu_request
-from advisor.report import Gang
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from advisor.jobs import SchedulerJob
     from advisor.placement.placement import PlacementResult
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import PodGroup, SchedulerPod
+    from advisor.snapshot import SchedulerPod
 
 Demands: TypeAlias = "Sequence[tuple[PlacementResult, tuple[SchedulerPod, ...], tuple[str, ...]]]"
 """Answers, the waiting pods that get them, and what nodes lack that refuse these."""
@@ -38,14 +37,11 @@ def need_of(job: SchedulerJob) -> Need:
     return Need(max(job.min_available - placed, 1))
 
 
-def gang_of(group: PodGroup, need: Need, demands: Demands, views: Mapping[str, NodeView]) -> Gang:
-    """Return whether enough of the waiting pods of a job fit at once."""
-    short = need.lacks or _short(need.pods, demands, views)
-    return Gang(group.namespace, group.name, not short, short)
-
-
-def _short(needed: int, demands: Demands, views: Mapping[str, NodeView]) -> str:
-    """Return what a gang lacks; empty where it fits."""
+def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str:
+    """Return what a gang lacks; empty where enough of its waiting pods fit at once."""
+    if need.lacks:
+        return need.lacks
+    needed = need.pods
     if len(demands) == 1:
         ((result, pods, lacking),) = demands
         return "" if result.room >= needed else _text(needed, pods[0], result, lacking)

@@ -5,9 +5,10 @@ A job is looked at again when it is another, or when a node answers its pods oth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from advisor.placement.gangs import gang_of, need_of
+from advisor.placement.gangs import need_of, short_of
 from advisor.placement.placement import demand_of, is_waiting
 from advisor.report import Gang, Placement, PodRef
 
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from advisor.placement.placement import Demand, PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
     from advisor.snapshot import PodGroup, SchedulerPod
+
+
+_Answer: TypeAlias = "tuple[PlacementResult, tuple[str, ...]]"
+"""Where a demand goes, and what the first nodes lack that refuse it."""
 
 
 class _Waiting(NamedTuple):
@@ -34,8 +39,7 @@ class _Waiting(NamedTuple):
 class _Placed(NamedTuple):
     """What was found for a job, and the answers that it follows from."""
 
-    results: tuple[PlacementResult, ...]
-    lacking: tuple[tuple[str, ...], ...]
+    answers: list[_Answer]
     placements: tuple[Placement, ...]
     gang: Gang
 
@@ -55,12 +59,12 @@ class WaitingJobs:
         """One value for all that are equal."""
         self._asked: dict[Demand, SchedulerPod] = {}
         """Each demand, with a pod that has it."""
-        self._answers: dict[int, tuple[PlacementResult, tuple[str, ...]]] = {}
+        self._answers: dict[int, _Answer] = {}
         """By what is asked for, as one value."""
         self._is_mixed = False
         """Whether pods of one job ask for different things."""
-        self._unhealthy: set[str] = set()
-        """Nodes with unhealthy cards."""
+        self._unhealthy: list[str] = []
+        """Nodes with unhealthy cards, in order."""
 
     def move(
         self,
@@ -89,25 +93,28 @@ class WaitingJobs:
         is_changed = False
         for name in changed:
             is_changed = True
-            if name in views and views[name].unhealthy:
-                self._unhealthy.add(name)
-            else:
-                self._unhealthy.discard(name)
-        unhealthy = sorted(self._unhealthy)
-        answers: dict[int, tuple[PlacementResult, tuple[str, ...]]] = {}
+            place = bisect_left(self._unhealthy, name)
+            was_unhealthy = self._unhealthy[place : place + 1] == [name]
+            is_unhealthy = name in views and bool(views[name].unhealthy)
+            if is_unhealthy and not was_unhealthy:
+                self._unhealthy.insert(place, name)
+            elif was_unhealthy and not is_unhealthy:
+                del self._unhealthy[place]
+        answers: dict[int, _Answer] = {}
         for demand, pod in self._asked.items():
             result = placer.answer(demand, pod)
-            answers[id(demand)] = result, _lacking(result, views, unhealthy)
+            answers[id(demand)] = result, _lacking(result, views, self._unhealthy)
         if answers == self._answers and not is_new and not (is_changed and self._is_mixed):
             return
         self._answers = answers
         self._is_mixed = any(len(one.demands) > 1 for one in self._waiting.values())
+        shorts: dict[tuple[int, Need], str] = {}
         placed = [
-            self._place(key, one, views, answers, is_changed=is_changed)
+            self._place(key, one, views, shorts, is_changed=is_changed)
             for key, one in self._waiting.items()
         ]
-        self.placements = tuple(placement for one in placed for placement in one.placements)
-        self.gangs = tuple(one.gang for one in placed)
+        self.placements = tuple([placement for one in placed for placement in one.placements])
+        self.gangs = tuple([one.gang for one in placed])
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
     def _look(self, job: SchedulerJob) -> _Waiting:
@@ -132,28 +139,42 @@ class WaitingJobs:
         key: str,
         waiting: _Waiting,
         views: Mapping[str, NodeView],
-        answers: Mapping[int, tuple[PlacementResult, tuple[str, ...]]],
+        shorts: dict[tuple[int, Need], str],
         *,
         is_changed: bool,
     ) -> _Placed:
-        results = tuple([answers[id(demand)][0] for demand in waiting.demands])
-        lacking = tuple([answers[id(demand)][1] for demand in waiting.demands])
+        """``shorts``: what jobs that all wait for one demand lack, by that and their need."""
+        answers = [self._answers[id(demand)] for demand in waiting.demands]
+        is_mixed = len(answers) > 1
         known = self._placed.get(key)
-        if known is not None and known.results == results:
-            if known.lacking == lacking and not (is_changed and len(results) > 1):
-                return known
+        if known is not None and known.answers == answers and not (is_changed and is_mixed):
+            return known
+        if known is not None and all(map(_is_same_result, known.answers, answers)):
             placements = known.placements
         else:
             placements = tuple(
-                Placement(refs, result.accepting, result.refuses)
-                for refs, result in zip(waiting.refs, results, strict=True)
+                [
+                    Placement(refs, result.accepting, result.refuses)
+                    for refs, (result, _) in zip(waiting.refs, answers, strict=True)
+                ]
             )
-        demands = list(zip(results, waiting.pods, lacking, strict=True))
-        found = _Placed(
-            results, lacking, placements, gang_of(waiting.group, waiting.need, demands, views)
-        )
-        self._placed[key] = found
+        asked = (id(waiting.demands[0]), waiting.need)
+        short = None if is_mixed else shorts.get(asked)
+        if short is None:
+            demands = [
+                (result, pods, lacking)
+                for (result, lacking), pods in zip(answers, waiting.pods, strict=True)
+            ]
+            short = short_of(waiting.need, demands, views)
+            if not is_mixed:
+                shorts[asked] = short
+        gang = Gang(waiting.group.namespace, waiting.group.name, not short, short)
+        found = self._placed[key] = _Placed(answers, placements, gang)
         return found
+
+
+def _is_same_result(one: _Answer, other: _Answer) -> bool:
+    return one[0] is other[0]
 
 
 _NAMED_NODES = 3

@@ -115,6 +115,8 @@ class FaultPods:
     def pod(self, job: SchedulerJob, pod: SchedulerPod) -> JudgedPod:
         """Return the verdict about a pod; the first test that matches wins (consumers#2.4)."""
         rank = job.ranks[pod.uid]
+        if not pod.node or not self.is_suspect(pod):
+            return JudgedPod(pod, None, rank)
         view = self._views.get(pod.node)
         used = used_cards(pod)
         reasons: tuple[CardFault, ...] = ()
@@ -124,8 +126,6 @@ class FaultPods:
                 for one in view.faults
                 if one.npu_name in used and one.fault_handling != NOT_HANDLE
             )
-        if not pod.node:
-            return JudgedPod(pod, None, rank)
         cards = tuple(name for name in used if view is not None and name in view.unhealthy)
         found = self._type(job, pod, view, cards, reasons)
         if view is not None and view.is_in_map and self._is_stale(found, view):

@@ -66,7 +66,7 @@ class DecodedDocuments:
         known = self._found.get(name)
         if known is not None and known[0] == text:
             return known[1]
-        before: Entries[E] = Entries({}, {}) if known is None else known[2]
+        before: Entries[E] = Entries({}) if known is None else known[2]
         read = document_entries.read_entries(text, name, form, before)
         found = {key.removeprefix(form.prefix): one for key, one in read.entries.items()}
         self._found[name] = (text, found, read)

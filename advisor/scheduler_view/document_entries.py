@@ -175,7 +175,7 @@ class Entries(NamedTuple, Generic[E]):
     """The entries of a document by key, with their texts where each was read by itself."""
 
     entries: dict[str, E]
-    pieces: dict[str, msgspec.Raw]
+    pieces: dict[str, msgspec.Raw] | None = None
 
 
 def read_entries(text: str, document: str, form: Form[E], before: Entries[E]) -> Entries[E]:
@@ -184,17 +184,21 @@ def read_entries(text: str, document: str, form: Form[E], before: Entries[E]) ->
     An entry that is equal is the same object. Raises ``DocumentError`` for what Go refuses.
     """
     known, texts = before
+    pieces: dict[str, msgspec.Raw] | None
     try:
         pieces = _pieces.decode(text or "{}")
-        found = {
-            key: known[key] if texts.get(key) == piece else form.read_entry(piece)
-            for key, piece in pieces.items()
-        }
+        if texts is not None and list(pieces) == list(texts):
+            others = [key for key, piece in pieces.items() if texts[key] != piece]
+            found = known | {key: form.read_entry(pieces[key]) for key in others}
+        else:
+            found = {key: form.read_entry(piece) for key, piece in pieces.items()}
+            others = list(found)
     except _NOT_FAST:
-        pieces, found = {}, form.read(text, document)
-    for key, one in found.items():
+        pieces, found = None, form.read(text, document)
+        others = list(found)
+    for key in others:
         old = known.get(key)
-        if old is not one and old == one:
+        if old == found[key]:
             found[key] = old
     return Entries(found, pieces)
 

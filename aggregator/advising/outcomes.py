@@ -20,10 +20,10 @@ from advisor.workloads.vcjob import action_after_eviction
 from contract import scheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from advisor.report import AdviceReport, JobDecision
-    from advisor.snapshot import SchedulerPod, StoredConfigMap
+    from advisor.snapshot import SchedulerPod, StoredConfigMap, VcJob
 
 WINDOW_MS = 10_000
 """So far apart are a session, the pods that go by it, and its record."""
@@ -101,6 +101,12 @@ class Outcomes:
         self._rest: dict[str, int] = {}
         """When it was foretold that a job's controller ends the pods that the scheduler leaves."""
         self._snapshot = ClusterSnapshot(0)
+        self._owners: dict[str, str] = {}
+        """By PodGroup, as ``<namespace>/<name>``, the name of its owner."""
+        self._vcjobs: dict[tuple[str, str], VcJob] = {}
+        self._reasons: StoredConfigMap | None = None
+        self._read: Mapping[str, tuple[int, int]] | None = {}
+        """What was read in that ConfigMap."""
 
     @property
     def next_ms(self) -> int | None:
@@ -117,7 +123,7 @@ class Outcomes:
         """
         foretold: set[str] = set()
         for decision in report.decisions:
-            if decision.pods and _controller_ends_rest(decision, self._snapshot):
+            if decision.pods and self._controller_ends_rest(decision):
                 self._rest[decision.job] = now_ms
             for pod in decision.pods:
                 before = self._pods.get(pod.uid)
@@ -138,16 +144,51 @@ class Outcomes:
     def look(self, snapshot: ClusterSnapshot, watched: Watched) -> None:
         """See which pods are gone since the last time, and settle what is known by now."""
         now_ms = snapshot.now_ms
-        records = _read_records(snapshot.configmaps) if watched.records_known else None
-        self._note_records(records, now_ms)
+        self._note_records(self._read_records(snapshot) if watched.records_known else None, now_ms)
         removed, added = changed(self._snapshot.pods, snapshot.pods)
         gone = [self._pods.pop(pod.uid) for pod in removed if pod.uid in self._pods]
         self._pods.update({pod.uid: pod for pod in added if pod.group})
+        self._index(snapshot)
         for before in gone:
             self._compare(before, self._pods.get(before.uid), watched.graces, now_ms)
         self._snapshot = snapshot
         self._settle(now_ms)
         self._evicted &= self._pods.keys()
+
+    def _index(self, snapshot: ClusterSnapshot) -> None:
+        for groups, is_there in zip(
+            changed(self._snapshot.podgroups, snapshot.podgroups), (False, True), strict=True
+        ):
+            for group in groups:
+                self._owners.pop(group.key, None)
+                if is_there and group.owner is not None:
+                    self._owners[group.key] = group.owner.name
+        removed, added = changed(self._snapshot.vcjobs, snapshot.vcjobs)
+        for job in removed:
+            self._vcjobs.pop((job.namespace, job.name), None)
+        self._vcjobs.update({(job.namespace, job.name): job for job in added})
+
+    def _controller_ends_rest(self, decision: JobDecision) -> bool:
+        """Whether the controller of a job ends what is left of it once a pod is deleted.
+
+        Source: docs/spec/consumers.md#2.9.
+        """
+        if decision.workload is WorkloadKind.OME_LWS:
+            return True
+        if decision.workload is not WorkloadKind.VCJOB:
+            return False
+        owner = self._owners.get(decision.job)
+        job = None if owner is None else self._vcjobs.get((decision.namespace, owner))
+        return job is not None and action_after_eviction(job) == "RestartJob"
+
+    def _read_records(self, snapshot: ClusterSnapshot) -> Mapping[str, tuple[int, int]] | None:
+        """Return how often each job was rescheduled, read once for each version."""
+        place = (scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
+        found = (one for one in snapshot.configmaps if (one.namespace, one.name) == place)
+        reasons = next(found, None)
+        if reasons is not self._reasons:
+            self._reasons, self._read = reasons, {} if reasons is None else _records_in(reasons)
+        return self._read
 
     def _compare(
         self,
@@ -240,29 +281,6 @@ class Outcomes:
         self.missed.append(Missed(now_ms, outcome, one.job, one.pod, uid, why))
 
 
-def _controller_ends_rest(decision: JobDecision, snapshot: ClusterSnapshot) -> bool:
-    """Whether the controller of a job ends what is left of it once a pod is deleted.
-
-    Source: docs/spec/consumers.md#2.9.
-    """
-    if decision.workload is WorkloadKind.OME_LWS:
-        return True
-    if decision.workload is not WorkloadKind.VCJOB:
-        return False
-    name = decision.job.partition("/")[2]
-    owners = {
-        group.owner.name
-        for group in snapshot.podgroups
-        if group.name == name and group.namespace == decision.namespace and group.owner
-    }
-    return any(
-        job.namespace == decision.namespace
-        and job.name in owners
-        and action_after_eviction(job) == "RestartJob"
-        for job in snapshot.vcjobs
-    )
-
-
 class _Record(msgspec.Struct):
     total: int = msgspec.field(default=0, name="TotalRescheduleTimes")
     records: list[msgspec.Raw] | None = msgspec.field(default=None, name="RescheduleRecords")
@@ -271,17 +289,10 @@ class _Record(msgspec.Struct):
 _records = msgspec.json.Decoder(dict[str, _Record])
 
 
-def _read_records(configmaps: Iterable[StoredConfigMap]) -> Mapping[str, tuple[int, int]] | None:
-    """Return by job how often it was rescheduled; ``None`` where that cannot be read.
-
-    Without the ConfigMap no job was.
-    """
-    place = (scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
-    for one in configmaps:
-        if (one.namespace, one.name) == place:
-            try:
-                found = _records.decode(one.data.get(scheduling.RESCHEDULE_KEY, "") or "{}")
-            except (msgspec.MsgspecError, UnicodeError, RecursionError):
-                return None
-            return {job: (each.total, len(each.records or ())) for job, each in found.items()}
-    return {}
+def _records_in(one: StoredConfigMap) -> Mapping[str, tuple[int, int]] | None:
+    """Return by job how often it was rescheduled; ``None`` where that cannot be read."""
+    try:
+        found = _records.decode(one.data.get(scheduling.RESCHEDULE_KEY, "") or "{}")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return {job: (each.total, len(each.records or ())) for job, each in found.items()}

@@ -11,7 +11,7 @@ from advisor.report import AdviceReport, JobDecision
 from aggregator.advising.outcomes import Missed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class AdviceStatus(msgspec.Struct, frozen=True):
@@ -49,13 +49,21 @@ class AdviceChange(msgspec.Struct, frozen=True):
 
 
 def changes_of(
-    reports: Iterable[AdviceReport], before: Iterable[AdviceReport], at_ms: int
+    reports: Iterable[AdviceReport], before: Sequence[AdviceReport], at_ms: int
 ) -> Iterator[AdviceChange]:
     """The decisions that are otherwise than before, by profile and job."""
-    old = {(report.profile, one.job): one for report in before for one in report.decisions}
-    for report in reports:
+    now = tuple(reports)
+    same = {id(one) for report in now for one in report.decisions}
+    same &= {id(one) for report in before for one in report.decisions}
+    old = {
+        (report.profile, one.job): one
+        for report in before
+        for one in report.decisions
+        if id(one) not in same
+    }
+    for report in now:
         for one in report.decisions:
-            if old.pop((report.profile, one.job), None) != one:
+            if id(one) not in same and old.pop((report.profile, one.job), None) != one:
                 node = one.fault_pods[0].node if one.fault_pods else ""
                 yield AdviceChange(node, at_ms, report.profile, one.job, one)
     for (profile, job), last in old.items():
