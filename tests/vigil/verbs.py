@@ -49,6 +49,7 @@ def aggregator(text: str = "train", *, since_ms: int = AT_MS - 200_000) -> dict[
         "code": "80E18402",
         "because": text,
         "reported": "SeparateNPU",
+        "severity": text,
         "published": "SeparateNPU",
         "since_ms": since_ms,
     }

@@ -172,7 +172,7 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
 def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeExplanation:
     about = client.get("/api/v1/leader", LeaderAnswer)
     node = answer.node
-    parts = tuple(one for one in _parts(answer, part) if not part or is_meant(part, one.part))
+    parts = tuple(one for one in parts_of(answer, part) if not part or is_meant(part, one.part))
     chips = [chip for chip in answer.chips if not part or is_meant(part, chip.chip)]
     blind = tuple(blind_of(node))
     if part:
@@ -221,7 +221,7 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
     )
 
 
-def _parts(answer: NodeAnswer, part: str) -> Iterator[PartExplanation]:
+def parts_of(answer: NodeAnswer, part: str = "") -> Iterator[PartExplanation]:
     """Yield the parts with something to explain; with ``part`` also chips that are well."""
     node = answer.node.node
     for chip in answer.chips:
