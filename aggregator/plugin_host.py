@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.plugin import Keeper, Led, Part, Reader, Timed, View, Viewed
 from contract.errors import StoreError, StoreRefused
+from service.trouble import Trouble
 from stores.base import Changed, Deleted, Listed
 from stores.interruption import Interrupted
 
@@ -76,20 +77,16 @@ class Parts:
 
     async def _read(self, number: int, store: Store, index: int, selection: Selection) -> NoReturn:
         """What a store will not tell of one part keeps no other, and no node, from being read."""
-        reader, is_in_trouble = self.readers[index], False
+        reader = self.readers[index]
+        what = f"{named(selection)} of {store.url}"
+        trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", what)
         lasting = None if store.absence_is_deletion else Lasting()
 
         def take(event: WatchEvent) -> None:
-            nonlocal is_in_trouble
             if isinstance(event, Interrupted):
-                if not is_in_trouble:
-                    what = named(selection)
-                    _log.warning("%s of %s cannot be read: %s", what, store.url, event.reason)
-                is_in_trouble = True
+                trouble.begin(event.reason)
             elif isinstance(event, Listed):
-                if is_in_trouble:
-                    _log.info("%s of %s can be read again", named(selection), store.url)
-                is_in_trouble = False
+                trouble.end()
             with self._stalls.busy(f"read {store.url}"):
                 news = event if lasting is None else lasting.news(event)
                 nodes = frozenset[str]()

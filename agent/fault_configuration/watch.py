@@ -25,6 +25,7 @@ from contract.operator_rules.fault_configuration import (
     Place,
     judge,
 )
+from service.trouble import Trouble, Troubles
 from stores.base import Changed, Event, Involved, Listed, Selection
 from stores.interruption import Interrupted
 
@@ -74,7 +75,12 @@ class FaultConfiguration:
         self._data: dict[ConfigMap, Mapping[str, str] | None] = {}
         self._versions: dict[ConfigMap, str] = {}
         self._spoilt: dict[ConfigMap, str] = {}
-        self._troubles: dict[ConfigMap, str] = {}
+        self._troubles: Troubles[ConfigMap] = Troubles(
+            log,
+            "%s cannot be watched: %s; it stays",
+            "%s is watched again",
+            lambda config_map: config_map.name,
+        )
         self._told: frozenset[str] = frozenset()
         self._on_disk = read_kept(state_dir)
         self._one_by_one = asyncio.Lock()
@@ -96,7 +102,8 @@ class FaultConfiguration:
     @property
     def trouble(self) -> str | None:
         """Why a change would not be noticed now."""
-        troubles = {self._troubles[one]: None for one in CONFIG_MAPS if one in self._troubles}
+        reasons = self._troubles.reasons
+        troubles = {reasons[one]: None for one in CONFIG_MAPS if one in reasons}
         return "; ".join(troubles) or self._files.trouble
 
     def begin(self) -> None:
@@ -138,8 +145,7 @@ class FaultConfiguration:
             document = next(iter(event.documents), None)
         elif isinstance(event, Changed):
             document = event.document
-        if self._troubles.pop(config_map, None) is not None:
-            log.info("%s is watched again", config_map.name)
+        self._troubles.end(config_map)
         self._spoilt.pop(config_map, None)
         if document is not None and document.problem:
             self._spoilt[config_map] = document.problem
@@ -150,9 +156,7 @@ class FaultConfiguration:
         self._answered(config_map)
 
     def _cannot_watch(self, config_map: ConfigMap, reason: str) -> None:
-        if config_map not in self._troubles:
-            log.warning("%s cannot be watched: %s; it stays", config_map.name, reason)
-        self._troubles[config_map] = reason
+        self._troubles.begin(config_map, reason)
         self._answered(config_map)
 
     def _answered(self, config_map: ConfigMap) -> None:
@@ -162,7 +166,7 @@ class FaultConfiguration:
             self._is_known.set()
 
     def _all_answered(self) -> bool:
-        answered = self._data.keys() | self._troubles.keys() | self._spoilt.keys()
+        answered = self._data.keys() | self._troubles.reasons.keys() | self._spoilt.keys()
         return answered == set(CONFIG_MAPS)
 
     async def _follow_files(self) -> None:
@@ -207,7 +211,9 @@ class FaultConfiguration:
         return (known or self._on_disk is not None) and self._on_disk != self._newest.in_force
 
     async def _keep_on_disk(self) -> NoReturn:
-        complained = False
+        trouble = Trouble(
+            log, "the fault configuration cannot be kept on disk: %s", level=logging.ERROR
+        )
         while True:
             await self._to_keep.wait()
             self._to_keep.clear()
@@ -216,16 +222,14 @@ class FaultConfiguration:
                 try:
                     await asyncio.to_thread(keep, self._state_dir, in_force)
                 except OSError as error:
-                    if not complained:
-                        log.error("the fault configuration cannot be kept on disk: %s", error)
-                    complained = True
+                    trouble.begin(str(error))
                     self._kept.set()
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_AGAIN_SECONDS):
                             await self._to_keep.wait()
                     self._to_keep.clear()
                 else:
-                    complained = False
+                    trouble.end()
                     self._on_disk = in_force
             self._kept.set()
 

@@ -27,6 +27,7 @@ from agent.heartbeat.claim import (
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from service.stalls import going_on
+from service.trouble import Trouble
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ class Heartbeat:
         self.beats = 0
         self.failures = 0
         self.beaten_at_ms: int | None = None
-        self.trouble: str | None = None
+        self.trouble = Trouble(
+            log, "%s; tried until it can", "heartbeats work again", level=logging.ERROR
+        )
         """Why the store takes no beat, or does not say who else beats."""
         self.withheld: str | None = None
         """Why this agent does not beat although the store would take it."""
@@ -199,7 +202,7 @@ class Heartbeat:
         if self._claim.standing is Standing.OURS and not self._is_withheld():
             self._beat_last = False
             return await self._beat(began)
-        self._works()
+        self.trouble.end()
         return True
 
     async def _look(self) -> bool | None:
@@ -226,7 +229,7 @@ class Heartbeat:
         self.beats += 1
         self.beaten_at_ms = now_ms
         self._beat_last = True
-        self._works()
+        self.trouble.end()
         return True
 
     def _announced_seconds(self, looked_seconds: float) -> float:
@@ -264,11 +267,6 @@ class Heartbeat:
         may_beat = self._claim.standing is Standing.OURS and self.withheld is None
         if may_beat and interval_seconds > self.interval_seconds:
             await self._store.beat(self._next(self._edges.wall_clock(), interval_seconds))
-
-    def _works(self) -> None:
-        if self.trouble is not None:
-            self.trouble = None
-            log.warning("heartbeats work again")
 
     def _is_withheld(self) -> bool:
         stalled = self._edges.stalled()
@@ -312,10 +310,7 @@ class Heartbeat:
 
     def _failed(self, what: str, error: StoreError | TimeoutError) -> bool:
         self.failures += 1
-        reason = f"{what}: {str(error) or 'no answer in time'}"
-        if self.trouble is None:
-            log.error("%s; tried until it can", reason)
-        self.trouble = reason
+        self.trouble.begin(f"{what}: {str(error) or 'no answer in time'}")
         return isinstance(error, StoreRefused)
 
     def _tell(self, before: Claim) -> None:

@@ -22,6 +22,7 @@ from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
+from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
 from stores.interruption import Interrupted
 
@@ -76,7 +77,12 @@ class NodeObjectKeeper:
         self._foreign: defaultdict[Key, ForeignWrites] = defaultdict(ForeignWrites)
         self._writes = 0
         self._foreign_writes = 0
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            log,
+            "%s; tried until it can",
+            f"node {node} can be read and written again",
+            level=logging.ERROR,
+        )
         if serial_number is not None:
             serial_number.listen(self._wake.set)
 
@@ -84,7 +90,7 @@ class NodeObjectKeeper:
         """How it is now."""
         fought = (name for (_, name), foreign in self._foreign.items() if foreign.is_conflict)
         conflicts = tuple(sorted(fought))
-        return NodeObjectStatus(self._writes, self._foreign_writes, conflicts, self._trouble)
+        return NodeObjectStatus(self._writes, self._foreign_writes, conflicts, self._trouble.reason)
 
     async def run(self) -> NoReturn:
         """Keep the Node until cancelled."""
@@ -101,14 +107,14 @@ class NodeObjectKeeper:
             try:
                 async for seen in self._objects.watch_node(self._node):
                     if isinstance(seen, Interrupted):
-                        self._failed(f"node {self._node} cannot be watched: {seen.reason}")
+                        self._trouble.begin(f"node {self._node} cannot be watched: {seen.reason}")
                     else:
-                        self._works()
+                        self._trouble.end()
                         self._look(seen)
                     self._first_look.set()
             except StoreRefused as error:
                 # Labels are not worth the end of the agent.
-                self._failed(f"node {self._node} cannot be watched: {error}")
+                self._trouble.begin(f"node {self._node} cannot be watched: {error}")
                 self._first_look.set()
             await asyncio.sleep(_REFUSED_SECONDS)
 
@@ -198,12 +204,12 @@ class NodeObjectKeeper:
             except (StoreError, TimeoutError) as error:
                 self._written.clear()
                 why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
-                self._failed(f"labels of node {self._node} cannot be written: {why}")
+                self._trouble.begin(f"labels of node {self._node} cannot be written: {why}")
                 refused = isinstance(error, StoreRefused)
                 await asyncio.sleep(_REFUSED_SECONDS if refused else backoff.next_seconds())
                 continue
             backoff.reset()
-            self._works()
+            self._trouble.end()
             self._writes += 1
 
     def _differences(self) -> tuple[dict[Key, str | None], float | None]:
@@ -234,16 +240,6 @@ class NodeObjectKeeper:
     def _left_behind(self) -> Iterable[tuple[Key, None]]:
         if self._chips is not None and self._seen is not None:
             yield from ((key, None) for key in self._chips.left_behind(self._seen))
-
-    def _failed(self, trouble: str) -> None:
-        if self._trouble is None:
-            log.error("%s; tried until it can", trouble)
-        self._trouble = trouble
-
-    def _works(self) -> None:
-        if self._trouble is not None:
-            log.warning("node %s can be read and written again", self._node)
-        self._trouble = None
 
 
 def _value_of(node: NodeObject, key: Key) -> str | None:

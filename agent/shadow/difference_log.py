@@ -12,6 +12,7 @@ import msgspec
 
 from agent.shadow.comparison import Result
 from agent.shadow.difference import Difference, Fact, Field
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -162,8 +163,7 @@ class Ledger:
     def _log(self, told: Told) -> None:
         also = ""
         if told.also:
-            more = len(told.also) - _ALSO
-            also = f"; also {', '.join(told.also[:_ALSO])}" + (f" and {more} more" * (more > 0))
+            also = f"; also {shortened(told.also, _ALSO)}"
         if told.defect is not None:
             also += f" (known defect {told.defect})"
         what = "has not followed us" if told.result is Result.NOT_WRITTEN else "wrote otherwise"

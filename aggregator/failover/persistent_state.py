@@ -30,6 +30,7 @@ from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from pacing.backoff import Backoff
 from service.foreign_parts import added_by_others, differences
 from service.foreign_writes import LAST_PAUSE_SECONDS, Writer
+from service.trouble import Troubles
 from stores.base import Document, Selection
 from stores.touch import touched_now
 
@@ -116,7 +117,13 @@ class Keeping:
         """Grows whenever what is not kept yet is given up."""
         self._writes = dict.fromkeys(self._keepers, 0)
         self._unreadable: dict[str, tuple[str, ...]] = {}
-        self._trouble: dict[_Key, str] = {}
+        self._trouble: Troubles[_Key] = Troubles(
+            _log,
+            "state %s is not kept: %s",
+            "state %s is kept again",
+            lambda key: f"{STATE_PREFIX}{key[0]}-{key[1]}",
+            level=logging.ERROR,
+        )
         self._wake = asyncio.Event()
         self._done = asyncio.Condition()
         self._task: asyncio.Task[NoReturn] | None = None
@@ -379,7 +386,7 @@ class Keeping:
         except StoreConflict as error:
             await self._read_again(key, error)
         except StoreError as error:
-            self._say(key, str(error))
+            self._trouble.begin(key, str(error))
         finally:
             look = self._writing_now.pop(key)
             if not is_kept:
@@ -406,7 +413,9 @@ class Keeping:
         else:
             size = len(text.encode())
             if size > LARGEST_BYTES:
-                self._say(key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document")
+                self._trouble.begin(
+                    key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document"
+                )
                 return True  # until it changes
             ours = Document(STATE_NAMESPACE, full, {KEY: text}, {STATE_LABEL: name})
             document = added_by_others(there).beside(ours)
@@ -417,7 +426,7 @@ class Keeping:
                 self._copies.put(self._store.url, stored)
             if found := differences(stored, document):
                 self._undone[key] += 1
-                self._say(key, f"conflict: {Writer(differing=found).changes(full)}")
+                self._trouble.begin(key, f"conflict: {Writer(differing=found).changes(full)}")
                 return False
         self._writes[name] += 1
         self._is_kept_again(key)
@@ -425,13 +434,13 @@ class Keeping:
 
     def _is_kept_again(self, key: _Key) -> None:
         self._undone.pop(key, None)
-        if self._trouble.pop(key, None) is not None:
-            _log.info("state %s%s-%s is kept again", STATE_PREFIX, *key)
+        self._trouble.end(key)
 
     @property
     def conflicts(self) -> tuple[str, ...]:
         """What the store makes of documents otherwise than they were written."""
-        found = (self._trouble.get(key) for key in sorted(+self._undone))
+        reasons = self._trouble.reasons
+        found = (reasons.get(key) for key in sorted(+self._undone))
         return tuple(f"{why} in {self._store.url}" for why in found if why is not None)
 
     async def _read_again(self, key: _Key, error: StoreConflict) -> None:
@@ -443,7 +452,7 @@ class Keeping:
         try:
             there = await self._store.get(STATE_NAMESPACE, name)
         except StoreError as trouble:
-            self._say(key, str(trouble))
+            self._trouble.begin(key, str(trouble))
             return
         if differences(there, known):
             _log.warning("somebody else wrote state of ours, it is replaced: %s", error)
@@ -451,11 +460,6 @@ class Keeping:
             self._there.pop(key, None)
         else:
             self._there[key] = there
-
-    def _say(self, key: _Key, problem: str) -> None:
-        if key not in self._trouble:
-            _log.error("state %s%s-%s is not kept: %s", STATE_PREFIX, *key, problem)
-        self._trouble[key] = problem
 
     def statuses(self) -> tuple[KeptStatus, ...]:
         """What is kept, by part."""
@@ -471,7 +475,7 @@ class Keeping:
                 writes=self._writes[name],
                 problems=(
                     *self._unreadable.get(name, ()),
-                    *(why for key, why in self._trouble.items() if key[0] == name),
+                    *(why for key, why in self._trouble.reasons.items() if key[0] == name),
                 ),
             )
             for name in self._keepers

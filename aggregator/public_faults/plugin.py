@@ -272,7 +272,7 @@ class PublicFaults:
             refused=tuple(hearing.record.refused),
             table=tables.place,
             table_problems=(
-                *tables.unreadable.values(),
+                *tables.unreadable.reasons.values(),
                 *(f"{where}: {one}" for where, found in tables.problems.items() for one in found),
             ),
         )

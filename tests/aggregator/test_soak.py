@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HOUR, DAY = 3600, 24 * 3600
 NODES = 6
-BOUNDED = ("._past", "._nodes._left", "._nodes._left{}", ".refused", "._stream._kept", ".left_out")
+BOUNDED = ("._past", "._nodes._buckets", ".refused", "._stream._kept", ".left_out")
 """Stamps of nodes that were dropped (a node that returns must not fall behind its ghost), how much
 may be said of nodes, the latest refusals and changes, counts of buckets. Each has its own end.
 """
