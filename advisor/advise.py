@@ -8,7 +8,7 @@ import msgspec
 
 from advisor.checks.cluster import (
     Ghosts,
-    StaleDocuments,
+    StaleDocumentsCheck,
     by_object,
     cluster_findings,
     not_known,
@@ -19,27 +19,31 @@ from advisor.checks.node_reports import NodeReports
 from advisor.controllers.elastic_vcjob import elastic_advice
 from advisor.controllers.motor_instances import creation_advice, creation_divergences
 from advisor.options import Profile
-from advisor.placement.free_room import Pool
+from advisor.placement.free_room import FreeRoom
 from advisor.placement.placement import Placer, link_down_cards
 from advisor.placement.replacement import with_replacements
 from advisor.placement.waiting_jobs import WaitingJobs
-from advisor.report import Report
+from advisor.report import AdviceReport
+from advisor.rescheduling.fault_pods import pod_of
 from advisor.rescheduling.session import Rescheduling, RestingJobs
-from advisor.scheduler_view.cluster_cache import ClusterCache, Documents
-from advisor.scheduler_view.nodes import Nodes, Since
-from advisor.scheduler_view.state import State
-from advisor.snapshot_index import Index
+from advisor.scheduler_view.cluster_cache import ClusterCache, DecodedDocuments
+from advisor.scheduler_view.nodes import NodeViews, Since
+from advisor.scheduler_view.state import SchedulerState
+from advisor.snapshot_index import SnapshotIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from advisor.options import Options
+    from advisor.options import AdvisorOptions
     from advisor.report import Finding
     from advisor.scheduler_view.state import NodeMemory
-    from advisor.snapshot import ConfigMap, Snapshot
+    from advisor.snapshot import ClusterSnapshot, StoredConfigMap
 
 
-def advise(snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
+def advise(
+    snapshot: ClusterSnapshot, state: SchedulerState, options: AdvisorOptions
+) -> tuple[AdviceReport, SchedulerState]:
     """Return what happens in the session of ``snapshot``, and the state after it."""
     return Advisor().advise(snapshot, state, options)
 
@@ -51,11 +55,13 @@ class Advisor:
     """
 
     def __init__(self) -> None:
-        self._index = Index()
-        self._documents = Documents()
+        self._index = SnapshotIndex()
+        self._documents = DecodedDocuments()
         self._courses: dict[Profile, _Course] = {}
 
-    def advise(self, snapshot: Snapshot, state: State, options: Options) -> tuple[Report, State]:
+    def advise(
+        self, snapshot: ClusterSnapshot, state: SchedulerState, options: AdvisorOptions
+    ) -> tuple[AdviceReport, SchedulerState]:
         """Return what happens in the session of ``snapshot``, and the state after it."""
         self._index.move(snapshot)
         course = self._courses.get(options.profile)
@@ -67,10 +73,10 @@ class Advisor:
 class _Course:
     """The sessions of one profile, as far as the next one can be computed from them."""
 
-    def __init__(self, index: Index, options: Options) -> None:
+    def __init__(self, index: SnapshotIndex, options: AdvisorOptions) -> None:
         self._index = index
         self._options = options
-        self._nodes = Nodes()
+        self._nodes = NodeViews()
         self._reports = NodeReports()
         self._ghosts = Ghosts()
         self._resting = RestingJobs()
@@ -79,13 +85,21 @@ class _Course:
         self._waiting = WaitingJobs()
         self._serial = 0
         self._now = 0
-        self._before = State()
-        self._after: State | None = None
+        self._before = SchedulerState()
+        self._after: SchedulerState | None = None
         self._was_first = False
         """Pods of nodes that are away are judged otherwise after that (consumers#2.4)."""
-        self._stale = StaleDocuments()
+        self._stale = StaleDocumentsCheck()
+        self._gone: AbstractSet[str] = frozenset()
+        """Uids of pods that are gone, and that the state before has."""
 
-    def goes_on(self, index: Index, snapshot: Snapshot, state: State, options: Options) -> bool:
+    def goes_on(
+        self,
+        index: SnapshotIndex,
+        snapshot: ClusterSnapshot,
+        state: SchedulerState,
+        options: AdvisorOptions,
+    ) -> bool:
         """Whether a session can be computed from the last one."""
         return (
             options == self._options
@@ -98,8 +112,8 @@ class _Course:
         )
 
     def session(
-        self, snapshot: Snapshot, state: State, documents: Documents
-    ) -> tuple[Report, State]:
+        self, snapshot: ClusterSnapshot, state: SchedulerState, documents: DecodedDocuments
+    ) -> tuple[AdviceReport, SchedulerState]:
         """Return what happens, and the state after it."""
         index, options, now = self._index, self._options, snapshot.now_ms // 1000
         given = state
@@ -114,10 +128,17 @@ class _Course:
         is_new = self._serial != index.serial
         nodes = self._nodes
         changed = nodes.move(index, snapshot, cache, state, options, since=since, is_new=is_new)
-        keys = self._changed_jobs(changed, is_new=is_new)
+        keys = self._changed_jobs(changed, state, is_new=is_new)
         aged = self._stale.move(snapshot, cache, options)
         rescheduling = Rescheduling(
-            snapshot, index, nodes.views, state, options, self._stale.nodes, self._resting
+            snapshot,
+            index,
+            nodes.views,
+            state,
+            options,
+            self._stale.nodes,
+            self._resting,
+            self._judged(snapshot, state, is_new=is_new),
         )
         rescheduling.look(keys.union(*(_jobs_on(index, name) for one in aged for name in one)))
         if not cache.crashed_by:
@@ -137,13 +158,13 @@ class _Course:
         self._reports.move(index.names, nodes.views, nodes.looked_at, cache, now)
         self._ghosts.move(cache)
         if leaving:
-            pool = Pool(nodes.views, self._placer)
+            pool = FreeRoom(nodes.views, self._placer)
             decisions = with_replacements(decisions, index.jobs, pool)
         for key in keys:
             self._job_findings.pop(key, None)
             if key in index.jobs and (found := tuple(job_findings(index.jobs[key], options))):
                 self._job_findings[key] = found
-        report = Report(
+        report = AdviceReport(
             options.profile,
             snapshot.now_ms,
             node_verdicts=self._reports.verdicts,
@@ -152,7 +173,7 @@ class _Course:
             elastic_advice=elastic_advice(index, nodes.views, self._placer, state, options),
             findings=by_object(
                 [
-                    *cluster_findings(snapshot, cache, options),
+                    *cluster_findings(snapshot, cache, self._stale.keys),
                     *self._ghosts.findings,
                     *(one for found in self._reports.findings.values() for one in found),
                     *(one for found in self._job_findings.values() for one in found),
@@ -166,7 +187,7 @@ class _Course:
             gangs=self._waiting.gangs,
             not_known=not_known(snapshot, is_known=state.is_known),
         )
-        after = State(
+        after = SchedulerState(
             is_known=state.is_known,
             configmaps=cache.seen,
             devices=cache.devices,
@@ -183,25 +204,43 @@ class _Course:
         self._was_first = snapshot.first_session
         return report, after
 
-    def _changed_jobs(self, changed: Iterable[str], *, is_new: bool) -> set[str]:
+    def _judged(
+        self, snapshot: ClusterSnapshot, state: SchedulerState, *, is_new: bool
+    ) -> dict[str, int]:
+        """Return the judged restarts of containers, but for pods that are gone."""
+        if not state.judged:
+            return state.judged
+        known = {pod_of(key) for key in state.judged}
+        if self._after is None:
+            known.difference_update(pod.uid for pod in snapshot.pods)
+            self._gone = frozenset(known)
+        else:
+            self._gone = known & (self._gone | self._index.changes.gone if is_new else self._gone)
+        if not self._gone:
+            return state.judged
+        return {key: one for key, one in state.judged.items() if pod_of(key) not in self._gone}
+
+    def _changed_jobs(
+        self, changed: Iterable[str], state: SchedulerState, *, is_new: bool
+    ) -> set[str]:
         """Return the jobs that may be others, and those with pods on nodes that are."""
         index = self._index
         if self._after is None:
-            return set(index.jobs)
+            return {*index.jobs, *state.jobs, *state.retries}
         keys = set(index.changes.jobs) if is_new else set()
         for name in changed:
             keys.update(_jobs_on(index, name))
         return keys
 
 
-def _jobs_on(index: Index, node: str) -> Iterable[str]:
+def _jobs_on(index: SnapshotIndex, node: str) -> Iterable[str]:
     for pod in index.pods.get(node, ()):
         if pod.group and (key := f"{pod.namespace}/{pod.group}") in index.jobs:
             yield key
 
 
 def _with_links(
-    nodes: Nodes, named: Iterable[str], now: int, options: Options
+    nodes: NodeViews, named: Iterable[str], now: int, options: AdvisorOptions
 ) -> tuple[dict[str, NodeMemory], set[str]]:
     """Return what is kept of nodes, and those of which relation faults named a link now.
 
@@ -221,7 +260,7 @@ def _with_links(
     return memories, found
 
 
-def _in_order(snapshot: Snapshot) -> Sequence[ConfigMap]:
+def _in_order(snapshot: ClusterSnapshot) -> Sequence[StoredConfigMap]:
     """Return the ConfigMaps as the informer gets them: a start lists them by name.
 
     Source: docs/spec/consumers.md#1.4.
@@ -231,8 +270,8 @@ def _in_order(snapshot: Snapshot) -> Sequence[ConfigMap]:
     return sorted(snapshot.configmaps, key=lambda one: (one.namespace, one.name))
 
 
-def _started(before: State, options: Options) -> State:
+def _started(before: SchedulerState, options: AdvisorOptions) -> SchedulerState:
     """Return the state of a scheduler that starts; ``corrected`` keeps budgets (consumers#8-9)."""
     if options.profile is Profile.CORRECTED:
-        return State(is_known=True, retries=before.retries, judged=before.judged)
-    return State(is_known=True)
+        return SchedulerState(is_known=True, retries=before.retries, judged=before.judged)
+    return SchedulerState(is_known=True)

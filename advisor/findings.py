@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Severity(StrEnum):
+class FindingSeverity(StrEnum):
     """``ERROR``: the object is refused or never placed, or a setting does not do what it says.
 
     ``WARNING``: it does, but a named case goes otherwise. ``INFO``: what was given does not suffice
@@ -27,22 +27,22 @@ class Rule:
     """One row of the table."""
 
     code: str
-    severity: Severity
+    severity: FindingSeverity
     happens: str
     write: str
     source: str
 
 
 def _error(code: str, happens: str, write: str, source: str) -> Rule:
-    return Rule(code, Severity.ERROR, happens, write, source)
+    return Rule(code, FindingSeverity.ERROR, happens, write, source)
 
 
 def _warning(code: str, happens: str, write: str, source: str) -> Rule:
-    return Rule(code, Severity.WARNING, happens, write, source)
+    return Rule(code, FindingSeverity.WARNING, happens, write, source)
 
 
 def _info(code: str, happens: str, write: str, source: str) -> Rule:
-    return Rule(code, Severity.INFO, happens, write, source)
+    return Rule(code, FindingSeverity.INFO, happens, write, source)
 
 
 RULES = (

@@ -11,7 +11,7 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.snapshot import Pod, PodGroup, ReplicaSet, Texts
+    from advisor.snapshot import PodGroup, ReplicaSet, SchedulerPod, Texts
 
 _MERGED_LABELS = (
     scheduling.FAULT_SCHEDULING,
@@ -26,15 +26,17 @@ _MERGED_LABELS = (
 JOINT = "|"
 
 
-class Job:
+class SchedulerJob:
     """A PodGroup and its pods, in the order of their names."""
 
-    def __init__(self, group: PodGroup, pods: tuple[Pod, ...], replicas: int | None) -> None:
+    def __init__(
+        self, group: PodGroup, pods: tuple[SchedulerPod, ...], replicas: int | None
+    ) -> None:
         self.group = group
         self.pods = pods
         self._replicas = replicas
 
-    def is_of(self, group: PodGroup, pods: tuple[Pod, ...], replicas: int | None) -> bool:
+    def is_of(self, group: PodGroup, pods: tuple[SchedulerPod, ...], replicas: int | None) -> bool:
         """Whether it is what these make."""
         return self.group == group and self.pods == pods and self._replicas == replicas
 
@@ -204,7 +206,7 @@ def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
     return joined
 
 
-def known_rank(pod: Pod) -> str:
+def known_rank(pod: SchedulerPod) -> str:
     """Return the rank that the pod itself says; empty where it says none (consumers#2.1)."""
     rank = pod.annotations.get(scheduling.RANK_INDEX, "")
     if rank:
@@ -214,7 +216,7 @@ def known_rank(pod: Pod) -> str:
     return pod.task_index
 
 
-def npu_request(pod: Pod) -> int:
+def npu_request(pod: SchedulerPod) -> int:
     """Return how many chips a pod asks for."""
     for resource, value in pod.requests.items():
         if resource.startswith(scheduling.RESOURCE_DOMAIN):
@@ -222,7 +224,7 @@ def npu_request(pod: Pod) -> int:
     return 0
 
 
-def npu_resource(pod: Pod) -> str:
+def npu_resource(pod: SchedulerPod) -> str:
     """Return the resource of chips that a pod asks for; empty where it asks for none."""
     for resource, value in pod.requests.items():
         if value and resource.startswith(scheduling.RESOURCE_DOMAIN):
@@ -230,7 +232,7 @@ def npu_resource(pod: Pod) -> str:
     return ""
 
 
-def used_cards(pod: Pod) -> tuple[str, ...]:
+def used_cards(pod: SchedulerPod) -> tuple[str, ...]:
     """Return the cards of a pod by ``huawei.com/AscendReal``, virtual ones folded.
 
     Source: docs/spec/consumers.md#2.1.
@@ -246,7 +248,7 @@ def _physical(name: str) -> str:
 
 
 def replicas_of(
-    group: PodGroup, members: Sequence[Pod], sizes: Mapping[tuple[str, str], ReplicaSet]
+    group: PodGroup, members: Sequence[SchedulerPod], sizes: Mapping[tuple[str, str], ReplicaSet]
 ) -> int | None:
     """Return the size of the ReplicaSet that owns a job; ``None`` where none is known to."""
     for owner in (group.owner, *(pod.owner for pod in members[:1])):

@@ -27,7 +27,7 @@ class Profile(StrEnum):
     CORRECTED = "corrected"
 
 
-class Options(msgspec.Struct, frozen=True):
+class AdvisorOptions(msgspec.Struct, frozen=True):
     """Switches of the scheduler, and of the advisor itself.
 
     ``max_delete_per_tick`` limits how many pods one report deletes, ``halving_only`` restricts the
@@ -44,7 +44,7 @@ class Options(msgspec.Struct, frozen=True):
     halving_only: bool = False
 
 
-def with_init_params(options: Options, arguments: Mapping[str, str]) -> Options:
+def with_init_params(options: AdvisorOptions, arguments: Mapping[str, str]) -> AdvisorOptions:
     """Return ``options`` with the switches that the scheduler's ``init-params`` set.
 
     Source: docs/spec/consumers.md#1.1.

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from advisor.findings import Severity as Severity
+from advisor.findings import FindingSeverity as FindingSeverity
 from advisor.options import Profile
 
 
@@ -38,7 +38,7 @@ class Scope(StrEnum):
     JOB = "job"
 
 
-class Workload(StrEnum):
+class WorkloadKind(StrEnum):
     """What made a job (R11)."""
 
     VCJOB = "vcjob"
@@ -92,7 +92,7 @@ class Retry(msgspec.Struct, frozen=True, gc=False):
     after: int
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
+class JobDecision(msgspec.Struct, frozen=True, gc=False):
     """What happens to one job, by which row of consumers#2.10, which rules of 7.5, and why.
 
     ``job`` is ``<namespace>/<PodGroup>``. ``deadline_ms`` is when what is left is deleted by force.
@@ -103,7 +103,7 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
 
     namespace: str
     job: str
-    workload: Workload
+    workload: WorkloadKind
     action: Action
     row: str
     rules: tuple[str, ...]
@@ -179,7 +179,7 @@ class Finding(msgspec.Struct, frozen=True, gc=False):
     ``section`` is the number of consumers#8 for ``UPSTREAM_DIVERGES``, else 0.
     """
 
-    severity: Severity
+    severity: FindingSeverity
     code: str
     object: str
     text: str
@@ -206,7 +206,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
     short: str = ""
 
 
-class Report(msgspec.Struct, frozen=True, gc=False):
+class AdviceReport(msgspec.Struct, frozen=True, gc=False):
     """All that is reported of one session in one profile.
 
     ``not_known`` says what could not be concluded from what was given.
@@ -215,7 +215,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
     profile: Profile
     now_ms: int
     node_verdicts: tuple[NodeVerdict, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[JobDecision, ...] = ()
     create_advice: tuple[CreateAdvice, ...] = ()
     elastic_advice: tuple[ElasticAdvice, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -230,7 +230,7 @@ class Report(msgspec.Struct, frozen=True, gc=False):
         return tuple(sorted(found, key=lambda pod: (pod.namespace, pod.name, pod.uid)))
 
 
-def flat(report: Report) -> dict[str, Any]:
+def flat(report: AdviceReport) -> dict[str, Any]:
     """Return the report as plain values for JSON: deletions, and placement pod by pod, too."""
     members: dict[str, Any] = msgspec.to_builtins(
         msgspec.structs.replace(report, placement=(), gangs=())

@@ -10,8 +10,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from advisor.report import CreateAdvice, ElasticAdvice, Gang, Report
-    from advisor.snapshot import Snapshot
+    from advisor.report import AdviceReport, CreateAdvice, ElasticAdvice, Gang
+    from advisor.snapshot import ClusterSnapshot
 
 T = TypeVar("T", "CreateAdvice", "ElasticAdvice", "Gang")
 
@@ -41,7 +41,7 @@ class JobScope:
     nodes: frozenset[str]
 
 
-def scope_of(snapshot: Snapshot, job: str) -> JobScope | None:
+def scope_of(snapshot: ClusterSnapshot, job: str) -> JobScope | None:
     """Return what belongs to the PodGroups that are ``job``, by name or by owner.
 
     ``job`` is ``<namespace>/<name>``. Pods may name a PodGroup that is not in the snapshot.
@@ -75,14 +75,14 @@ def scope_of(snapshot: Snapshot, job: str) -> JobScope | None:
     )
 
 
-def has_node(snapshot: Snapshot, node: str) -> bool:
+def has_node(snapshot: ClusterSnapshot, node: str) -> bool:
     """Whether anything in the snapshot is about ``node``."""
     return any(one.name == node for one in snapshot.nodes) or any(
         pod.node == node for pod in snapshot.pods
     )
 
 
-def of_job(report: Report, scope: JobScope) -> Report:
+def of_job(report: AdviceReport, scope: JobScope) -> AdviceReport:
     """Return what ``report`` has about a job: of its PodGroups, its owner, its pods and nodes."""
     about = scope.subjects | scope.nodes
     return msgspec.structs.replace(
@@ -101,7 +101,7 @@ def _about(records: Iterable[T], subjects: Collection[str]) -> tuple[T, ...]:
     return tuple(one for one in records if f"{one.namespace}/{one.name}" in subjects)
 
 
-def of_node(report: Report, snapshot: Snapshot, node: str) -> Report:
+def of_node(report: AdviceReport, snapshot: ClusterSnapshot, node: str) -> AdviceReport:
     """Return what ``report`` has about a node, and of the jobs with pods on it."""
     groups = {f"{pod.namespace}/{pod.group}" for pod in snapshot.pods if pod.node == node}
     return msgspec.structs.replace(
@@ -125,7 +125,7 @@ def of_node(report: Report, snapshot: Snapshot, node: str) -> Report:
     )
 
 
-def changes(report: Report, base: Report) -> dict[str, dict[str, list[Any]]]:
+def changes(report: AdviceReport, base: AdviceReport) -> dict[str, dict[str, list[Any]]]:
     """Return what ``report`` has and ``base`` has not (``adds``), and the reverse."""
     adds: dict[str, list[Any]] = {}
     takes: dict[str, list[Any]] = {}

@@ -47,7 +47,7 @@ class SelectorTerm(msgspec.Struct, frozen=True, gc=False):
     fields: tuple[Requirement, ...] = ()
 
 
-class Owner(msgspec.Struct, frozen=True, gc=False):
+class ControllingOwner(msgspec.Struct, frozen=True, gc=False):
     """The controlling owner of an object; ``uid`` is empty where the object does not have it."""
 
     kind: str
@@ -55,7 +55,7 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     uid: str = ""
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class SchedulerNode(msgspec.Struct, frozen=True, gc=False):
     """A Node object. ``is_cordoned`` is ``spec.unschedulable``."""
 
     name: str
@@ -78,7 +78,7 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     restarts: int = 0
 
 
-class Pod(msgspec.Struct, frozen=True, gc=False):
+class SchedulerPod(msgspec.Struct, frozen=True, gc=False):
     """A pod in any phase.
 
     ``node`` is empty until it is bound. ``requests`` are those that the scheduler counts.
@@ -93,7 +93,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     phase: str = "Pending"
     labels: Texts = {}
     annotations: Texts = {}
-    owner: Owner | None = None
+    owner: ControllingOwner | None = None
     created_at_ms: int = 0
     is_terminating: bool = False
     deletion_grace_seconds: int | None = None
@@ -129,7 +129,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
     min_resources: Texts = {}
     labels: Texts = {}
     annotations: Texts = {}
-    owner: Owner | None = None
+    owner: ControllingOwner | None = None
     created_at_ms: int = 0
 
     @property
@@ -138,7 +138,7 @@ class PodGroup(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
 
-class Policy(msgspec.Struct, frozen=True, gc=False):
+class LifecyclePolicy(msgspec.Struct, frozen=True, gc=False):
     """A policy of a vcjob: what its controller does after one of the events."""
 
     events: tuple[str, ...]
@@ -176,11 +176,11 @@ class VcJob(msgspec.Struct, frozen=True, gc=False):
     replicas: int = 0
     min_available: int = 0
     max_retry: int | None = None
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[LifecyclePolicy, ...] = ()
     phase: str = ""
     retry_count: int = 0
     created_at_ms: int = 0
-    template: Pod | None = None
+    template: SchedulerPod | None = None
     version: str = ""
     terms: VcJobTerms = VcJobTerms()
 
@@ -216,10 +216,10 @@ class ReplicaSet(msgspec.Struct, frozen=True, gc=False):
     replicas: int = 1
     labels: Texts = {}
     annotations: Texts = {}
-    owner: Owner | None = None
+    owner: ControllingOwner | None = None
 
 
-class ConfigMap(msgspec.Struct, frozen=True, gc=False):
+class StoredConfigMap(msgspec.Struct, frozen=True, gc=False):
     """A ConfigMap as it is stored. ``resource_version`` is empty where it is not known."""
 
     namespace: str
@@ -231,7 +231,7 @@ class ConfigMap(msgspec.Struct, frozen=True, gc=False):
     resource_version: str = ""
 
 
-class Heartbeat(msgspec.Struct, frozen=True, gc=False):
+class LegacyHeartbeat(msgspec.Struct, frozen=True, gc=False):
     """A heartbeat of the old form: its value, when that changed last, and its interval.
 
     Source: docs/spec/consumers.md#5.2.
@@ -242,7 +242,7 @@ class Heartbeat(msgspec.Struct, frozen=True, gc=False):
     interval_seconds: int = 0
 
 
-class Snapshot(msgspec.Struct, frozen=True, gc=False):
+class ClusterSnapshot(msgspec.Struct, frozen=True, gc=False):
     """A cluster at one session of the scheduler.
 
     ``first_session`` is true for the first session of a life of the scheduler. ``configmaps``
@@ -255,12 +255,12 @@ class Snapshot(msgspec.Struct, frozen=True, gc=False):
 
     now_ms: int
     first_session: bool = False
-    nodes: tuple[Node, ...] = ()
-    pods: tuple[Pod, ...] = ()
+    nodes: tuple[SchedulerNode, ...] = ()
+    pods: tuple[SchedulerPod, ...] = ()
     podgroups: tuple[PodGroup, ...] = ()
     vcjobs: tuple[VcJob, ...] = ()
     ascend_jobs: tuple[AscendJob, ...] = ()
     replica_sets: tuple[ReplicaSet, ...] = ()
-    configmaps: tuple[ConfigMap, ...] = ()
-    heartbeats: dict[str, Heartbeat] = {}
+    configmaps: tuple[StoredConfigMap, ...] = ()
+    heartbeats: dict[str, LegacyHeartbeat] = {}
     unread: frozenset[str] = frozenset()

@@ -11,51 +11,60 @@ from itertools import compress
 from operator import is_not
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from advisor.jobs import Job, replicas_of
+from advisor.jobs import SchedulerJob, replicas_of
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from advisor.snapshot import Node, Pod, PodGroup, ReplicaSet, Snapshot, VcJob
+    from advisor.snapshot import (
+        ClusterSnapshot,
+        PodGroup,
+        ReplicaSet,
+        SchedulerNode,
+        SchedulerPod,
+        VcJob,
+    )
 
 T = TypeVar("T")
 _Name = tuple[str, str]
 """A namespace and a name."""
 
 
-class Changes(NamedTuple):
-    """Names of nodes, of which the object or a pod is another, and keys of jobs."""
+class SnapshotChanges(NamedTuple):
+    """Names of nodes, of which the object or a pod is another, keys of jobs, and uids of pods
+    that are gone."""
 
     nodes: frozenset[str]
     jobs: frozenset[str]
+    gone: frozenset[str] = frozenset()
 
 
-class Index:
+class SnapshotIndex:
     """What there is. ``serial`` counts the snapshots, ``changes`` are those of the last one."""
 
     def __init__(self) -> None:
         self.serial = 0
-        self.changes = Changes(frozenset(), frozenset())
-        self.nodes: dict[str, Node] = {}
+        self.changes = SnapshotChanges(frozenset(), frozenset())
+        self.nodes: dict[str, SchedulerNode] = {}
         self.names: tuple[str, ...] = ()
         """Of all nodes, in order."""
-        self.pods: dict[str, tuple[Pod, ...]] = {}
+        self.pods: dict[str, tuple[SchedulerPod, ...]] = {}
         """By node, in any phase."""
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, SchedulerJob] = {}
         """By ``<namespace>/<PodGroup>``, in the order of both."""
         self.vcjobs: dict[_Name, VcJob] = {}
         self.elastic: dict[_Name, VcJob] = {}
         """Those that go on with another size after a fault."""
-        self._snapshot: Snapshot | None = None
-        self._given_nodes: Sequence[Node] = ()
-        self._given_pods: Sequence[Pod] = ()
+        self._snapshot: ClusterSnapshot | None = None
+        self._given_nodes: Sequence[SchedulerNode] = ()
+        self._given_pods: Sequence[SchedulerPod] = ()
         """The objects themselves that are in the tables."""
-        self._members: dict[_Name, tuple[Pod, ...]] = {}
+        self._members: dict[_Name, tuple[SchedulerPod, ...]] = {}
         self._groups: dict[_Name, PodGroup] = {}
         self._sizes: dict[_Name, ReplicaSet] = {}
 
-    def move(self, snapshot: Snapshot) -> None:
+    def move(self, snapshot: ClusterSnapshot) -> None:
         """Go to ``snapshot``; to go to the same one again changes nothing."""
         before = self._snapshot
         if before is snapshot:
@@ -64,26 +73,26 @@ class Index:
         self.serial += 1
         nodes = self._move_nodes(snapshot.nodes)
         members: set[_Name] = set()
-        self._move_pods(snapshot.pods, nodes, members)
-        if before is None or before.podgroups != snapshot.podgroups:
+        gone = self._move_pods(snapshot.pods, nodes, members)
+        if before is None or is_other(before.podgroups, snapshot.podgroups):
             groups = {(one.namespace, one.name): one for one in snapshot.podgroups}
             for name in groups.keys() | self._groups.keys():
                 if groups.get(name) != self._groups.get(name):
                     members.add(name)
             self._groups = groups
-        if before is None or before.replica_sets != snapshot.replica_sets:
+        if before is None or is_other(before.replica_sets, snapshot.replica_sets):
             self._sizes = {(one.namespace, one.name): one for one in snapshot.replica_sets}
             members.update(self._groups)
-        if before is None or before.vcjobs != snapshot.vcjobs:
+        if before is None or is_other(before.vcjobs, snapshot.vcjobs):
             self.vcjobs = {(one.namespace, one.name): one for one in snapshot.vcjobs}
             self.elastic = {
                 name: one
                 for name, one in self.vcjobs.items()
                 if scheduling.ELASTIC_SCHEDULING in one.labels
             }
-        self.changes = Changes(frozenset(nodes), frozenset(self._move_jobs(members)))
+        self.changes = SnapshotChanges(frozenset(nodes), frozenset(self._move_jobs(members)), gone)
 
-    def _move_nodes(self, now: Sequence[Node]) -> set[str]:
+    def _move_nodes(self, now: Sequence[SchedulerNode]) -> set[str]:
         removed, added = changed(self._given_nodes, now)
         names = {one.name for one in (*removed, *added)}
         if not names:
@@ -97,15 +106,20 @@ class Index:
         self.nodes = nodes
         return found
 
-    def _move_pods(self, now: Sequence[Pod], nodes: set[str], members: set[_Name]) -> None:
-        """Move the pods, and add to ``nodes`` and ``members`` where they are others."""
+    def _move_pods(
+        self, now: Sequence[SchedulerPod], nodes: set[str], members: set[_Name]
+    ) -> frozenset[str]:
+        """Move the pods, and add to ``nodes`` and ``members`` where they are others.
+
+        Returns the uids of pods that are gone.
+        """
         removed, added = changed(self._given_pods, now)
         if not removed and not added:
-            return
+            return frozenset()
         self._given_pods = now
         gone = {id(pod) for pod in removed}
-        on_nodes: dict[str, list[Pod]] = defaultdict(list)
-        in_groups: dict[_Name, list[Pod]] = defaultdict(list)
+        on_nodes: dict[str, list[SchedulerPod]] = defaultdict(list)
+        in_groups: dict[_Name, list[SchedulerPod]] = defaultdict(list)
         for pods, is_there in ((removed, False), (added, True)):
             for pod in pods:
                 if pod.node:
@@ -118,6 +132,7 @@ class Index:
                         found.append(pod)
         _replace(self.pods, on_nodes, gone, nodes)
         _replace(self._members, in_groups, gone, members)
+        return frozenset(pod.uid for pod in removed) - {pod.uid for pod in added}
 
     def _move_jobs(self, members: Iterable[_Name]) -> set[str]:
         """Make the jobs anew of which the PodGroup, a pod or the size may be another."""
@@ -134,19 +149,22 @@ class Index:
             before = self.jobs.get(key)
             if before is None or not before.is_of(group, pods, replicas):
                 is_reordered = is_reordered or before is None
-                self.jobs[key] = Job(group, pods, replicas)
+                self.jobs[key] = SchedulerJob(group, pods, replicas)
                 found.add(key)
         if is_reordered:
             self.jobs = {"/".join(name): self.jobs["/".join(name)] for name in sorted(self._groups)}
         return found
 
 
-def _order(pod: Pod) -> tuple[str, str, str]:
+def _order(pod: SchedulerPod) -> tuple[str, str, str]:
     return pod.name, pod.namespace, pod.uid
 
 
 def _replace(
-    book: dict[T, tuple[Pod, ...]], added: dict[T, list[Pod]], gone: set[int], changes: set[T]
+    book: dict[T, tuple[SchedulerPod, ...]],
+    added: dict[T, list[SchedulerPod]],
+    gone: set[int],
+    changes: set[T],
 ) -> None:
     """Take pods out of ``book`` and put others in, and note where it is another then."""
     for place, new in added.items():
@@ -160,12 +178,17 @@ def _replace(
             changes.add(place)
 
 
+def is_other(before: Sequence[T], now: Sequence[T]) -> bool:
+    """Whether objects are others than before. The same sequence is not looked at."""
+    return before is not now and before != now
+
+
 def changed(before: Sequence[T], now: Sequence[T]) -> tuple[list[T], list[T]]:
     """Return the objects that are not there any more, and those that were not there.
 
     None where all are equal, though they may be others.
     """
-    if before == now:
+    if not is_other(before, now):
         return [], []
     first = _equal(before, now)
     last = _equal(before[first:][::-1], now[first:][::-1])

@@ -14,7 +14,7 @@ from agent.policy.state import CHIP_SOURCE, Blindness
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
     from dcmi_shim.values import Inventory
 
 log = logging.getLogger("agent.blindness")
@@ -23,7 +23,7 @@ _PATIENCE_MS = 10_000
 """How long a driver that never answered may take before the agent is blind."""
 
 
-def blind_chips(state: State, inventory: Inventory | None) -> Blindness | None:
+def blind_chips(state: PolicyState, inventory: Inventory | None) -> Blindness | None:
     """Since when and why no chip gives an answer; ``None`` when one does, or when none is known.
 
     The reason is that of the chip that was the last to fall silent.
@@ -50,7 +50,7 @@ class AgentBlindness:
     def __init__(
         self,
         *,
-        state: Callable[[], State],
+        state: Callable[[], PolicyState],
         inventory: Callable[[], Inventory | None],
         trouble: Callable[[], str | None],
         wall_clock: Callable[[], int],

@@ -15,7 +15,7 @@ from service.shortened import shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from agent.policy.state import Change, State
+    from agent.policy.state import Change, PolicyState
 
 log = logging.getLogger("agent.faults")
 
@@ -39,7 +39,7 @@ class ChangeLog:
             lines = self._warnings if _is_warning(change) else self._others
             lines.add((_text(change),))
 
-    def begin(self, state: State) -> None:
+    def begin(self, state: PolicyState) -> None:
         """Log what stands when the process starts."""
         standing = sorted(_standing(state))
         if standing:
@@ -68,7 +68,7 @@ def _text(change: Change) -> str:
     )
 
 
-def _standing(state: State) -> Iterator[tuple[bool, str]]:
+def _standing(state: PolicyState) -> Iterator[tuple[bool, str]]:
     """What stands, each with whether it takes nothing out, so that it is sorted behind."""
     for subject, known in state.subjects():
         codes = dict.fromkeys(known.faults)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.journal.file import Kind, body_of
+from agent.journal.file import RowKind, body_of
 from agent.journal.values import decoded
 from contract.errors import JournalError
 from stores.base import PodUsage, UsageEnded, UsageListed
@@ -20,7 +20,7 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from agent.journal.file import Row
+    from agent.journal.file import JournalRow
     from agent.journal.journal import Journal
     from collectors.base import WallClock
     from stores.base import UsageEvent
@@ -32,7 +32,7 @@ SOURCE = "pods"
 
 
 @dataclass(frozen=True)
-class ChipsInUse:
+class ChipAllocation:
     """Names of devices: ``used`` are those that pods have, they are not free.
 
     ``assigned`` are those that a scheduler chose for a pod; they are in use, too.
@@ -42,7 +42,7 @@ class ChipsInUse:
     assigned: frozenset[str] = frozenset()
 
 
-class Blind(msgspec.Struct, frozen=True):
+class BlindAllocation(msgspec.Struct, frozen=True):
     """A source that gives no answer about a chip or about the node as a whole."""
 
     source: str
@@ -50,7 +50,7 @@ class Blind(msgspec.Struct, frozen=True):
     reason: str
 
 
-class UsageStatus(msgspec.Struct, frozen=True):
+class AllocationStatus(msgspec.Struct, frozen=True):
     """The devices that ``pods`` have and those that are chosen for them; see ``Status.blind``."""
 
     pods: int
@@ -67,7 +67,7 @@ class _Journaled(msgspec.Struct, frozen=True):
 _journaled_decoder = msgspec.json.Decoder(_Journaled)
 
 
-class Usage:
+class StoreAllocation:
     """What one store tells of the pods of ``node``.
 
     ``on_change`` is called with the time of each change, and when the store has answered or failed
@@ -82,10 +82,10 @@ class Usage:
         wall_clock: WallClock,
         on_change: Callable[[int], None],
     ) -> None:
-        self.chips = ChipsInUse()
+        self.chips = ChipAllocation()
         self.answered = False
         """Whether the store has told who uses what, or that it cannot."""
-        self.blind: Blind | None = None
+        self.blind: BlindAllocation | None = None
         self._node = node
         self._events = events
         self._journal = journal
@@ -93,7 +93,7 @@ class Usage:
         self._on_change = on_change
         self._pods: dict[str, PodUsage] = {}
 
-    def remember(self, row: Row | None) -> None:
+    def remember(self, row: JournalRow | None) -> None:
         """Take over what the last process journaled, if it was about this node."""
         if row is None:
             return
@@ -103,7 +103,7 @@ class Usage:
             log.error("which chips were in use is not known: %s", error)
             return
         if found.node == self._node:
-            self.chips = ChipsInUse(frozenset(found.used), frozenset(found.assigned))
+            self.chips = ChipAllocation(frozenset(found.used), frozenset(found.assigned))
 
     async def run(self) -> NoReturn:
         """Follow the store for ever."""
@@ -117,10 +117,10 @@ class Usage:
         return tuple(self._pods.values())
 
     @property
-    def status(self) -> UsageStatus:
+    def status(self) -> AllocationStatus:
         """What is known, for people."""
         chips = self.chips
-        return UsageStatus(
+        return AllocationStatus(
             len(self._pods), tuple(sorted(chips.used)), tuple(sorted(chips.assigned))
         )
 
@@ -138,7 +138,7 @@ class Usage:
     def _interrupted(self, reason: str) -> None:
         if self.blind is None:
             log.warning("which chips pods use is not told, what was known stays: %s", reason)
-            self.blind = Blind(SOURCE, self._wall_clock(), reason)
+            self.blind = BlindAllocation(SOURCE, self._wall_clock(), reason)
 
     def _told(self, event: UsageListed | PodUsage | UsageEnded) -> None:
         match event:
@@ -155,7 +155,7 @@ class Usage:
     def _take_stock(self) -> bool:
         """Whether the chips in use are others now; they are journaled then."""
         pods = self._pods.values()
-        chips = ChipsInUse(
+        chips = ChipAllocation(
             frozenset(name for pod in pods for name in pod.chips),
             frozenset(name for pod in pods for name in pod.assigned),
         )
@@ -163,5 +163,5 @@ class Usage:
             return False
         self.chips = chips
         row = _Journaled(self._node, tuple(sorted(chips.used)), tuple(sorted(chips.assigned)))
-        self._journal.append([(Kind.USAGE, body_of(row))], self._wall_clock())
+        self._journal.append([(RowKind.USAGE, body_of(row))], self._wall_clock())
         return True

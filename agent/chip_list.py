@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from agent.policy.chips import compared
-from agent.policy.state import Listed, Server
+from agent.policy.state import ChipsListed, ServerState
 from agent.publishing.render import family_of, super_pod_ids
 from contract.codes.families import FAMILIES
 from contract.listed_chips import ListedChip
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from agent.fault_state import Verdicts
+    from agent.fault_state import FaultState
     from agent.publishing.device_info import DeviceInfoDocument
     from dcmi_shim.values import Chip
 
 log = logging.getLogger("agent.listing")
 
 
-class Listing:
+class ChipList:
     """Takes what the driver lists. ``on_other_chips``: what is known has other physical ids now."""
 
     def __init__(
         self,
-        verdicts: Verdicts,
+        verdicts: FaultState,
         document: DeviceInfoDocument,
         wall_clock: Callable[[], int],
         on_other_chips: Callable[[], None],
@@ -57,7 +57,7 @@ class Listing:
         super_pod = None if state.server is None else state.server.super_pod
         if inventory.super_pod is not None or super_pod is None:
             super_pod = super_pod_ids(inventory.super_pod, family)
-        item = Listed(
+        item = ChipsListed(
             tuple(
                 ListedChip(one.physical_id, one.logic_id, one.device_id, one.die, one.serial)
                 for one in chips
@@ -106,7 +106,7 @@ class Listing:
         return bool(missing)
 
     def _remembered(self, chips: tuple[Chip, ...], library: str) -> Inventory | None:
-        server: Server | None = self._verdicts.state.server or self._document.server_before
+        server: ServerState | None = self._verdicts.state.server or self._document.server_before
         if server is None or server.family not in FAMILIES:
             return None
         return Inventory(chips, server.family, "", None, None, None, library)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from agent.fault_state import Verdicts
+    from agent.fault_state import FaultState
     from agent.publishing.device_info import DeviceInfoDocument
 
 log = logging.getLogger("agent.forgetting")
@@ -47,13 +47,13 @@ def request(state_dir: Path, name: str) -> Path:
     return folder / name
 
 
-class Forgetting:
+class ChipRemoval:
     """Looks for requests. ``on_forgotten`` is called with the physical id of each chip."""
 
     def __init__(
         self,
         state_dir: Path,
-        verdicts: Verdicts,
+        verdicts: FaultState,
         document: DeviceInfoDocument,
         wall_clock: Callable[[], int],
         on_forgotten: Callable[[int], None],

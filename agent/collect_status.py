@@ -14,7 +14,7 @@ from contract.observation import NODE
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT
 
 if TYPE_CHECKING:
-    from agent.wiring import Parts
+    from agent.wiring import AgentParts
 
 
 def version() -> str:
@@ -25,7 +25,7 @@ def version() -> str:
         return "unpackaged"
 
 
-def cards(parts: Parts) -> Cards:
+def cards(parts: AgentParts) -> Cards:
     """What the metrics with npu-exporter's names are made from."""
     device_info = parts.device_info
     faults = status.fault_statuses(parts.verdicts.state, device_info.device_type)
@@ -33,7 +33,7 @@ def cards(parts: Parts) -> Cards:
     return Cards(device_info.inventory, parts.names, faults, parts.readings, pods)
 
 
-def picture(parts: Parts) -> status.Status:
+def picture(parts: AgentParts) -> status.AgentStatus:
     """What the status page, the readiness and the metrics say."""
     root = parts.configuration.driver_root or DEFAULT_DRIVER_ROOT
     state = parts.verdicts.state
@@ -54,7 +54,7 @@ def picture(parts: Parts) -> status.Status:
     node, usage = state.of(NODE), parts.usage
     at_ms = parts.wall_clock()
     unseen = () if usage is None or usage.blind is None else (usage.blind,)
-    return status.Status(
+    return status.AgentStatus(
         node=parts.configuration.node_name,
         version=version(),
         at_ms=at_ms,

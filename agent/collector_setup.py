@@ -7,18 +7,18 @@ import logging
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.bmc import Bmc
-from collectors.chip_faults.collector import ChipFaults
-from collectors.file_systems.collector import FileSystems
-from collectors.hang.collector import Hang
-from collectors.host_clock import Clock
-from collectors.kernel_log.collector import KernelLog
-from collectors.links.collector import Links
-from collectors.memory.collector import Memory as HostMemory
-from collectors.network_health import NetworkHealth
+from collectors.bmc import BmcCollector
+from collectors.chip_faults.collector import ChipFaultsCollector
+from collectors.file_systems.collector import FileSystemsCollector
+from collectors.hang.collector import HangCollector
+from collectors.host_clock import HostClockCollector
+from collectors.kernel_log.collector import KernelLogCollector
+from collectors.links.collector import LinksCollector
+from collectors.memory.collector import MemoryCollector as HostMemory
+from collectors.network_health import NetworkHealthCollector
 from collectors.registry import COLLECTORS
-from collectors.storage.collector import Storage
-from collectors.switch import Switches
+from collectors.storage.collector import StorageCollector
+from collectors.switch import SwitchCollector
 from contract.codes.host_codes import HOST_CODES
 from contract.observation import NODE, Assertion, Observation, SourceBlind
 from service.files import replace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.config import AgentConfiguration
-    from collectors.base import Collector, Memory
+    from collectors.base import Collector, SavedState
     from contract.observation import Report, Subject
 
 log = logging.getLogger("agent.sources")
@@ -50,22 +50,22 @@ def collectors_of(
 def _settings(configuration: AgentConfiguration) -> Mapping[str, Mapping[str, object]]:
     exporter = configuration.metrics.npu_exporter_names
     return {
-        ChipFaults.name: configuration.chip_faults.model_dump(),
-        Bmc.name: configuration.bmc.model_dump(),
-        NetworkHealth.name: {"enabled": exporter},
-        Switches.name: configuration.switch.model_dump(),
-        Links.name: configuration.links.model_dump()
+        ChipFaultsCollector.name: configuration.chip_faults.model_dump(),
+        BmcCollector.name: configuration.bmc.model_dump(),
+        NetworkHealthCollector.name: {"enabled": exporter},
+        SwitchCollector.name: configuration.switch.model_dump(),
+        LinksCollector.name: configuration.links.model_dump()
         | {"telemetry": exporter, "error": configuration.compatibility.hccn_error},
-        Hang.name: configuration.hang.model_dump(exclude={"enabled"})
+        HangCollector.name: configuration.hang.model_dump(exclude={"enabled"})
         | {"detect": configuration.hang.enabled},
-        Storage.name: configuration.storage.model_dump(
+        StorageCollector.name: configuration.storage.model_dump(
             include={"period_seconds", "dpc_file", "dtfs_file"}
         ),
-        FileSystems.name: configuration.file_systems.model_dump(),
+        FileSystemsCollector.name: configuration.file_systems.model_dump(),
         HostMemory.name: configuration.memory.model_dump(),
-        KernelLog.name: configuration.kernel_log.model_dump()
+        KernelLogCollector.name: configuration.kernel_log.model_dump()
         | {"remounts": configuration.file_systems.enabled},
-        Clock.name: configuration.clock.model_dump(),
+        HostClockCollector.name: configuration.clock.model_dump(),
     }
 
 
@@ -91,7 +91,7 @@ class Memories:
         self._troubled: set[str] = set()
         self._one_by_one = threading.Lock()
 
-    def of(self, source: str) -> Memory:
+    def of(self, source: str) -> SavedState:
         """The memory of one collector."""
         return _Memory(self, source)
 
@@ -117,7 +117,7 @@ class Memories:
                     self._troubled.discard(source)
 
     def read(self, source: str) -> bytes | None:
-        """See ``Memory``."""
+        """See ``SavedState``."""
         waiting = self._unwritten.get(source)
         if waiting is not None:
             return waiting
@@ -131,22 +131,22 @@ class Memories:
             return None
 
     def write(self, source: str, content: bytes) -> None:
-        """See ``Memory``."""
+        """See ``SavedState``."""
         self._unwritten[source] = content
         self._to_write.set()
 
 
 class _Memory:
-    """See ``Memory``."""
+    """See ``SavedState``."""
 
     def __init__(self, memories: Memories, source: str) -> None:
         self._memories = memories
         self._source = source
 
     def read(self) -> bytes | None:
-        """See ``Memory``."""
+        """See ``SavedState``."""
         return self._memories.read(self._source)
 
     def write(self, content: bytes) -> None:
-        """See ``Memory``."""
+        """See ``SavedState``."""
         self._memories.write(self._source, content)

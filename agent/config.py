@@ -43,7 +43,7 @@ DocumentKind: TypeAlias = Literal["device-info", "node-info"]
 """What this agent may own: write, repair and delete."""
 
 
-class ChipFaults(Section):
+class ChipFaultsSection(Section):
     """How the chip collector works."""
 
     audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
@@ -52,7 +52,7 @@ class ChipFaults(Section):
     list_period_seconds: float = Field(default=1.0, ge=0.5, le=60)
 
 
-class BmcAlarms(Section):
+class BmcSection(Section):
     """How the server's BMC is asked for its alarms."""
 
     enabled: bool = True
@@ -61,27 +61,27 @@ class BmcAlarms(Section):
     device: str = "/dev/ipmi0"
 
 
-class Switch(Section):
+class SwitchSection(Section):
     """How the collector of on-board switches works."""
 
     audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
 
 
-class Links(Section):
+class LinksSection(Section):
     """How network links are asked about."""
 
     period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
     deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
 
 
-class Compatibility(Section):
+class CompatibilitySection(Section):
     """Where to do as upstream does, and otherwise do not."""
 
     hccn_error: Literal["blind", "down"] = "blind"
     duo_cards: Literal["apart", "together"] = "apart"
 
 
-class HangDetection(Section):
+class HangSection(Section):
     """When a chip counts as hanging (``docs/spec/device-plugin.md#4``)."""
 
     enabled: bool = True
@@ -94,7 +94,7 @@ class HangDetection(Section):
     detect_duration: int = Field(default=5, ge=1, le=1440)
 
 
-class Storage(Section):
+class StorageSection(Section):
     """Shared storage clients, and where their faults are told (``docs/spec/noded.md#4.3`` to 4.5).
 
     With ``clusterd`` over gRPC, not through the store; with ``ca_file`` over TLS. Files are PEM.
@@ -109,7 +109,7 @@ class Storage(Section):
     key_file: Path | None = None
 
     @model_validator(mode="after")
-    def _files_go_together(self) -> Storage:
+    def _files_go_together(self) -> StorageSection:
         if (self.certificate_file is None) != (self.key_file is None):
             raise ValueError("certificate_file and key_file are given both or not at all")
         if self.certificate_file is not None and self.ca_file is None:
@@ -117,7 +117,7 @@ class Storage(Section):
         return self
 
 
-class FileSystems(Section):
+class FileSystemsSection(Section):
     """When a file system of the host counts as full."""
 
     enabled: bool = True
@@ -132,7 +132,7 @@ class FileSystems(Section):
         return _at_most(self, "full_cleared_percent", "full_percent")
 
 
-class HostMemory(Section):
+class MemorySection(Section):
     """When memory of the host counts as short."""
 
     enabled: bool = True
@@ -163,7 +163,7 @@ def _pattern(text: str) -> str:
     return text
 
 
-class KernelLog(Section):
+class KernelLogSection(Section):
     """How the log of the kernel is read."""
 
     enabled: bool = True
@@ -172,7 +172,7 @@ class KernelLog(Section):
     npu_driver_patterns: tuple[Annotated[str, AfterValidator(_pattern)], ...] = DRIVER_PATTERNS
 
 
-class HostClock(Section):
+class ClockSection(Section):
     """When the clock of the host counts as set."""
 
     enabled: bool = True
@@ -180,21 +180,21 @@ class HostClock(Section):
     step_seconds: float = Field(default=10.0, ge=0.1, le=86_400)
 
 
-class DriverCalls(Section):
+class DriverCallsSection(Section):
     """How the vendor library is called."""
 
     call_deadline_seconds: float = Field(default=0.5, ge=0.05, le=10)
     probe_period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
 
 
-class Metrics(Section):
+class MetricsSection(Section):
     """What ``/metrics`` shows."""
 
     npu_exporter_names: bool = False
     """Off: beside a real NPU exporter every sum would double."""
 
 
-class PagesSection(Section):
+class AgentPagesSection(Section):
     """Who may ask for pages on the address of ``--listen``."""
 
     max_connections: int = Field(default=64, ge=16, le=1024)
@@ -203,7 +203,7 @@ class PagesSection(Section):
     """Names under which it may be asked over loopback, besides ``localhost`` and addresses."""
 
 
-class Heartbeat(Section):
+class HeartbeatSection(Section):
     """The proof that the agent is alive."""
 
     interval_seconds: float = Field(default=5.0, ge=1, le=300)
@@ -212,7 +212,7 @@ class Heartbeat(Section):
     """Beside our own: each of the others wakes everybody who watches nodes or documents."""
 
 
-class NodeLabels(Section):
+class NodeLabelsSection(Section):
     """The labels and annotations of the Node."""
 
     enabled: bool = True
@@ -237,22 +237,22 @@ class AgentConfiguration(Section):
     )
     shadow: bool = False
     """Beside a real Device Plugin: compare what it writes with what we would, and write nothing."""
-    chip_faults: ChipFaults = ChipFaults()
-    bmc: BmcAlarms = BmcAlarms()
-    switch: Switch = Switch()
-    links: Links = Links()
-    hang: HangDetection = HangDetection()
-    storage: Storage = Storage()
-    file_systems: FileSystems = FileSystems()
-    memory: HostMemory = HostMemory()
-    kernel_log: KernelLog = KernelLog()
-    clock: HostClock = HostClock()
-    compatibility: Compatibility = Compatibility()
-    driver: DriverCalls = DriverCalls()
-    metrics: Metrics = Metrics()
-    pages: PagesSection = PagesSection()
-    heartbeat: Heartbeat = Heartbeat()
-    node_labels: NodeLabels = NodeLabels()
+    chip_faults: ChipFaultsSection = ChipFaultsSection()
+    bmc: BmcSection = BmcSection()
+    switch: SwitchSection = SwitchSection()
+    links: LinksSection = LinksSection()
+    hang: HangSection = HangSection()
+    storage: StorageSection = StorageSection()
+    file_systems: FileSystemsSection = FileSystemsSection()
+    memory: MemorySection = MemorySection()
+    kernel_log: KernelLogSection = KernelLogSection()
+    clock: ClockSection = ClockSection()
+    compatibility: CompatibilitySection = CompatibilitySection()
+    driver: DriverCallsSection = DriverCallsSection()
+    metrics: MetricsSection = MetricsSection()
+    pages: AgentPagesSection = AgentPagesSection()
+    heartbeat: HeartbeatSection = HeartbeatSection()
+    node_labels: NodeLabelsSection = NodeLabelsSection()
 
     @model_validator(mode="after")
     def _old_heartbeats_have_a_place(self) -> Self:

@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, NoReturn
 
 from agent.collect_status import cards, picture, version
 from agent.collector_setup import collectors_of, left_out
-from agent.exit_deadline import Leaving
+from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
-from agent.journal.file import Kind, body_of
+from agent.journal.file import RowKind, body_of
 from agent.pages import status
 from agent.pages.npu_exporter import keep_names
 from agent.pages.routes import SOCKET_NAME, application
 from agent.policy.state import believed
 from agent.publishing.device_info import PATIENCE_SECONDS
 from agent.state_dir import claimed, remember
-from agent.wiring import Parts
+from agent.wiring import AgentParts
 from collectors.boot import boot_id, machine_digest
 from collectors.registry import ABOUT_CHIPS
 from contract.codes import catalogue
@@ -37,7 +37,7 @@ from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, IN_ROOT, FoundLibra
 from dcmi_shim.library.vendor import DCMI
 from dcmi_shim.worker.supervisor import DriverSettings
 from service.descriptors import raise_soft_limit
-from service.http.limits import Limits
+from service.http.limits import ListenerLimits
 from service.log import flush_log, set_up_logging
 from service.pages import serving
 from service.systemd import keep_told
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from agent.config import AgentConfiguration
-    from agent.journal.file import Remembered
-    from agent.pages.status import Status
+    from agent.journal.file import RestoredJournal
+    from agent.pages.status import AgentStatus
     from collectors.base import Collector
     from stores.base import Store
 
@@ -78,7 +78,7 @@ def run(configuration: AgentConfiguration) -> int:
     set_up_logging()
     raise_soft_limit()
     with claimed(configuration.state_dir):
-        leaving = Leaving()
+        leaving = ExitDeadline()
         try:
             return asyncio.run(_run(configuration, leaving))
         except VigilError:
@@ -91,7 +91,7 @@ def run(configuration: AgentConfiguration) -> int:
             flush_log()
 
 
-async def _run(configuration: AgentConfiguration, leaving: Leaving) -> int:
+async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
     find = partial(
         find_library,
         configuration.driver_root,
@@ -151,15 +151,15 @@ class Agent:
         configuration: AgentConfiguration,
         store: Store,
         driver: Driver,
-        leaving: Leaving,
+        leaving: ExitDeadline,
         wall_clock: Callable[[], int] = _wall_clock,
     ) -> None:
-        self._parts = Parts(configuration, store, driver, wall_clock)
+        self._parts = AgentParts(configuration, store, driver, wall_clock)
         self._leaving = leaving
         self._last_words = "could not start"
         self._was_stopped = False
 
-    def picture(self) -> Status:
+    def picture(self) -> AgentStatus:
         """What the pages show now."""
         return picture(self._parts)
 
@@ -185,7 +185,7 @@ class Agent:
                 parts.configuration.listen,
                 parts.configuration.state_dir,
                 socket_name=SOCKET_NAME,
-                limits=Limits(parts.configuration.pages.max_connections),
+                limits=ListenerLimits(parts.configuration.pages.max_connections),
                 host_names=parts.configuration.pages.host_names,
             ):
                 return await self._root_tasks(stop)
@@ -300,20 +300,20 @@ class Agent:
         if reports:
             parts.report(reports)
 
-    def _journal_start(self, remembered: Remembered) -> None:
+    def _journal_start(self, remembered: RestoredJournal) -> None:
         parts = self._parts
         configuration = parts.configuration.model_dump_json()
         digest = hashlib.sha256(configuration.encode()).hexdigest()
         rows = []
         if remembered.configuration is None or remembered.configuration.body != configuration:
-            rows.append((Kind.CONFIGURATION, configuration))
+            rows.append((RowKind.CONFIGURATION, configuration))
         start = {
             "version": version(),
             "node": parts.configuration.node_name,
             "boot_id": boot_id(),
             "configuration_sha256": digest,
         }
-        rows.append((Kind.START, body_of(start)))
+        rows.append((RowKind.START, body_of(start)))
         parts.journal.append(rows, parts.started_at_ms)
 
     async def _until_stopped(self, stop: asyncio.Event) -> NoReturn:
@@ -334,7 +334,7 @@ class Agent:
         parts.verdicts.end()
         parts.memories.keep()
         parts.journal.append(
-            [(Kind.STOP, body_of({"reason": self._last_words}))], parts.wall_clock()
+            [(RowKind.STOP, body_of({"reason": self._last_words}))], parts.wall_clock()
         )
         if not await parts.journal.close():
             log.error("not everything is in the journal: %s", parts.journal.status().trouble)

@@ -13,7 +13,7 @@ log = logging.getLogger("agent.leaving")
 _END_SECONDS = 4.0
 
 
-class Leaving:
+class ExitDeadline:
     """Ends the process if it has not ended by itself soon after ``begin``."""
 
     def __init__(self) -> None:

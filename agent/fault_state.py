@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.change_log import ChangeLog
-from agent.journal.file import Kind, body_of
+from agent.journal.file import RowKind, body_of
 from agent.journal.values import inputs_of, state_of, tables_of, texts_of
 from agent.policy.clock_set_back import no_later
 from agent.policy.restarts import restarted
-from agent.policy.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, State
+from agent.policy.state import SETTLE_MS, Acknowledged, ClockSetBack, Configured, PolicyState
 from agent.policy.step import Input, next_deadline_ms, step
 from contract.errors import ConfigurationError, JournalError
 from contract.observation import Observation
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeAlias
 
-    from agent.journal.file import Remembered
+    from agent.journal.file import RestoredJournal
     from agent.journal.journal import Journal
     from agent.policy.state import Change
     from contract.codes.catalogue import Catalogue
 
-    Heard: TypeAlias = Callable[[Sequence[Input], Sequence[Change], Catalogue, int], None]
+    ChangeCallback: TypeAlias = Callable[[Sequence[Input], Sequence[Change], Catalogue, int], None]
 
 log = logging.getLogger("agent.verdicts")
 
@@ -47,7 +47,7 @@ _SET_BACK_MS = 1_000
 _sequence = operator.attrgetter("sequence")
 
 
-def configured_by(remembered: Remembered) -> FaultTexts:
+def configured_by(remembered: RestoredJournal) -> FaultTexts:
     """The fault configuration that was in force when the journal ends."""
     for row in reversed(remembered.fault_configurations):
         with contextlib.suppress(JournalError, ConfigurationError):
@@ -58,8 +58,8 @@ def configured_by(remembered: Remembered) -> FaultTexts:
 
 
 def restore(
-    remembered: Remembered, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
-) -> State:
+    remembered: RestoredJournal, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
+) -> PolicyState:
     """The state in which the last process of this node was, as far as the journal knows it.
 
     Each input is judged by the tables that were in force then; ``shipped`` are those before the
@@ -67,7 +67,7 @@ def restore(
     understood, is history but no state. Any other row that cannot be understood is left out: what
     it said is for audits to find again, but what isolates a chip is in no audit.
     """
-    fresh = State(node=node, boot_id=boot_id, machine=machine)
+    fresh = PolicyState(node=node, boot_id=boot_id, machine=machine)
     state, tables = fresh, shipped
     if remembered.snapshot is not None:
         try:
@@ -87,7 +87,7 @@ def restore(
         return fresh
     for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
         try:
-            if row.kind is Kind.FAULT_CONFIGURATION:
+            if row.kind is RowKind.FAULT_CONFIGURATION:
                 tables = tables_of(row)
             else:
                 state, _ = step(state, inputs_of(row), row.at_ms, tables)
@@ -97,7 +97,7 @@ def restore(
     return msgspec.structs.replace(state, machine=machine) if machine else state
 
 
-class Verdicts:
+class FaultState:
     """Holds the state, and the fault configuration it is judged by.
 
     ``tables`` are those of ``texts``. ``on_change`` is called with the time of what changed it.
@@ -105,7 +105,7 @@ class Verdicts:
 
     def __init__(
         self,
-        state: State,
+        state: PolicyState,
         tables: Catalogue,
         wall_clock: Callable[[], int],
         on_change: Callable[[int], None],
@@ -120,10 +120,10 @@ class Verdicts:
         self._inputs_since_snapshot = 0
         self._taken_at_ms = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._hear: Heard | None = None
+        self._hear: ChangeCallback | None = None
         self._log = ChangeLog()
 
-    def listen(self, hear: Heard) -> None:
+    def listen(self, hear: ChangeCallback) -> None:
         """``hear`` is told of each call of the policy: inputs, changes, tables, sequence."""
         self._hear = hear
 
@@ -181,13 +181,15 @@ class Verdicts:
 
     def _journal_texts(self) -> None:
         assert self._journal is not None
-        self._journal.append([(Kind.FAULT_CONFIGURATION, body_of(self.texts))], self._wall_clock())
+        self._journal.append(
+            [(RowKind.FAULT_CONFIGURATION, body_of(self.texts))], self._wall_clock()
+        )
 
     def snapshot(self) -> None:
         """Journal the whole state, so that a start needs nothing from before."""
         assert self._journal is not None
         self._inputs_since_snapshot = 0
-        self._journal.append([(Kind.SNAPSHOT, body_of(self.state))], self._wall_clock())
+        self._journal.append([(RowKind.SNAPSHOT, body_of(self.state))], self._wall_clock())
 
     def end(self) -> None:
         """Journal the last state and stop waiting for deadlines."""
@@ -200,9 +202,9 @@ class Verdicts:
         """Journal it; the sequence of the inputs."""
         assert self._journal is not None
         acknowledged = any(isinstance(item, Acknowledged) for item in inputs)
-        rows = [(Kind.ACKNOWLEDGED if acknowledged else Kind.REPORTS, body_of(inputs))]
+        rows = [(RowKind.ACKNOWLEDGED if acknowledged else RowKind.REPORTS, body_of(inputs))]
         if changes:
-            rows.append((Kind.CHANGES, body_of(changes)))
+            rows.append((RowKind.CHANGES, body_of(changes)))
         sequence = self._journal.append(rows, now_ms) - len(rows) + 1
         self._inputs_since_snapshot += 1
         if self._inputs_since_snapshot >= _INPUTS_PER_SNAPSHOT:

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from agent.journal.file import Kind, body_of
+from agent.journal.file import RowKind, body_of
 from agent.pages.status import publication_status
-from agent.policy.state import LINK_SOURCE, Acknowledged, Forgotten, Released, Remembered
+from agent.policy.state import LINK_SOURCE, Acknowledged, ChipsRemembered, Forgotten, Released
 from agent.policy.step import Input, is_one_off_waiting
 from agent.publishing.device_info import DeviceInfoDocument
 from agent.publishing.node_info import NodeInfoDocument
-from agent.publishing.node_info_heartbeat import BeatingNodeInfo
+from agent.publishing.node_info_heartbeat import NodeInfoHeartbeat
 from agent.publishing.ownership import Ownership, owned_by
 from agent.publishing.public_fault import PublicFaultDocument
-from agent.publishing.publisher import Edges, Publisher
-from agent.publishing.unacknowledged_faults import PublicFaults
+from agent.publishing.publisher import DocumentPublisher, PublisherCallbacks
+from agent.publishing.unacknowledged_faults import NodePublicFaults
 from agent.publishing.vigil_key import VigilKeyText
 from agent.shadow.reasons import Background
-from agent.shadow.shadow import Edges as ShadowEdges
 from agent.shadow.shadow import Shadow, is_edit
+from agent.shadow.shadow import ShadowCallbacks as ShadowEdges
 from contract.codes.storage_faults import RESOURCES
 from contract.documents.separation import chip_of
 from contract.documents.write_numbers import encode_writes
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
     from typing import NoReturn
 
-    from agent.fault_state import Verdicts
-    from agent.journal.file import Row
+    from agent.fault_state import FaultState
+    from agent.journal.file import JournalRow
     from agent.journal.journal import Journal
     from agent.pages.status import PublicationStatus
-    from agent.policy.state import State
-    from agent.publishing.node_info_heartbeat import Beating
-    from agent.publishing.publisher import Wanted
-    from agent.shadow.difference_log import Told
+    from agent.policy.state import PolicyState
+    from agent.publishing.node_info_heartbeat import NodeInfoBeat
+    from agent.publishing.publisher import DesiredDocument
+    from agent.shadow.difference_log import ReportedDifference
     from collectors.base import WallClock
     from service.stalls import Stalls
     from stores.base import Document, Store
@@ -63,7 +63,7 @@ class Made(Protocol):
     namespace: str
     name: str
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> DesiredDocument | None:
         """What is to be published now; ``None``: what is there must stay as it is."""
 
     def take_over(self, existing: Document | None) -> tuple[Input, ...]:
@@ -83,7 +83,7 @@ class Made(Protocol):
 
 
 @dataclass(frozen=True)
-class Desk:
+class DocumentsContext:
     """What the documents need of their daemon.
 
     While ``may_publish`` says no, what is there stays as it is; ``look_around`` asks anew.
@@ -92,7 +92,7 @@ class Desk:
     """
 
     store: Store
-    verdicts: Verdicts
+    verdicts: FaultState
     journal: Journal
     progress: Stalls
     wall_clock: WallClock
@@ -106,7 +106,7 @@ class Desk:
     """A document of ours was deleted in a store where only the heartbeat says that we did it."""
 
 
-class Documents:
+class NodeDocuments:
     """All documents of ``node``; those of the kinds in ``owned`` have a publisher.
 
     With ``shadowed`` none has one, and ``shadow`` compares device-info. Whoever owns node-info also
@@ -120,13 +120,13 @@ class Documents:
         self,
         node: str,
         owned: Collection[str],
-        desk: Desk,
+        desk: DocumentsContext,
         *,
         shadowed: bool = False,
         over_grpc: bool = False,
         cards_together: bool = False,
-        told: Row | None = None,
-        beating: Beating | None = None,
+        told: JournalRow | None = None,
+        beating: NodeInfoBeat | None = None,
     ) -> None:
         self._desk = desk
         named = VigilKeyText(self._state, desk.wall_clock, self._wake_now).named
@@ -137,7 +137,7 @@ class Documents:
         self._node_info = (
             NodeInfoDocument(node, self._state, self._key_in_node_info)
             if beating is None
-            else BeatingNodeInfo(node, self._state, beating, self._key_in_node_info)
+            else NodeInfoHeartbeat(node, self._state, beating, self._key_in_node_info)
         )
         documents: dict[str, Made] = {
             "device-info": self.device_info,
@@ -161,7 +161,7 @@ class Documents:
         }
         self.records = {kind: publisher.record for kind, publisher in self.publishers.items()}
         """How the publishing of each owned document goes, by its kind."""
-        self.storage_faults = PublicFaults(
+        self.storage_faults = NodePublicFaults(
             node, self._chips, desk.journal, desk.wall_clock, queues=over_grpc
         )
         self.storage_faults.remember(told)
@@ -187,7 +187,7 @@ class Documents:
         self._left: Document | None = None
         """What the other program wrote last to which device-info is left."""
 
-    def _state(self) -> State:
+    def _state(self) -> PolicyState:
         return self._desk.verdicts.state
 
     def _chips(self) -> tuple[int, ...] | None:
@@ -208,7 +208,7 @@ class Documents:
         named = self._named_blind() if is_there else None
         return None if named is None else named.text
 
-    def _wanted(self, kind: str, document: Made) -> Wanted | None:
+    def _wanted(self, kind: str, document: Made) -> DesiredDocument | None:
         may_publish = self._desk.may_publish() and not self._is_left(kind)
         return document.wanted() if may_publish else None
 
@@ -237,12 +237,12 @@ class Documents:
         if not self._is_left(kind):
             await self._desk.look_around()
 
-    def _publisher(self, kind: str, document: Made) -> Publisher:
-        return Publisher(
+    def _publisher(self, kind: str, document: Made) -> DocumentPublisher:
+        return DocumentPublisher(
             self._desk.store,
             document.namespace,
             document.name,
-            Edges(
+            PublisherCallbacks(
                 wanted=partial(self._wanted, kind, document),
                 stamp_of=document.stamp_of,
                 verify=document.verify,
@@ -411,7 +411,7 @@ class Documents:
             reports = (*isolation, *reports)
         if reports:
             self._desk.verdicts.take(reports, now_ms)
-            if any(isinstance(report, Remembered) for report in reports):
+            if any(isinstance(report, ChipsRemembered) for report in reports):
                 self._desk.on_remembered()
         if document is self.device_info and existing is not None and self._is_left(kind):
             self._written(existing, may_be_edited=False)
@@ -430,9 +430,9 @@ class Documents:
         return tuple(
             report
             for report in reports
-            if isinstance(report, Remembered | Observation | Forgotten)
+            if isinstance(report, ChipsRemembered | Observation | Forgotten)
             and report.subject.kind == "chip"
-            and report.subject.id not in (known if isinstance(report, Remembered) else heard)
+            and report.subject.id not in (known if isinstance(report, ChipsRemembered) else heard)
         )
 
     def _others_wrote(
@@ -477,8 +477,8 @@ class Documents:
         chip = chip_of(device)
         return chip is not None and LINK_SOURCE in self._state().of(chip_subject(chip)).blind
 
-    def _told(self, told: Told) -> None:
-        self._desk.journal.append([(Kind.SHADOW, body_of(told))], self._desk.wall_clock())
+    def _told(self, told: ReportedDifference) -> None:
+        self._desk.journal.append([(RowKind.SHADOW, body_of(told))], self._desk.wall_clock())
 
     def _foreign(self, document: Made, foreign: Document) -> bool:
         now_ms = self._desk.wall_clock()
@@ -502,13 +502,13 @@ class Documents:
             "update_time": self.publishers[kind].record.acknowledged_stamp,
             "absent": document is None,
         }
-        self._desk.journal.append([(Kind.PUBLICATION, body_of(row))], now_ms)
+        self._desk.journal.append([(RowKind.PUBLICATION, body_of(row))], now_ms)
         acknowledged = Acknowledged(made.name, revision, now_ms, made.named(document))
         self._desk.verdicts.take([acknowledged])
 
     def _is_only_a_beat(self, made: Made, document: Document | None, revision: int) -> bool:
         """Whether a write said nothing new but a heartbeat, which nobody needs in the history."""
-        if made is not self._node_info or not isinstance(made, BeatingNodeInfo):
+        if made is not self._node_info or not isinstance(made, NodeInfoHeartbeat):
             return False
         told, self._told_revision = self._told_revision, revision
         return document is not None and told == revision
@@ -529,6 +529,6 @@ def _by_now(remembered: Input, now_ms: int) -> Input:
     match remembered:
         case Observation():
             return replace(remembered, seen_at_ms=min(remembered.seen_at_ms, now_ms))
-        case SourceAnswered() | Remembered():
+        case SourceAnswered() | ChipsRemembered():
             return replace(remembered, at_ms=min(remembered.at_ms, now_ms))
     return remembered

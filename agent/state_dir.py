@@ -10,7 +10,7 @@ import sqlite3
 import time
 from typing import TYPE_CHECKING
 
-from agent.journal.file import FILE_NAME, Remembered, read_remembered
+from agent.journal.file import FILE_NAME, RestoredJournal, read_remembered
 from agent.journal.values import state_of
 from contract.errors import ConfigurationError, JournalError, Problem
 from service.broken_database import is_damaged, move_aside
@@ -55,6 +55,24 @@ def claimed(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_claimed(directory: Path) -> bool:
+    """Return whether an agent works on ``directory``.
+
+    The lock is held for an instant, in a way that an agent that starts right now waits for.
+    """
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +81,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def remember(directory: Path, now_ms: int) -> Remembered:
+def remember(directory: Path, now_ms: int) -> RestoredJournal:
     """What the journal in ``directory`` remembers.
 
     A journal that is broken is moved aside; one that cannot be read now is gone on with behind
@@ -77,12 +95,12 @@ def remember(directory: Path, now_ms: int) -> Remembered:
             with contextlib.suppress(OSError):
                 aside = move_aside(path, now_ms)
                 log.error("journal %s: broken (%s); moved to %s", path, error, aside.name)
-                return Remembered()
+                return RestoredJournal()
         log.error("journal %s cannot be read (%s); starting from audits alone", path, error)
-        return Remembered(last_sequence=now_ms)
+        return RestoredJournal(last_sequence=now_ms)
 
 
-def first_sequence(remembered: Remembered, boot_id: str) -> int:
+def first_sequence(remembered: RestoredJournal, boot_id: str) -> int:
     """The sequence to go on with, which no row had that anybody was told of.
 
     With the host's power the last rows may be gone, which an aggregator has heard. So what another

@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.all_chips_blind import AgentBlindness
-from agent.chip_allocation import Usage
-from agent.chip_list import Listing
-from agent.chip_removal import Forgetting
+from agent.chip_allocation import StoreAllocation
+from agent.chip_list import ChipList
+from agent.chip_removal import ChipRemoval
 from agent.collector_setup import Memories
-from agent.fault_configuration.watch import Edges, FaultConfiguration
-from agent.fault_state import Verdicts, configured_by, restore
+from agent.fault_configuration.watch import FaultConfiguration, FaultConfigurationCallbacks
+from agent.fault_state import FaultState, configured_by, restore
 from agent.heartbeat import heartbeat
 from agent.heartbeat.holder import this_holder
 from agent.heartbeat.old_readers import old_readers
@@ -25,16 +25,16 @@ from agent.kubernetes_events.sender import Events, reporter_of
 from agent.node.chip_keys import ChipKeys
 from agent.node.device_plugin import DevicePluginAccount
 from agent.node.duo_cards import DuoCards
-from agent.node.node_object import NodeObjectKeeper
+from agent.node.node_object import NodeObjectWriter
 from agent.node.own_node_only import OwnNodeOnly
 from agent.node.serial_number import serial_number_of
-from agent.node_documents import Desk, Documents
+from agent.node_documents import DocumentsContext, NodeDocuments
 from agent.policy.state import believed
-from agent.publishing.fault_service import Edges as FaultEdges
-from agent.publishing.fault_service import FaultService
-from agent.publishing.fault_service_address import Address
+from agent.publishing.fault_service import FaultServiceCallbacks as FaultEdges
+from agent.publishing.fault_service import FaultServiceClient
+from agent.publishing.fault_service_address import FaultServiceAddress
 from agent.state_dir import first_sequence, remember
-from collectors.base import Places, Surroundings
+from collectors.base import CollectorContext, VendorPaths
 from collectors.boot import boot_id, machine_digest
 from contract.codes import catalogue
 from contract.observation import Gap
@@ -45,19 +45,19 @@ from stores.read_only import ReadOnly
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent.config import AgentConfiguration, Storage
+    from agent.config import AgentConfiguration, StorageSection
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.driver import Driver
     from dcmi_shim.values import ChipNames
-    from stores.base import ClusterObjects, Event, Store
+    from stores.base import ClusterObjects, KubernetesEvent, Store
 
 log = logging.getLogger("agent.parts")
 
 _PATIENCE_SECONDS = 30.0
 
 
-class Parts:
+class AgentParts:
     """Whatever this agent has. What is not configured is ``None``; nothing runs by itself."""
 
     def __init__(
@@ -94,13 +94,13 @@ class Parts:
             machine_digest(),
         )
         texts = configured_by(remembered)
-        self.verdicts = Verdicts(state, catalogue_of(texts), wall_clock, self._changed, texts)
+        self.verdicts = FaultState(state, catalogue_of(texts), wall_clock, self._changed, texts)
         self.fault_configuration = FaultConfiguration(
             store,
             configuration.fault_config_dir,
             configuration.state_dir,
             texts,
-            Edges(
+            FaultConfigurationCallbacks(
                 configure=self.verdicts.configure,
                 post=self._post,
                 wall_clock=wall_clock,
@@ -124,7 +124,7 @@ class Parts:
             configuration.node_name,
             this_holder(configuration.state_dir),
             configuration.heartbeat.interval_seconds,
-            heartbeat.Edges(
+            heartbeat.HeartbeatCallbacks(
                 stalled=self.progress.stalled,
                 on_permitted=lambda: self.documents.wake(wall_clock()),
                 progress=self.heartbeat_progress(),
@@ -146,10 +146,10 @@ class Parts:
             and not configuration.shadow
             else None
         )
-        self.documents = Documents(
+        self.documents = NodeDocuments(
             configuration.node_name,
             configuration.documents,
-            Desk(
+            DocumentsContext(
                 store,
                 self.verdicts,
                 self.journal,
@@ -173,14 +173,14 @@ class Parts:
             self.duo_cards = DuoCards(driver, store.objects, configuration.node_name)
         self.fault_service = self._fault_service_of(configuration.storage)
         self.device_info = self.documents.device_info
-        self.listing = Listing(
+        self.listing = ChipList(
             self.verdicts,
             self.device_info,
             wall_clock,
             self.look_at_chips_again,
             configuration.state_dir,
         )
-        self.forgetting = Forgetting(
+        self.forgetting = ChipRemoval(
             configuration.state_dir,
             self.verdicts,
             self.device_info,
@@ -222,9 +222,9 @@ class Parts:
         for listener in self.listeners:
             listener(reports)
 
-    def surroundings(self, collector: Collector) -> Surroundings:
+    def surroundings(self, collector: Collector) -> CollectorContext:
         """What ``collector`` gets from this daemon."""
-        return Surroundings(
+        return CollectorContext(
             report=self.report,
             wall_clock=self.wall_clock,
             believed=believed(self.verdicts.state, collector.name),
@@ -232,7 +232,7 @@ class Parts:
                 chip for chip, known in self.verdicts.state.chips.items() if known.was_read
             ),
             driver=self.driver,
-            places=Places(
+            places=VendorPaths(
                 self.configuration.driver_root, self.configuration.trust_driver, os.environ
             ),
             show=self._show,
@@ -272,14 +272,14 @@ class Parts:
             inventory=self.driver.inventory,
         )
 
-    def _node_object_of(self, store: Store) -> NodeObjectKeeper | None:
+    def _node_object_of(self, store: Store) -> NodeObjectWriter | None:
         """Who keeps the Node's labels and annotations: whoever owns the documents they go with."""
         objects, owns_chips = store.objects, self._objects_of(store) is not None
         if objects is None or not self.configuration.node_labels.enabled:
             return None
         if not owns_chips and self.serial_number is None:
             return None
-        return NodeObjectKeeper(
+        return NodeObjectWriter(
             objects,
             self.configuration.node_name,
             lambda: self.heartbeat.may_publish,
@@ -287,7 +287,7 @@ class Parts:
             self.serial_number,
         )
 
-    def _fault_service_of(self, storage: Storage) -> FaultService | None:
+    def _fault_service_of(self, storage: StorageSection) -> FaultServiceClient | None:
         """Who tells ClusterD of storage faults, where that is not left to the store."""
         if storage.clusterd is None or not self.documents.tells_of_storage:
             return None
@@ -296,16 +296,16 @@ class Parts:
             wall_clock=self.wall_clock,
             progress=self.progress.of("ClusterD's fault service", _PATIENCE_SECONDS),
         )
-        address = Address(
+        address = FaultServiceAddress(
             storage.clusterd, storage.ca_file, storage.certificate_file, storage.key_file
         )
-        return FaultService(address, self.documents.storage_faults, edges)
+        return FaultServiceClient(address, self.documents.storage_faults, edges)
 
-    def _post(self, event: Event) -> None:
+    def _post(self, event: KubernetesEvent) -> None:
         if self.events is not None:
             self.events.post(event)
 
-    def _usage_of_chips(self) -> Usage | None:
+    def _usage_of_chips(self) -> StoreAllocation | None:
         """What tells which chips pods use, if anything does and somebody wants to know."""
         shows_cards = self.configuration.metrics.npu_exporter_names
         if "device-info" not in self.configuration.documents and not shows_cards:
@@ -314,7 +314,7 @@ class Parts:
         events = self.store.usage(node)
         if events is None:
             return None
-        usage = Usage(node, events, self.journal, self.wall_clock, self._occupied)
+        usage = StoreAllocation(node, events, self.journal, self.wall_clock, self._occupied)
         usage.remember(self.remembered.usage)
         self.device_info.in_use = usage.chips
         self.device_info.awaits_usage = True

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from contract.refusal import Reason
-from stores.base import Changed, Deleted, Listed
+from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted
 from stores.refusals import Refused
 
@@ -62,7 +62,7 @@ class Namespaces:
         if self.takes_all:
             return event
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 here = tuple(one for one in documents if self.takes(one.namespace))
                 self._replace(source, [one for one in documents if not self.takes(one.namespace)])
                 return replace(event, documents=here)

@@ -69,7 +69,7 @@ class PaceSection(Section):
     """
 
 
-class PagesSection(Section):
+class AggregatorPagesSection(Section):
     """Who may ask for pages on the address of ``--listen``."""
 
     max_connections: int = Field(default=256, ge=16, le=1024)
@@ -140,7 +140,7 @@ class AggregatorConfiguration(Section):
     public_faults: PublicFaultsSection = PublicFaultsSection()
     rank_tables: RankTablesSection = RankTablesSection()
     pace: PaceSection = PaceSection()
-    pages: PagesSection = PagesSection()
+    pages: AggregatorPagesSection = AggregatorPagesSection()
     leader: LeaderSection = LeaderSection()
     advice: AdviceSection = AdviceSection()
 

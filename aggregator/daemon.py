@@ -9,9 +9,9 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from aggregator.absence.directory_mark import Marks
-from aggregator.absence.forget_requests import Forgetting
-from aggregator.absence.last_known import Known, KnownBeat, LastKnown
+from aggregator.absence.directory_mark import DirectoryMarks
+from aggregator.absence.forget_requests import ForgetRequests
+from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
 from aggregator.absence.last_known_documents import LastingFeed
 from aggregator.absence.rules import Absence
 from aggregator.accepted_namespaces import ALL
@@ -20,26 +20,26 @@ from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
 from aggregator.durable_ack import kept_answer
-from aggregator.failover.read_repair import Doubts
-from aggregator.failover.takeover import Succession
-from aggregator.inputs.cluster_state import World
+from aggregator.failover.read_repair import ReadRepair
+from aggregator.failover.takeover import Takeover
+from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from aggregator.inputs.node_document_reader import read_documents
-from aggregator.jobs.job_view import Board
-from aggregator.liveness.legacy_watch import OldListener
-from aggregator.liveness.monitor import Listener
-from aggregator.liveness.persisted import Memory
-from aggregator.merge.known_nodes import ClusterPlaces
+from aggregator.jobs.job_view import JobView
+from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+from aggregator.liveness.monitor import HeartbeatMonitor
+from aggregator.liveness.persisted import PersistedHeartbeats
+from aggregator.merge.known_nodes import KnownNodes
 from aggregator.merge.pipeline import Pipeline, lost_of
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
-from aggregator.notify.notifier import Telling
+from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.notify.sse import PLACES, Stream
-from aggregator.plugin_host import Parts
+from aggregator.plugin_host import PluginHost
 from aggregator.public_faults.fault_table_file import follow_table
-from aggregator.public_faults.plugin import MESSAGES, PublicFaults
-from aggregator.publish.publisher import Publisher
+from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
+from aggregator.publish.publisher import StorePublisher
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
@@ -47,24 +47,24 @@ from service.clock import Clock, system_clock
 from service.election.leadership import Always, Leadership
 from service.stalls import Stalls
 from service.systemd import keep_told
-from stores.base import Document, Listed
+from stores.base import Document, DocumentsListed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from aggregator.advising.advice import Advising
-    from aggregator.grpc.interfaces import Faults, Send, Tables
+    from aggregator.grpc.interfaces import JobFaultLookup, RankTableLookup, Send
     from aggregator.grpc.server import GrpcServer
-    from aggregator.grpc.subscriptions import Client
-    from aggregator.inputs.node_documents import Feed
-    from aggregator.liveness.rules import Pulse
-    from aggregator.notify.history import History
+    from aggregator.grpc.subscriptions import Subscriber
+    from aggregator.inputs.node_documents import DocumentWatch
+    from aggregator.liveness.rules import ObservedHeartbeat
+    from aggregator.notify.history import ClusterHistory
     from aggregator.plugin import Part
-    from aggregator.public_faults.validation import Answer
+    from aggregator.public_faults.validation import ValidationReply
     from contract.documents.node_info import NodeRecord
     from contract.documents.public_fault import PublicFault
-    from service.clock import Moment
+    from service.clock import Instant
     from stores.base import Beat, Store, WatchEvent
     from stores.cluster import Cluster
 
@@ -92,11 +92,11 @@ class Serve(Protocol):
 
     def __call__(
         self,
-        faults: Faults,
-        tables: Tables,
+        faults: JobFaultLookup,
+        tables: RankTableLookup,
         send: Send,
         clock: Clock,
-        turned: Callable[[Client], None],
+        turned: Callable[[Subscriber], None],
     ) -> GrpcServer: ...
 
 
@@ -112,7 +112,7 @@ class Aggregator:
         stores: Mapping[str, Store],
         publish: Mapping[str, Store],
         *,
-        history: History,
+        history: ClusterHistory,
         touch_period_seconds: float,
         writes_per_second: int,
         publish_lost: bool = True,
@@ -134,8 +134,8 @@ class Aggregator:
         self.stores = stores
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
-        self.world = World([store.cluster is not None for store in stores.values()])
-        self.public_faults = PublicFaults(len(stores), public_fault_namespaces)
+        self.world = ClusterState([store.cluster is not None for store in stores.values()])
+        self.public_faults = PublicFaultsPlugin(len(stores), public_fault_namespaces)
         self.pipeline = Pipeline(
             tuple(stores),
             touch_period_seconds,
@@ -150,15 +150,15 @@ class Aggregator:
             if isinstance(source.devices, LastingFeed) and isinstance(source.nodes, LastingFeed)
         }
         """What each store lacks that may come back without what it had."""
-        self._places = ClusterPlaces(self.pipeline, self.world)
+        self._places = KnownNodes(self.pipeline, self.world)
         self.public_faults.know(self._places)
-        self.board = Board(self.world, self.pipeline.published, is_read=self._is_read)
+        self.board = JobView(self.world, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
         self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.advising = _advising(clusters, clock, self.stream) if advise else None
-        self.telling = Telling(
+        self.telling = Notifier(
             self.pipeline,
             self.world,
             self.board,
@@ -177,7 +177,7 @@ class Aggregator:
         """How long the text of a cluster document may be now."""
         """Nodes whose Node, pods or jobs changed since the last step."""
         self.publishers = tuple(
-            Publisher(
+            StorePublisher(
                 store,
                 value=self.pipeline.value,
                 acknowledged=self._acknowledged,
@@ -193,7 +193,7 @@ class Aggregator:
             for store in publish.values()
         )
         old = {
-            url: OldListener(
+            url: LegacyHeartbeatWatch(
                 url,
                 store.objects,
                 partial(self._server, number),
@@ -203,7 +203,7 @@ class Aggregator:
             for number, (url, store) in enumerate(stores.items())
             if store.objects is not None
         }
-        memory = Memory(old.values(), clock)
+        memory = PersistedHeartbeats(old.values(), clock)
         memory.changed = self.wake
         self.missed_writes = {
             url: MissedWrites(
@@ -216,8 +216,10 @@ class Aggregator:
                 zip(stores.items(), self.pipeline.sources, strict=True)
             )
         }
-        self.marks = Marks(stores, state_dir, lambda url: self.absences[url].nodes, self.wake)
-        self.listener = Listener(
+        self.marks = DirectoryMarks(
+            stores, state_dir, lambda url: self.absences[url].nodes, self.wake
+        )
+        self.listener = HeartbeatMonitor(
             stores,
             self._fell_silent,
             clock,
@@ -229,7 +231,7 @@ class Aggregator:
             noted=self._note_beat,
         )
         self._forgetting = {
-            url: Forgetting(
+            url: ForgetRequests(
                 stores[url],
                 absence,
                 clock,
@@ -240,7 +242,7 @@ class Aggregator:
             )
             for url, absence in self.absences.items()
         }
-        self.parts = Parts(
+        self.parts = PluginHost(
             (
                 memory,
                 self.public_faults,
@@ -257,7 +259,7 @@ class Aggregator:
             judge=self._judge,
             seen=lambda *what: self.succession.seen(*what),
         )
-        self.succession = Succession(
+        self.succession = Takeover(
             self.pipeline,
             self.publishers,
             self.parts,
@@ -280,7 +282,7 @@ class Aggregator:
             self.absences.values(),
             clock,
         )
-        self._doubts = Doubts(self.pipeline, tuple(stores.values()), clock, self.wake)
+        self._doubts = ReadRepair(self.pipeline, tuple(stores.values()), clock, self.wake)
         self._publish_lost = publish_lost
         self._copies: tuple[Document, ...] = ()
         """What an earlier run published, for a store that lost it."""
@@ -321,11 +323,11 @@ class Aggregator:
                 await self.succession.give_up()
         raise AssertionError("the tasks never end")
 
-    def _remember(self, found: Mapping[str, Known]) -> None:
+    def _remember(self, found: Mapping[str, LastKnownStore]) -> None:
         """Take in what an earlier run knew of stores that may come back without it."""
         now_ms = self._clock().wall_ms
         for url, absence in self.absences.items():
-            known = found.get(url, Known())
+            known = found.get(url, LastKnownStore())
             for document in known.documents.values():
                 for feed in absence.feeds:
                     feed.remember(document, now_ms)
@@ -389,9 +391,9 @@ class Aggregator:
         self.pipeline.judge_again(nodes)
         self._wake.set()
 
-    def _observe(self, feed: Feed, event: WatchEvent) -> None:
+    def _observe(self, feed: DocumentWatch, event: WatchEvent) -> None:
         self.pipeline.observe(feed, event, self._clock())
-        if isinstance(event, Listed):
+        if isinstance(event, DocumentsListed):
             for source in self.pipeline.sources:
                 if source.url in self.absences and source.listed:
                     self.last_known.is_listed(source.url)
@@ -406,7 +408,7 @@ class Aggregator:
         else:
             self.last_known.put(url, document)
 
-    def _note_beat(self, url: str, node: str, pulse: Pulse | None) -> None:
+    def _note_beat(self, url: str, node: str, pulse: ObservedHeartbeat | None) -> None:
         if pulse is None:
             self.last_known.drop_beat(url, node)
         else:
@@ -416,7 +418,7 @@ class Aggregator:
         """The first store that is published to may have lost documents."""
         self.succession.keeping.look_for_lost()
 
-    def _end_absent(self, now: Moment) -> None:
+    def _end_absent(self, now: Instant) -> None:
         """End what somebody's word ends of what stores lack."""
         for url, absence in self.absences.items():
             absence.hold(self.marks.problem(url) is not None)
@@ -447,7 +449,7 @@ class Aggregator:
     def _configure(self, table: str | None) -> None:
         self._judge(self.public_faults.configure(table))
 
-    async def _sent(self, message: PublicFault) -> Answer:
+    async def _sent(self, message: PublicFault) -> ValidationReply:
         """Public faults came over gRPC. Raises ``StoreError`` where they could be lost."""
         keeping = self.succession.keeping
         return await kept_answer(self.public_faults, message, keeping, self._judge, self._clock)
@@ -589,7 +591,7 @@ class Aggregator:
         for publisher in self.publishers:
             publisher.wake(names)
 
-    def _acknowledged(self, publisher: Publisher, name: str, _: int) -> None:
+    def _acknowledged(self, publisher: StorePublisher, name: str, _: int) -> None:
         if publisher is self.publishers[0] and not publisher.store.absence_is_deletion:
             self._keep_copy(publisher.store.url, name)
         outputs = [publisher.outputs.get(name) for publisher in self.publishers]
@@ -617,7 +619,7 @@ class Aggregator:
     def _appeared(self, documents: Iterable[Document]) -> None:
         self._wake_publishers(self.pipeline.adopt(documents))
 
-    def _followed(self, publisher: Publisher, document: Document) -> None:
+    def _followed(self, publisher: StorePublisher, document: Document) -> None:
         """Another leader wrote a document."""
         if publisher is not self.publishers[0]:
             return

@@ -12,9 +12,9 @@ from contract.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.failover.persistent_state import Keeping
-    from aggregator.public_faults.plugin import PublicFaults
-    from aggregator.public_faults.validation import Answer
+    from aggregator.failover.persistent_state import PersistentState
+    from aggregator.public_faults.plugin import PublicFaultsPlugin
+    from aggregator.public_faults.validation import ValidationReply
     from contract.documents.public_fault import PublicFault
     from service.clock import Clock
 
@@ -24,12 +24,12 @@ _KEPT_MS = 500
 
 
 async def kept_answer(
-    faults: PublicFaults,
+    faults: PublicFaultsPlugin,
     message: PublicFault,
-    keeping: Keeping,
+    keeping: PersistentState,
     judge: Callable[[frozenset[str]], None],
     clock: Clock,
-) -> Answer:
+) -> ValidationReply:
     """Take in a message; answered once what it says is in the store.
 
     ``judge`` is told nodes that are to be judged again, which does not wait for that, and asks for

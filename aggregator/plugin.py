@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from service.clock import Moment
+    from service.clock import Instant
     from stores.base import Selection, WatchEvent
 
 
@@ -27,7 +27,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Reader(Protocol):
+class DocumentPlugin(Protocol):
     """A part that reads documents."""
 
     @property
@@ -35,7 +35,7 @@ class Reader(Protocol):
         """What is watched for it in every store that is read."""
 
     def observe(
-        self, source: int, selection: Selection, event: WatchEvent, now: Moment
+        self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
         """Take in an event of the store with this number; returns nodes to be judged again."""
 
@@ -44,7 +44,7 @@ class Reader(Protocol):
 class Timed(Protocol):
     """A part for which time alone changes something."""
 
-    def step(self, now: Moment) -> frozenset[str]:
+    def step(self, now: Instant) -> frozenset[str]:
         """Do what is due; returns nodes to be judged again."""
 
     def next_due_ms(self) -> int | None:
@@ -57,7 +57,7 @@ none of its part's other buckets waits to be written."""
 
 
 @runtime_checkable
-class Keeper(Protocol):
+class Persistent(Protocol):
     """A part whose state must survive a restart and a change of the leader.
 
     Its state is texts in buckets, small enough each for one document. Times in them are wall
@@ -75,7 +75,7 @@ class Keeper(Protocol):
     def text(self, bucket: str) -> str | None:
         """What a bucket holds now; ``None``: nothing, its document goes."""
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """Take over what an earlier leader kept, by bucket; returns what could not be read.
 
         Called before anything is observed, and by a follower each time before it leads.
@@ -98,5 +98,5 @@ class Led(Protocol):
         """We begin to lead, everything is restored; or we do not lead any more. Soon done."""
 
 
-Part: TypeAlias = Reader | Timed | Keeper | Viewed | Led
+Part: TypeAlias = DocumentPlugin | Timed | Persistent | Viewed | Led
 """What a part is, it says by the methods it has: any of these, and any number of them."""

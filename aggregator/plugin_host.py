@@ -6,16 +6,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator.plugin import Keeper, Led, Part, Reader, Timed, View, Viewed
+from aggregator.plugin import DocumentPlugin, Led, Part, Persistent, Timed, View, Viewed
 from contract.errors import StoreError, StoreRefused
 from service.trouble import Trouble
-from stores.base import Changed, Deleted, Listed
+from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from service.clock import Clock, Moment
+    from service.clock import Clock, Instant
     from service.stalls import Stalls
     from stores.base import Document, Selection, Store, WatchEvent
 
@@ -25,7 +25,7 @@ _ASK_AGAIN_SECONDS = 30.0
 """After a refusal that waiting does not mend by itself: somebody may."""
 
 
-class Parts:
+class PluginHost:
     """All parts. ``judge`` is told the nodes that are to be judged again, ``seen`` each event of a
     store (by URL) after its part has taken it in.
     """
@@ -41,9 +41,9 @@ class Parts:
         seen: Callable[[str, Selection, WatchEvent], None],
     ) -> None:
         parts = tuple(parts)
-        self.readers = tuple(part for part in parts if isinstance(part, Reader))
+        self.readers = tuple(part for part in parts if isinstance(part, DocumentPlugin))
         self.timed = tuple(part for part in parts if isinstance(part, Timed))
-        self.keepers = tuple(part for part in parts if isinstance(part, Keeper))
+        self.keepers = tuple(part for part in parts if isinstance(part, Persistent))
         self.viewed = tuple(part for part in parts if isinstance(part, Viewed))
         self.led = tuple(part for part in parts if isinstance(part, Led))
         self._stores = stores
@@ -85,7 +85,7 @@ class Parts:
         def take(event: WatchEvent) -> None:
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)
-            elif isinstance(event, Listed):
+            elif isinstance(event, DocumentsListed):
                 trouble.end()
             with self._stalls.busy(f"read {store.url}"):
                 news = event if lasting is None else lasting.news(event)
@@ -105,7 +105,7 @@ class Parts:
                 take(Interrupted(str(error)))
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
-    def step(self, now: Moment) -> frozenset[str]:
+    def step(self, now: Instant) -> frozenset[str]:
         """Do what is due; returns nodes to be judged again."""
         return frozenset().union(*(part.step(now) for part in self.timed))
 
@@ -135,9 +135,9 @@ class Lasting:
     def news(self, event: WatchEvent) -> WatchEvent | None:
         """Return what an event says to who takes a list for all there is; ``None`` for nothing."""
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 self._known |= {(one.namespace, one.name): one for one in documents}
-                return Listed(tuple(self._known.values()))
+                return DocumentsListed(tuple(self._known.values()))
             case Changed(document):
                 self._known[document.namespace, document.name] = document
             case Deleted(_, _, by_list=True):

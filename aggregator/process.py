@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from aggregator.api.routes import SOCKET_NAME, application
 from aggregator.daemon import Aggregator
 from aggregator.grpc.endpoint import endpoint_of
-from aggregator.notify.history import History
+from aggregator.notify.history import ClusterHistory
 from aggregator.notify.sse import PLACES
 from service.clock import system_clock
 from service.descriptors import raise_soft_limit
 from service.election.identity import Identity
 from service.election.leadership import leadership
-from service.http.limits import Limits
+from service.http.limits import ListenerLimits
 from service.log import flush_log, set_up_logging
 from service.pages import serving
 from service.tasks import until_stopped
@@ -65,7 +65,7 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
     }
     identity = Identity(configuration.state_dir, group_may_read=_has_documents(configuration))
     publish = {url: stores[url] for url in configuration.publish_urls}
-    history = History(configuration.state_dir, channels, system_clock)
+    history = ClusterHistory(configuration.state_dir, channels, system_clock)
     aggregator = Aggregator(
         {url: stores[url] for url in configuration.read_urls},
         publish,
@@ -100,7 +100,7 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
             configuration.state_dir,
             # Another aggregator in this directory keeps its socket.
             socket_name=SOCKET_NAME if identity.has_place else None,
-            limits=Limits(configuration.pages.max_connections),
+            limits=ListenerLimits(configuration.pages.max_connections),
             host_names=configuration.pages.host_names,
         ):
             await until_stopped(aggregator.run())

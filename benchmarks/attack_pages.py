@@ -57,7 +57,7 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
 from service.pages import LISTEN_NAME
 from stores.address import open_store
-from stores.base import Changed, Listed, Selection
+from stores.base import Changed, DocumentsListed, Selection
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.parts.processes import PartFailed, Running
 from vigil.demo.reader import read_cluster_info, read_device_info
@@ -164,7 +164,7 @@ class Subject:
             documents: tuple[Document, ...] = ()
             if isinstance(event, Changed):
                 documents = (event.document,)
-            elif isinstance(event, Listed):
+            elif isinstance(event, DocumentsListed):
                 documents = tuple(event.documents)
             for document in documents:
                 if agent:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.topics import beat_topic
-from stores.mqtt.beats import Pulse
+from stores.mqtt.beats import HeartbeatMessage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,7 @@ class BeatingClient(asyncio.Protocol):
 
     def _payload(self, *, is_broken: bool) -> bytes:
         return msgspec.json.encode(
-            Pulse(
+            HeartbeatMessage(
                 self.node,
                 self._connection,
                 "benchmark",

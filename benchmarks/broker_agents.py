@@ -18,7 +18,7 @@ from contract.documents.write_numbers import encode_writes
 from contract.errors import StoreError
 from pacing.backoff import Backoff
 from stores.address import open_store
-from stores.base import Beat, Changed, Deleted, Listed, Selection
+from stores.base import Beat, Changed, Deleted, DocumentsListed, Selection
 
 INTERVAL_SECONDS = 5.0
 
@@ -61,7 +61,7 @@ class Agent:
         own = Selection(self._wanted.namespace, self._wanted.name, owned=True)
         async for event in self._store.watch(own):
             match event:
-                case Listed(documents):
+                case DocumentsListed(documents):
                     there = next(iter(documents), None)
                 case Changed(document):
                     there = document

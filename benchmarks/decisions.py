@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from advisor.advise import advise
-from advisor.options import Options, Profile
-from advisor.scheduler_view.state import State
-from advisor.snapshot import ConfigMap, Node, Owner, Pod, PodGroup, Snapshot
+from advisor.options import AdvisorOptions, Profile
+from advisor.scheduler_view.state import SchedulerState
+from advisor.snapshot import (
+    ClusterSnapshot,
+    ControllingOwner,
+    PodGroup,
+    SchedulerNode,
+    SchedulerPod,
+    StoredConfigMap,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,11 +46,11 @@ _LABELS = {
 _AMOUNTS = {"cpu": 192_000, "memory": 1 << 40, "pods": 110, _RESOURCE: CHIPS}
 
 
-def cluster(nodes: int, pods: int, bad_percent: int) -> Snapshot:
+def cluster(nodes: int, pods: int, bad_percent: int) -> ClusterSnapshot:
     """Return a cluster of so many nodes and pods, as the first session finds it."""
     names = [f"node-{number:05}" for number in range(nodes)]
     jobs = range(pods // PODS_OF_A_JOB)
-    return Snapshot(
+    return ClusterSnapshot(
         now_ms=_T0 * 1000,
         first_session=True,
         nodes=tuple(_node(number, name) for number, name in enumerate(names)),
@@ -53,12 +60,12 @@ def cluster(nodes: int, pods: int, bad_percent: int) -> Snapshot:
     )
 
 
-def _node(number: int, name: str) -> Node:
+def _node(number: int, name: str) -> SchedulerNode:
     base = {
         card: {"IP": f"10.{number >> 8}.{number & 255}.{place}", "SuperDeviceID": 0}
         for place, card in enumerate(_CARDS)
     }
-    return Node(
+    return SchedulerNode(
         name=name,
         labels=_LABELS | {"kubernetes.io/hostname": name},
         annotations={"baseDeviceInfos": json.dumps(base)},
@@ -84,11 +91,11 @@ def _group(job: int) -> PodGroup:
         min_member=PODS_OF_A_JOB,
         min_resources={_RESOURCE: str(PODS_OF_A_JOB * CARDS_OF_A_POD)},
         labels=_job_labels(job),
-        owner=Owner("Job", f"job-{job:05}", f"owner-{job}"),
+        owner=ControllingOwner("Job", f"job-{job:05}", f"owner-{job}"),
     )
 
 
-def _pods(job: int, names: Sequence[str]) -> list[Pod]:
+def _pods(job: int, names: Sequence[str]) -> list[SchedulerPod]:
     found = []
     for index in range(PODS_OF_A_JOB):
         number = job * PODS_OF_A_JOB + index
@@ -98,7 +105,7 @@ def _pods(job: int, names: Sequence[str]) -> list[Pod]:
         if not _waits(job):
             annotations |= {"huawei.com/AscendReal": cards, _RESOURCE: cards}
         found.append(
-            Pod(
+            SchedulerPod(
                 namespace="default",
                 name=f"job-{job:05}-w-{index}",
                 uid=f"pod-{number}",
@@ -106,7 +113,7 @@ def _pods(job: int, names: Sequence[str]) -> list[Pod]:
                 phase="Pending" if _waits(job) else "Running",
                 labels=_job_labels(job),
                 annotations=annotations,
-                owner=Owner("Job", f"job-{job:05}", f"owner-{job}"),
+                owner=ControllingOwner("Job", f"job-{job:05}", f"owner-{job}"),
                 requests={"cpu": 1000, _RESOURCE: CARDS_OF_A_POD},
                 node_selector={"accelerator-type": "module-910b-8", "host-arch": "huawei-x86"},
                 scheduler_name="volcano",
@@ -116,7 +123,7 @@ def _pods(job: int, names: Sequence[str]) -> list[Pod]:
     return found
 
 
-def _documents(names: Sequence[str], bad_percent: int) -> list[ConfigMap]:
+def _documents(names: Sequence[str], bad_percent: int) -> list[StoredConfigMap]:
     found = [_document("cluster-info-node-cm", "")]
     entries = [
         (name, _entry(name, number % 100 < bad_percent)) for number, name in enumerate(names)
@@ -128,8 +135,8 @@ def _documents(names: Sequence[str], bad_percent: int) -> list[ConfigMap]:
     return found
 
 
-def _document(name: str, text: str) -> ConfigMap:
-    return ConfigMap("mindx-dl", name, {name: text}, {"mx-consumer-volcano": "true"})
+def _document(name: str, text: str) -> StoredConfigMap:
+    return StoredConfigMap("mindx-dl", name, {name: text}, {"mx-consumer-volcano": "true"})
 
 
 def _entry(name: str, is_bad: bool) -> dict[str, Any]:
@@ -159,15 +166,15 @@ def _entry(name: str, is_bad: bool) -> dict[str, Any]:
     }
 
 
-def measure(snapshot: Snapshot, profile: Profile, sessions: int) -> list[tuple[float, int]]:
+def measure(snapshot: ClusterSnapshot, profile: Profile, sessions: int) -> list[tuple[float, int]]:
     """Return the CPU seconds and the deletions of each session."""
-    state, found = State(is_known=True), []
+    state, found = SchedulerState(is_known=True), []
     for number in range(sessions):
         now = msgspec.structs.replace(
             snapshot, now_ms=snapshot.now_ms + 1000 * number, first_session=number == 0
         )
         began = process_time()
-        report, state = advise(now, state, Options(profile=profile))
+        report, state = advise(now, state, AdvisorOptions(profile=profile))
         found.append((process_time() - began, len(report.deletions)))
     return found
 

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from stores.address import open_store
-from stores.base import Document, Listed, Selection, Store
+from stores.base import Document, DocumentsListed, Selection, Store
 
 _CIM = ("mx-consumer-cim", "true")
 _AGGREGATOR = (
@@ -36,7 +36,7 @@ async def _share(url: str, selections: tuple[Selection, ...], seconds: float) ->
 
     async def follow(selection: Selection) -> None:
         async for event in store.watch(selection):
-            if isinstance(event, Listed):
+            if isinstance(event, DocumentsListed):
                 ready.release()
 
     tasks = [asyncio.create_task(follow(one)) for one in selections]

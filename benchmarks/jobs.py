@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.inputs.node_context import Job, NodeState, Pod
-from aggregator.jobs.job_view import Board
+from aggregator.inputs.node_context import JobState, NodeState, PodState
+from aggregator.jobs.job_view import JobView
 from contract.documents.cluster_device import CodeFault, DeviceRecord
-from service.clock import Moment
+from service.clock import Instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -52,18 +52,18 @@ class World:
             name: NodeState(name, f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", name)
             for number, name in enumerate(self.names)
         }
-        self._pods: dict[str, tuple[Pod, ...]] = {}
-        self._jobs: dict[str, Job] = {}
+        self._pods: dict[str, tuple[PodState, ...]] = {}
+        self._jobs: dict[str, JobState] = {}
         for number, name in enumerate(self.names):
             one, other = (f"job-{number // NODES_OF_A_JOB:05}-{half}" for half in "ab")
             rank = {"hccl/rankIndex": str(number % NODES_OF_A_JOB)}
             self._pods[name] = tuple(
-                Pod(f"{job}-{number}", name, "default", f"{job}-{number}", job, chips, rank)
+                PodState(f"{job}-{number}", name, "default", f"{job}-{number}", job, chips, rank)
                 for job, chips in ((one, _chips(0, 8)), (other, _chips(8, 16)))
             )
-            self._jobs |= {job: Job(job, "default", job) for job in (one, other)}
+            self._jobs |= {job: JobState(job, "default", job) for job in (one, other)}
 
-    def pods_on(self, node: str) -> tuple[Pod, ...]:
+    def pods_on(self, node: str) -> tuple[PodState, ...]:
         """Two each."""
         return self._pods[node]
 
@@ -71,7 +71,7 @@ class World:
         """All are ready."""
         return self._nodes.get(name)
 
-    def jobs(self) -> Mapping[str, Job]:
+    def jobs(self) -> Mapping[str, JobState]:
         """Two for every ten nodes."""
         return self._jobs
 
@@ -89,8 +89,8 @@ def main() -> int:
     device = DeviceRecord("Ascend910", _chips(0, CHIPS), (), (), (), (), 1_760_000_000, 0, 0, 0)
     told = dict.fromkeys(world.names, Told(device=device))
     before_mb = _peak_mb()
-    board = Board(world, told.get)
-    now = Moment(T0_MS, 0)
+    board = JobView(world, told.get)
+    now = Instant(T0_MS, 0)
     print(f"{nodes} nodes of {CHIPS} chips, {2 * nodes} pods, {len(world.jobs())} jobs")
     print(
         f"{'all nodes, the first time':44} {_ms(lambda: board.changed(world.names, now)):9.1f} ms"

@@ -52,7 +52,7 @@ from benchmarks.visibility import Bare, Change, Kind, Visibility
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.switch_codes import parse_switch_code
 from dcmi_shim.emulator.bmc import BmcAlarm
-from dcmi_shim.emulator.switch_faults import PORTS, SwitchFault
+from dcmi_shim.emulator.switch_faults import PORTS, EmulatedSwitchFault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -272,7 +272,9 @@ def _act(emulator: Emulator, change: Change) -> None:
     """Do to the hardware what ``change`` says."""
     occurs, code = change.occurs, change.code
     if change.kind is Kind.SWITCH:
-        port = SwitchFault(parse_switch_code(_PORT_CODE), _PORT_CHIP, int(code.rpartition("_")[2]))
+        port = EmulatedSwitchFault(
+            parse_switch_code(_PORT_CODE), _PORT_CHIP, int(code.rpartition("_")[2])
+        )
         (emulator.switch_occur if occurs else emulator.switch_recover)(port)
     elif change.kind is Kind.HOST:
         fan = int(str(change.place).rpartition(" ")[2])

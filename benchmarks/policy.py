@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from agent.policy.state import CHIP_SOURCE, Acknowledged, ChipState, State
+from agent.policy.state import CHIP_SOURCE, Acknowledged, ChipState, PolicyState
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import Severity
@@ -147,13 +147,13 @@ def storm(batches: int, begin_ms: int) -> Iterator[list[Observation]]:
         yield over[first : first + _BATCH]
 
 
-def healthy(tables: Catalogue) -> State:
+def healthy(tables: Catalogue) -> PolicyState:
     """A node whose chips all answered and have no fault."""
     chips = [SourceAnswered(CHIP_SOURCE, chip_subject(chip), _BEGIN_MS) for chip in range(_CHIPS)]
-    return step(State(_NODE, "boot"), chips, _BEGIN_MS, tables)[0]
+    return step(PolicyState(_NODE, "boot"), chips, _BEGIN_MS, tables)[0]
 
 
-def entries(state: State) -> int:
+def entries(state: PolicyState) -> int:
     """How many things the state remembers."""
     count = 0
     for _, known in state.subjects():
@@ -165,8 +165,8 @@ def entries(state: State) -> int:
 
 
 def measured(
-    state: State, batches: Sequence[Sequence[Observation]], tables: Catalogue
-) -> tuple[State, Run]:
+    state: PolicyState, batches: Sequence[Sequence[Observation]], tables: Catalogue
+) -> tuple[PolicyState, Run]:
     """Play one storm."""
     document = device_info_name(_NODE)
     changed = 0

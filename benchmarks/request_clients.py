@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from agent.heartbeat import heartbeat as beating
 from agent.heartbeat.heartbeat import Heartbeat
 from agent.publishing import publisher as publishing
-from agent.publishing.publisher import Publisher, Wanted
+from agent.publishing.publisher import DesiredDocument, DocumentPublisher
 from stores.address import open_store
 from stores.base import Document
 
@@ -39,7 +39,7 @@ class Client:
         self._store = open_store("kubernetes:", kubeconfig)
         self._node = node
         self._revision = 0
-        edges = beating.Edges(
+        edges = beating.HeartbeatCallbacks(
             stalled=dict,
             on_permitted=lambda: None,
             progress=lambda: None,
@@ -74,23 +74,23 @@ class Client:
         """Give connections back."""
         await self._store.close()
 
-    def _publisher(self, namespace: str, name: str) -> Publisher:
+    def _publisher(self, namespace: str, name: str) -> DocumentPublisher:
         stamps = itertools.count()
 
-        def wanted() -> Wanted:
+        def wanted() -> DesiredDocument:
             revision = self._revision if namespace == "kube-system" else 0
 
             def stamped(stamp: int) -> Document:
                 text = f"{revision} {next(stamps)} {stamp}"
                 return Document(namespace, name, {"DeviceInfoCfg": text}, {"bench": "true"})
 
-            return Wanted(revision, revision, stamped, _REFRESH_SECONDS)
+            return DesiredDocument(revision, revision, stamped, _REFRESH_SECONDS)
 
-        return Publisher(
+        return DocumentPublisher(
             self._store,
             namespace,
             name,
-            publishing.Edges(
+            publishing.PublisherCallbacks(
                 wanted=wanted,
                 stamp_of=lambda _: None,
                 verify=lambda _: None,

@@ -38,7 +38,7 @@ from benchmarks.scale_table import missed, print_table
 from benchmarks.scale_takeover import Replicas
 from benchmarks.scale_watch import Readers
 from stores.address import open_store
-from stores.base import Changed, Document, Listed, Selection
+from stores.base import Changed, Document, DocumentsListed, Selection
 from tests.aggregator.daemon import Daemon
 from tests.parts.controlplane import ControlPlane
 
@@ -119,7 +119,7 @@ class Bare:
         """Watch until cancelled."""
         async for event in self._store.watch(_BARE):
             match event:
-                case Listed():
+                case DocumentsListed():
                     self.listed.set()
                 case Changed(document):
                     if document.data.get("number") == self._wanted:

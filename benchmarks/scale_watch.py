@@ -17,7 +17,7 @@ from contract.names import (
     STATE_NAMESPACE,
     device_info_name,
 )
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.kubernetes_api import wire
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Readers:
     async def _watch(self) -> None:
         async for event in self._store.watch(_SELECTION):
             match event:
-                case Listed(documents):
+                case DocumentsListed(documents):
                     self.documents = {document.name: document for document in documents}
                     for document in documents:
                         self._tell(document)

@@ -21,7 +21,7 @@ from contract.names import (
     REPORT_LABEL,
     SWITCH_INFO_PREFIX,
 )
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from vigil.demo.reader import ChipsView, read_cluster_info, read_device_info
 
@@ -100,7 +100,7 @@ class Visibility:
         async for event in self._store.watch(selection):
             now = time.perf_counter()
             match event:
-                case Listed(documents):
+                case DocumentsListed(documents):
                     for document in documents:
                         read(document.name, document.data, now)
                 case Changed(document):

@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from aggregator.inputs.cluster_state import World
+from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from service.stalls import Stalls
 from stores.address import open_store
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.client.connection import ApiConnection
 from tests.parts.controlplane import ControlPlane
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ async def in_turn(jobs: Iterable[Callable[[], Awaitable[object]]]) -> float:
 class Cluster:
     """Fills an API server."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
     async def _write(
@@ -213,7 +213,7 @@ class Child:
 
 async def measured(plane: ControlPlane, nodes: int, pods: int, updates: int) -> dict[str, Any]:
     """Fill the API server, have it followed, and let kubelets beat."""
-    connection = Connection(str(plane.kubeconfig))
+    connection = ApiConnection(str(plane.kubeconfig))
     cluster = Cluster(connection)
     await in_turn(partial(cluster.make_node, number) for number in range(nodes))
     await in_turn(partial(cluster.make_pod, number, nodes) for number in range(pods))
@@ -257,7 +257,7 @@ async def measured(plane: ControlPlane, nodes: int, pods: int, updates: int) -> 
 async def followed(kubeconfig: str) -> None:
     """The child: what its lists cost, then, for each line that it reads, how it is."""
     store = open_store("kubernetes:", Path(kubeconfig))
-    world, told, more = World([True]), [0], asyncio.Event()
+    world, told, more = ClusterState([True]), [0], asyncio.Event()
     process = psutil.Process()
 
     def take(_: frozenset[str] | None) -> None:

@@ -23,7 +23,7 @@ Show: TypeAlias = Callable[["Subject", str, float | None], None]
 """Shows the newest reading of a subject for metrics, by its name; ``None``: not known any more."""
 
 
-class Memory(Protocol):
+class SavedState(Protocol):
     """A few bytes that a collector finds again after a restart, whatever ended the one before.
 
     For what is no observation: how far a log was read, since when a flag stands.
@@ -37,7 +37,7 @@ class Memory(Protocol):
 
 
 @dataclass(frozen=True)
-class Places:
+class VendorPaths:
     """Where the vendor's libraries and tools are: as configured, not yet looked at.
 
     ``driver_root`` is ``None`` where none was given (the vendor's default then comes after
@@ -50,7 +50,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CollectorContext:
     """What a collector gets from the daemon.
 
     ``believed`` holds what the journal remembers of this collector's source at start: subject and
@@ -61,9 +61,9 @@ class Surroundings:
     wall_clock: WallClock
     believed: Mapping[tuple[Subject, str], int]
     driver: ChipDriver
-    places: Places
+    places: VendorPaths
     show: Show
-    memory: Memory
+    memory: SavedState
     listen: Callable[[Sink], None]
     """Registers who also wants to hear, at once, what all collectors report."""
     progress: Callable[[], None]
@@ -79,5 +79,5 @@ class Collector(Protocol):
     period_seconds: float
     deadline_seconds: float
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled. An exception ends the daemon."""

@@ -27,7 +27,7 @@ from dcmi_shim.ipmi.bmc import Ipmi
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from contract.codes.levels import Severity
     from contract.observation import Report
     from dcmi_shim.ipmi.alarms import Alarm
@@ -41,7 +41,7 @@ FAILED_READINGS = "failed_readings"
 """The reading that is shown of NODE: how many lists were not given, incomplete or inconsistent."""
 
 
-class Bmc:
+class BmcCollector:
     """The collector of BMC alarms.
 
     ``deadline_seconds`` is that of one command; a reading of several pages takes six at most.
@@ -59,7 +59,7 @@ class Bmc:
         self.deadline_seconds = deadline_seconds
         self._device = Path(device)
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         loop = asyncio.get_running_loop()
         places = surroundings.places
@@ -69,7 +69,7 @@ class Bmc:
             self.deadline_seconds,
             trust_driver=places.trust_driver,
         )
-        beliefs = BmcBeliefs(self.name, surroundings.believed)
+        beliefs = BmcTracker(self.name, surroundings.believed)
         before: tuple[Alarm, ...] | None = None
         failed = 0
         surroundings.show(NODE, FAILED_READINGS, failed)
@@ -98,7 +98,7 @@ class Bmc:
             await asyncio.sleep(max(left, _LEAST_PAUSE_SECONDS))
 
 
-class BmcBeliefs:
+class BmcTracker:
     """What is believed of the BMC's list, and what readings of it change. Pure."""
 
     def __init__(self, source: str, believed: Mapping[tuple[Subject, str], int]) -> None:

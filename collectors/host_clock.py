@@ -29,7 +29,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def is_synchronised() -> bool | None:
     return not timex.status & _STA_UNSYNC
 
 
-class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
+class SavedClock(msgspec.Struct, frozen=True, omit_defaults=True):
     """The clock's offset in ``boot``, and whether it was synchronised in it."""
 
     boot: str
@@ -79,7 +79,7 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
     was_synchronised: bool = False
 
 
-class Clock:
+class HostClockCollector:
     """The collector. A change by more than ``step_seconds`` between two looks is told."""
 
     name = CLOCK
@@ -97,9 +97,9 @@ class Clock:
         self.offset = offset
         self.synchronised = synchronised
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(self, surroundings)
+        watch = HostClockRun(self, surroundings)
         surroundings.report([SourceAnswered(self.name, NODE, surroundings.wall_clock())])
         while True:
             surroundings.progress()
@@ -107,15 +107,15 @@ class Clock:
             await asyncio.sleep(self.period_seconds)
 
 
-class _Watch:
+class HostClockRun:
     """One run of the collector."""
 
-    def __init__(self, collector: Clock, surroundings: Surroundings) -> None:
+    def __init__(self, collector: HostClockCollector, surroundings: CollectorContext) -> None:
         self._collector = collector
         self._source = collector.name
         self._around = surroundings
         self._boot = boot_id()
-        kept = remembered(surroundings.memory, self._source, Remembered)
+        kept = remembered(surroundings.memory, self._source, SavedClock)
         if kept is not None and kept.boot != self._boot:
             kept = None
         self._kept = kept
@@ -147,7 +147,7 @@ class _Watch:
     def _keep(self) -> None:
         """Remember what a later run in this boot compares with; the little that clocks do is not
         worth a write."""
-        kept, now = self._kept, Remembered(self._boot, self._offset, self._was_synchronised)
+        kept, now = self._kept, SavedClock(self._boot, self._offset, self._was_synchronised)
         if (
             kept is None
             or abs(kept.offset - now.offset) > _WORTH_SECONDS

@@ -33,14 +33,14 @@ Key: TypeAlias = tuple[Subject, str]
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedCode:
     """What a list says of a code besides that it holds."""
 
     severity: Severity | None = None
     driver_raised_at_ms: int | None = None
 
 
-_NOTHING = Entry()
+_NOTHING = ListedCode()
 
 
 @dataclass
@@ -60,7 +60,7 @@ class CodeState:
         return self.event_at is None or asked_at >= self.event_at + LAG_SECONDS
 
 
-class ListBeliefs:
+class ListTracker:
     """What one source believes about its codes."""
 
     def __init__(self, source: str, believed: Iterable[Key]) -> None:
@@ -124,7 +124,7 @@ class ListBeliefs:
 
     def answered(
         self,
-        listed: Mapping[Key, Entry | None],
+        listed: Mapping[Key, ListedCode | None],
         asked_at: float,
         now_ms: int,
         *,
@@ -175,7 +175,14 @@ class ListBeliefs:
         return [held]
 
     def _compare(
-        self, key: Key, state: CodeState, listed: bool, entry: Entry, now_ms: int, *, anew: bool
+        self,
+        key: Key,
+        state: CodeState,
+        listed: bool,
+        entry: ListedCode,
+        now_ms: int,
+        *,
+        anew: bool,
     ) -> list[Report]:
         state.audited = True
         if listed == state.present:
@@ -197,7 +204,7 @@ class ListBeliefs:
         now_ms: int,
         state: CodeState,
         text: str = "",
-        entry: Entry = _NOTHING,
+        entry: ListedCode = _NOTHING,
     ) -> Observation:
         """What an audit found out about ``key``."""
         return Observation(

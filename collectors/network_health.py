@@ -15,7 +15,7 @@ from contract.observation import chip_subject
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 if TYPE_CHECKING:
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from dcmi_shim.values import Chip
 
 NETWORK = "network_reached"
@@ -24,14 +24,14 @@ NETWORK = "network_reached"
 _REACHED = (0, 6)
 
 
-class NetworkHealth:
+class NetworkHealthCollector:
     """The collector of network checks. A chip that gives no answer has no reading."""
 
     name = "network-health"
     period_seconds = 5.0
     deadline_seconds = 2.0
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Show until cancelled."""
         without: set[int] = set()
         while True:
@@ -41,7 +41,7 @@ class NetworkHealth:
                 surroundings.progress()
             await asyncio.sleep(self.period_seconds)
 
-    async def _chips(self, surroundings: Surroundings) -> tuple[Chip, ...]:
+    async def _chips(self, surroundings: CollectorContext) -> tuple[Chip, ...]:
         while True:
             surroundings.progress()
             with contextlib.suppress(TimeoutError):
@@ -49,7 +49,7 @@ class NetworkHealth:
                     return (await surroundings.driver.inventory()).chips
 
 
-async def _show(surroundings: Surroundings, chip: Chip) -> bool:
+async def _show(surroundings: CollectorContext, chip: Chip) -> bool:
     """Ask ``chip`` and show the answer; ``False`` when it will never have one."""
     value: float | None = None
     supported = True

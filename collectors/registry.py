@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.bmc import Bmc
-from collectors.chip_faults.collector import ChipFaults
-from collectors.file_systems.collector import FileSystems
-from collectors.hang.collector import Hang
-from collectors.host_clock import Clock
-from collectors.kernel_log.collector import KernelLog
-from collectors.links.collector import Links
-from collectors.memory.collector import Memory
-from collectors.network_health import NetworkHealth
-from collectors.storage.collector import Storage
-from collectors.switch import Switches
+from collectors.bmc import BmcCollector
+from collectors.chip_faults.collector import ChipFaultsCollector
+from collectors.file_systems.collector import FileSystemsCollector
+from collectors.hang.collector import HangCollector
+from collectors.host_clock import HostClockCollector
+from collectors.kernel_log.collector import KernelLogCollector
+from collectors.links.collector import LinksCollector
+from collectors.memory.collector import MemoryCollector
+from collectors.network_health import NetworkHealthCollector
+from collectors.storage.collector import StorageCollector
+from collectors.switch import SwitchCollector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,20 +22,22 @@ if TYPE_CHECKING:
     from collectors.base import Collector
 
 COLLECTORS: Mapping[str, Callable[..., Collector]] = {
-    ChipFaults.name: ChipFaults,
-    Bmc.name: Bmc,
-    NetworkHealth.name: NetworkHealth,
-    Switches.name: Switches,
-    Links.name: Links,
-    Hang.name: Hang,
-    Storage.name: Storage,
+    ChipFaultsCollector.name: ChipFaultsCollector,
+    BmcCollector.name: BmcCollector,
+    NetworkHealthCollector.name: NetworkHealthCollector,
+    SwitchCollector.name: SwitchCollector,
+    LinksCollector.name: LinksCollector,
+    HangCollector.name: HangCollector,
+    StorageCollector.name: StorageCollector,
     # Before the kernel's log is read: they hear what it tells.
-    FileSystems.name: FileSystems,
-    Memory.name: Memory,
-    KernelLog.name: KernelLog,
-    Clock.name: Clock,
+    FileSystemsCollector.name: FileSystemsCollector,
+    MemoryCollector.name: MemoryCollector,
+    KernelLogCollector.name: KernelLogCollector,
+    HostClockCollector.name: HostClockCollector,
 }
 """Name of a source to what makes its collector; its section of the configuration are arguments."""
 
-ABOUT_CHIPS = frozenset({ChipFaults.name, NetworkHealth.name, Links.name, Hang.name})
+ABOUT_CHIPS = frozenset(
+    {ChipFaultsCollector.name, NetworkHealthCollector.name, LinksCollector.name, HangCollector.name}
+)
 """The collectors that begin again when chips have other physical ids."""

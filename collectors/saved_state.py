@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from collectors.base import Memory
+    from collectors.base import SavedState
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 
-def remembered(memory: Memory, source: str, kind: type[T]) -> T | None:
+def remembered(memory: SavedState, source: str, kind: type[T]) -> T | None:
     """What ``memory`` of ``source`` holds; ``None`` when nothing, or nothing that makes sense."""
     content = memory.read()
     if content is None:

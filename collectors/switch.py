@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.list_tracker import LAG_SECONDS, Entry, ListBeliefs
+from collectors.list_tracker import LAG_SECONDS, ListedCode, ListTracker
 from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
 from contract.documents.switch_info import SwitchPort, port_subject
 from contract.errors import DriverCallError, DriverError
@@ -32,11 +32,11 @@ from dcmi_shim.values import DriverGap
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from collectors.list_tracker import Key
     from contract.observation import Report
     from dcmi_shim.library.discovery import FoundLibrary
-    from dcmi_shim.switch.event import SwitchEvent
+    from dcmi_shim.switch.event import DriverSwitchEvent
 
 _log = logging.getLogger(__name__)
 WITH_SWITCHES = "Ascend910A3"
@@ -53,7 +53,7 @@ _PATIENCE_SECONDS = 1.0
 _DUE_SECONDS = 0.001
 
 
-class Switches:
+class SwitchCollector:
     """The collector of switch faults; ``audit_period_seconds`` is that of the list."""
 
     name = "switch"
@@ -62,7 +62,7 @@ class Switches:
     def __init__(self, audit_period_seconds: float = 30.0) -> None:
         self.period_seconds = audit_period_seconds
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         if not await self._applies(surroundings):
             while True:
@@ -79,7 +79,7 @@ class Switches:
             )
 
         driver = SwitchDriver(find, surroundings.wall_clock)
-        watch = _Watch(self.name, self.period_seconds, surroundings, driver)
+        watch = SwitchRun(self.name, self.period_seconds, surroundings, driver)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(driver.run(), name=f"{self.name} driver")
@@ -89,7 +89,7 @@ class Switches:
             raise group.exceptions[0] from None
         raise AssertionError("the collector's tasks never end")
 
-    async def _applies(self, surroundings: Surroundings) -> bool:
+    async def _applies(self, surroundings: CollectorContext) -> bool:
         """Whether this node has switches. Until its driver answers, what is remembered is blind."""
         asking = asyncio.ensure_future(surroundings.driver.inventory())
         is_blind = not surroundings.believed
@@ -107,14 +107,14 @@ class Switches:
             asking.cancel()
 
 
-class _Watch:
+class SwitchRun:
     """One run of the collector on a node with switches."""
 
     def __init__(
         self,
         source: str,
         period_seconds: float,
-        surroundings: Surroundings,
+        surroundings: CollectorContext,
         driver: SwitchDriver,
     ) -> None:
         self._source = source
@@ -122,7 +122,7 @@ class _Watch:
         self._around = surroundings
         self._driver = driver
         self._loop = asyncio.get_running_loop()
-        self._beliefs = ListBeliefs(source, surroundings.believed)
+        self._beliefs = ListTracker(source, surroundings.believed)
         self._changed = asyncio.Event()
         self._due = self._loop.time()
         self._settled_at = self._due + LAG_SECONDS
@@ -147,7 +147,7 @@ class _Watch:
         self._due = self._loop.time()
         self._settled_at = self._due + LAG_SECONDS
 
-    def _event(self, event: SwitchEvent) -> None:
+    def _event(self, event: DriverSwitchEvent) -> None:
         subject, code = _key(event)
         assertion = _ASSERTIONS.get(event.assertion)
         if assertion is None or event.event_type == 0:
@@ -235,7 +235,7 @@ class _Watch:
         self._around.report([SourceBlind(self._source, NODE, now_ms, reason)])
 
 
-def _key(event: SwitchEvent) -> Key:
+def _key(event: DriverSwitchEvent) -> Key:
     port = SwitchPort(event.chip, event.port, event.peer_device, event.peer_port)
     # A whole chip has no peer, whatever the driver writes there.
     peer = NOT_APPLICABLE if event.port == NOT_APPLICABLE else event.peer_device
@@ -243,10 +243,10 @@ def _key(event: SwitchEvent) -> Key:
     return port_subject(port), format_switch_code(code)
 
 
-def _entries(faults: Sequence[SwitchEvent]) -> Mapping[Key, Entry]:
+def _entries(faults: Sequence[DriverSwitchEvent]) -> Mapping[Key, ListedCode]:
     """What a list says; recoveries in it, and what has no event type, are no faults."""
     return {
-        _key(fault): Entry(fault.severity, fault.driver_raised_at_ms)
+        _key(fault): ListedCode(fault.severity, fault.driver_raised_at_ms)
         for fault in faults
         if fault.assertion != _RECOVERED and fault.event_type
     }

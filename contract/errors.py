@@ -177,6 +177,11 @@ def quoted(text: str) -> str:
     return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + " ..."
 
 
+def printable(text: str) -> str:
+    """Return ``text`` with ``?`` in place of each character that no terminal should get."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
 class BmcError(VigilError):
     """The BMC could not be asked through its device, or its answer cannot be used."""
 

@@ -36,7 +36,7 @@ class ListedChip(msgspec.Struct, frozen=True, omit_defaults=True):
         return all(compared) if compared else None
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ChipListComparison(msgspec.Struct, frozen=True):
     """What became of remembered chips, by their physical ids before.
 
     ``moved`` have another physical id now, ``replaced`` have another chip in their place, and
@@ -50,7 +50,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 def compare(
     remembered: Mapping[int, ListedChip | None], listed: Iterable[ListedChip]
-) -> Comparison:
+) -> ChipListComparison:
     """Compare ``remembered``, by physical id and ``None`` where no more is known, with ``listed``.
 
     A missing chip whose id another remembered chip has now gets the lowest remembered id that is
@@ -78,4 +78,4 @@ def compare(
     for chip_id, place in zip((one for one in gone if one in taken), free, strict=False):
         moved[chip_id] = place
         missing.add(chip_id)
-    return Comparison(moved, frozenset(gone) - missing, frozenset(missing))
+    return ChipListComparison(moved, frozenset(gone) - missing, frozenset(missing))

@@ -35,13 +35,17 @@ CLUSTER_LABEL = ("mx-consumer-volcano", "true")
 LEADER_NAMESPACE = "mindx-dl"
 LEADER_LEASE = "npu-vigil-aggregator"
 """The Lease of the aggregator that leads; so no node can be called ``aggregator``."""
+AGGREGATOR_NAMESPACE = "mindx-dl"
+AGGREGATOR_SERVICE = "npu-vigil-aggregator"
+AGGREGATOR_PORT = 9821
+"""The Service of its pages (``daemonset/base/service.yaml``)."""
 STATE_NAMESPACE = "mindx-dl"
 STATE_PREFIX = "npu-vigil-state-"
 STATE_LABEL = "npu-vigil/state"
 """On documents with what the next leader must know: the name of whose state it is."""
 
 
-class Owner(NamedTuple):
+class DocumentOwner(NamedTuple):
     """The node that a document's name names.
 
     ``resource`` is the one resource whose public faults belong into the document; ``None`` where
@@ -64,7 +68,7 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 _NODE_NAME_MAX = 230
 
 
-def owner_of(name: str) -> Owner | None:
+def owner_of(name: str) -> DocumentOwner | None:
     """Return the node that the document ``name`` belongs to, in whatever namespace it lies.
 
     ``None`` for a name that belongs to no node. The name of a heartbeat counts as well: an agent
@@ -75,7 +79,7 @@ def owner_of(name: str) -> Owner | None:
     """
     for prefix, resource in _OWNED_PREFIXES:
         if name.startswith(prefix):
-            return Owner(name[len(prefix) :], resource)
+            return DocumentOwner(name[len(prefix) :], resource)
     return None
 
 

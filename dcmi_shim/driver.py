@@ -19,7 +19,7 @@ from dcmi_shim.library.installed import Installed
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue, driver_event
-from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -64,7 +64,7 @@ class Driver:
         self._settings = settings or DriverSettings()
         self._events = EventQueue(wall_clock, driver_event, "driver")
         self._reopened = asyncio.Event()
-        self._keeper = Keeper(self._installed, self._settings, self._events, self._reopened)
+        self._keeper = Supervisor(self._installed, self._settings, self._events, self._reopened)
         self._calls = Calls(
             self._installed, self._settings, self._keeper, wall_clock, self._events.gap
         )

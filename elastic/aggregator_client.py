@@ -13,7 +13,7 @@ from advisor.checks.ended_vcjobs import EndedJobs
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from elastic.job import Job
+    from elastic.job import ElasticJob
 
 _SECONDS = 10.0
 _ATTEMPTS = 4
@@ -32,7 +32,7 @@ class _Page(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Page)
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AggregatorReply(msgspec.Struct, frozen=True):
     """What was answered; ``troubles`` are reasons not to start anything."""
 
     ended: EndedJobs = EndedJobs()
@@ -45,7 +45,9 @@ class Aggregators:
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
 
-    async def ask(self, sized: Sequence[Job], judged: Sequence[Job]) -> Answer:
+    async def ask(
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob]
+    ) -> AggregatorReply:
         """Ask for the sizes of some ended jobs, and for faults under others."""
         asked = {"sized": _keys(sized), "judged": _keys(judged)}
         trouble = ""
@@ -58,7 +60,7 @@ class Aggregators:
                 trouble = "no aggregator that was asked leads"
         except (aiohttp.ClientError, OSError, ValueError) as error:
             trouble = str(error) or type(error).__name__
-        return Answer(troubles=(f"the aggregator at {self._url} is away: {trouble}",))
+        return AggregatorReply(troubles=(f"the aggregator at {self._url} is away: {trouble}",))
 
     async def _page(self, query: dict[str, str]) -> _Page:
         # A new connection each time, as another aggregator may answer it.
@@ -73,15 +75,15 @@ class Aggregators:
             return _decoder.decode(body)
 
 
-def _keys(jobs: Sequence[Job]) -> str:
+def _keys(jobs: Sequence[ElasticJob]) -> str:
     return ",".join(job.key for job in jobs[:MOST_JOBS])
 
 
-def _answer(page: _Page, url: str) -> Answer:
+def _answer(page: _Page, url: str) -> AggregatorReply:
     if page.ended is None:
         why = f"the aggregator at {url} does not advise: set advice.enabled there"
-        return Answer(troubles=(why,))
+        return AggregatorReply(troubles=(why,))
     troubles = list(page.ended.not_known)
     if page.alarm:
         troubles.insert(0, "silence alarm: too many nodes fell silent at once")
-    return Answer(page.ended, tuple(troubles))
+    return AggregatorReply(page.ended, tuple(troubles))

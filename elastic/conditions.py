@@ -25,8 +25,8 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from contract.documents.elastic_job import Kept
-    from elastic.job import Job
+    from contract.documents.elastic_job import PersistedJob
+    from elastic.job import ElasticJob
 
 _DEFAULT_RETRIES = 3
 """What a job without ``maxRetry`` gets (consumers#2.9)."""
@@ -36,7 +36,7 @@ class Condition(NamedTuple):
     """A condition: ``problem`` returns what is wrong and what to write; ``None`` where it holds."""
 
     name: str
-    problem: Callable[[Job], str | None]
+    problem: Callable[[ElasticJob], str | None]
 
 
 class Unmet(NamedTuple):
@@ -46,7 +46,7 @@ class Unmet(NamedTuple):
     text: str
 
 
-def kept_of(job: Job) -> Kept | None:
+def kept_of(job: ElasticJob) -> PersistedJob | None:
     """Return what is kept on the job; ``None`` where that is nothing, or cannot be read."""
     try:
         return read_kept(job.annotations)
@@ -54,7 +54,7 @@ def kept_of(job: Job) -> Kept | None:
         return None
 
 
-def original_of(job: Job) -> Size | None:
+def original_of(job: ElasticJob) -> Size | None:
     """Return the size that the owner gave the job; ``None`` where it has not one task.
 
     A size that is not the one written last is the owner's from then on.
@@ -66,18 +66,18 @@ def original_of(job: Job) -> Size | None:
     return kept.original if is_ours else size
 
 
-def min_replicas(job: Job) -> int:
+def min_replicas(job: ElasticJob) -> int:
     """Return ``minReplicas``, 1 where it is no number."""
     return go_integer(job.annotations.get(scheduling.MIN_REPLICAS, "")) or 1
 
 
-def unmet(job: Job) -> tuple[Unmet, ...]:
+def unmet(job: ElasticJob) -> tuple[Unmet, ...]:
     """Return all conditions that do not hold, in the order of the table."""
     found = ((one.name, one.problem(job)) for one in CONDITIONS)
     return tuple(Unmet(name, text) for name, text in found if text is not None)
 
 
-def _kept(job: Job) -> str | None:
+def _kept(job: ElasticJob) -> str | None:
     try:
         read_kept(job.annotations)
     except ValueError as error:
@@ -85,32 +85,32 @@ def _kept(job: Job) -> str | None:
     return None
 
 
-def _grace(job: Job) -> str | None:
+def _grace(job: ElasticJob) -> str | None:
     value = job.labels.get(scheduling.FAULT_SCHEDULING)
     if value == scheduling.FAULT_SCHEDULING_GRACE:
         return None
     return f'label fault-scheduling {_shown(value)}; write fault-scheduling: "grace"'
 
 
-def _elastic(job: Job) -> str | None:
+def _elastic(job: ElasticJob) -> str | None:
     value = job.labels.get(scheduling.ELASTIC_SCHEDULING)
     if value == "on":
         return None
     return f'label elastic-scheduling {_shown(value)}; write elastic-scheduling: "on"'
 
 
-def _switched_off(job: Job) -> str | None:
+def _switched_off(job: ElasticJob) -> str | None:
     if job.annotations.get(SWITCH) != OFF:
         return None
     return f"annotation {SWITCH} is off; run vigil elastic on {job.key}"
 
 
-def _one_task(job: Job) -> str | None:
+def _one_task(job: ElasticJob) -> str | None:
     count = len(job.tasks)
     return None if count == 1 else f"it has {count} tasks; write one task with all pods"
 
 
-def _minimum(job: Job) -> str | None:
+def _minimum(job: ElasticJob) -> str | None:
     original = original_of(job)
     if original is None:
         return None
@@ -125,14 +125,14 @@ def _minimum(job: Job) -> str | None:
     )
 
 
-def _divisible(job: Job) -> str | None:
+def _divisible(job: ElasticJob) -> str | None:
     original = original_of(job)
     if original is None or original.replicas > 1 or original.cards > 1:
         return None
     return "it has one pod with at most one chip; ask for two pods or two chips"
 
 
-def _whole_chips(job: Job) -> str | None:
+def _whole_chips(job: ElasticJob) -> str | None:
     for task in job.tasks:
         if not task.resource:
             return "its pods ask for no chips; ask for chips, as in huawei.com/Ascend910"
@@ -143,7 +143,7 @@ def _whole_chips(job: Job) -> str | None:
     return None
 
 
-def _one_container(job: Job) -> str | None:
+def _one_container(job: ElasticJob) -> str | None:
     original = original_of(job)
     if original is None or original.replicas > 1:
         return None
@@ -152,7 +152,7 @@ def _one_container(job: Job) -> str | None:
     return "several containers of its only pod ask for chips; ask for them in one container"
 
 
-def _policy(job: Job) -> str | None:
+def _policy(job: ElasticJob) -> str | None:
     action = evicted_action(job)
     instead = "write event: PodEvicted, action: TerminateJob"
     if action is None:
@@ -165,7 +165,7 @@ def _policy(job: Job) -> str | None:
     return f"action {action} does not end the job; {instead}"
 
 
-def evicted_action(job: Job) -> str | None:
+def evicted_action(job: ElasticJob) -> str | None:
     """Return what the controller does once a pod was evicted; ``None`` without a policy.
 
     Policies of the task go before those of the job.
@@ -177,13 +177,13 @@ def evicted_action(job: Job) -> str | None:
     return None
 
 
-def _owner(job: Job) -> str | None:
+def _owner(job: ElasticJob) -> str | None:
     if not job.has_owner:
         return None
     return "another object owns it and would start it, too; create the job without an owner"
 
 
-def _process_recovery(job: Job) -> str | None:
+def _process_recovery(job: ElasticJob) -> str | None:
     value = job.labels.get(scheduling.PROCESS_RECOVER)
     if value not in (None, "off"):
         return f"label process-recover-enable is {value}, so others recover it; remove the label"
@@ -192,7 +192,7 @@ def _process_recovery(job: Job) -> str | None:
     return None
 
 
-def _success(job: Job) -> str | None:
+def _success(job: ElasticJob) -> str | None:
     original = original_of(job)
     least = min_replicas(job)
     if original is None or job.min_success is None or job.min_success <= least:
@@ -203,13 +203,13 @@ def _success(job: Job) -> str | None:
     )
 
 
-def _partition(job: Job) -> str | None:
+def _partition(job: ElasticJob) -> str | None:
     if not any(task.is_partitioned for task in job.tasks):
         return None
     return "partitionPolicy fixes the number of pods; remove partitionPolicy"
 
 
-def _lifetime(job: Job) -> str | None:
+def _lifetime(job: ElasticJob) -> str | None:
     seconds = job.ttl_seconds
     if seconds is None or seconds >= SHORTEST_TTL_SECONDS:
         return None

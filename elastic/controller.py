@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
+from advisor.checks.ended_vcjobs import PODS_LEFT
 from contract.documents.elastic_job import FINISHED
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
-from elastic.aggregator_client import MOST_JOBS, Answer
+from elastic.aggregator_client import MOST_JOBS, AggregatorReply
 from elastic.conditions import kept_of, original_of
-from elastic.decision import Decision, Facts, State, Write, decide, recent_starts
+from elastic.decision import (
+    DueWrite,
+    JobContext,
+    RestartDecision,
+    VcjobState,
+    decide,
+    recent_starts,
+)
 from elastic.job import read_job, read_pod
-from elastic.job_cache import KINDS, Known
+from elastic.job_cache import KINDS, JobCache
 from elastic.patches import size_patch, start_patch
 from stores.interruption import Interrupted
 
@@ -26,8 +34,8 @@ if TYPE_CHECKING:
 
     from advisor.checks.ended_vcjobs import EndedJob, FaultUnder
     from elastic.aggregator_client import Aggregators
-    from elastic.job import Job
-    from elastic.job_events import Telling
+    from elastic.job import ElasticJob
+    from elastic.job_events import JobEvents
     from service.clock import Clock
     from service.election.leadership import Leadership
     from stores.cluster import Cluster
@@ -42,6 +50,8 @@ _SETTLE_SECONDS = 0.02
 """What comes within it is judged together."""
 _BEHIND_SECONDS = 0.1
 """Until watches show what a read has shown."""
+_BEHIND_ROUNDS = 20
+"""So often in a row; what is behind for longer is asked again as seldom as anything else."""
 _AFTER_A_REFUSAL_MS = 30_000
 _JUDGED_FOR_MS = 120_000
 """For so long after its end a job without a cause is asked about: faults come late."""
@@ -50,7 +60,7 @@ _GROUP_MS = 30_000
 _FOLLOW_AGAIN_SECONDS = 30.0
 
 
-class JobStatus(msgspec.Struct, frozen=True):
+class ElasticJobStatus(msgspec.Struct, frozen=True):
     """How it stands with one job."""
 
     namespace: str
@@ -69,7 +79,7 @@ class Acting:
         api: VcJobs,
         aggregators: Aggregators,
         leadership: Leadership,
-        telling: Telling,
+        telling: JobEvents,
         clock: Clock,
         *,
         acts: bool,
@@ -77,8 +87,8 @@ class Acting:
         self.acts = acts
         self.starts = 0
         self.refusals: Counter[str] = Counter()
-        self.known = Known()
-        self.jobs: tuple[JobStatus, ...] = ()
+        self.known = JobCache()
+        self.jobs: tuple[ElasticJobStatus, ...] = ()
         self.standing_still: tuple[str, ...] = ()
         self._api = api
         self._aggregators = aggregators
@@ -94,6 +104,8 @@ class Acting:
         self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
         """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
         self._judged: set[str] = set()
+        self._behind = 0
+        """In so many rounds in a row the aggregator had not seen what is seen here."""
 
     async def run(self) -> NoReturn:
         """Follow and act until cancelled."""
@@ -135,18 +147,24 @@ class Acting:
         decisions = {job.uid: decide(job, self._facts(job, jobs, standing)) for job in jobs}
         asking = [job for job in jobs if decisions[job.uid].asks]
         advised: dict[str, EndedJob] = {}
+        is_behind = False
         if asking and self._leadership.leads:
             answer = await self._ask(asking, decisions)
             standing = (*standing, *answer.troubles)
             by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
             for job in asking:
                 found = by_name.get((job.namespace, job.name))
+                if found is not None and _is_behind(job, found):
+                    is_behind = True
+                    if found.version < (go_integer(job.version) or 0):
+                        found = None
                 if found is not None:
                     advised[job.uid] = found
                 facts = self._facts(job, jobs, standing, found)
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
-                if before.state is State.NO_CAUSE and decisions[job.uid].cause:
+                if before.state is VcjobState.NO_CAUSE and decisions[job.uid].cause:
                     self.look()  # Its size is asked for next.
+        self._behind = self._behind + 1 if is_behind else 0
         self._show(jobs, decisions, standing)
         if not self._leadership.leads:
             return _IDLE_SECONDS
@@ -154,10 +172,12 @@ class Acting:
             if decisions[job.uid].write is not None and not self._is_refused(job):
                 advice = advised.get(job.uid)
                 return await self._write(job, decisions[job.uid], jobs, standing, advice)
+        if 0 < self._behind <= _BEHIND_ROUNDS:
+            return _BEHIND_SECONDS
         states = {decision.state for decision in decisions.values()}
-        return _AGAIN_SECONDS if State.WAITING_FOR_ROOM in states else _IDLE_SECONDS
+        return _AGAIN_SECONDS if VcjobState.WAITING_FOR_ROOM in states else _IDLE_SECONDS
 
-    def _standing(self, jobs: Sequence[Job]) -> tuple[str, ...]:
+    def _standing(self, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
         found = list(self.known.unread)
         if rival := self.known.rival:
@@ -179,14 +199,14 @@ class Acting:
 
     def _facts(
         self,
-        job: Job,
-        jobs: Sequence[Job],
+        job: ElasticJob,
+        jobs: Sequence[ElasticJob],
         standing: tuple[str, ...],
         found: EndedJob | None = None,
-    ) -> Facts:
+    ) -> JobContext:
         now_ms = self._clock().wall_ms
         starts = {at_ms for one in jobs for at_ms in recent_starts(one, now_ms)}
-        return Facts(
+        return JobContext(
             now_ms,
             self.known.pods(job),
             self.known.evictions(job),
@@ -194,10 +214,11 @@ class Acting:
             standing,
             tuple(sorted(starts.union(self._own_starts_ms))),
             None if found is None else found.advice,
+            self.known.grace_over_time_ms,
         )
 
     def _faults_under(
-        self, job: Job, found: EndedJob | None, now_ms: int
+        self, job: ElasticJob, found: EndedJob | None, now_ms: int
     ) -> tuple[FaultUnder, ...]:
         """Return the faults that were found under a job that has ended, since when.
 
@@ -214,27 +235,29 @@ class Acting:
             )
         return self._faults.get(key, ())
 
-    async def _ask(self, asking: Sequence[Job], decisions: Mapping[str, Decision]) -> Answer:
+    async def _ask(
+        self, asking: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
+    ) -> AggregatorReply:
         now_ms = self._clock().wall_ms
-        sized = [job for job in asking if decisions[job.uid].state is State.WAITING_FOR_ROOM]
+        sized = [job for job in asking if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM]
         judged = [
             job
             for job in asking
-            if decisions[job.uid].state is State.NO_CAUSE
+            if decisions[job.uid].state is VcjobState.NO_CAUSE
             and (job.uid not in self._judged or now_ms - job.ended_at_ms < _JUDGED_FOR_MS)
         ]
         if not sized and not judged:
-            return Answer()
+            return AggregatorReply()
         # Who has no cause may have one by the answer, and then asks for its size.
         answer = await self._aggregators.ask(sized, judged)
         self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
         uid, version = self._written
         is_there = any(job.uid == uid for job in self.known.jobs())
         if sized and not answer.troubles and is_there and answer.ended.version < version:
-            return Answer(troubles=("the aggregator has not seen the last start yet",))
+            return AggregatorReply(troubles=("the aggregator has not seen the last start yet",))
         return answer
 
-    def _is_refused(self, job: Job) -> bool:
+    def _is_refused(self, job: ElasticJob) -> bool:
         refused = self._refused.get(job.uid)
         if refused is None:
             return False
@@ -243,9 +266,9 @@ class Acting:
 
     async def _write(
         self,
-        job: Job,
-        decision: Decision,
-        jobs: Sequence[Job],
+        job: ElasticJob,
+        decision: RestartDecision,
+        jobs: Sequence[ElasticJob],
         standing: tuple[str, ...],
         advised: EndedJob | None,
     ) -> float:
@@ -263,7 +286,7 @@ class Acting:
             facts = msgspec.structs.replace(self._facts(job, jobs, standing, advised), pods=mine)
             if live != job or decide(live, facts) != decision or not self._leadership.leads:
                 return _BEHIND_SECONDS
-            if decision.write is Write.START:
+            if decision.write is DueWrite.START:
                 patch = start_patch(job, decision.start, decision.why)
                 version = await self._api.patch_status(job.namespace, job.name, patch)
             else:
@@ -287,13 +310,16 @@ class Acting:
         self._written = (job.uid, go_integer(version) or 0)
         if before is None or decision.start > before.start:
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
-        if decision.write is Write.START:
+        if decision.write is DueWrite.START:
             self.starts += 1
         self._telling.wrote(job, decision)
         return _AGAIN_SECONDS
 
     def _show(
-        self, jobs: Sequence[Job], decisions: Mapping[str, Decision], standing: tuple[str, ...]
+        self,
+        jobs: Sequence[ElasticJob],
+        decisions: Mapping[str, RestartDecision],
+        standing: tuple[str, ...],
     ) -> None:
         self.standing_still = standing
         shown = []
@@ -304,7 +330,7 @@ class Acting:
                 state, why = "refused", self._refused[job.uid][1]
             original, size = original_of(job), job.size
             shown.append(
-                JobStatus(
+                ElasticJobStatus(
                     job.namespace,
                     job.name,
                     state,
@@ -331,3 +357,10 @@ class Acting:
             "standing_still": self.standing_still,
             "jobs": self.jobs,
         }
+
+
+def _is_behind(job: ElasticJob, found: EndedJob) -> bool:
+    """Whether the aggregator has not seen the end of a job that has ended, or of its pods."""
+    if found.version < (go_integer(job.version) or 0):
+        return True
+    return found.advice is not None and found.advice.reason == PODS_LEFT

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.checks.ended_vcjobs import FaultUnder
+from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import RESTORE, Size
 from elastic.conditions import Unmet, kept_of, min_replicas, original_of, unmet
@@ -22,22 +23,16 @@ from elastic.job import JobPod
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from elastic.job import Job
+    from elastic.job import ElasticJob
 
 HOUR_MS = 3_600_000
 STARTS_OF_A_JOB = 3
 STARTS_OF_A_CLUSTER = 10
 """So many starts within an hour; one more waits."""
-GRACE_OVER_TIME_MS = 900_000
-"""After so long the scheduler deletes the pods of a live node by force (consumers#2.7)."""
-_OUT_OF_SERVICE = (
-    f"for more than {GRACE_OVER_TIME_MS // 1000} s: once the host of such a node is off, give the "
-    "Node the taint node.kubernetes.io/out-of-service"
-)
 _ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
 
 
-class State(StrEnum):
+class VcjobState(StrEnum):
     """How it stands with a job."""
 
     RUNNING = "running"
@@ -53,7 +48,7 @@ class State(StrEnum):
     READY = "ready"
 
 
-class Write(StrEnum):
+class DueWrite(StrEnum):
     """A write that is due."""
 
     CLEAR = "clear"
@@ -62,12 +57,13 @@ class Write(StrEnum):
     START = "start"
 
 
-class Facts(msgspec.Struct, frozen=True):
+class JobContext(msgspec.Struct, frozen=True):
     """What is known about a job beside its object.
 
     ``pods`` are those with its uid. ``standing_still`` are reasons why nothing is written at all.
     ``cluster_starts_ms`` are the starts of all jobs. ``advice`` is the size of R60, ``None`` while
-    it is not known.
+    it is not known. ``grace_over_time_ms`` is how long the scheduler waits before it deletes the
+    pods of a live node by force (consumers#2.7).
     """
 
     now_ms: int
@@ -77,20 +73,21 @@ class Facts(msgspec.Struct, frozen=True):
     standing_still: tuple[str, ...] = ()
     cluster_starts_ms: tuple[int, ...] = ()
     advice: ElasticAdvice | None = None
+    grace_over_time_ms: int = DEFAULT_GRACE_OVER_TIME * 1000
 
 
-class Decision(msgspec.Struct, frozen=True):
+class RestartDecision(msgspec.Struct, frozen=True):
     """What is to be done. ``why`` is for people. ``asks``: the size of R60 is needed.
 
     ``original`` and ``size`` are those of the next start, ``start`` its number. ``is_overdue``:
     somebody has to act before its pods end.
     """
 
-    state: State
+    state: VcjobState
     why: str
     unmet: tuple[Unmet, ...] = ()
     asks: bool = False
-    write: Write | None = None
+    write: DueWrite | None = None
     original: Size | None = None
     size: Size | None = None
     cause: str = ""
@@ -98,13 +95,13 @@ class Decision(msgspec.Struct, frozen=True):
     is_overdue: bool = False
 
 
-def decide(job: Job, facts: Facts) -> Decision:
+def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
     """Return what is to be done with ``job`` now."""
     missing = unmet(job)
     if missing:
-        return Decision(State.CONDITIONS, missing[0].text, missing)
+        return RestartDecision(VcjobState.CONDITIONS, missing[0].text, missing)
     if job.is_deleted:
-        return Decision(State.FINISHED, "the job is being deleted")
+        return RestartDecision(VcjobState.FINISHED, "the job is being deleted")
     original = original_of(job)
     assert original is not None  # It has one task.
     is_cleared = _is_cleared(job)
@@ -112,39 +109,44 @@ def decide(job: Job, facts: Facts) -> Decision:
         return _active(job, facts)
     cause = _cause(job, facts)
     if not cause:
-        return Decision(State.NO_CAUSE, _without_cause(job), asks=True)
+        return RestartDecision(VcjobState.NO_CAUSE, _without_cause(job), asks=True)
     left = [pod for pod in facts.pods if not pod.has_ended_itself]
     if left:
-        return _waiting(job, left, facts.now_ms, cause)
+        return _waiting(job, left, facts, cause)
     if facts.standing_still:
-        return Decision(State.STANDING_STILL, "; ".join(facts.standing_still), cause=cause)
+        return RestartDecision(
+            VcjobState.STANDING_STILL, "; ".join(facts.standing_still), cause=cause
+        )
     if not _is_resized(job) and not is_cleared and (why := _too_many(job, facts)):
-        return Decision(State.TOO_MANY_STARTS, why, cause=cause)
+        return RestartDecision(VcjobState.TOO_MANY_STARTS, why, cause=cause)
     return _sized(job, facts, original, cause)
 
 
-def _active(job: Job, facts: Facts) -> Decision:
+def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
     if job.phase == "Completed":
-        return Decision(State.FINISHED, "the job is completed")
-    if job.phase in _ENDING:
-        waiting = _waiting(job, facts.pods, facts.now_ms, "")
-        if waiting.is_overdue:
-            return waiting
-        return Decision(State.ENDING, f"phase {job.phase}; {waiting.why}")
+        return RestartDecision(VcjobState.FINISHED, "the job is completed")
+    is_ending = job.phase in _ENDING
+    # All pods of a job may be on dead nodes; its phase is Running until one of them is gone.
+    leaving = [pod for pod in facts.pods if is_ending or pod.deleted_at_ms]
+    waiting = _waiting(job, leaving, facts, "")
+    if waiting.is_overdue:
+        return waiting
+    if is_ending:
+        return RestartDecision(VcjobState.ENDING, f"phase {job.phase}; {waiting.why}")
     if job.phase == "Running":
-        return Decision(State.RUNNING, "the job runs")
+        return RestartDecision(VcjobState.RUNNING, "the job runs")
     unbound = sum(1 for pod in facts.pods if not pod.node)
     why = f"phase {job.phase or 'unknown'}: {len(facts.pods)} pods, {unbound} without a node"
-    return Decision(State.STARTING, why)
+    return RestartDecision(VcjobState.STARTING, why)
 
 
-def _is_cleared(job: Job) -> bool:
+def _is_cleared(job: ElasticJob) -> bool:
     """Whether its size was set to 0, so that pods that ended by themselves go."""
     kept, size = kept_of(job), job.size
     return kept is not None and size is not None and kept.size.replicas == size.replicas == 0
 
 
-def _is_resized(job: Job) -> bool:
+def _is_resized(job: ElasticJob) -> bool:
     """Whether the size was written and the start that belongs to it was not.
 
     The message of our last start says its number. Where somebody replaced it, a phase with pods
@@ -157,7 +159,7 @@ def _is_resized(job: Job) -> bool:
     return same and job.started < kept.start and job.last_active_ms < kept.at_ms
 
 
-def _cause(job: Job, facts: Facts) -> str:
+def _cause(job: ElasticJob, facts: JobContext) -> str:
     kept = kept_of(job)
     if kept is not None and (_is_resized(job) or not job.is_ended):
         return kept.cause
@@ -167,7 +169,7 @@ def _cause(job: Job, facts: Facts) -> str:
     return cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
 
 
-def _without_cause(job: Job) -> str:
+def _without_cause(job: ElasticJob) -> str:
     kept, why = kept_of(job), "it ended without a fault of a chip, a network or a node"
     if kept is None or job.started != kept.start:
         return why
@@ -182,22 +184,27 @@ def _without_cause(job: Job) -> str:
     )
 
 
-def _waiting(job: Job, pods: Sequence[JobPod], now_ms: int, cause: str) -> Decision:
+def _waiting(
+    job: ElasticJob, pods: Sequence[JobPod], facts: JobContext, cause: str
+) -> RestartDecision:
     """Return that pods have not ended, which, and since when they are to."""
     if not pods:
-        return Decision(State.WAITING_FOR_PODS, "all pods have ended", cause=cause)
+        return RestartDecision(VcjobState.WAITING_FOR_PODS, "all pods have ended", cause=cause)
     ordered = sorted(pods, key=lambda pod: pod.name)
     shown = [_shown(pod, _asked_ms(job, pod)) for pod in ordered[:3]]
     more = f" and {len(pods) - len(shown)} more" if len(pods) > len(shown) else ""
     why = f"pods that have not ended: {'; '.join(shown)}{more}"
     asked = [at_ms for pod in pods if (at_ms := _asked_ms(job, pod))]
-    is_overdue = bool(asked) and now_ms - min(asked) > GRACE_OVER_TIME_MS
+    is_overdue = bool(asked) and facts.now_ms - min(asked) > facts.grace_over_time_ms
     if is_overdue:
-        why = f"{why}; {_OUT_OF_SERVICE}"
-    return Decision(State.WAITING_FOR_PODS, why, cause=cause, is_overdue=is_overdue)
+        why = (
+            f"{why}; for more than {facts.grace_over_time_ms // 1000} s: once the host of such a "
+            "node is off, give the Node the taint node.kubernetes.io/out-of-service"
+        )
+    return RestartDecision(VcjobState.WAITING_FOR_PODS, why, cause=cause, is_overdue=is_overdue)
 
 
-def _asked_ms(job: Job, pod: JobPod) -> int:
+def _asked_ms(job: ElasticJob, pod: JobPod) -> int:
     """Return since when a pod is to end; 0 where nothing says it."""
     if pod.deleted_at_ms:
         return pod.deleted_at_ms - pod.grace_seconds * 1000
@@ -213,7 +220,7 @@ def _shown(pod: JobPod, asked_ms: int) -> str:
     return f"{pod.name} on {pod.node or 'no node'}, {what}{since}"
 
 
-def _too_many(job: Job, facts: Facts) -> str:
+def _too_many(job: ElasticJob, facts: JobContext) -> str:
     kept = kept_of(job)
     own = [] if kept is None else _recent(kept.starts_ms, facts.now_ms)
     if len(own) >= STARTS_OF_A_JOB:
@@ -228,30 +235,30 @@ def _recent(starts_ms: tuple[int, ...], now_ms: int) -> list[int]:
     return [at_ms for at_ms in starts_ms if abs(now_ms - at_ms) < HOUR_MS]
 
 
-def recent_starts(job: Job, now_ms: int) -> tuple[int, ...]:
+def recent_starts(job: ElasticJob, now_ms: int) -> tuple[int, ...]:
     """Return when the job was started by us within the last hour (wall)."""
     kept = kept_of(job)
     return () if kept is None else tuple(_recent(kept.starts_ms, now_ms))
 
 
-def _sized(job: Job, facts: Facts, original: Size, cause: str) -> Decision:
+def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> RestartDecision:
     advice = facts.advice
     if advice is None:
         why = "the aggregator is asked for the size"
-        return Decision(State.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
     if advice.replicas is None or advice.cards is None:
-        return Decision(State.WAITING_FOR_ROOM, advice.why, asks=True, cause=cause)
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, advice.why, asks=True, cause=cause)
     least, most = min_replicas(job), original.replicas
     if not least <= advice.replicas <= most or not 1 <= advice.cards <= original.cards:
         why = f"advised are {advice.replicas} × {advice.cards} chips, which the job does not allow"
-        return Decision(State.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
     is_original = (advice.replicas, advice.cards) == (original.replicas, original.cards)
     if RESTORE in job.annotations and not is_original:
         why = (
             f"annotation {RESTORE}: it waits for room for {original.replicas} × {original.cards} "
             f"chips; there is room for {advice.replicas} × {advice.cards}"
         )
-        return Decision(State.WAITING_FOR_ROOM, why, asks=True, cause=cause)
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
     size = size_of(original, advice.replicas, advice.cards)
     kept = kept_of(job)
     before = 0 if kept is None else kept.start
@@ -260,10 +267,10 @@ def _sized(job: Job, facts: Facts, original: Size, cause: str) -> Decision:
     write = _write(job, facts, size)
     if write is None:
         why = f"{len(facts.pods)} pods that ended by themselves are removed first"
-        return Decision(State.STARTING, why, cause=cause)
+        return RestartDecision(VcjobState.STARTING, why, cause=cause)
     text = f"{size.replicas} × {size.cards} chips of {original.replicas} × {original.cards}"
-    return Decision(
-        State.READY,
+    return RestartDecision(
+        VcjobState.READY,
         f"start with {text}: {cause}",
         write=write,
         original=original,
@@ -273,18 +280,18 @@ def _sized(job: Job, facts: Facts, original: Size, cause: str) -> Decision:
     )
 
 
-def _write(job: Job, facts: Facts, size: Size) -> Write | None:
+def _write(job: ElasticJob, facts: JobContext, size: Size) -> DueWrite | None:
     """Return the next write; ``None`` while the controller removes pods."""
     kept = kept_of(job)
     if _is_cleared(job):
         if job.is_ended:
-            return Write.START
-        return None if facts.pods else Write.SIZE
+            return DueWrite.START
+        return None if facts.pods else DueWrite.SIZE
     if facts.pods:
-        return Write.CLEAR
+        return DueWrite.CLEAR
     if kept is not None and _is_resized(job) and kept.size == job.size == size:
-        return Write.START
-    return Write.SIZE
+        return DueWrite.START
+    return DueWrite.SIZE
 
 
 def size_of(original: Size, replicas: int, cards: int) -> Size:

@@ -12,7 +12,7 @@ from contract.scheduling import RESOURCE_DOMAIN
 Texts = dict[str, str]
 
 
-class Policy(msgspec.Struct, frozen=True):
+class ElasticJobPolicy(msgspec.Struct, frozen=True):
     """What the controller does after one of the events."""
 
     events: tuple[str, ...]
@@ -32,17 +32,17 @@ class Task(msgspec.Struct, frozen=True):
     cards: int
     places: tuple[tuple[int, str], ...] = ()
     is_partitioned: bool = False
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[ElasticJobPolicy, ...] = ()
 
 
-class Condition(msgspec.Struct, frozen=True):
+class JobCondition(msgspec.Struct, frozen=True):
     """A phase that the job had, and from when on (epoch milliseconds)."""
 
     phase: str
     at_ms: int
 
 
-class Job(msgspec.Struct, frozen=True):
+class ElasticJob(msgspec.Struct, frozen=True):
     """A vcjob. ``version`` is its resourceVersion, ``max_retry`` the stored one.
 
     ``writer`` is the last one but us who wrote its tasks. ``ended_at_ms`` is when it ended, 0 where
@@ -63,10 +63,10 @@ class Job(msgspec.Struct, frozen=True):
     max_retry: int | None = None
     min_success: int | None = None
     ttl_seconds: int | None = None
-    policies: tuple[Policy, ...] = ()
+    policies: tuple[ElasticJobPolicy, ...] = ()
     phase: str = ""
     message: str = ""
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[JobCondition, ...] = ()
     writer: str = ""
 
     @property
@@ -255,13 +255,13 @@ _pods = msgspec.json.Decoder(_Pod)
 _groups = msgspec.json.Decoder(_Group)
 
 
-def read_job(raw: msgspec.Raw | bytes) -> Job:
+def read_job(raw: msgspec.Raw | bytes) -> ElasticJob:
     """Return a vcjob. Raises ``msgspec.DecodeError``, which is a ``ValueError``."""
     read = _jobs.decode(raw)
     metadata, spec = read.metadata, read.spec or _Spec()
     status = read.status or _Status()
     state = status.state or _State()
-    return Job(
+    return ElasticJob(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
@@ -280,7 +280,8 @@ def read_job(raw: msgspec.Raw | bytes) -> Job:
         phase=state.phase or "",
         message=state.message or "",
         conditions=tuple(
-            Condition(one.status, _ms(one.last_transition_time)) for one in status.conditions or ()
+            JobCondition(one.status, _ms(one.last_transition_time))
+            for one in status.conditions or ()
         ),
         writer=_writer(metadata.managed_fields or ()),
     )
@@ -313,9 +314,9 @@ def _ms(at: datetime | None) -> int:
     return 0 if at is None else int(at.timestamp() * 1000)
 
 
-def _policy(one: _Policy) -> Policy:
+def _policy(one: _Policy) -> ElasticJobPolicy:
     events = (*((one.event,) if one.event else ()), *(one.events or ()))
-    return Policy(events, one.action)
+    return ElasticJobPolicy(events, one.action)
 
 
 def _task(one: _Task) -> Task:

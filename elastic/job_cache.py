@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from advisor.inputs import kubernetes_objects
+from advisor.inputs.scheduler_options import scheduler_options
+from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract import scheduling
+from contract.errors import DocumentError
 from elastic.end_cause import Evicted, read_evictions
-from elastic.job import Job, JobPod, read_group, read_job, read_pod
-from stores.cluster import NotThere, ObjectKind, Snapshot
+from elastic.job import ElasticJob, JobPod, read_group, read_job, read_pod
+from stores.cluster import KindUnavailable, ObjectKind, Snapshot
 from stores.interruption import Interrupted
 from stores.kubernetes_api.vcjobs import PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from stores.cluster import Update
 
@@ -36,22 +40,44 @@ def evictions_of(raw: msgspec.Raw) -> _Records:
     return read_evictions((_data.decode(raw).data or {}).get(scheduling.RESCHEDULE_KEY, ""))
 
 
+def grace_over_time_of(raw: msgspec.Raw) -> int:
+    """Return ``grace-over-time`` in seconds, from the scheduler's ConfigMap.
+
+    Raises ``ValueError``. Source: docs/spec/consumers.md#1.1.
+    """
+    try:
+        found = scheduler_options((kubernetes_objects.configmap(raw),))
+    except DocumentError as error:
+        raise ValueError(str(error)) from None
+    return DEFAULT_GRACE_OVER_TIME if found is None else found[0].grace_over_time
+
+
+def _configmap(namespace: str, name: str, read: Callable[[msgspec.Raw], Any]) -> ObjectKind[Any]:
+    return ObjectKind(
+        f"ConfigMap {namespace}/{name}",
+        f"/api/v1/namespaces/{namespace}/configmaps",
+        read,
+        {"fieldSelector": f"metadata.name={name}"},
+    )
+
+
 JOBS = "jobs"
+SCHEDULER = "scheduler"
 KINDS: dict[str, ObjectKind[Any]] = {
     JOBS: ObjectKind("Jobs of Volcano", PATH, read_job),
     "pods": ObjectKind("pods", "/api/v1/pods", read_pod),
     "groups": ObjectKind("PodGroups", "/apis/scheduling.volcano.sh/v1beta1/podgroups", read_group),
-    "records": ObjectKind(
-        f"ConfigMap {scheduling.RESCHEDULE_NAMESPACE}/{scheduling.RESCHEDULE_CONFIGMAP}",
-        f"/api/v1/namespaces/{scheduling.RESCHEDULE_NAMESPACE}/configmaps",
-        evictions_of,
-        {"fieldSelector": f"metadata.name={scheduling.RESCHEDULE_CONFIGMAP}"},
+    "records": _configmap(
+        scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP, evictions_of
+    ),
+    SCHEDULER: _configmap(
+        scheduling.SCHEDULER_NAMESPACE, scheduling.SCHEDULER_CONFIGMAP, grace_over_time_of
     ),
 }
 """What is followed, by a name of one word."""
 
 
-class Known:
+class JobCache:
     """Objects by kind and uid."""
 
     def __init__(self) -> None:
@@ -73,14 +99,14 @@ class Known:
         return ""
 
     def observe(
-        self, name: str, event: Snapshot[Any] | Update[Any] | NotThere | Interrupted
+        self, name: str, event: Snapshot[Any] | Update[Any] | KindUnavailable | Interrupted
     ) -> None:
         """Take in an event about a kind."""
         found = self._found[name]
         match event:
             case Interrupted(reason=reason):
                 self._unread[name] = f"{KINDS[name].name}: {reason}"
-            case NotThere(reason=reason):
+            case KindUnavailable(reason=reason):
                 self._unread[name] = f"{KINDS[name].name}: {reason}"
                 found.clear()
             case Snapshot(items=items, unreadable=unreadable):
@@ -103,23 +129,29 @@ class Known:
             if pod.job:
                 self._pods.setdefault(pod.job, {})[uid] = pod
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[ElasticJob]:
         """Return the jobs that ask for elastic training, in the order in which they are served."""
         asked = (
             one for one in self._found[JOBS].values() if scheduling.ELASTIC_SCHEDULING in one.labels
         )
         return sorted(asked, key=lambda one: (one.created_at_ms, one.namespace, one.name))
 
-    def pods(self, job: Job) -> tuple[JobPod, ...]:
+    def pods(self, job: ElasticJob) -> tuple[JobPod, ...]:
         """Return the pods of a job."""
         return tuple(self._pods.get(job.uid, {}).values())
 
-    def has_group(self, job: Job) -> bool:
+    def has_group(self, job: ElasticJob) -> bool:
         """Whether a PodGroup belongs to the job."""
         groups: Iterable[str] = self._found["groups"].values()
         return job.uid in groups
 
-    def evictions(self, job: Job) -> tuple[Evicted, ...]:
+    @property
+    def grace_over_time_ms(self) -> int:
+        """How long the scheduler waits before it deletes pods by force (consumers#2.7)."""
+        seconds = next(iter(self._found[SCHEDULER].values()), DEFAULT_GRACE_OVER_TIME)
+        return int(seconds) * 1000
+
+    def evictions(self, job: ElasticJob) -> tuple[Evicted, ...]:
         """Return what the scheduler records about the job."""
         records: Iterable[_Records] = self._found["records"].values()
         return tuple(one for each in records for one in each.get(job.group, ()))

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import StoreError
 from elastic.conditions import kept_of
-from elastic.decision import State, Write
-from stores.base import Event, Involved
+from elastic.decision import DueWrite, VcjobState
+from stores.base import Involved, KubernetesEvent
 
 if TYPE_CHECKING:
-    from elastic.decision import Decision
-    from elastic.job import Job
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
     from service.clock import Clock
     from stores.base import ClusterObjects
 
@@ -24,20 +24,20 @@ _MOST_WAITING = 200
 _LONGEST = 1000
 """Characters of a message; the API server takes 1024."""
 _SHOWN = {
-    State.CONDITIONS.value: "ElasticCondition",
-    State.WAITING_FOR_PODS.value: "ElasticWaitingForPods",
-    State.WAITING_FOR_ROOM.value: "ElasticWaitingForRoom",
-    State.STANDING_STILL.value: "ElasticStandingStill",
-    State.TOO_MANY_STARTS.value: "ElasticTooManyStarts",
-    State.NO_CAUSE.value: "ElasticNoCause",
+    VcjobState.CONDITIONS.value: "ElasticCondition",
+    VcjobState.WAITING_FOR_PODS.value: "ElasticWaitingForPods",
+    VcjobState.WAITING_FOR_ROOM.value: "ElasticWaitingForRoom",
+    VcjobState.STANDING_STILL.value: "ElasticStandingStill",
+    VcjobState.TOO_MANY_STARTS.value: "ElasticTooManyStarts",
+    VcjobState.NO_CAUSE.value: "ElasticNoCause",
     "refused": "ElasticRefused",
 }
 """States of which the job gets an Event, with its reason."""
-_WAITING = (State.WAITING_FOR_PODS.value, State.WAITING_FOR_ROOM.value)
+_WAITING = (VcjobState.WAITING_FOR_PODS.value, VcjobState.WAITING_FOR_ROOM.value)
 _QUIET = "is asked"
 
 
-class Telling:
+class JobEvents:
     """Events wait in a queue: nobody waits for them. Without ``records`` there is only the log."""
 
     def __init__(self, objects: ClusterObjects, clock: Clock, *, records: bool) -> None:
@@ -46,7 +46,7 @@ class Telling:
         self._records = records
         self._last: dict[str, tuple[str, str]] = {}
         self._sizes: dict[str, tuple[int, int]] = {}
-        self._waiting: asyncio.Queue[Event] = asyncio.Queue(_MOST_WAITING)
+        self._waiting: asyncio.Queue[KubernetesEvent] = asyncio.Queue(_MOST_WAITING)
         self._number = 0
         self.dropped = 0
 
@@ -59,7 +59,7 @@ class Telling:
             except StoreError as error:
                 _log.warning("an Event is not written: %s", error)
 
-    def state(self, job: Job, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """Say the state of a job where it is another one than before.
 
         Waiting is normal until it ``is_overdue``.
@@ -69,13 +69,13 @@ class Telling:
             return
         before = self._last.get(job.uid)
         self._last[job.uid] = (state, why)
-        if before is not None and before[0] == state and state == State.STARTING.value:
+        if before is not None and before[0] == state and state == VcjobState.STARTING.value:
             return
         _log.info("%s: %s: %s", job.key, state, why)
         if state in _SHOWN:
             self._event(job, _SHOWN[state], why, normal=state in _WAITING and not is_overdue)
 
-    def _look_at_size(self, job: Job) -> None:
+    def _look_at_size(self, job: ElasticJob) -> None:
         """Name who gave a job another size than was written."""
         kept, size = kept_of(job), job.size
         if kept is None or size is None:
@@ -89,9 +89,9 @@ class Telling:
             self._event(job, "ElasticOriginalSize", why, normal=True)
         self._sizes[job.uid] = now
 
-    def wrote(self, job: Job, decision: Decision) -> None:
+    def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
         """Say what was written."""
-        if decision.write is Write.START:
+        if decision.write is DueWrite.START:
             self._event(job, "ElasticStart", decision.why, normal=True)
         _log.info(
             "%s: wrote the %s of start %d: %s",
@@ -101,19 +101,19 @@ class Telling:
             decision.why,
         )
 
-    def would(self, job: Job, decision: Decision) -> None:
+    def would(self, job: ElasticJob, decision: RestartDecision) -> None:
         """Say what would be written."""
         text = (f"dry run, {decision.write}", decision.why)
         if self._last.get(f"dry {job.uid}") != text:
             self._last[f"dry {job.uid}"] = text
             _log.info("%s: dry run, nothing is written: %s", job.key, decision.why)
 
-    def _event(self, job: Job, reason: str, message: str, *, normal: bool) -> None:
+    def _event(self, job: ElasticJob, reason: str, message: str, *, normal: bool) -> None:
         if not self._records:
             return
         now_ms = self._clock().wall_ms
         self._number += 1
-        event = Event(
+        event = KubernetesEvent(
             namespace=job.namespace,
             name=f"{job.name[:200]}.{now_ms:x}.{self._number:x}",
             involved=Involved("Job", job.name, job.namespace, "batch.volcano.sh/v1alpha1", job.uid),

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contract.documents.elastic_job import DISTRIBUTED, KEPT, REASON, RESTORE, STARTED, Kept
+from contract.documents.elastic_job import DISTRIBUTED, KEPT, REASON, RESTORE, STARTED, PersistedJob
 from elastic.conditions import kept_of
-from elastic.decision import Write, recent_starts, size_of
+from elastic.decision import DueWrite, recent_starts, size_of
 
 if TYPE_CHECKING:
-    from elastic.decision import Decision
-    from elastic.job import Job
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
 
 
-def size_patch(job: Job, decision: Decision, now_ms: int) -> list[dict[str, Any]]:
+def size_patch(job: ElasticJob, decision: RestartDecision, now_ms: int) -> list[dict[str, Any]]:
     """Return the JSON patch of the size, with the originals and the cause in an annotation.
 
-    For ``Write.CLEAR`` the size is 0. ``now_ms`` is the wall clock.
+    For ``DueWrite.CLEAR`` the size is 0. ``now_ms`` is the wall clock.
     """
     assert decision.original is not None
     assert decision.size is not None
     size = decision.size
-    if decision.write is Write.CLEAR:
+    if decision.write is DueWrite.CLEAR:
         size = size_of(decision.original, 0, decision.size.cards)
     starts, before = recent_starts(job, now_ms), kept_of(job)
     # A number counts once, however often its size is written.
@@ -31,7 +31,7 @@ def size_patch(job: Job, decision: Decision, now_ms: int) -> list[dict[str, Any]
         starts = (*starts, now_ms)
     # The controller's clock may be ahead of ours.
     at_ms = max(now_ms, job.last_active_ms + 1)
-    kept = Kept(decision.original, size, decision.cause, decision.start, at_ms, starts)
+    kept = PersistedJob(decision.original, size, decision.cause, decision.start, at_ms, starts)
     patch = [
         _set("/metadata/resourceVersion", job.version),
         _annotation(KEPT, msgspec.json.encode(kept).decode()),
@@ -50,12 +50,12 @@ def size_patch(job: Job, decision: Decision, now_ms: int) -> list[dict[str, Any]
             )
             for index, field in job.tasks[0].places
         ]
-    if RESTORE in job.annotations and decision.write is Write.SIZE:
+    if RESTORE in job.annotations and decision.write is DueWrite.SIZE:
         patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(RESTORE)}"})
     return patch
 
 
-def start_patch(job: Job, number: int, text: str) -> dict[str, Any]:
+def start_patch(job: ElasticJob, number: int, text: str) -> dict[str, Any]:
     """Return the merge patch of the status with which start ``number`` begins."""
     state = {"phase": "Pending", "reason": REASON, "message": f"{STARTED}{number}: {text}"}
     return {"metadata": {"resourceVersion": job.version}, "status": {"state": state}}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from contract.documents.elastic_job import LEASE
 from elastic.aggregator_client import Aggregators
 from elastic.controller import Acting
-from elastic.job_events import Telling
+from elastic.job_events import JobEvents
 from elastic.metrics import exposition
 from service.clock import system_clock
 from service.election.identity import Identity
@@ -46,7 +46,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
     leadership = ByLease(
         api.leader_lease(LEASE), "kubernetes:", identity.name, configuration.lease_seconds, clock
     )
-    telling = Telling(api.objects, clock, records=configuration.act)
+    telling = JobEvents(api.objects, clock, records=configuration.act)
     acting = Acting(
         api,
         Aggregators(configuration.aggregator),
@@ -76,7 +76,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
         identity.close()
 
 
-async def _all(acting: Acting, leadership: ByLease, telling: Telling, stalls: Stalls) -> None:
+async def _all(acting: Acting, leadership: ByLease, telling: JobEvents, stalls: Stalls) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(leadership.run(acting.look), name="leadership")
         tasks.create_task(acting.run(), name="acting")

@@ -9,19 +9,19 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeAlias
 
 
-class Moment(NamedTuple):
+class Instant(NamedTuple):
     """Now. ``wall_ms`` is Unix epoch milliseconds and may be set back; ``steady_ms`` never is."""
 
     wall_ms: int
     steady_ms: int
 
 
-Clock: TypeAlias = Callable[[], Moment]
+Clock: TypeAlias = Callable[[], Instant]
 
 
-def system_clock() -> Moment:
+def system_clock() -> Instant:
     """The host's clock and the event loop's."""
-    return Moment(time.time_ns() // 1_000_000, int(asyncio.get_running_loop().time() * 1000))
+    return Instant(time.time_ns() // 1_000_000, int(asyncio.get_running_loop().time() * 1000))
 
 
 def shown_time(at_ms: int) -> str:

@@ -21,7 +21,7 @@ LAST_PAUSE_SECONDS = 45.0
 
 
 @dataclass(frozen=True)
-class Writer:
+class ForeignWriter:
     """Who changes something of ours, as far as that is known.
 
     ``manager`` is the name under which the store has its writes. ``differing`` is what the answer
@@ -46,7 +46,7 @@ class Writer:
         return f"{'somebody else' if self.manager is None else repr(self.manager)} writes {what}"
 
 
-UNKNOWN = Writer()
+UNKNOWN = ForeignWriter()
 
 
 class ForeignWrites:

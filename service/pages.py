@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from aiohttp import web
 
-from service.http.address import Address
+from service.http.address import ListenAddress
 from service.http.connection import SENT_WITH_ALL, free_place
 from service.http.counts import Counts
 from service.http.exposition import Exposition
 from service.http.host_names import is_of_this_host
-from service.http.limits import SOCKET_LIMITS, Limits
+from service.http.limits import SOCKET_LIMITS, ListenerLimits
 from service.http.listener import BACKLOG
-from service.http.server import Server
+from service.http.server import HttpServer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -103,7 +103,7 @@ async def serving(
     state_dir: Path,
     *,
     socket_name: str | None = None,
-    limits: Limits = Limits(),  # noqa: B008
+    limits: ListenerLimits = ListenerLimits(),  # noqa: B008
     host_names: Collection[str] = (),
 ) -> AsyncIterator[None]:
     """Serve ``pages`` until the end of the block, on ``listen`` (``HOST:PORT``, port 0 for any).
@@ -120,13 +120,13 @@ async def serving(
         pages, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS, handler_cancellation=True
     )
     await runner.setup()
-    server = Server(runner, counts)
+    server = HttpServer(runner, counts)
     tries = None
     try:
         if socket_name is not None:
             _serve_socket(server, state_dir / socket_name)
         if listen is not None:
-            address = Address(server, limits, listen, state_dir / LISTEN_NAME)
+            address = ListenAddress(server, limits, listen, state_dir / LISTEN_NAME)
             if not await address.attempt():
                 tries = asyncio.create_task(address.keep_trying(), name="address of the pages")
         yield
@@ -168,7 +168,7 @@ def _make_way(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _serve_socket(server: Server, path: Path) -> None:
+def _serve_socket(server: HttpServer, path: Path) -> None:
     listener = socket.socket(socket.AF_UNIX)
     try:
         _make_way(path)

@@ -74,7 +74,7 @@ def spoilt(place: tuple[str, str], problem: str, version: str, selection: Select
     return Document(*place, {}, labels, version=version, problem=problem)
 
 
-class Listed(msgspec.Struct, frozen=True):
+class DocumentsListed(msgspec.Struct, frozen=True):
     """Everything selected, now: at the start of a watch and after each interruption.
 
     What is not in here is gone; ``Store.absence_is_deletion`` says whether it was deleted.
@@ -100,7 +100,7 @@ class Deleted(msgspec.Struct, frozen=True):
     by_list: bool = False
 
 
-WatchEvent: TypeAlias = Listed | Changed | Deleted | Interrupted
+WatchEvent: TypeAlias = DocumentsListed | Changed | Deleted | Interrupted
 
 
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -132,7 +132,7 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     writes: str = ""
 
 
-class Writer(msgspec.Struct, frozen=True):
+class LastWriter(msgspec.Struct, frozen=True):
     """Who wrote a document last and when (the store's clock, epoch milliseconds)."""
 
     name: str
@@ -180,7 +180,7 @@ class Involved(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-class Event(msgspec.Struct, frozen=True):
+class KubernetesEvent(msgspec.Struct, frozen=True):
     """A Kubernetes Event (``docs/spec/device-plugin.md#6.1``).
 
     ``name`` is the object's own, unique one; ``normal`` tells its type (Normal, else Warning).
@@ -230,7 +230,7 @@ NodesEvent: TypeAlias = NodesListed | NodeChanged | Interrupted
 class ClusterObjects(Protocol):
     """What only Kubernetes has: Events, and the labels and annotations of Nodes."""
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: KubernetesEvent) -> None:
         """Create an Event; one of that name that is there already is no error."""
 
     async def get_node(self, node: str) -> NodeObject:
@@ -266,11 +266,11 @@ class ClusterObjects(Protocol):
         """
 
 
-class Telling(msgspec.Struct, frozen=True):
+class HistoryBatch(msgspec.Struct, frozen=True):
     """What happened to faults of ``node``, as its journal has it, told to whoever aggregates.
 
     ``journal`` names the journal: sequences of another one (its file was lost) begin anew. The
-    receiver must have everything up to ``after`` already, else it asks again by its ``Heard``;
+    receiver must have everything up to ``after`` already, else it asks again by its ``HistoryAck``;
     ``upto`` is the sequence that it has afterwards. ``lost``: so many rows between the two are in
     no journal any more.
     """
@@ -283,7 +283,7 @@ class Telling(msgspec.Struct, frozen=True):
     lost: int = 0
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HistoryAck(msgspec.Struct, frozen=True):
     """The aggregator keeps everything of this journal up to ``sequence`` for good (0: nothing)."""
 
     node: str
@@ -294,22 +294,22 @@ class Heard(msgspec.Struct, frozen=True):
 class EventChannel(Protocol):
     """Carries what happened to faults from the nodes to the aggregator, each exactly once.
 
-    Whoever sends repeats until it has been ``Heard``: that a broker took it proves nothing.
+    Whoever sends repeats until it has been ``HistoryAck``: that a broker took it proves nothing.
     """
 
-    async def tell(self, telling: Telling) -> None:
+    async def tell(self, telling: HistoryBatch) -> None:
         """Hand a telling to the broker. Raises ``StoreUnavailable``."""
 
-    def heard(self, node: str) -> AsyncIterator[Heard | Interrupted]:
+    def heard(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
         """Follow for ever what the aggregator keeps of ``node``, beginning with what it said last.
 
         After ``Interrupted`` something may have been lost on the way: tell again.
         """
 
-    def tellings(self) -> AsyncIterator[Telling | Interrupted]:
+    def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         """Follow for ever what all nodes tell."""
 
-    async def acknowledge(self, heard: Heard) -> None:
+    async def acknowledge(self, heard: HistoryAck) -> None:
         """Say to a node what is kept of it, now and to whoever asks later."""
 
 
@@ -459,9 +459,9 @@ class Store(Protocol):
     def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
         """Follow the selected documents for ever.
 
-        The first event is ``Listed`` or ``Interrupted``. After ``Interrupted`` the watch comes back
-        by itself (backoff with jitter) and says ``Listed`` again. Own writes are shown too.
-        ``StoreRefused`` ends it only when waiting cannot help.
+        The first event is ``DocumentsListed`` or ``Interrupted``. After ``Interrupted`` the watch
+        connects again by itself (backoff with jitter) and begins with ``DocumentsListed``. Own
+        writes are shown too. ``StoreRefused`` ends it only when waiting cannot help.
         """
 
     def usage(self, node: str) -> AsyncIterator[UsageEvent] | None:
@@ -504,10 +504,10 @@ class Store(Protocol):
         one whose version is known not to be ``expected`` any more: watchers have seen that.
         """
 
-    async def writer(self, namespace: str, name: str) -> Writer | None:
+    async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """Who wrote the data of a document last; ``None`` where the store does not know."""
 
-    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+    async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """Who besides us, people too, changed what is in a document now, or its labels, last.
 
         ``None`` where the store does not know.

@@ -20,7 +20,7 @@ Texts = dict[str, str]
 Value = TypeVar("Value")
 
 
-class Job(msgspec.Struct, frozen=True, gc=False):
+class JobState(msgspec.Struct, frozen=True, gc=False):
     """A job: the PodGroup of it, where there is one, else only what its pods say.
 
     ``key`` is the uid of the controlling owner of its pods and of its PodGroup (clusterd#1.8),
@@ -39,7 +39,7 @@ class Job(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
 
 
-class Pod(msgspec.Struct, frozen=True, gc=False):
+class PodState(msgspec.Struct, frozen=True, gc=False):
     """A pod that is on a node, neither done nor failed, and has chips or belongs to a job.
 
     ``chips`` are the names that it uses (annotation ``huawei.com/AscendReal``). ``annotations``
@@ -87,19 +87,19 @@ class Update(msgspec.Struct, Generic[Value], frozen=True):
     value: Value | None
 
 
-class NotThere(msgspec.Struct, frozen=True):
+class KindUnavailable(msgspec.Struct, frozen=True):
     """The store has no objects of this kind now, and is asked again. That is no error."""
 
     reason: str
 
 
-PodsEvent: TypeAlias = Snapshot[Pod] | Update[Pod] | Interrupted
+PodsEvent: TypeAlias = Snapshot[PodState] | Update[PodState] | Interrupted
 """Keys are uids."""
 
 NodeStatesEvent: TypeAlias = Snapshot[NodeState] | Update[NodeState] | Interrupted
 """Keys are names."""
 
-JobsEvent: TypeAlias = Snapshot[Job] | Update[Job] | NotThere | Interrupted
+JobsEvent: TypeAlias = Snapshot[JobState] | Update[JobState] | KindUnavailable | Interrupted
 """Keys are uids of PodGroups, of which a job may have several."""
 
 
@@ -121,7 +121,7 @@ class ObjectKind(Generic[Value]):
 class Cluster(Protocol):
     """Follows what runs in a cluster, for ever.
 
-    The first event of each feed is a ``Snapshot``, ``Interrupted`` or ``NotThere``; after an
+    The first event of each feed is a ``Snapshot``, ``Interrupted`` or ``KindUnavailable``; after an
     interruption it comes back by itself. An object that cannot be read is said in the log and
     changes nothing of what is known of it and of others. ``StoreRefused`` ends a feed.
     """
@@ -135,13 +135,16 @@ class Cluster(Protocol):
     def jobs(self) -> AsyncIterator[JobsEvent]:
         """The PodGroups that have a controlling owner.
 
-        ``NotThere`` while Volcano is not installed; it is found within a minute when it is.
+        ``KindUnavailable`` while Volcano is not installed; it is found within a minute when it is.
         """
 
     def objects(
         self, kind: ObjectKind[Value]
-    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
-        """All objects of a kind, by uid. ``NotThere`` while the API has no such kind."""
+    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
+        """All objects of a kind, by uid. ``KindUnavailable`` while the API has no such kind."""
+
+    async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
+        """Return the resourceVersion of each object of a kind as it is stored now, by uid."""
 
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None

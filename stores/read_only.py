@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stores.base import Beat, Document, Selection, Store, UsageEvent, WatchEvent, Writer
+    from stores.base import Beat, Document, LastWriter, Selection, Store, UsageEvent, WatchEvent
     from stores.refusals import Refusals
 
 
@@ -74,11 +74,11 @@ class ReadOnly:
         """The heartbeats of all nodes, or of one."""
         return await self._store.beats(node)
 
-    async def writer(self, namespace: str, name: str) -> Writer | None:
+    async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """Who wrote the data of a document last."""
         return await self._store.writer(namespace, name)
 
-    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+    async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """Who besides us changed a document last."""
         return await self._store.other_writer(namespace, name)
 

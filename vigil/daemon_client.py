@@ -14,36 +14,45 @@ from contract.errors import ConfigurationError, Problem, StoreUnavailable, quote
 from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 OK, NOT_FOUND = 200, 404
 _LARGEST_BYTES = 256 * 1024 * 1024
+_STREAM_SECONDS = 40.0
+"""The stream of an aggregator has a comment every 15 s."""
 _CONNECT_SECONDS = 1.0
-_NOBODY = "no daemon listens there; start the agent, or name another daemon by --server"
+_NOBODY = "no daemon listens there"
 
 T = TypeVar("T")
 
 
-def listening(paths: Sequence[Path]) -> str:
-    """Return the address of the first socket on which a daemon listens.
+class UnknownNode(ConfigurationError):
+    """What was asked knows no node of this name."""
 
-    A socket that this user may not use counts as well: the request names the reason. Raises
-    ``StoreUnavailable`` where nothing listens.
+    def __init__(self, node: str, what: str) -> None:
+        super().__init__("command line", [Problem(f"node {node}", what)])
+
+
+def is_listening(path: Path) -> bool:
+    """Return whether a daemon listens on the socket at ``path``.
+
+    A socket that this user may not use counts as well: the request names the reason.
     """
-    for path in paths:
-        with closing(socket.socket(socket.AF_UNIX)) as asked:
-            # A daemon that accepts nothing any more is one as well.
-            asked.settimeout(_CONNECT_SECONDS)
-            try:
-                asked.connect(str(path))
-            except (FileNotFoundError, ConnectionRefusedError):
-                continue
-            except OSError:
-                pass
-        return f"unix:{path}"
-    places = " or ".join(f"unix:{path}" for path in paths)
-    raise StoreUnavailable(f"{places}: {_NOBODY}")
+    with closing(socket.socket(socket.AF_UNIX)) as asked:
+        # A daemon that accepts nothing any more is one as well.
+        asked.settimeout(_CONNECT_SECONDS)
+        try:
+            asked.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except OSError:
+            pass
+    return True
+
+
+class OtherNode(UnknownNode):
+    """The agent that was asked is of another node; another source may know this one."""
 
 
 class DaemonClient:
@@ -75,7 +84,7 @@ class DaemonClient:
 
     def ask(self, path: str) -> tuple[int, bytes]:
         """Return status and body of the answer, whatever the status is."""
-        connection = self._connection()
+        connection = self._connect(self._seconds)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -97,7 +106,7 @@ class DaemonClient:
 
     def follow(self, path: str) -> Iterator[bytes]:
         """Yield each line of an answer that has no end, until the daemon ends it."""
-        connection = self._connection()
+        connection = self._connect(_STREAM_SECONDS)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -122,10 +131,13 @@ class DaemonClient:
         text = quoted(body.decode(errors="replace"))
         return StoreUnavailable(f"{self.server}: {path} answered {status}: {text}")
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def close(self) -> None:
+        """Give back what the client keeps: nothing, each request has its own connection."""
+
+    def _connect(self, seconds: float) -> http.client.HTTPConnection:
         server = self.server
         if server.startswith("unix:"):
-            return SocketConnection(server.removeprefix("unix:"), self._seconds)
+            return SocketConnection(server.removeprefix("unix:"), seconds)
         try:
             parts = urlsplit(server)
             host, port = parts.hostname, parts.port
@@ -135,5 +147,5 @@ class DaemonClient:
             what = f"{server!r} is neither http://HOST:PORT, https://HOST:PORT nor unix:PATH"
             raise ConfigurationError("command line", [Problem("--server", what)])
         if parts.scheme == "https":
-            return http.client.HTTPSConnection(host, port, timeout=self._seconds)
-        return http.client.HTTPConnection(host, port, timeout=self._seconds)
+            return http.client.HTTPSConnection(host, port, timeout=seconds)
+        return http.client.HTTPConnection(host, port, timeout=seconds)

@@ -6,13 +6,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.status.options import Json, Lang, Server, StateDir, Utc, Watch, client_of, language_of
+from vigil.status.options import (
+    Json,
+    Kubeconfig,
+    Lang,
+    Server,
+    StateDir,
+    Store,
+    Utc,
+    Watch,
+    language_of,
+    sources_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from contract.codes.reference import CodeReference
-    from vigil.daemon_client import DaemonClient
+    from vigil.sources.source import AnswerSource
 
 _UNKNOWN = 2
 _WIDTH = 100
@@ -30,6 +41,8 @@ def explain(
     ],
     server: Server = None,
     state_dir: StateDir = None,
+    kubeconfig: Kubeconfig = None,
+    store: Store = None,
     watch: Watch = False,
     lang: Lang = None,
     utc: Utc = False,
@@ -64,24 +77,14 @@ def explain(
     if re.fullmatch(_NODE, node) is None:
         print(_unknown(what), file=sys.stderr)
         sys.exit(_UNKNOWN)
-    try:
-        client = client_of(server, state_dir)
-    except StoreUnavailable:
-        if not is_code(what):
-            raise
-        print(_unknown(what), file=sys.stderr)
-        sys.exit(_UNKNOWN)
 
-    from vigil.status.explained import explain_node
+    from vigil.daemon_client import UnknownNode
     from vigil.status.explained_lines import explanation_lines
-    from vigil.status.output import State, show
+    from vigil.status.output import Output, show
 
-    def ask() -> State:
-        explained = explain_node(client, node, part)
-        if explained is None:
-            print(_unknown(what) if is_code(what) else _stranger(node, client), file=sys.stderr)
-            sys.exit(_UNKNOWN)
-        return State(
+    def ask(source: AnswerSource) -> Output:
+        explained = source.explanation(node, part)
+        return Output(
             explained,
             lambda columns: explanation_lines(
                 explained, language=language, utc=utc, columns=columns
@@ -89,7 +92,15 @@ def explain(
             explained.well,
         )
 
-    show(client, ask, node=node, watching=watch, as_json=as_json, utc=utc)
+    sources = sources_of(server, state_dir, kubeconfig, store)
+    try:
+        show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)
+    except (UnknownNode, StoreUnavailable):
+        # Without a daemon nobody knows whether it is a node; with one it is none.
+        if not is_code(what):
+            raise
+        print(_unknown(what), file=sys.stderr)
+        sys.exit(_UNKNOWN)
 
 
 def _unknown(code: str) -> str:
@@ -99,13 +110,6 @@ def _unknown(code: str) -> str:
         f"vigil: {quoted(code)!r} is in no table of fault codes. An unlisted code of a chip is "
         "SeparateNPU when the driver calls it major or critical, and NotHandleFault when it calls "
         "it minor or suggestion. docs/codes.md lists all codes."
-    )
-
-
-def _stranger(node: str, client: DaemonClient) -> str:
-    return (
-        f"vigil: {node!r} is no fault code, and the daemon at {client.server} knows no node of "
-        "this name. An agent knows its own node only; name an aggregator with --server."
     )
 
 

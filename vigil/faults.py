@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.status.options import Json, Lang, Server, StateDir, Utc, Watch, client_of, language_of
+from vigil.status.options import (
+    Json,
+    Kubeconfig,
+    Lang,
+    Server,
+    StateDir,
+    Store,
+    Utc,
+    Watch,
+    language_of,
+    sources_of,
+)
+
+if TYPE_CHECKING:
+    from vigil.sources.source import AnswerSource
 
 
 class Order(StrEnum):
@@ -30,6 +44,8 @@ def faults(
     order: Annotated[Order, typer.Option(help="Which come first.")] = Order.WORST,
     server: Server = None,
     state_dir: StateDir = None,
+    kubeconfig: Kubeconfig = None,
+    store: Store = None,
     watch: Watch = False,
     lang: Lang = None,
     utc: Utc = False,
@@ -42,25 +58,26 @@ def faults(
     """
     import msgspec
 
-    from vigil.status.output import State, show
-    from vigil.status.report import report_of, same_code
+    from vigil.status.output import Output, show
+    from vigil.status.report import same_code
     from vigil.status.show import newest_first, report_lines, worst_first
 
-    client, language = client_of(server, state_dir), language_of(lang)
+    sources = sources_of(server, state_dir, kubeconfig, store)
+    language = language_of(lang)
     arranged = worst_first if order is Order.WORST else newest_first
 
-    def ask() -> State:
-        report = report_of(client, node)
+    def ask(source: AnswerSource) -> Output:
+        report = source.report(node)
         rows = tuple(
             row
             for row in arranged(report.faults)
             if level in (None, row.level) and (code is None or same_code(code, row.code))
         )
         report = msgspec.structs.replace(report, faults=rows)
-        return State(
+        return Output(
             report,
             lambda columns: report_lines(report, language=language, utc=utc, columns=columns),
             report.well and not rows,
         )
 
-    show(client, ask, node=node, watching=watch, as_json=as_json, utc=utc)
+    show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)

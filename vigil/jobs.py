@@ -2,41 +2,51 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from vigil.status.options import (
     Json,
+    Kubeconfig,
     Lang,
     Server,
     StateDir,
+    Store,
     Utc,
     Watch,
-    cluster_client_of,
     language_of,
+    sources_of,
 )
+
+if TYPE_CHECKING:
+    from vigil.sources.source import AnswerSource
 
 
 def jobs(
     server: Server = None,
     state_dir: StateDir = None,
+    kubeconfig: Kubeconfig = None,
+    store: Store = None,
     watch: Watch = False,
     lang: Lang = None,
     utc: Utc = False,
     as_json: Json = False,
 ) -> None:
-    """Show which jobs are hit, by which faults on which nodes. Only an aggregator knows.
+    """Show which jobs are hit, by which faults on which nodes. An agent does not know.
 
     Exit status: 0 no job is hit, 1 a job is hit or pods are not known, 2 wrong use, 3 no answer.
     """
-    from vigil.status.job_report import job_lines, job_report
-    from vigil.status.output import State, show
+    from vigil.status.job_report import job_lines
+    from vigil.status.output import Output, show
 
-    client, language = cluster_client_of(server, state_dir), language_of(lang)
+    sources = sources_of(server, state_dir, kubeconfig, store, "cluster")
+    language = language_of(lang)
 
-    def ask() -> State:
-        report = job_report(client)
-        return State(
+    def ask(source: AnswerSource) -> Output:
+        report = source.jobs()
+        return Output(
             report,
             lambda columns: job_lines(report, language=language, utc=utc, columns=columns),
             not report.jobs and not report.not_known,
         )
 
-    show(client, ask, node=None, watching=watch, as_json=as_json, utc=utc)
+    show(sources, ask, node=None, watching=watch, as_json=as_json, utc=utc)

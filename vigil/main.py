@@ -11,7 +11,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from contract.errors import ConfigurationError, DriverError, ListenError, StoreError, VigilError
+from contract.errors import (
+    ConfigurationError,
+    DriverError,
+    ListenError,
+    StoreError,
+    VigilError,
+    printable,
+)
 from service.log import last_words
 from service.standard_streams import open_missing
 from vigil import emulator
@@ -91,12 +98,16 @@ def main() -> NoReturn:
     try:
         app()
     except ConfigurationError as error:
-        print(last_words(f"vigil: {error}"), file=sys.stderr)
-        sys.exit(EXIT_WRONG_USE)
+        _end(error, EXIT_WRONG_USE)
     except (DriverError, ListenError, StoreError) as error:
-        print(last_words(f"vigil: {error}"), file=sys.stderr)
-        sys.exit(EXIT_OUTSIDE)
+        _end(error, EXIT_OUTSIDE)
     except VigilError as error:
-        print(last_words(f"vigil: {error}"), file=sys.stderr)
-        sys.exit(EXIT_NOT_WELL)
+        _end(error, EXIT_NOT_WELL)
     sys.exit(0)
+
+
+def _end(error: VigilError, status: int) -> NoReturn:
+    """End with ``status``; no control character of a file, an argument or an answer is printed."""
+    lines = (printable(line) for line in f"vigil: {error}".split("\n"))
+    print(last_words("\n".join(lines)), file=sys.stderr)
+    sys.exit(status)

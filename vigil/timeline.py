@@ -6,10 +6,17 @@ from typing import Annotated
 
 import typer
 
-from vigil.status.options import Json, Lang, Server, StateDir, Utc, cluster_client_of, language_of
-
-_ASK_SECONDS = 0.25
-_AGAIN_SECONDS = 1.0
+from vigil.status.options import (
+    Json,
+    Kubeconfig,
+    Lang,
+    Server,
+    StateDir,
+    Store,
+    Utc,
+    language_of,
+    sources_of,
+)
 
 
 def timeline(
@@ -30,6 +37,8 @@ def timeline(
     ] = False,
     server: Server = None,
     state_dir: StateDir = None,
+    kubeconfig: Kubeconfig = None,
+    store: Store = None,
     lang: Lang = None,
     utc: Utc = False,
     as_json: Json = False,
@@ -38,46 +47,15 @@ def timeline(
 
     Exit status: 0 done, 2 wrong use or unknown node, 3 no answer.
     """
-    import contextlib
-    import sys
     import time
+    from contextlib import closing
 
-    import msgspec
-
-    from contract.errors import StoreUnavailable
-    from vigil.status.job_report import leader_of
-    from vigil.status.past import History, Past, past_lines, since_of
-    from vigil.status.show import print_lines, source_lines, width
+    from vigil.status.past import since_of
+    from vigil.status.past_output import show_past
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
-    client, language = cluster_client_of(server, state_dir), language_of(lang)
+    language = language_of(lang)
     node, _, part = (what or "").partition("/")
-    past = Past(leader_of(client), client.server, (), ())
-    history = History(client, node or None, part, since_ms)
-    if as_json and not follow:
-        past = msgspec.structs.replace(past, rows=tuple(history.read()))
-        print(msgspec.json.encode(past).decode())
-        return
-    if not as_json:
-        print_lines(source_lines(past, width()))
-    with contextlib.suppress(KeyboardInterrupt):
-        trouble = ""
-        while True:
-            try:
-                for row in history.read():
-                    if as_json:
-                        print(msgspec.json.encode(row).decode())
-                    else:
-                        print_lines(past_lines(row, language=language, utc=utc, columns=width()))
-                trouble = ""
-            except StoreUnavailable as error:
-                if not follow:
-                    raise
-                if str(error) != trouble:
-                    trouble = str(error)
-                    print(f"vigil: {trouble}", file=sys.stderr)
-                time.sleep(_AGAIN_SECONDS)
-            sys.stdout.flush()
-            if not follow:
-                return
-            time.sleep(_ASK_SECONDS)
+    with closing(sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
+        history = sources.ask(lambda source: source.history(node or None, part, since_ms))
+        show_past(history, follow=follow, language=language, as_json=as_json, utc=utc)

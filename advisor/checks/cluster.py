@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from advisor.report import Finding, Severity
+from advisor.report import Finding, FindingSeverity
 from advisor.rescheduling.fault_pods import StaleNodes
 from advisor.scheduler_view.cluster_cache import has, kind_of
 from advisor.scheduler_view.document_entries import NETWORK_UNHEALTHY, RECOVERING, UNHEALTHY, names
@@ -19,12 +19,12 @@ from advisor.scheduler_view.nodes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from advisor.options import Options
+    from advisor.options import AdvisorOptions
     from advisor.scheduler_view.cluster_cache import ClusterCache
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ClusterSnapshot
 
 _WORDS = frozenset({"", HEALTHY_WORD, SUB_HEALTHY_WORD, UNHEALTHY_WORD, PRE_SEPARATE_WORD})
 _ISOLATING = frozenset(
@@ -38,21 +38,21 @@ _AHEAD_SECONDS = 5
 
 
 def cluster_findings(
-    snapshot: Snapshot, cache: ClusterCache, options: Options
+    snapshot: ClusterSnapshot, cache: ClusterCache, stale: Iterable[str]
 ) -> Iterator[Finding]:
-    """Return the findings about documents."""
+    """Return the findings about documents; ``stale`` are those of ``stale_configmaps``."""
     yield from cache.findings
     if cache.crashed_by:
         yield Finding(
-            Severity.ERROR,
+            FindingSeverity.ERROR,
             "SCHEDULER_CRASHES",
             f"ConfigMap {cache.crashed_by}",
             "DeviceInfoCfg is empty: the scheduler crashes here and at each start",
         )
-    yield from _stale(snapshot, cache, options)
+    yield from _stale(snapshot, cache, stale)
 
 
-def not_known(snapshot: Snapshot, *, is_known: bool) -> tuple[str, ...]:
+def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
     """Return what cannot be concluded from a snapshot and what is known of earlier sessions."""
     found = []
     if not is_known:
@@ -64,7 +64,9 @@ def not_known(snapshot: Snapshot, *, is_known: bool) -> tuple[str, ...]:
     return tuple(found)
 
 
-def stale_configmaps(snapshot: Snapshot, cache: ClusterCache, options: Options) -> list[str]:
+def stale_configmaps(
+    snapshot: ClusterSnapshot, cache: ClusterCache, options: AdvisorOptions
+) -> list[str]:
     """Return the ConfigMaps whose last event is older than ``stale_after`` (R4).
 
     Agents write an unchanged document every five minutes, so in direct mode twice that counts.
@@ -73,21 +75,24 @@ def stale_configmaps(snapshot: Snapshot, cache: ClusterCache, options: Options) 
     if not options.use_cluster_info:
         seconds = max(seconds, DIRECT_STALE_SECONDS)
     oldest = snapshot.now_ms - seconds * 1000
-    return [key for key, seen in sorted(cache.seen.items()) if 0 < seen.event_at_ms < oldest]
+    return sorted(key for key, seen in cache.seen.items() if 0 < seen.event_at_ms < oldest)
 
 
-class StaleDocuments:
+class StaleDocumentsCheck:
     """The nodes whose documents are too old to delete pods for them (R4)."""
 
     def __init__(self) -> None:
         self.nodes = StaleNodes()
+        self.keys: Sequence[str] = ()
         self._of: list[tuple[str, tuple[str, ...]]] = []
 
-    def move(self, snapshot: Snapshot, cache: ClusterCache, options: Options) -> StaleNodes:
+    def move(
+        self, snapshot: ClusterSnapshot, cache: ClusterCache, options: AdvisorOptions
+    ) -> StaleNodes:
         """Go to a session; returns the nodes of which this has become another."""
         before = self.nodes
-        keys = stale_configmaps(snapshot, cache, options)
-        documents = [(key, cache.seen[key].nodes) for key in keys]
+        self.keys = stale_configmaps(snapshot, cache, options)
+        documents = [(key, cache.seen[key].nodes) for key in self.keys]
         if documents == self._of:
             return StaleNodes()
         self._of = documents
@@ -98,11 +103,13 @@ class StaleDocuments:
         return StaleNodes(*(one ^ other for one, other in zip(before, self.nodes, strict=True)))
 
 
-def _stale(snapshot: Snapshot, cache: ClusterCache, options: Options) -> Iterator[Finding]:
-    for key in stale_configmaps(snapshot, cache, options):
+def _stale(
+    snapshot: ClusterSnapshot, cache: ClusterCache, keys: Iterable[str]
+) -> Iterator[Finding]:
+    for key in keys:
         age = (snapshot.now_ms - cache.seen[key].event_at_ms) // 1000
         yield Finding(
-            Severity.WARNING,
+            FindingSeverity.WARNING,
             "STALE_INPUT",
             f"ConfigMap {key}",
             f"Its last event was {age} s ago; the scheduler goes on with it",
@@ -134,7 +141,7 @@ def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
         listed = {node for key, seen in cache.seen.items() if has(key, kind) for node in seen.nodes}
         for node in sorted(entries.keys() - listed):
             yield Finding(
-                Severity.WARNING,
+                FindingSeverity.WARNING,
                 "GHOST_ENTRY",
                 f"Node {node}",
                 f"No document has its {kind} entry any more, and the scheduler goes on with the"
@@ -152,32 +159,32 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
     """Return the findings about a node."""
     called = f"Node {view.name}"
     for code, text in view.problems:
-        yield Finding(Severity.WARNING, code, called, text)
+        yield Finding(FindingSeverity.WARNING, code, called, text)
     for source, word in (("switch", view.switch_status), ("host", view.host_status)):
         if word not in _WORDS:
             text = f"NodeStatus of its {source} is {word!r:.60}: the scheduler knows no such word"
-            yield Finding(Severity.WARNING, "STATUS_WORD_UNKNOWN", called, text)
+            yield Finding(FindingSeverity.WARNING, "STATUS_WORD_UNKNOWN", called, text)
     if not view.is_npu:
         return
     if not view.is_in_table:
         text = "It has chips and no label accelerator that names them: it takes no pod"
-        yield Finding(Severity.WARNING, "ACCELERATOR_MISSING", called, text)
+        yield Finding(FindingSeverity.WARNING, "ACCELERATOR_MISSING", called, text)
         return
     entry = cache.devices.get(view.name)
     if entry is not None and is_ahead(view.name, cache, now):
         text = f"UpdateTime of its entry is {entry.UpdateTime - now} s ahead of the clock"
-        yield Finding(Severity.WARNING, "STAMP_AHEAD", called, text)
+        yield Finding(FindingSeverity.WARNING, "STAMP_AHEAD", called, text)
     if not view.is_in_map:
         return
     if view.free is None:
         text = "The scheduler has no list of free cards for it: it takes no pod with chips"
-        yield Finding(Severity.WARNING, "NO_DEVICE_ENTRY", called, text)
+        yield Finding(FindingSeverity.WARNING, "NO_DEVICE_ENTRY", called, text)
     elif len(view.free) > view.idle.get(view.resource, 0):
         text = (
             f"{len(view.free)} cards are listed as free, Kubernetes has"
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
-        yield Finding(Severity.WARNING, "FREE_LIST_TOO_LONG", called, text)
+        yield Finding(FindingSeverity.WARNING, "FREE_LIST_TOO_LONG", called, text)
     if view.unhealthy or view.faults:
         yield from _names(view, called, entry.DeviceList if entry else None)
 
@@ -188,7 +195,7 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
     bad = [name for name in view.unhealthy if not _is_card(name, prefix)]
     if bad:
         text = f"-Unhealthy has {bad[0]!r:.60}, which is no name of a card: it matches none"
-        yield Finding(Severity.WARNING, "CARD_NAME_UNUSABLE", called, text)
+        yield Finding(FindingSeverity.WARNING, "CARD_NAME_UNUSABLE", called, text)
     known = {*view.unhealthy, *(view.network_unhealthy or ())}
     known.update(names((listed or {}).get(view.resource + RECOVERING)))
     for one in view.faults:
@@ -197,7 +204,7 @@ def _names(view: NodeView, called: str, listed: Mapping[str, str] | None) -> Ite
                 f"{one.npu_name} has the level {one.fault_level} in -Fault and is in neither"
                 f" {UNHEALTHY} nor {NETWORK_UNHEALTHY}: nothing follows"
             )
-            yield Finding(Severity.WARNING, "FAULT_NOT_LISTED", called, text)
+            yield Finding(FindingSeverity.WARNING, "FAULT_NOT_LISTED", called, text)
 
 
 def _is_card(name: str, prefix: str) -> bool:

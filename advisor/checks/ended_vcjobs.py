@@ -12,14 +12,14 @@ import msgspec
 
 from advisor.checks.cluster import stale_configmaps
 from advisor.controllers.elastic_vcjob import take_fit
-from advisor.jobs import Job, npu_request, npu_resource, used_cards
-from advisor.placement.free_room import Pool
+from advisor.jobs import SchedulerJob, npu_request, npu_resource, used_cards
+from advisor.placement.free_room import FreeRoom
 from advisor.placement.placement import Placer
 from advisor.report import ElasticAdvice
-from advisor.scheduler_view.cluster_cache import ClusterCache, Documents
-from advisor.scheduler_view.nodes import Nodes, NodeState, Since
-from advisor.snapshot import Owner, Pod, PodGroup
-from advisor.snapshot_index import Index
+from advisor.scheduler_view.cluster_cache import ClusterCache, DecodedDocuments
+from advisor.scheduler_view.nodes import NodeHealthState, NodeViews, Since
+from advisor.snapshot import ControllingOwner, PodGroup, SchedulerPod
+from advisor.snapshot_index import SnapshotIndex
 from contract import scheduling
 from contract.documents.elastic_job import FINISHED, read_kept
 from contract.scheduling import go_integer
@@ -27,11 +27,15 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from advisor.options import Options
+    from advisor.options import AdvisorOptions
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.scheduler_view.state import State
-    from advisor.snapshot import Snapshot, VcJob
-    from contract.documents.elastic_job import Kept
+    from advisor.scheduler_view.state import SchedulerState
+    from advisor.snapshot import ClusterSnapshot, VcJob
+    from contract.documents.elastic_job import PersistedJob
+
+
+PODS_LEFT = "PODS_LEFT"
+"""The reason of no size while pods of the job have not ended."""
 
 
 class FaultUnder(msgspec.Struct, frozen=True):
@@ -46,10 +50,14 @@ class FaultUnder(msgspec.Struct, frozen=True):
 
 
 class EndedJob(msgspec.Struct, frozen=True):
-    """What is known about an ended vcjob. ``advice`` is ``None`` where no size was asked for."""
+    """What is known about an ended vcjob by its ``version``, a resourceVersion.
+
+    ``advice`` is ``None`` where no size was asked for.
+    """
 
     namespace: str
     name: str
+    version: int = 0
     advice: ElasticAdvice | None = None
     faults: tuple[FaultUnder, ...] = ()
 
@@ -79,9 +87,9 @@ _faults = msgspec.json.Decoder(list[_Fault], strict=False)
 
 
 def ended_jobs(
-    snapshot: Snapshot,
-    state: State,
-    options: Options,
+    snapshot: ClusterSnapshot,
+    state: SchedulerState,
+    options: AdvisorOptions,
     *,
     sized: Collection[tuple[str, str]],
     judged: Collection[tuple[str, str]],
@@ -92,14 +100,14 @@ def ended_jobs(
     served in the order of their creation, after those that were started again and whose pods are
     not all bound.
     """
-    index, nodes, placer = Index(), Nodes(), Placer(options)
+    index, nodes, placer = SnapshotIndex(), NodeViews(), Placer(options)
     index.move(snapshot)
-    cache = ClusterCache(state, options, Documents())
+    cache = ClusterCache(state, options, DecodedDocuments())
     cache.read(snapshot.configmaps)
     changed = nodes.move(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
     seen = nodes.looked_at | changed
     placer.move(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
-    pool = Pool(nodes.views, placer)
+    pool = FreeRoom(nodes.views, placer)
     jobs = sorted(snapshot.vcjobs, key=lambda one: (one.created_at_ms, one.namespace, one.name))
     for job in jobs:
         _take_started(job, snapshot, pool)
@@ -112,7 +120,7 @@ def ended_jobs(
             advice = _still_there(job, left) if left else _advice(job, pool, options)
         if key in sized or key in judged:
             faults = tuple(_under(job, snapshot, nodes.views, cache))
-            found.append(EndedJob(*key, advice, faults))
+            found.append(EndedJob(*key, _version(job), advice, faults))
     stale = stale_configmaps(snapshot, cache, options)
     not_known = [
         f"ConfigMap {key} was not touched for more than {options.stale_after} s" for key in stale
@@ -120,34 +128,38 @@ def ended_jobs(
     if not cache.seen:
         not_known.append("there is no cluster-info")
     not_known += [f"{kind}: they cannot be read" for kind in sorted(snapshot.unread & {"vcjobs"})]
-    versions = (go_integer(job.version) or 0 for job in jobs)
-    return EndedJobs(max(versions, default=0), tuple(not_known), tuple(found))
+    newest = max(map(_version, jobs), default=0)
+    return EndedJobs(newest, tuple(not_known), tuple(found))
 
 
-def _kept(job: VcJob) -> Kept | None:
+def _version(job: VcJob) -> int:
+    return go_integer(job.version) or 0
+
+
+def _kept(job: VcJob) -> PersistedJob | None:
     try:
         return read_kept(job.annotations)
     except ValueError:
         return None
 
 
-def _take_started(job: VcJob, snapshot: Snapshot, pool: Pool) -> None:
+def _take_started(job: VcJob, snapshot: ClusterSnapshot, pool: FreeRoom) -> None:
     """Take the room of pods that a job started again has not bound yet."""
     if _kept(job) is None or job.phase in FINISHED or job.template is None or not job.replicas:
         return
     bound = sum(1 for pod in _pods(job, snapshot) if pod.node and pod.is_live)
     if bound >= job.replicas:
         return
-    group = _as_job(job, job.template, job.replicas)
-    missing = min(job.replicas - bound, pool.room(group, job.template))
-    pool.take(group, job.template, missing)
+    room = pool.room(_as_job(job, job.template, job.replicas), job.template)
+    missing = min(job.replicas - bound, room.total)
+    pool.take(room, missing)
 
 
-def _pods(job: VcJob, snapshot: Snapshot) -> Iterator[Pod]:
+def _pods(job: VcJob, snapshot: ClusterSnapshot) -> Iterator[SchedulerPod]:
     return (pod for pod in snapshot.pods if pod.owner is not None and pod.owner.uid == job.uid)
 
 
-def _as_job(job: VcJob, pod: Pod, replicas: int) -> Job:
+def _as_job(job: VcJob, pod: SchedulerPod, replicas: int) -> SchedulerJob:
     """Return the job that the scheduler will see: its PodGroup and as many pods like ``pod``."""
     group = PodGroup(
         job.namespace,
@@ -156,13 +168,13 @@ def _as_job(job: VcJob, pod: Pod, replicas: int) -> Job:
         annotations=job.annotations,
         min_member=replicas,
         min_resources={npu_resource(pod): str(npu_request(pod) * replicas)},
-        owner=Owner("Job", job.name, job.uid),
+        owner=ControllingOwner("Job", job.name, job.uid),
         created_at_ms=job.created_at_ms,
     )
-    return Job(group, (pod,) * replicas, None)
+    return SchedulerJob(group, (pod,) * replicas, None)
 
 
-def _advice(job: VcJob, pool: Pool, options: Options) -> ElasticAdvice:
+def _advice(job: VcJob, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
     """Return the size of R60 from the original one, and take its room."""
     kept, pod = _kept(job), job.template
     if pod is None:
@@ -188,11 +200,11 @@ def _advice(job: VcJob, pool: Pool, options: Options) -> ElasticAdvice:
 def _still_there(job: VcJob, pods: int) -> ElasticAdvice:
     """Return no size: what the pods of the job hold is not free yet."""
     why = f"{pods} of its pods have not ended"
-    return ElasticAdvice(job.namespace, job.name, reason="PODS_LEFT", why=why)
+    return ElasticAdvice(job.namespace, job.name, reason=PODS_LEFT, why=why)
 
 
 def _under(
-    job: VcJob, snapshot: Snapshot, views: Mapping[str, NodeView], cache: ClusterCache
+    job: VcJob, snapshot: ClusterSnapshot, views: Mapping[str, NodeView], cache: ClusterCache
 ) -> Iterator[FaultUnder]:
     """Return the faults that stand now on what ended pods of the job used."""
     for pod in _pods(job, snapshot):
@@ -200,7 +212,7 @@ def _under(
         if view is None:
             continue
         cards = set(used_cards(pod))
-        if view.state == NodeState.NODE:
+        if view.state == NodeHealthState.NODE:
             yield FaultUnder("HEARTBEAT", pod.node)
         elif bad := cards.intersection(view.unhealthy):
             yield FaultUnder("DEVICE", pod.node, _since_ms(cache, pod.node, bad))

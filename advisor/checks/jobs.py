@@ -8,37 +8,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.jobs import JOINT, npu_request
-from advisor.report import Finding, Severity, Workload
+from advisor.report import Finding, FindingSeverity, WorkloadKind
 from advisor.workloads import workload_of
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.jobs import Job
-    from advisor.options import Options
+    from advisor.jobs import SchedulerJob
+    from advisor.options import AdvisorOptions
 
 
-def job_findings(job: Job, options: Options) -> Iterator[Finding]:
+def job_findings(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding]:
     """Return the findings about a job."""
     yield from _labels(job)
     if not job.is_off:
         yield from _participant(job, options)
 
 
-def _labels(job: Job) -> Iterator[Finding]:
+def _labels(job: SchedulerJob) -> Iterator[Finding]:
     called = f"PodGroup {job.key}"
     for key, value in job.labels.items():
         if JOINT in value:
             text = f"Its PodGroup and pods disagree on {key}: the scheduler reads {value!r:.80}"
-            yield Finding(Severity.ERROR, "LABEL_CONFLICT", called, text)
+            yield Finding(FindingSeverity.ERROR, "LABEL_CONFLICT", called, text)
     value = job.fault_scheduling
     if value and JOINT not in value and value not in scheduling.FAULT_SCHEDULING_VALUES:
         text = f"fault-scheduling {value!r:.60} is no supported value: nothing is ever deleted"
-        yield Finding(Severity.ERROR, "FAULT_SCHEDULING_UNSUPPORTED", called, text)
+        yield Finding(FindingSeverity.ERROR, "FAULT_SCHEDULING_UNSUPPORTED", called, text)
 
 
-def _participant(job: Job, options: Options) -> Iterator[Finding]:
+def _participant(job: SchedulerJob, options: AdvisorOptions) -> Iterator[Finding]:
     called = f"PodGroup {job.key}"
     blind = [
         pod.name
@@ -49,7 +49,7 @@ def _participant(job: Job, options: Options) -> Iterator[Finding]:
     ]
     if blind:
         text = f"{', '.join(blind[:3])} run without huawei.com/AscendReal: no card fault matches"
-        yield Finding(Severity.WARNING, "NO_ASCENDREAL", called, text)
+        yield Finding(FindingSeverity.WARNING, "NO_ASCENDREAL", called, text)
     if job.is_pod_limited and not job.is_pod_rescheduling:
         code = (
             "OME_WITHOUT_POD_RESCHEDULING"
@@ -57,15 +57,15 @@ def _participant(job: Job, options: Options) -> Iterator[Finding]:
             else "LIMIT_WITHOUT_POD_RESCHEDULING"
         )
         text = "Without pod-rescheduling=on a fault blocks the job's later faults for 1200 s"
-        yield Finding(Severity.WARNING, code, called, text)
+        yield Finding(FindingSeverity.WARNING, code, called, text)
     if (
         job.is_pod_rescheduling
         and not job.is_pod_limited
         and job.is_distributed
-        and workload_of(job) is Workload.AIBRIX
+        and workload_of(job) is WorkloadKind.AIBRIX
     ):
         text = "A fault of rank 0 removes all pods of the shared PodGroup"
-        yield Finding(Severity.WARNING, "SHARED_PG_WITHOUT_RECOVER_PATH", called, text)
+        yield Finding(FindingSeverity.WARNING, "SHARED_PG_WITHOUT_RECOVER_PATH", called, text)
     if job.fault_scheduling == scheduling.FAULT_SCHEDULING_GRACE:
         longest = max((pod.termination_grace_seconds for pod in job.pods), default=0)
         if longest > options.grace_over_time:
@@ -73,4 +73,4 @@ def _participant(job: Job, options: Options) -> Iterator[Finding]:
                 f"Pods may take {longest} s to end and are deleted by force after"
                 f" {options.grace_over_time} s"
             )
-            yield Finding(Severity.WARNING, "GRACE_SHORTER_THAN_TERMINATION", called, text)
+            yield Finding(FindingSeverity.WARNING, "GRACE_SHORTER_THAN_TERMINATION", called, text)

@@ -12,7 +12,7 @@ from advisor.checks.written_retries import written_retries
 from advisor.controllers.motor_jobs import PodGroupsOfJobs, budget_of, counted_waves
 from advisor.controllers.motor_scaling_rule import read_rule
 from advisor.options import Profile
-from advisor.report import Finding, Severity
+from advisor.report import Finding, FindingSeverity
 from contract import scheduling
 from contract.errors import DocumentError
 from contract.scheduling import go_integer
@@ -20,14 +20,14 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from advisor.options import Options
-    from advisor.snapshot import AscendJob, ConfigMap, Snapshot
+    from advisor.options import AdvisorOptions
+    from advisor.snapshot import AscendJob, ClusterSnapshot, StoredConfigMap
 
 _NEAR = 2
 """Edits by which a value of ``app`` differs from a legal one and is taken for it (R53)."""
 
 
-def service_findings(snapshot: Snapshot, options: Options) -> tuple[Finding, ...]:
+def service_findings(snapshot: ClusterSnapshot, options: AdvisorOptions) -> tuple[Finding, ...]:
     """Return what is wrong with AscendJobs and their scaling rules, by object and code."""
     if not snapshot.ascend_jobs:
         return ()
@@ -48,7 +48,7 @@ def service_findings(snapshot: Snapshot, options: Options) -> tuple[Finding, ...
     return tuple(sorted(found, key=lambda one: (one.object, one.code)))
 
 
-def _finding(job: AscendJob, severity: Severity, code: str, text: str) -> Finding:
+def _finding(job: AscendJob, severity: FindingSeverity, code: str, text: str) -> Finding:
     return Finding(severity, code, f"AscendJob {job.namespace}/{job.name}", text)
 
 
@@ -59,7 +59,7 @@ def _labels(job: AscendJob) -> Iterator[Finding]:
         if near:
             yield _finding(
                 job,
-                Severity.WARNING,
+                FindingSeverity.WARNING,
                 "APP_TYPO",
                 f"label app is {app!r}: the job is in no global rank table; write {near[0]}",
             )
@@ -67,7 +67,7 @@ def _labels(job: AscendJob) -> Iterator[Finding]:
     if not job.labels.get(scheduling.JOB_ID):
         yield _finding(
             job,
-            Severity.ERROR,
+            FindingSeverity.ERROR,
             "JOB_ID_MISSING",
             f"label {scheduling.JOB_ID} is missing: the job belongs to no service",
         )
@@ -75,7 +75,7 @@ def _labels(job: AscendJob) -> Iterator[Finding]:
 
 def _rule(
     job: AscendJob,
-    maps: Mapping[tuple[str, str], ConfigMap],
+    maps: Mapping[tuple[str, str], StoredConfigMap],
     homes: Mapping[str, list[str]],
     *,
     strict: bool,
@@ -92,7 +92,7 @@ def _rule(
     if missing:
         yield _finding(
             job,
-            Severity.ERROR,
+            FindingSeverity.ERROR,
             "INVALID_SCALING_CONFIG",
             f"label {' and '.join(missing)} is missing: the operator fails the job",
         )
@@ -106,7 +106,7 @@ def _rule(
         hint = f"; it is in namespace {elsewhere[0]}" if elsewhere else ""
         yield _finding(
             job,
-            Severity.ERROR,
+            FindingSeverity.ERROR,
             "RULE_MISSING",
             f"namespace {job.namespace} has no ConfigMap {name} with key "
             f"{scheduling.SCALING_KEY}{hint}: missing pods are not made",
@@ -115,12 +115,14 @@ def _rule(
     try:
         rule = read_rule(text, f"ConfigMap {job.namespace}/{name}", strict=strict)
     except DocumentError as error:
-        yield _finding(job, Severity.ERROR, "RULE_INVALID", f"{error}: missing pods are not made")
+        yield _finding(
+            job, FindingSeverity.ERROR, "RULE_INVALID", f"{error}: missing pods are not made"
+        )
         return
     if group and group not in rule.groups:
         yield _finding(
             job,
-            Severity.ERROR,
+            FindingSeverity.ERROR,
             "GROUP_NOT_IN_RULE",
             f"the rule {name} has no group {group}, but {sorted(rule.groups)}",
         )
@@ -135,7 +137,7 @@ def _budget(
     if job.backoff_limit is not None and limit is not None and (wanted or 0) > limit:
         yield _finding(
             job,
-            Severity.WARNING,
+            FindingSeverity.WARNING,
             "RETRY_VS_BACKOFF",
             f"backoffLimit {limit} ends the job after {limit} waves, those of hardware faults too; "
             f"{scheduling.FAULT_RETRY_TIMES} {label} has no effect beyond it",
@@ -145,7 +147,7 @@ def _budget(
     if limit is not None and counted is not None and counted >= limit:
         yield _finding(
             job,
-            Severity.WARNING,
+            FindingSeverity.WARNING,
             "BACKOFF_EXHAUSTED",
             f"{counted} waves of {limit} are counted: the next one fails the job",
         )
@@ -155,7 +157,7 @@ def _budget(
         if (wanted or 0) < 1 or (retries is not None and retries.get(key, 0) < 1):
             yield _finding(
                 job,
-                Severity.ERROR,
+                FindingSeverity.ERROR,
                 "FAILED_POD_ENDS_JOB",
                 "a pod has failed and no retry is left: the operator fails the job",
             )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.checks.cluster import is_ahead, node_findings
 from advisor.placement.node_verdicts import verdict
-from advisor.report import Finding, Severity
+from advisor.report import Finding, FindingSeverity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +25,7 @@ class NodeReports:
         self.findings: dict[str, tuple[Finding, ...]] = {}
         self.divergences: dict[str, tuple[tuple[int, str], ...]] = {}
         """Numbers of consumers#8, and what is done otherwise than by the real programs."""
+        self._verdicts: list[NodeVerdict] = []
         self._names: tuple[str, ...] = ()
         self._places: dict[str, int] = {}
         self._ahead: set[str] = set()
@@ -39,13 +40,12 @@ class NodeReports:
     ) -> None:
         """Go to a session: nodes by their ``names`` in order, of which some were looked at."""
         again = {*looked_at, *self._ahead}
-        if names is not self._names:
+        is_other = names is not self._names
+        if is_other:
             self._names = names
             self._places = {name: place for place, name in enumerate(names)}
             known = {one.node: one for one in self.verdicts}
-            found = [known.get(name) or verdict(views[name]) for name in names]
-        else:
-            found = list(self.verdicts) if again else []
+            self._verdicts = [known.get(name) or verdict(views[name]) for name in names]
         for name in again:
             self.findings.pop(name, None)
             self.divergences.pop(name, None)
@@ -54,16 +54,17 @@ class NodeReports:
             if view is None:
                 continue
             one = verdict(view)
-            if one != found[self._places[name]]:
-                found[self._places[name]] = one
+            if one != self._verdicts[self._places[name]]:
+                self._verdicts[self._places[name]] = one
+                is_other = True
             if view.divergences:
                 self.divergences[name] = view.divergences
             if findings := tuple(node_findings(view, cache, now)):
                 self.findings[name] = findings
             if is_ahead(name, cache, now):
                 self._ahead.add(name)
-        if found or not names:
-            self.verdicts = tuple(found)
+        if is_other:
+            self.verdicts = tuple(self._verdicts)
 
     def diverging(self, further: Iterable[tuple[int, str, str]]) -> Iterable[Finding]:
         """Return what is done otherwise than the real programs do, about nodes (consumers#8)."""
@@ -71,4 +72,6 @@ class NodeReports:
         for name, divergences in self.divergences.items():
             found.update((section, name, text) for section, text in divergences)
         for section, node, text in sorted(found):
-            yield Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section)
+            yield Finding(
+                FindingSeverity.WARNING, "UPSTREAM_DIVERGES", f"Node {node}", text, section
+            )

@@ -11,7 +11,7 @@ from contract import scheduling
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from advisor.snapshot import ConfigMap
+    from advisor.snapshot import StoredConfigMap
 
 
 class _Retry(msgspec.Struct):
@@ -21,7 +21,7 @@ class _Retry(msgspec.Struct):
 _retries = msgspec.json.Decoder(dict[str, _Retry])
 
 
-def written_retries(configmaps: Iterable[ConfigMap]) -> dict[str, int] | None:
+def written_retries(configmaps: Iterable[StoredConfigMap]) -> dict[str, int] | None:
     """Return what is left by job, as ``<namespace>/<PodGroup>``; ``None`` where nothing is written.
 
     What cannot be read counts as not written.

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from advisor.jobs import npu_request, npu_resource, used_cards
-from advisor.placement.free_room import Pool
+from advisor.placement.free_room import FreeRoom
 from advisor.report import ElasticAdvice
-from advisor.scheduler_view.nodes import NodeState
+from advisor.scheduler_view.nodes import NodeHealthState
 from contract import scheduling
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from advisor.jobs import Job
-    from advisor.options import Options
+    from advisor.jobs import SchedulerJob
+    from advisor.options import AdvisorOptions
     from advisor.placement.placement import Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.scheduler_view.state import State
-    from advisor.snapshot import Pod, VcJob
-    from advisor.snapshot_index import Index
+    from advisor.scheduler_view.state import SchedulerState
+    from advisor.snapshot import SchedulerPod, VcJob
+    from advisor.snapshot_index import SnapshotIndex
 
 _SMALLER_CARDS = (8, 4, 2, 1)
 _ON = "on"
@@ -38,17 +38,17 @@ class _Affected:
     """An elastic vcjob with a fault."""
 
     vcjob: VcJob
-    job: Job
+    job: SchedulerJob
     trigger: str
     flags: tuple[str, ...]
 
 
 def elastic_advice(
-    index: Index,
+    index: SnapshotIndex,
     views: Mapping[str, NodeView],
     placer: Placer,
-    state: State,
-    options: Options,
+    state: SchedulerState,
+    options: AdvisorOptions,
 ) -> tuple[ElasticAdvice, ...]:
     """Return the size of each elastic vcjob that has a fault, by namespace and name."""
     advice: list[ElasticAdvice] = []
@@ -61,7 +61,7 @@ def elastic_advice(
             advice.append(refused)
     if not candidates:
         return tuple(advice)
-    pool = Pool(views, placer)
+    pool = FreeRoom(views, placer)
     for one in candidates:
         pool.release(one.job.pods)
     candidates.sort(key=lambda one: (one.vcjob.created_at_ms, one.vcjob.namespace, one.vcjob.name))
@@ -69,7 +69,7 @@ def elastic_advice(
     return tuple(sorted(advice, key=lambda one: (one.namespace, one.name)))
 
 
-def _affected(index: Index, views: Mapping[str, NodeView]) -> Iterable[_Affected]:
+def _affected(index: SnapshotIndex, views: Mapping[str, NodeView]) -> Iterable[_Affected]:
     elastic = index.elastic
     if not elastic:
         return
@@ -81,14 +81,14 @@ def _affected(index: Index, views: Mapping[str, NodeView]) -> Iterable[_Affected
             yield _Affected(vcjob, job, trigger, _flags(vcjob, job))
 
 
-def _trigger(job: Job, views: Mapping[str, NodeView]) -> str:
+def _trigger(job: SchedulerJob, views: Mapping[str, NodeView]) -> str:
     """Return the most serious kind of fault under the pods of ``job``; empty for none."""
     found = set()
     for pod in job.pods:
         if not pod.node:
             continue
         view = views.get(pod.node)
-        if view is None or not view.is_in_map or view.state == NodeState.NODE:
+        if view is None or not view.is_in_map or view.state == NodeHealthState.NODE:
             return "HEARTBEAT"
         cards = set(used_cards(pod))
         if cards.intersection(view.unhealthy):
@@ -98,7 +98,7 @@ def _trigger(job: Job, views: Mapping[str, NodeView]) -> str:
     return min(found, default="")
 
 
-def _flags(vcjob: VcJob, job: Job) -> tuple[str, ...]:
+def _flags(vcjob: VcJob, job: SchedulerJob) -> tuple[str, ...]:
     """Return what is against the conditions of elastic training (consumers#5.3)."""
     flags = []
     if vcjob.labels.get(scheduling.FAULT_SCHEDULING) == scheduling.FAULT_SCHEDULING_FORCE:
@@ -112,7 +112,7 @@ def _flags(vcjob: VcJob, job: Job) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def _refused(one: _Affected, state: State) -> ElasticAdvice | None:
+def _refused(one: _Affected, state: SchedulerState) -> ElasticAdvice | None:
     """Return why ``one`` gets no new size at all, ``None`` where it may."""
     labels = one.vcjob.labels
     least = _min_replicas(one.vcjob)
@@ -149,7 +149,7 @@ def _advice(one: _Affected, reason: str, why: str) -> ElasticAdvice:
     )
 
 
-def _sized(one: _Affected, pool: Pool, options: Options) -> ElasticAdvice:
+def _sized(one: _Affected, pool: FreeRoom, options: AdvisorOptions) -> ElasticAdvice:
     """Return the largest size for which there is room, and take that room."""
     pod = max(one.job.pods, key=npu_request)
     least = _min_replicas(one.vcjob) or 1
@@ -168,7 +168,14 @@ class Fit(NamedTuple):
     why: str
 
 
-def take_fit(job: Job, pod: Pod, replicas: int, least: int, pool: Pool, options: Options) -> Fit:
+def take_fit(
+    job: SchedulerJob,
+    pod: SchedulerPod,
+    replicas: int,
+    least: int,
+    pool: FreeRoom,
+    options: AdvisorOptions,
+) -> Fit:
     """Return the largest size of R60 that ``pool`` has room for, and take that room.
 
     The original size is ``replicas`` pods like ``pod``, the smallest one has ``least`` of them.
@@ -182,16 +189,18 @@ def take_fit(job: Job, pod: Pod, replicas: int, least: int, pool: Pool, options:
     for each, counts in steps:
         like = _with_cards(pod, each)
         room = pool.room(job, like)
-        count = next((count for count in counts if count <= room), None)
+        count = next((count for count in counts if count <= room.total), None)
         if count is not None:
-            pool.take(job, like, count)
+            pool.take(room, count)
             same = (count, each) == (replicas, cards)
             why = "the size stays" if same else f"there is no room for {replicas} × {cards} cards"
             return Fit(count, each, why)
-    return Fit(None, None, f"pending, not enough nodes: there is room for {room} × {each} cards")
+    return Fit(
+        None, None, f"pending, not enough nodes: there is room for {room.total} × {each} cards"
+    )
 
 
-def _smaller(replicas: int, least: int, options: Options) -> list[int]:
+def _smaller(replicas: int, least: int, options: AdvisorOptions) -> list[int]:
     """Return the legal sizes of a job of several hosts below its own, largest first."""
     if not options.halving_only:
         return list(range(replicas - 1, least - 1, -1))
@@ -202,7 +211,7 @@ def _smaller(replicas: int, least: int, options: Options) -> list[int]:
     return sizes
 
 
-def _with_cards(pod: Pod, cards: int) -> Pod:
+def _with_cards(pod: SchedulerPod, cards: int) -> SchedulerPod:
     resource = npu_resource(pod)
     if not resource:
         return pod

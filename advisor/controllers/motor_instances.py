@@ -14,15 +14,15 @@ import msgspec
 from advisor.controllers.motor_jobs import MotorJob, motor_jobs
 from advisor.controllers.motor_scaling_rule import ScalingRule, read_rule, target_index
 from advisor.options import Profile
-from advisor.report import CreateAdvice, Finding, Severity
+from advisor.report import CreateAdvice, Finding, FindingSeverity
 from contract import scheduling
 from contract.errors import DocumentError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from advisor.options import Options
-    from advisor.snapshot import ConfigMap, PodGroup, Snapshot
+    from advisor.options import AdvisorOptions
+    from advisor.snapshot import ClusterSnapshot, PodGroup, StoredConfigMap
 
 ALLOW, HOLD, CRASH = "ALLOW", "HOLD", "CRASH"
 
@@ -41,7 +41,7 @@ class _Service:
 
 
 def creation_advice(
-    snapshot: Snapshot, options: Options, leaving: Collection[str] = ()
+    snapshot: ClusterSnapshot, options: AdvisorOptions, leaving: Collection[str] = ()
 ) -> tuple[CreateAdvice, ...]:
     """Return the answer for each AscendJob with a scaling rule that misses pods (R50).
 
@@ -70,7 +70,7 @@ _SECTIONS = {"RULE_INVALID": 26, "GROUP_SATISFIED": 27}
 
 
 def creation_divergences(
-    snapshot: Snapshot, options: Options, leaving: Collection[str] = ()
+    snapshot: ClusterSnapshot, options: AdvisorOptions, leaving: Collection[str] = ()
 ) -> tuple[Finding, ...]:
     """Return for ``corrected`` where the operator answers otherwise."""
     if options.profile is not Profile.CORRECTED or not snapshot.ascend_jobs:
@@ -78,7 +78,7 @@ def creation_divergences(
     real = msgspec.structs.replace(options, profile=Profile.UPSTREAM)
     return tuple(
         Finding(
-            Severity.WARNING,
+            FindingSeverity.WARNING,
             "UPSTREAM_DIVERGES",
             f"AscendJob {one.namespace}/{one.name}",
             f"the operator answers {other.verdict} {other.reason}".rstrip()
@@ -127,7 +127,7 @@ def _services(
 def _answer(
     job: MotorJob,
     service: _Service,
-    maps: Mapping[tuple[str, str], ConfigMap],
+    maps: Mapping[tuple[str, str], StoredConfigMap],
     allowed: Counter[tuple[str, str, str, str]],
     *,
     strict: bool,
@@ -209,7 +209,7 @@ def _refusal(job: MotorJob) -> tuple[str, str] | None:
 
 
 def _rule(
-    job: MotorJob, maps: Mapping[tuple[str, str], ConfigMap], *, strict: bool
+    job: MotorJob, maps: Mapping[tuple[str, str], StoredConfigMap], *, strict: bool
 ) -> ScalingRule | None:
     found = maps.get((job.namespace, job.service[1]))
     text = None if found is None else found.data.get(scheduling.SCALING_KEY)

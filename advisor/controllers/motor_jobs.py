@@ -15,11 +15,11 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from advisor.snapshot import AscendJob, Pod, PodGroup, Snapshot
+    from advisor.snapshot import AscendJob, ClusterSnapshot, PodGroup, SchedulerPod
 
 
 @dataclass(frozen=True)
-class Budget:
+class WaveBudget:
     """How many waves of restarts the operator allows; ``limit`` of ``None`` is no limit.
 
     ``problem`` is why it is not known.
@@ -29,24 +29,24 @@ class Budget:
     problem: str = ""
 
 
-def budget_of(job: AscendJob) -> Budget:
+def budget_of(job: AscendJob) -> WaveBudget:
     """Return ``backoffLimit``, else the label ``fault-retry-times`` (consumers#3.6)."""
     if job.backoff_limit is not None:
-        return Budget(job.backoff_limit if job.backoff_limit > 0 else None)
+        return WaveBudget(job.backoff_limit if job.backoff_limit > 0 else None)
     text = job.labels.get(scheduling.FAULT_RETRY_TIMES)
     if text is None:
-        return Budget(None)
+        return WaveBudget(None)
     number = go_integer(text)
     if number is None:
-        return Budget(
+        return WaveBudget(
             None,
             f"label {scheduling.FAULT_RETRY_TIMES} is {text[:40]!r}, no number: "
             "the operator gives up on the job",
         )
-    return Budget(number if number > 0 else None)
+    return WaveBudget(number if number > 0 else None)
 
 
-def counted_waves(job: AscendJob, pods: Iterable[Pod]) -> int | None:
+def counted_waves(job: AscendJob, pods: Iterable[SchedulerPod]) -> int | None:
     """Return how many waves the operator has counted, ``None`` where nothing shows it.
 
     It keeps the number in memory and writes it on each pod that it makes (consumers#3.6).
@@ -88,7 +88,7 @@ class MotorJob:
         return self.budget is not None and self.counted is not None and self.counted >= self.budget
 
 
-def motor_jobs(snapshot: Snapshot, leaving: Collection[str]) -> tuple[MotorJob, ...]:
+def motor_jobs(snapshot: ClusterSnapshot, leaving: Collection[str]) -> tuple[MotorJob, ...]:
     """Return the AscendJobs with a scaling rule that are not over, by namespace and name.
 
     ``leaving``: UIDs of pods that are deleted in this session.
@@ -123,15 +123,15 @@ def motor_jobs(snapshot: Snapshot, leaving: Collection[str]) -> tuple[MotorJob, 
 class PodGroupsOfJobs:
     """Finds the PodGroup and the pods of an AscendJob."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._by_owner: dict[str, PodGroup] = {}
         self._by_key: dict[str, PodGroup] = {}
         for group in snapshot.podgroups:
             self._by_key[group.key] = group
             if group.owner is not None and group.owner.uid:
                 self._by_owner[group.owner.uid] = group
-        self._pods: dict[str, list[Pod]] = defaultdict(list)
-        self._grouped: dict[str, list[Pod]] = defaultdict(list)
+        self._pods: dict[str, list[SchedulerPod]] = defaultdict(list)
+        self._grouped: dict[str, list[SchedulerPod]] = defaultdict(list)
         for pod in snapshot.pods:
             if pod.owner is not None and pod.owner.uid:
                 self._pods[pod.owner.uid].append(pod)
@@ -147,7 +147,7 @@ class PodGroupsOfJobs:
             return self._by_owner[job.uid]
         return self._by_key.get(f"{job.namespace}/{job.name}-{job.uid}")
 
-    def pods(self, job: AscendJob) -> list[Pod]:
+    def pods(self, job: AscendJob) -> list[SchedulerPod]:
         """Return the pods of ``job``, in any phase."""
         group = self.podgroup(job)
         named = [] if group is None else self._grouped.get(group.key, [])

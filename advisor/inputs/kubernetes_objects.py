@@ -288,12 +288,12 @@ def _called(raw: Raw, kind: str) -> str:
         return f"{kind} without a name"
 
 
-def node(raw: Raw) -> snapshot.Node:
+def node(raw: Raw) -> snapshot.SchedulerNode:
     """Return a Node."""
     read = _read(raw, _Node, "Node")
     status = read.status or _NodeStatus()
     spec = read.spec or _NodeSpec()
-    return snapshot.Node(
+    return snapshot.SchedulerNode(
         name=read.metadata.name,
         uid=read.metadata.uid,
         is_ready=any(
@@ -313,13 +313,13 @@ def node(raw: Raw) -> snapshot.Node:
     )
 
 
-def pod(raw: Raw) -> snapshot.Pod:
+def pod(raw: Raw) -> snapshot.SchedulerPod:
     """Return a Pod."""
     read = _read(raw, _Pod, "Pod")
     metadata, spec, status = read.metadata, read.spec or _PodSpec(), read.status or _PodStatus()
     called = f"Pod {metadata.namespace}/{metadata.name}"
     grace = spec.termination_grace_period_seconds
-    return snapshot.Pod(
+    return snapshot.SchedulerPod(
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
@@ -416,9 +416,9 @@ def _asks_for_chips(container: _Container) -> bool:
     return any(name.startswith(scheduling.RESOURCE_DOMAIN) for side in sides for name in side)
 
 
-def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Pod | None:
+def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.SchedulerPod | None:
     """Return a pod of the task that asks for most chips; ``None`` where none asks for any."""
-    found: snapshot.Pod | None = None
+    found: snapshot.SchedulerPod | None = None
     most = 0
     for task in tasks:
         template = task.template or _Template()
@@ -427,7 +427,7 @@ def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Pod | Non
         chips = [n for name, n in requests.items() if name.startswith(scheduling.RESOURCE_DOMAIN)]
         if sum(chips) > most:
             most = sum(chips)
-            found = snapshot.Pod(
+            found = snapshot.SchedulerPod(
                 metadata.namespace,
                 f"{metadata.name}-{task.name}-0",
                 "",
@@ -479,10 +479,10 @@ def replica_set(raw: Raw) -> snapshot.ReplicaSet:
     )
 
 
-def configmap(raw: Raw) -> snapshot.ConfigMap:
+def configmap(raw: Raw) -> snapshot.StoredConfigMap:
     """Return a ConfigMap."""
     read = _read(raw, _ConfigMap, "ConfigMap")
-    return snapshot.ConfigMap(
+    return snapshot.StoredConfigMap(
         namespace=read.metadata.namespace,
         name=read.metadata.name,
         data=read.data or {},
@@ -509,10 +509,10 @@ def _one_of(value: tuple[snapshot.Toleration, ...]) -> tuple[snapshot.Toleration
     return value
 
 
-def _owner(metadata: _Metadata) -> snapshot.Owner | None:
+def _owner(metadata: _Metadata) -> snapshot.ControllingOwner | None:
     for one in metadata.owners or ():
         if one.controller:
-            return snapshot.Owner(one.kind, one.name, one.uid)
+            return snapshot.ControllingOwner(one.kind, one.name, one.uid)
     return None
 
 
@@ -604,6 +604,6 @@ def _container(status: _ContainerStatus) -> snapshot.Container:
     )
 
 
-def _policy(read: _Policy, task: str) -> snapshot.Policy:
+def _policy(read: _Policy, task: str) -> snapshot.LifecyclePolicy:
     events = tuple(read.events or ()) or ((read.event,) if read.event else ())
-    return snapshot.Policy(events, read.action, task, read.exit_code)
+    return snapshot.LifecyclePolicy(events, read.action, task, read.exit_code)

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from advisor.options import Options, with_init_params
+from advisor.options import AdvisorOptions, with_init_params
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from advisor.snapshot import ConfigMap
+    from advisor.snapshot import StoredConfigMap
 
 
 _Loader: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -32,7 +32,7 @@ def _check_depth(text: str) -> None:
             depth -= 1
 
 
-def scheduler_options(configmaps: Iterable[ConfigMap]) -> tuple[Options, str] | None:
+def scheduler_options(configmaps: Iterable[StoredConfigMap]) -> tuple[AdvisorOptions, str] | None:
     """Return the options that the scheduler's ConfigMap sets, and what could not be read of it.
 
     ``None`` where there is no such ConfigMap.
@@ -44,7 +44,7 @@ def scheduler_options(configmaps: Iterable[ConfigMap]) -> tuple[Options, str] | 
         ):
             text = one.data.get(scheduling.SCHEDULER_CONFIG_KEY, "")
             arguments, problem = _init_params(text)
-            return with_init_params(Options(), arguments), problem
+            return with_init_params(AdvisorOptions(), arguments), problem
     return None
 
 

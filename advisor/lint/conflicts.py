@@ -11,16 +11,16 @@ from contract.scheduling import APP, MINDIE_APPS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from advisor.lint.finding import Finding, Place
-    from advisor.lint.workload import Text, Texts
+    from advisor.lint.finding import FindingPlace, LintFinding
+    from advisor.lint.workload import PlacedText, Texts
 
 
-def judge(sources: Iterable[tuple[str, Texts]], place: Place) -> Iterator[Finding]:
+def judge(sources: Iterable[tuple[str, Texts]], place: FindingPlace) -> Iterator[LintFinding]:
     """Return each label that two sources of one PodGroup give different values.
 
     A source is a name and labels.
     """
-    first: dict[str, tuple[str, Text]] = {}
+    first: dict[str, tuple[str, PlacedText]] = {}
     for name, texts in sources:
         for key, text in texts.items():
             where, other = first.setdefault(key, (name, text))

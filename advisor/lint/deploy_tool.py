@@ -11,7 +11,15 @@ from advisor.lint.finding import finding
 from advisor.lint.labels import both_kept, value_of
 from advisor.lint.model import whole
 from advisor.lint.pods import selected, text_of
-from advisor.lint.workload import Component, Form, Group, Role, Service, Text, Workload
+from advisor.lint.workload import (
+    Component,
+    Form,
+    PlacedText,
+    Role,
+    Service,
+    Workload,
+    WorkloadGroup,
+)
 from contract.scheduling import (
     FAULT_SCHEDULING,
     FAULT_SCHEDULING_FORCE,
@@ -25,7 +33,7 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding, Place
+    from advisor.lint.finding import FindingPlace, LintFinding
     from advisor.lint.model import Mapping
     from advisor.lint.workload import Texts
 
@@ -37,7 +45,7 @@ _MOST_CARDS = 16
 _SIZED = ("prefill", "decode")
 
 
-def inference_service(root: Mapping, place: Place) -> Service:
+def inference_service(root: Mapping, place: FindingPlace) -> Service:
     """Return the InferenceService that the tool makes."""
     inside = root.mapping(OME_KEY)
     assert inside is not None
@@ -63,13 +71,13 @@ def _component(name: str, part: Mapping, file: str, line: int) -> Component:
     pods = 1 if size is None else whole(size)
     role = _role(name, part, file, line, "node_selector")
     role.labels = {
-        FAULT_SCHEDULING: Text(FAULT_SCHEDULING_FORCE, line, file),
-        POD_RESCHEDULING: Text("on", line, file),
+        FAULT_SCHEDULING: PlacedText(FAULT_SCHEDULING_FORCE, line, file),
+        POD_RESCHEDULING: PlacedText("on", line, file),
         **role.labels,
     }
     replicas = whole(part.scalar("min_replicas")) or 1
     if pods is None or pods == 1:
-        minimum = Text(str(replicas), line, file)
+        minimum = PlacedText(str(replicas), line, file)
         role.annotations = {SCHEDULE_MIN_AVAILABLE: minimum, **role.annotations}
         return Component(role, None, None, replicas)
     leader, worker = (_role(one, part, file, line, "node_selector") for one in ("leader", "worker"))
@@ -85,7 +93,7 @@ def _role(name: str, part: Mapping, file: str, line: int, selector_key: str) -> 
     selector = part.mapping(selector_key)
     if selector is not None:
         role.selector = selected(selector, file)
-    role.scheduler = Text("volcano", line, file)
+    role.scheduler = PlacedText("volcano", line, file)
     count = part.scalar("npu_num")
     if count is not None:
         role.cards = {_RESOURCE: whole(count)}
@@ -93,7 +101,7 @@ def _role(name: str, part: Mapping, file: str, line: int, selector_key: str) -> 
     return role
 
 
-def storm_service(root: Mapping, place: Place) -> Workload:
+def storm_service(root: Mapping, place: FindingPlace) -> Workload:
     """Return the StormService that the tool makes."""
     inside = root.mapping(STORM_KEY)
     assert inside is not None
@@ -111,17 +119,19 @@ def storm_service(root: Mapping, place: Place) -> Workload:
             sizes[name] = _number(part, "podGroupSize")
     for name, size in sizes.items():
         role = roles[name]
-        defaults: Texts = {FAULT_SCHEDULING: Text(FAULT_SCHEDULING_FORCE, role.line, place.file)}
+        defaults: Texts = {
+            FAULT_SCHEDULING: PlacedText(FAULT_SCHEDULING_FORCE, role.line, place.file)
+        }
         if size == 1:
-            defaults[POD_RESCHEDULING] = Text("on", role.line, place.file)
-            path = Text(RECOVER_POLICY_POD, role.line, place.file)
+            defaults[POD_RESCHEDULING] = PlacedText("on", role.line, place.file)
+            path = PlacedText(RECOVER_POLICY_POD, role.line, place.file)
             role.annotations = {RECOVER_POLICY_PATH: path, **role.annotations}
         else:
             role.pods = size
         role.labels = {**defaults, **role.labels}
     shared = tuple(roles[name] for name in sizes if sizes[name] == 1)
-    others = tuple(Group((role,)) for role in roles.values() if role not in shared)
-    groups = (*others, Group(shared, is_shared=True)) if shared else others
+    others = tuple(WorkloadGroup((role,)) for role in roles.values() if role not in shared)
+    groups = (*others, WorkloadGroup(shared, is_shared=True)) if shared else others
     return Workload(
         Form.STORM,
         place,
@@ -137,7 +147,7 @@ def _number(part: Mapping, key: str) -> int | None:
     return 1 if scalar is None else whole(scalar)
 
 
-def judge(root: Mapping, place: Place) -> Iterator[Finding]:
+def judge(root: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
     """Return what the tool itself refuses, or ends on."""
     if root.get("app_name") is None:
         yield _refused(place, "app_name is missing", "Write app_name.")
@@ -150,7 +160,7 @@ def judge(root: Mapping, place: Place) -> Iterator[Finding]:
         yield _refused(place.at(root.line_of(STORM_KEY)), why, "Write decode.")
 
 
-def _judge_engine(inside: Mapping, place: Place) -> Iterator[Finding]:
+def _judge_engine(inside: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
     for key in ("model_name", "engine"):
         if inside.get(key) is None:
             yield _refused(place, f"{key} is missing", f"Write {key}.")
@@ -174,5 +184,5 @@ def _judge_engine(inside: Mapping, place: Place) -> Iterator[Finding]:
                 yield _refused(place.at(value.line), why, write)
 
 
-def _refused(place: Place, why: str, instead: str) -> Finding:
+def _refused(place: FindingPlace, why: str, instead: str) -> LintFinding:
     return finding("DEPLOY_TOOL_REFUSES", place, why=why, instead=instead)

@@ -27,15 +27,15 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding, Place
-    from advisor.lint.workload import Elastic, Role, Text, Workload
+    from advisor.lint.finding import FindingPlace, LintFinding
+    from advisor.lint.workload import Elastic, PlacedText, Role, Workload
 
 _RING_VALUE = "ascend-910"
 _DEFAULT_TERMINATION_SECONDS = 30
 """Of a pod without ``terminationGracePeriodSeconds``."""
 
 
-def judge(workload: Workload, grace_over_time: int) -> Iterator[Finding]:
+def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
     """Return each condition of elastic training that does not hold."""
     switch = workload.labels.get(ELASTIC_SCHEDULING)
     if switch is None or switch.value != "on":
@@ -54,7 +54,7 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[Finding]:
     yield from _judge_storage(workload, elastic, grace_over_time)
 
 
-def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
+def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     """What keeps the number of pods or of their chips from being another one."""
     roles, place = workload.roles(), workload.place
     if len(roles) > 1:
@@ -85,7 +85,7 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
         yield _condition(place.at(success.line), why, f"Write minSuccess: {least} or less.")
 
 
-def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[Finding]:
+def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[LintFinding]:
     """A job of one pod, of which only the chips can become fewer."""
     place = workload.place
     if elastic.second_container is not None:
@@ -100,7 +100,7 @@ def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[
         yield finding("ELASTIC_ONE_REPLICA", place.at(switch.line, switch.file))
 
 
-def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
+def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     """Who else would start the job or delete it, and whether it is switched off."""
     place = workload.place
     switch = workload.annotations.get(SWITCH)
@@ -129,7 +129,7 @@ def _judge_others(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
         yield _condition(place.at(lifetime.line), why, instead)
 
 
-def _judge_labels(workload: Workload) -> Iterator[Finding]:
+def _judge_labels(workload: Workload) -> Iterator[LintFinding]:
     labels, place = workload.labels, workload.place.at(workload.labels_line)
     scheduling = labels.get(FAULT_SCHEDULING)
     if scheduling is None or scheduling.value != FAULT_SCHEDULING_GRACE:
@@ -145,7 +145,7 @@ def _judge_labels(workload: Workload) -> Iterator[Finding]:
         yield _condition(where, why, f"Write {RING_CONTROLLER}: {_RING_VALUE}")
 
 
-def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
+def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     most = elastic.replicas
     shown = "the number of replicas" if most is None else most
     minimum = workload.annotations.get(MIN_REPLICAS)
@@ -166,7 +166,7 @@ def _least(workload: Workload) -> int:
     return (None if minimum is None else go_integer(minimum.value)) or 1
 
 
-def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
+def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     """What the job controller does once the pods are deleted (consumers#2.9)."""
     action = elastic.evicted
     policies = workload.place.at(elastic.policies_line)
@@ -190,7 +190,7 @@ def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[Finding]:
         yield finding("ELASTIC_MAX_RETRY_LOST", place)
 
 
-def _judge_storage(workload: Workload, elastic: Elastic, grace: int) -> Iterator[Finding]:
+def _judge_storage(workload: Workload, elastic: Elastic, grace: int) -> Iterator[LintFinding]:
     """Whether a checkpoint is written before its pods are killed (consumers#5.3, 5.4)."""
     if elastic.sizes is not None:
         yield from _judge_speed(workload, *elastic.sizes, grace)
@@ -199,7 +199,9 @@ def _judge_storage(workload: Workload, elastic: Elastic, grace: int) -> Iterator
         yield finding("ELASTIC_NFS", place, server=elastic.nfs.value, grace=grace)
 
 
-def _judge_speed(workload: Workload, size: Text, rate: Text, grace: int) -> Iterator[Finding]:
+def _judge_speed(
+    workload: Workload, size: PlacedText, rate: PlacedText, grace: int
+) -> Iterator[LintFinding]:
     amount, speed = go_integer(size.value), go_integer(rate.value)
     if amount is None or speed is None or speed <= 0:
         return
@@ -223,5 +225,5 @@ def _judge_speed(workload: Workload, size: Text, rate: Text, grace: int) -> Iter
             yield finding("CHECKPOINT_SLOWER_THAN_TERMINATION", where, **words, grace=seconds)
 
 
-def _condition(place: Place, why: str, instead: str) -> Finding:
+def _condition(place: FindingPlace, why: str, instead: str) -> LintFinding:
     return finding("ELASTIC_CONDITION", place, why=why, instead=instead)

@@ -10,27 +10,27 @@ from contract.errors import quoted
 _SHORT = 60
 
 
-class Place(NamedTuple):
+class FindingPlace(NamedTuple):
     """Where something stands, and of which object it is."""
 
     file: str
     line: int
     object: str
 
-    def at(self, line: int, file: str = "") -> Place:
+    def at(self, line: int, file: str = "") -> FindingPlace:
         """Return another line, of the same object."""
-        return Place(file or self.file, line, self.object)
+        return FindingPlace(file or self.file, line, self.object)
 
 
-class Finding(NamedTuple):
+class LintFinding(NamedTuple):
     """``happens`` and ``write`` are sentences without braces."""
 
-    place: Place
+    place: FindingPlace
     rule: Rule
     happens: str
     write: str
 
-    def without_line(self) -> Finding:
+    def without_line(self) -> LintFinding:
         """Return it for an object that is in no file."""
         return self._replace(place=self.place.at(0))
 
@@ -40,8 +40,8 @@ def _shown(word: str) -> str:
     return word if word.isprintable() and len(word) <= _SHORT else quoted(word)
 
 
-def finding(code: str, place: Place, **words: object) -> Finding:
+def finding(code: str, place: FindingPlace, **words: object) -> LintFinding:
     """Return the finding ``code`` with its words filled in."""
     rule = BY_CODE[code]
     shown = {key: _shown(str(word)) for key, word in words.items()}
-    return Finding(place, rule, rule.happens.format(**shown), rule.write.format(**shown))
+    return LintFinding(place, rule, rule.happens.format(**shown), rule.write.format(**shown))

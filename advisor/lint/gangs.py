@@ -23,8 +23,8 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding
-    from advisor.lint.workload import Group, Workload
+    from advisor.lint.finding import LintFinding
+    from advisor.lint.workload import Workload, WorkloadGroup
 
 _COUNTED = (Form.DEPLOYMENT, Form.STORM)
 """Their replicas do not grow by themselves."""
@@ -32,14 +32,14 @@ _OWNED = (Form.DEPLOYMENT, Form.OME)
 """Their PodGroup has minMember 1 and every replica of a Deployment in it."""
 
 
-def takes_part(group: Group) -> bool:
+def takes_part(group: WorkloadGroup) -> bool:
     """Whether faults of the PodGroup are handled."""
     label = group.label(FAULT_SCHEDULING)
     value = label.value if label is not None else FAULT_SCHEDULING_OFF
     return value in FAULT_SCHEDULING_VALUES and value != FAULT_SCHEDULING_OFF
 
 
-def judge(workload: Workload, group: Group) -> Iterator[Finding]:
+def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Return what is wrong with gangs and with the scope of a fault."""
     yield from _judge_minimum(workload, group)
     is_ome = workload.form is Form.OME or group.label(OME_SERVICE) is not None
@@ -55,13 +55,13 @@ def judge(workload: Workload, group: Group) -> Iterator[Finding]:
         yield from _judge_shared(workload, group)
 
 
-def _is_off(group: Group) -> bool:
+def _is_off(group: WorkloadGroup) -> bool:
     """Whether all pods go with one. A value that is none is a finding by itself."""
     label = group.label(POD_RESCHEDULING)
     return label is None or label.value == "off"
 
 
-def _is_limited(group: Group) -> bool:
+def _is_limited(group: WorkloadGroup) -> bool:
     """Whether only pods at fault are deleted (consumers#2.2)."""
     app = group.label(APP)
     path = group.annotation(RECOVER_POLICY_PATH)
@@ -69,7 +69,7 @@ def _is_limited(group: Group) -> bool:
     return is_control or (path is not None and path.value == RECOVER_POLICY_POD)
 
 
-def _judge_minimum(workload: Workload, group: Group) -> Iterator[Finding]:
+def _judge_minimum(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     annotation = group.annotation(SCHEDULE_MIN_AVAILABLE)
     pods = group.pods()
     if annotation is not None:
@@ -89,7 +89,7 @@ def _judge_minimum(workload: Workload, group: Group) -> Iterator[Finding]:
             yield finding("MIN_AVAILABLE_MISSING", place, replicas=pods)
 
 
-def _judge_shared(workload: Workload, group: Group) -> Iterator[Finding]:
+def _judge_shared(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Roles of podGroupSize 1: each pod is an instance, and all share one PodGroup."""
     pods = group.pods()
     if pods == 1:

@@ -17,8 +17,8 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding
-    from advisor.lint.workload import Group, Role, Workload
+    from advisor.lint.finding import LintFinding
+    from advisor.lint.workload import Role, Workload, WorkloadGroup
 
 _FORCED = {FAULT_SCHEDULING_FORCE: FAULT_SCHEDULING_GRACE, "external-force": "external-grace"}
 _GRACEFUL = (FAULT_SCHEDULING_GRACE, "external-grace")
@@ -26,7 +26,7 @@ _CHECKPOINT_SECONDS = 300
 """So much time is asked for only to save something."""
 
 
-def judge(workload: Workload, group: Group, grace_over_time: int) -> Iterator[Finding]:
+def judge(workload: Workload, group: WorkloadGroup, grace_over_time: int) -> Iterator[LintFinding]:
     """Return where a checkpoint is never begun, or cut off."""
     scheduling = group.label(FAULT_SCHEDULING)
     value = scheduling.value if scheduling is not None else ""

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, Sequence, empty, whole
 from advisor.lint.pods import asks_for_chips, role_of, text_of
-from advisor.lint.workload import Elastic, Form, Group, Role, Text, Workload
+from advisor.lint.workload import Elastic, Form, PlacedText, Role, Workload, WorkloadGroup
 from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
 
 if TYPE_CHECKING:
-    from advisor.lint.finding import Place
+    from advisor.lint.finding import FindingPlace
 
 CHECKPOINT_BYTES = "npu-vigil/checkpoint-bytes"
 STORAGE_RATE = "npu-vigil/storage-bytes-per-second"
 
 
-def _workload(form: Form, root: Mapping, place: Place, groups: tuple[Group, ...]) -> Workload:
+def _workload(
+    form: Form, root: Mapping, place: FindingPlace, groups: tuple[WorkloadGroup, ...]
+) -> Workload:
     metadata = root.mapping("metadata")
     if metadata is None:
         return Workload(form, place, "", "default", groups, labels_line=root.line)
@@ -38,7 +40,7 @@ def _spec(root: Mapping) -> Mapping:
     return root.mapping("spec") or empty(root.line)
 
 
-def vcjob(root: Mapping, place: Place) -> Workload:
+def vcjob(root: Mapping, place: FindingPlace) -> Workload:
     """Return a Job of Volcano: all its tasks are one PodGroup with its labels and annotations."""
     spec = _spec(root)
     roles = []
@@ -50,7 +52,7 @@ def vcjob(root: Mapping, place: Place) -> Workload:
         )
     job = _workload(Form.VCJOB, root, place, ())
     members = whole(spec.scalar("minAvailable"))
-    job.groups = (Group(tuple(roles), job.labels, job.annotations, members),)
+    job.groups = (WorkloadGroup(tuple(roles), job.labels, job.annotations, members),)
     job.scheduler_line = root.line_of("spec")
     _inherit_scheduler(roles, text_of(spec.scalar("schedulerName"), place.file))
     if ELASTIC_SCHEDULING in job.labels or MIN_REPLICAS in job.annotations:
@@ -58,12 +60,12 @@ def vcjob(root: Mapping, place: Place) -> Workload:
     return job
 
 
-def _inherit_scheduler(roles: list[Role], scheduler: Text | None) -> None:
+def _inherit_scheduler(roles: list[Role], scheduler: PlacedText | None) -> None:
     for role in roles:
         role.scheduler = role.scheduler or scheduler
 
 
-def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> Elastic:
+def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: FindingPlace) -> Elastic:
     evicted = None
     tasks = [*spec.sequence("tasks")]
     # Policies of a task go before those of the job.
@@ -76,7 +78,7 @@ def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> E
             evicted = evicted or text_of(policy.scalar("action"), place.file)
     vnpu = next(
         (
-            Text(resource, role.cards_line, role.file)
+            PlacedText(resource, role.cards_line, role.file)
             for role in roles
             for resource in role.cards
             if "-" in resource.partition("/")[2]
@@ -85,7 +87,7 @@ def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> E
     )
     claim = next(
         (
-            Text("volumeClaim", volume.line_of("volumeClaim"), place.file)
+            PlacedText("volumeClaim", volume.line_of("volumeClaim"), place.file)
             for volume in spec.sequence("volumes")
             if volume.get("volumeClaim") is not None and not volume.text("volumeClaimName")
         ),
@@ -109,37 +111,37 @@ def _elastic(root: Mapping, spec: Mapping, roles: list[Role], place: Place) -> E
         None if None in counts else sum(count or 0 for count in counts),
         vnpu,
         claim,
-        None if owner is None else Text(owner.text("kind"), owner.line, place.file),
+        None if owner is None else PlacedText(owner.text("kind"), owner.line, place.file),
         text_of(spec.scalar("minSuccess"), place.file),
         text_of(spec.scalar("ttlSecondsAfterFinished"), place.file),
         None
         if partition is None
-        else Text(partition.text("name"), partition.line_of("partitionPolicy"), place.file),
+        else PlacedText(partition.text("name"), partition.line_of("partitionPolicy"), place.file),
         _second_container(tasks, place),
         _nfs(tasks, place),
         sizes,
     )
 
 
-def _second_container(tasks: list[Mapping], place: Place) -> Text | None:
+def _second_container(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
     for task in tasks:
         asking = [
             one for one in task.sequence("template", "spec", "containers") if asks_for_chips(one)
         ]
         if len(asking) > 1:
-            return Text(asking[1].text("name"), asking[1].line, place.file)
+            return PlacedText(asking[1].text("name"), asking[1].line, place.file)
     return None
 
 
-def _nfs(tasks: list[Mapping], place: Place) -> Text | None:
+def _nfs(tasks: list[Mapping], place: FindingPlace) -> PlacedText | None:
     for task in tasks:
         for volume in task.sequence("template", "spec", "volumes"):
             if volume.mapping("nfs") is not None:
-                return Text(volume.text("nfs", "server"), volume.line_of("nfs"), place.file)
+                return PlacedText(volume.text("nfs", "server"), volume.line_of("nfs"), place.file)
     return None
 
 
-def ascendjob(root: Mapping, place: Place) -> Workload:
+def ascendjob(root: Mapping, place: FindingPlace) -> Workload:
     """Return an AscendJob: all its replicas are one PodGroup, which has the job's labels."""
     spec = _spec(root)
     roles = []
@@ -153,7 +155,7 @@ def ascendjob(root: Mapping, place: Place) -> Workload:
             roles.append(role)
     job = _workload(Form.ASCENDJOB, root, place, ())
     members = whole(spec.scalar("runPolicy", "schedulingPolicy", "minAvailable"))
-    group = Group(tuple(roles), job.labels, job.annotations, members)
+    group = WorkloadGroup(tuple(roles), job.labels, job.annotations, members)
     job.groups = (group,)
     if members is None:
         group.members = group.pods()
@@ -163,18 +165,18 @@ def ascendjob(root: Mapping, place: Place) -> Workload:
     return job
 
 
-def deployment(root: Mapping, place: Place) -> Workload:
+def deployment(root: Mapping, place: FindingPlace) -> Workload:
     """Return a Deployment: one PodGroup for each of its ReplicaSets, with minMember 1."""
     spec = _spec(root)
     replicas = spec.scalar("replicas")
     pods = 1 if replicas is None else whole(replicas)
     role = role_of("pods", spec.mapping("template"), place.file, spec.line_of("template"), pods)
     job = _workload(Form.DEPLOYMENT, root, place, ())
-    job.groups = (Group((role,), annotations=job.annotations, members=1, is_shared=True),)
+    job.groups = (WorkloadGroup((role,), annotations=job.annotations, members=1, is_shared=True),)
     return job
 
 
-def leader_worker_set(root: Mapping, place: Place) -> Workload:
+def leader_worker_set(root: Mapping, place: FindingPlace) -> Workload:
     """Return a LeaderWorkerSet: one PodGroup for each group of a leader and its workers."""
     spec = _spec(root)
     template = spec.mapping("leaderWorkerTemplate")
@@ -191,11 +193,11 @@ def leader_worker_set(root: Mapping, place: Place) -> Workload:
     roles.insert(0, role_of("leader", leader or worker, place.file, line, 1))
     if size == 1:
         roles.pop()
-    job.groups = (Group(tuple(roles), members=size),)
+    job.groups = (WorkloadGroup(tuple(roles), members=size),)
     return job
 
 
-def storm_service(root: Mapping, place: Place) -> Workload:
+def storm_service(root: Mapping, place: FindingPlace) -> Workload:
     """Return a StormService: roles of podGroupSize 1 share a PodGroup, others have one each."""
     job = _workload(Form.STORM, root, place, ())
     shared: list[Role] = []
@@ -211,14 +213,14 @@ def storm_service(root: Mapping, place: Place) -> Workload:
             if size is not None or role.cards:
                 shared.append(role)
                 continue
-        groups.append(Group((role,)))
-    job.groups = (*groups, *([Group(tuple(shared), is_shared=True)] if shared else ()))
+        groups.append(WorkloadGroup((role,)))
+    job.groups = (*groups, *([WorkloadGroup(tuple(shared), is_shared=True)] if shared else ()))
     return job
 
 
-def pod_group(root: Mapping, place: Place) -> Workload:
+def pod_group(root: Mapping, place: FindingPlace) -> Workload:
     """Return a PodGroup without its pods."""
     job = _workload(Form.POD_GROUP, root, place, ())
     members = whole(_spec(root).scalar("minMember"))
-    job.groups = (Group((), job.labels, job.annotations, members),)
+    job.groups = (WorkloadGroup((), job.labels, job.annotations, members),)
     return job

@@ -28,11 +28,11 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding
-    from advisor.lint.workload import Collected, Group, Service, Texts, Workload
+    from advisor.lint.finding import LintFinding
+    from advisor.lint.workload import Collected, Service, Texts, Workload, WorkloadGroup
 
 
-def judge(collected: Collected) -> Iterator[Finding]:
+def judge(collected: Collected) -> Iterator[LintFinding]:
     """Return what is wrong with the objects of a call, each seen with the others."""
     seconds = collected.grace_over_time
     seconds = DEFAULT_GRACE if seconds is None else seconds
@@ -46,7 +46,7 @@ def judge(collected: Collected) -> Iterator[Finding]:
     )
 
 
-def _judge_workload(workload: Workload, seconds: int) -> Iterator[Finding]:
+def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:
     for group in workload.groups:
         if len(group.roles) > 1 or group.labels:
             yield from conflicts.judge(_sources(workload, group), workload.place)
@@ -60,14 +60,14 @@ def _judge_workload(workload: Workload, seconds: int) -> Iterator[Finding]:
     yield from mindie.judge(workload)
 
 
-def _sources(workload: Workload, group: Group) -> list[tuple[str, Texts]]:
+def _sources(workload: Workload, group: WorkloadGroup) -> list[tuple[str, Texts]]:
     own = [("metadata", group.labels)] if group.labels else []
     if workload.form is Form.OME:
         return own
     return own + [(role.name, role.labels) for role in group.roles]
 
 
-def _judge_named_groups(workloads: list[Workload]) -> Iterator[Finding]:
+def _judge_named_groups(workloads: list[Workload]) -> Iterator[LintFinding]:
     """PodGroups that pods of several workloads name, or that are given beside them."""
     named: dict[tuple[str, str], list[tuple[str, Texts, Workload]]] = {}
     for one in workloads:
@@ -87,7 +87,7 @@ def _judge_named_groups(workloads: list[Workload]) -> Iterator[Finding]:
             yield from conflicts.judge(texts, sources[-1][2].place)
 
 
-def _judge_services(services: list[Service], seconds: int) -> Iterator[Finding]:
+def _judge_services(services: list[Service], seconds: int) -> Iterator[LintFinding]:
     """Each InferenceService with its runtime, and each runtime that none of them names."""
     runtimes = {(one.namespace, one.name): one for one in services if one.is_runtime}
     used = set()
@@ -114,8 +114,8 @@ def _judge_services(services: list[Service], seconds: int) -> Iterator[Finding]:
 
 
 def _may_be_in_runtime(
-    service: Service, workload: Workload, found: Iterator[Finding]
-) -> Iterator[Finding]:
+    service: Service, workload: Workload, found: Iterator[LintFinding]
+) -> Iterator[LintFinding]:
     """What the service alone is judged for; what is missing in it may be in its runtime."""
     missing = []
     for group in workload.groups:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.model import Kind, Scalar
+from advisor.lint.model import Scalar, ScalarKind
 from advisor.lint.near import nearest
-from advisor.lint.workload import Text
+from advisor.lint.workload import PlacedText
 from contract.documents.elastic_job import SWITCH
 from contract.scheduling import (
     AFFINITY_CONFIG,
@@ -51,7 +51,7 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding, Place
+    from advisor.lint.finding import FindingPlace, LintFinding
     from advisor.lint.model import Mapping
     from advisor.lint.workload import Texts
 
@@ -102,7 +102,7 @@ _SWITCHES = {
     ELASTIC_SCHEDULING: (ELASTIC_SCHEDULING_VALUES, "off"),
     TOR_AFFINITY: (TOR_AFFINITY_VALUES, "null"),
 }
-_TYPES = {Kind.INTEGER: "number", Kind.FLOAT: "number", Kind.BOOLEAN: "boolean"}
+_TYPES = {ScalarKind.INTEGER: "number", ScalarKind.FLOAT: "number", ScalarKind.BOOLEAN: "boolean"}
 _PYTHON = {True: "True", False: "False"}
 _MEANT = {True: "on", False: "off"}
 _TRUE = frozenset(("true", "yes", "on", "y"))
@@ -121,7 +121,9 @@ def kept(mapping: Mapping | None, file: str, *, is_rendered: bool = False) -> Te
         if meant is not None and (meant == key or meant not in mapping):
             value = mapping.get(key)
             if isinstance(value, Scalar):
-                found[meant] = Text(value_of(value, is_rendered=is_rendered), value.line, file)
+                found[meant] = PlacedText(
+                    value_of(value, is_rendered=is_rendered), value.line, file
+                )
     return found
 
 
@@ -145,17 +147,22 @@ def value_of(scalar: Scalar, *, is_rendered: bool) -> str:
     A boolean, which the API server does not take, is what it was meant to be.
     """
     kind = scalar.kind
-    if kind is Kind.NULL:
+    if kind is ScalarKind.NULL:
         return "None" if is_rendered else ""
-    if kind is Kind.BOOLEAN:
+    if kind is ScalarKind.BOOLEAN:
         is_true = scalar.text.lower() in _TRUE
         return _PYTHON[is_true] if is_rendered else _MEANT[is_true]
     return scalar.text
 
 
 def judge_keys(
-    mapping: Mapping | None, place: Place, *, labels: bool, beside: Mapping | None, rendered: bool
-) -> Iterator[Finding]:
+    mapping: Mapping | None,
+    place: FindingPlace,
+    *,
+    labels: bool,
+    beside: Mapping | None,
+    rendered: bool,
+) -> Iterator[LintFinding]:
     """Return what is wrong with keys and values; ``beside``: the annotations beside labels, or the
     labels beside annotations."""
     if mapping is None:
@@ -182,15 +189,17 @@ def judge_keys(
 
 
 def _judge_side(
-    key: str, here: Place, *, labels: bool, beside: Mapping | None
-) -> Iterator[Finding]:
+    key: str, here: FindingPlace, *, labels: bool, beside: Mapping | None
+) -> Iterator[LintFinding]:
     is_label = key in LABELS
     if is_label is not labels and (beside is None or beside.get(key) is None):
         right, wrong = ("label", "annotation") if is_label else ("annotation", "label")
         yield finding("MISPLACED_KEY", here, key=key, right=right, wrong=wrong)
 
 
-def _judge_value(key: str, value: str, here: Place, *, labels: bool) -> Iterator[Finding]:
+def _judge_value(
+    key: str, value: str, here: FindingPlace, *, labels: bool
+) -> Iterator[LintFinding]:
     """What is wrong with the value of a known key that stands where it is read."""
     if key == APP:
         known = nearest(value, MINDIE_APPS) if labels else None

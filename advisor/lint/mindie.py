@@ -18,11 +18,11 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from advisor.lint.finding import Finding
-    from advisor.lint.workload import ScalingRule, Workload
+    from advisor.lint.finding import LintFinding
+    from advisor.lint.workload import Workload, WorkloadScalingRule
 
 
-def judge(workload: Workload) -> Iterator[Finding]:
+def judge(workload: Workload) -> Iterator[LintFinding]:
     """Return which labels of a job of a MindIE service are missing."""
     if workload.form is not Form.ASCENDJOB:
         return
@@ -40,7 +40,9 @@ def judge(workload: Workload) -> Iterator[Finding]:
         yield finding("DEPLOY_SERVER_TWICE", here, keys=" and ".join(DEPLOY_SERVER_LABELS))
 
 
-def judge_rules(jobs: Sequence[Workload], rules: Sequence[ScalingRule]) -> Iterator[Finding]:
+def judge_rules(
+    jobs: Sequence[Workload], rules: Sequence[WorkloadScalingRule]
+) -> Iterator[LintFinding]:
     """Return where jobs and rules of one call do not fit together."""
     named = [rule for rule in rules if not rule.is_bare]
     by_place = {(rule.namespace, rule.name): rule for rule in named}
@@ -80,7 +82,7 @@ def judge_rules(jobs: Sequence[Workload], rules: Sequence[ScalingRule]) -> Itera
             yield finding("SCALING_RULE_NOT_GIVEN", place, rule=label.value)
 
 
-def _judge_group(job: Workload, rule: ScalingRule) -> Iterator[Finding]:
+def _judge_group(job: Workload, rule: WorkloadScalingRule) -> Iterator[LintFinding]:
     group = job.labels.get(SCALING_GROUP)
     if group is None or not rule.groups or group.value in rule.groups:
         return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 
-class Kind(Enum):
+class ScalarKind(Enum):
     """What a scalar is after the rules of YAML 1.1, by which kubectl reads."""
 
     STRING = auto()
@@ -25,9 +25,9 @@ class Kind(Enum):
 
 
 _WORDS = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), Kind.NULL),
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), ScalarKind.NULL),
     **{
-        form: Kind.BOOLEAN
+        form: ScalarKind.BOOLEAN
         for word in ("true", "false", "yes", "no", "on", "off", "y", "n")
         for form in (word, word.capitalize(), word.upper())
     },
@@ -41,16 +41,16 @@ _FLOAT = re.compile(
 )
 
 
-def plain_kind(text: str) -> Kind:
+def plain_kind(text: str) -> ScalarKind:
     """Return what ``text`` without quotes is."""
     word = _WORDS.get(text)
     if word is not None:
         return word
     if text[0] not in _NUMBER_START:
-        return Kind.STRING
+        return ScalarKind.STRING
     if _INTEGER.fullmatch(text):
-        return Kind.INTEGER
-    return Kind.FLOAT if _FLOAT.fullmatch(text) else Kind.STRING
+        return ScalarKind.INTEGER
+    return ScalarKind.FLOAT if _FLOAT.fullmatch(text) else ScalarKind.STRING
 
 
 class Scalar:
@@ -65,9 +65,9 @@ class Scalar:
         self.is_block = is_block
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ScalarKind:
         """What it is."""
-        return Kind.STRING if self.is_quoted else plain_kind(self.text)
+        return ScalarKind.STRING if self.is_quoted else plain_kind(self.text)
 
 
 class Sequence:
@@ -159,7 +159,7 @@ class Mapping:
     def text(self, *path: str) -> str:
         """Return the text below ``path``, empty where there is none."""
         found = self.scalar(*path)
-        return "" if found is None or found.kind is Kind.NULL else found.text
+        return "" if found is None or found.kind is ScalarKind.NULL else found.text
 
     def sequence(self, *path: str) -> Iterator[Mapping]:
         """Return the mappings of the list below ``path``."""

@@ -7,16 +7,16 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from advisor.lint import deploy_tool, jobs, ome, scaling_rule, scheduler
-from advisor.lint.finding import Place, finding
+from advisor.lint.finding import FindingPlace, finding
 from advisor.lint.labels import judge_keys
 from advisor.lint.model import Mapping, Scalar, Sequence
-from advisor.lint.workload import ScalingRule
+from advisor.lint.workload import WorkloadScalingRule
 from contract.scheduling import SCALING_KEY, SCHEDULER_CONFIG_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from advisor.lint.finding import Finding
+    from advisor.lint.finding import LintFinding
     from advisor.lint.workload import Collected, Workload
 
 _MOST_OBJECTS = 100_000
@@ -29,7 +29,7 @@ class _Kind:
     """A kind that is judged: its version, and what makes a workload of it."""
 
     version: str
-    make: Callable[[Mapping, Place], Workload] | None = None
+    make: Callable[[Mapping, FindingPlace], Workload] | None = None
 
 
 _KINDS = {
@@ -55,11 +55,11 @@ class Texts:
     Each returns the value and, where the text cannot be read, findings.
     """
 
-    rule: Callable[[Scalar, Place], tuple[Mapping | None, list[Finding]]]
-    configuration: Callable[[Scalar, Place], tuple[Mapping | None, list[Finding]]]
+    rule: Callable[[Scalar, FindingPlace], tuple[Mapping | None, list[LintFinding]]]
+    configuration: Callable[[Scalar, FindingPlace], tuple[Mapping | None, list[LintFinding]]]
 
 
-def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[Finding]:
+def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[LintFinding]:
     """Take in a document: an object, a List of them, or a file of the deploy tool."""
     left = _MOST_OBJECTS
     stack = [(root, root.text("kind"), root.text("apiVersion"), 0)]
@@ -77,13 +77,13 @@ def take(root: Mapping, file: str, into: Collected, texts: Texts) -> Iterator[Fi
                 stack.reverse()
             continue
         yield from _take_one(
-            one, kind, version, Place(file, one.line, _shown(one, kind)), into, texts
+            one, kind, version, FindingPlace(file, one.line, _shown(one, kind)), into, texts
         )
 
 
 def _take_one(
-    root: Mapping, kind: str, version: str, place: Place, into: Collected, texts: Texts
-) -> Iterator[Finding]:
+    root: Mapping, kind: str, version: str, place: FindingPlace, into: Collected, texts: Texts
+) -> Iterator[LintFinding]:
     if not kind:
         yield from _take_bare(root, place, into)
         return
@@ -120,8 +120,8 @@ def _shown(root: Mapping, kind: str) -> str:
 
 
 def _unknown(
-    kind: str, version: str, group: str, place: Place, into: Collected
-) -> Iterator[Finding]:
+    kind: str, version: str, group: str, place: FindingPlace, into: Collected
+) -> Iterator[LintFinding]:
     """A kind that is not judged: one of Kubernetes is counted, any other is named."""
     known = _BY_KIND.get(kind)
     if known is not None and not version:
@@ -134,8 +134,8 @@ def _unknown(
 
 
 def _judge_metadata(
-    metadata: Mapping | None, place: Place, *, rendered: bool = False
-) -> Iterator[Finding]:
+    metadata: Mapping | None, place: FindingPlace, *, rendered: bool = False
+) -> Iterator[LintFinding]:
     """Labels and annotations of anything that has them."""
     if metadata is None:
         return
@@ -144,7 +144,7 @@ def _judge_metadata(
     yield from judge_keys(annotations, place, labels=False, beside=labels, rendered=rendered)
 
 
-def _judge_templates(root: Mapping, kind: str, place: Place) -> Iterator[Finding]:
+def _judge_templates(root: Mapping, kind: str, place: FindingPlace) -> Iterator[LintFinding]:
     spec = root.mapping("spec")
     if spec is None:
         return
@@ -169,12 +169,14 @@ def _judge_templates(root: Mapping, kind: str, place: Place) -> Iterator[Finding
             yield from _judge_metadata(template.mapping("metadata"), place)
 
 
-def _take_bare(root: Mapping, place: Place, into: Collected) -> Iterator[Finding]:
+def _take_bare(root: Mapping, place: FindingPlace, into: Collected) -> Iterator[LintFinding]:
     """A file that is no object of Kubernetes."""
     if root.get(scaling_rule.LIST) is not None:
         yield from scaling_rule.judge(root, place)
         names = scaling_rule.group_names(root)
-        into.rules.append(ScalingRule(place, "", "", root.line, root.line, names, is_bare=True))
+        into.rules.append(
+            WorkloadScalingRule(place, "", "", root.line, root.line, names, is_bare=True)
+        )
     elif root.mapping(deploy_tool.OME_KEY) is not None:
         yield from deploy_tool.judge(root, place)
         yield from _judge_parts(root, deploy_tool.OME_KEY, place)
@@ -187,7 +189,7 @@ def _take_bare(root: Mapping, place: Place, into: Collected) -> Iterator[Finding
         yield finding("UNKNOWN_KIND", place, kind="(no kind)")
 
 
-def _judge_parts(root: Mapping, key: str, place: Place) -> Iterator[Finding]:
+def _judge_parts(root: Mapping, key: str, place: FindingPlace) -> Iterator[LintFinding]:
     """Labels and annotations of the parts of a configuration of the deploy tool."""
     inside = root.mapping(key)
     for name in inside or ():
@@ -196,8 +198,8 @@ def _judge_parts(root: Mapping, key: str, place: Place) -> Iterator[Finding]:
 
 
 def _take_config_map(
-    root: Mapping, place: Place, into: Collected, texts: Texts
-) -> Iterator[Finding]:
+    root: Mapping, place: FindingPlace, into: Collected, texts: Texts
+) -> Iterator[LintFinding]:
     data = root.mapping("data")
     metadata = root.mapping("metadata")
     if data is None or metadata is None:
@@ -210,15 +212,15 @@ def _take_config_map(
         yield from _inside(text, _take_configuration(text, place, into, texts))
 
 
-def _inside(text: Scalar, found: Iterator[Finding]) -> Iterator[Finding]:
+def _inside(text: Scalar, found: Iterator[LintFinding]) -> Iterator[LintFinding]:
     """Findings inside a text: in quotes, its lines are not those of the file."""
     for one in found:
         yield one if text.is_block else one._replace(place=one.place.at(text.line))
 
 
 def _take_rule(
-    text: Scalar, metadata: Mapping, place: Place, into: Collected, texts: Texts
-) -> Iterator[Finding]:
+    text: Scalar, metadata: Mapping, place: FindingPlace, into: Collected, texts: Texts
+) -> Iterator[LintFinding]:
     rule, found = texts.rule(text, place)
     yield from found
     names = None
@@ -228,12 +230,12 @@ def _take_rule(
     namespace = metadata.text("namespace") or "default"
     lines = (metadata.line_of("name"), metadata.line_of("namespace"))
     here = place.at(text.line)
-    into.rules.append(ScalingRule(here, metadata.text("name"), namespace, *lines, names))
+    into.rules.append(WorkloadScalingRule(here, metadata.text("name"), namespace, *lines, names))
 
 
 def _take_configuration(
-    text: Scalar, place: Place, into: Collected, texts: Texts
-) -> Iterator[Finding]:
+    text: Scalar, place: FindingPlace, into: Collected, texts: Texts
+) -> Iterator[LintFinding]:
     configuration, found = texts.configuration(text, place)
     yield from found
     if configuration is not None:

@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING
 from advisor.lint.labels import both_kept
 from advisor.lint.model import whole
 from advisor.lint.pods import containers_of, take_spec, text_of
-from advisor.lint.workload import Component, Form, Group, Role, Service, Text, Workload
+from advisor.lint.workload import (
+    Component,
+    Form,
+    PlacedText,
+    Role,
+    Service,
+    Workload,
+    WorkloadGroup,
+)
 
 if TYPE_CHECKING:
-    from advisor.lint.finding import Place
+    from advisor.lint.finding import FindingPlace
     from advisor.lint.model import Mapping
 
 _COMPONENTS = ("engine", "decoder")
 
 
-def service(root: Mapping, place: Place, *, is_runtime: bool, is_cluster_wide: bool) -> Service:
+def service(
+    root: Mapping, place: FindingPlace, *, is_runtime: bool, is_cluster_wide: bool
+) -> Service:
     """Return an InferenceService, or a runtime, whose components have ``Config`` in their names."""
     metadata = root.mapping("metadata") or root
     suffix = "Config" if is_runtime else ""
@@ -41,7 +51,7 @@ def service(root: Mapping, place: Place, *, is_runtime: bool, is_cluster_wide: b
     )
 
 
-def _runtime(root: Mapping, file: str) -> Text | None:
+def _runtime(root: Mapping, file: str) -> PlacedText | None:
     return text_of(root.scalar("spec", "runtime", "name"), file)
 
 
@@ -93,7 +103,7 @@ def workload(service: Service, runtime: Service | None) -> Workload:
         if is_one_pod:
             roles[0].pods = own.replicas or (base and base.replicas) or 1
         members = 1 if is_one_pod else None
-        group = Group(tuple(roles), members=members, is_shared=is_one_pod)
+        group = WorkloadGroup(tuple(roles), members=members, is_shared=is_one_pod)
         if not is_one_pod:
             group.members = group.pods()
         groups.append(group)

@@ -14,8 +14,8 @@ from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding, Place
-    from advisor.lint.workload import Group, Role, Workload
+    from advisor.lint.finding import FindingPlace, LintFinding
+    from advisor.lint.workload import Role, Workload, WorkloadGroup
 
 VOLCANO = "volcano"
 ARCHITECTURES = ("huawei-arm", "huawei-x86")
@@ -41,7 +41,7 @@ _ALWAYS = (Form.VCJOB, Form.ASCENDJOB, Form.STORM, Form.OME)
 """Workloads that only Volcano places. A Deployment is one of them by its labels."""
 
 
-def machine(group: Group, role: Role) -> int | None:
+def machine(group: WorkloadGroup, role: Role) -> int | None:
     """Return the cards of a node that the role can be placed on; ``None``: unknown."""
     policy = group.annotation(SCHEDULE_POLICY)
     match = _POLICY.fullmatch(policy.value) if policy is not None else None
@@ -51,7 +51,7 @@ def machine(group: Group, role: Role) -> int | None:
     return MACHINES.get(selected.value) if selected is not None else None
 
 
-def judge(workload: Workload, group: Group) -> Iterator[Finding]:
+def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Return what keeps pods from being placed."""
     for role in group.roles:
         place = workload.place.at(role.line, role.file)
@@ -66,7 +66,7 @@ def judge(workload: Workload, group: Group) -> Iterator[Finding]:
             yield from _judge_visible(role, place)
 
 
-def _judge_selector(role: Role, place: Place) -> Iterator[Finding]:
+def _judge_selector(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
     arch = role.selector.get(HOST_ARCH)
     if arch is not None and arch.value not in ARCHITECTURES:
         yield finding("HOST_ARCH", place.at(arch.line, arch.file), value=arch.value or "(empty)")
@@ -82,8 +82,8 @@ def _judge_selector(role: Role, place: Place) -> Iterator[Finding]:
 
 
 def _judge_scheduler(
-    workload: Workload, group: Group, role: Role, place: Place
-) -> Iterator[Finding]:
+    workload: Workload, group: WorkloadGroup, role: Role, place: FindingPlace
+) -> Iterator[LintFinding]:
     is_meant = any(group.label_sources()) or any(
         (group.annotations, *(one.annotations for one in group.roles))
     )
@@ -100,7 +100,9 @@ def _judge_scheduler(
             yield finding("SCHEDULER_OTHER", here, value=name or "(empty)")
 
 
-def _judge_cards(workload: Workload, group: Group, role: Role, place: Place) -> Iterator[Finding]:
+def _judge_cards(
+    workload: Workload, group: WorkloadGroup, role: Role, place: FindingPlace
+) -> Iterator[LintFinding]:
     if any("-" in resource.partition("/")[2] for resource in role.cards):
         return
     count = role.count()
@@ -129,11 +131,11 @@ def _judge_cards(workload: Workload, group: Group, role: Role, place: Place) -> 
         yield _cards(place, count, why, instead)
 
 
-def _cards(place: Place, count: int, why: str, instead: str) -> Finding:
+def _cards(place: FindingPlace, count: int, why: str, instead: str) -> LintFinding:
     return finding("CARDS_PER_POD", place, count=count, why=why, instead=instead)
 
 
-def _judge_visible(role: Role, place: Place) -> Iterator[Finding]:
+def _judge_visible(role: Role, place: FindingPlace) -> Iterator[LintFinding]:
     visible = role.visible
     if visible is None or visible.value in role.cards:
         return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.labels import both_kept
-from advisor.lint.model import Kind, Mapping, Scalar, whole
-from advisor.lint.workload import Role, Text
+from advisor.lint.model import Mapping, Scalar, ScalarKind, whole
+from advisor.lint.workload import PlacedText, Role
 from contract.scheduling import ACCELERATOR_TYPE, RESOURCE_DOMAIN
 
 if TYPE_CHECKING:
@@ -22,11 +22,11 @@ _SIDES = ("limits", "requests")
 _CHIPS = tuple(f"{RESOURCE_DOMAIN}{name}" for name in ("Ascend", "npu"))
 
 
-def text_of(scalar: Scalar | None, file: str) -> Text | None:
+def text_of(scalar: Scalar | None, file: str) -> PlacedText | None:
     """Return a value with its place; ``None`` for null, too."""
-    if scalar is None or scalar.kind is Kind.NULL:
+    if scalar is None or scalar.kind is ScalarKind.NULL:
         return None
-    return Text(scalar.text, scalar.line, file)
+    return PlacedText(scalar.text, scalar.line, file)
 
 
 def role_of(name: str, template: Mapping | None, file: str, line: int, pods: int | None) -> Role:
@@ -105,10 +105,10 @@ def _take_container(role: Role, container: Mapping) -> None:
             break
     if container.mapping("lifecycle", "preStop") is not None:
         line = container.mapping("lifecycle").line_of("preStop")  # type: ignore[union-attr]
-        role.pre_stop = Text("preStop", line, role.file)
+        role.pre_stop = PlacedText("preStop", line, role.file)
     for variable in container.sequence("env"):
         if variable.text("name") == VISIBLE_DEVICES:
             path = variable.scalar("valueFrom", "fieldRef", "fieldPath")
             named = path.text.partition("metadata.annotations['")[2] if path else ""
             if path is not None and named.endswith("']"):
-                role.visible = Text(named[:-2], path.line, role.file)
+                role.visible = PlacedText(named[:-2], path.line, role.file)

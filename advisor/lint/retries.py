@@ -12,20 +12,20 @@ from contract.scheduling import APP, FAULT_RETRY_TIMES, MINDIE_APPS, go_integer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding
-    from advisor.lint.workload import Group, Text, Workload
+    from advisor.lint.finding import LintFinding
+    from advisor.lint.workload import PlacedText, Workload, WorkloadGroup
 
 _NEVER = "Never"
 _FORMS = (Form.VCJOB, Form.ASCENDJOB, Form.STORM)
 """Those where a pod can fail: the others always restart their containers (consumers#2.9)."""
 
 
-def retries(text: Text | None) -> int:
+def retries(text: PlacedText | None) -> int:
     """Return how many times a failed process is handled."""
     return (go_integer(text.value) or 0) if text is not None else 0
 
 
-def _is_mindie(group: Group) -> bool:
+def _is_mindie(group: WorkloadGroup) -> bool:
     """Whether it belongs to MindIE, whose processes end on an order of their controller.
 
     Volcano sees that in the last state of the container, which the kubelet starts again.
@@ -36,7 +36,7 @@ def _is_mindie(group: Group) -> bool:
     )
 
 
-def judge(workload: Workload, group: Group) -> Iterator[Finding]:
+def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Return what ends retries, or keeps Volcano from seeing what would need one."""
     label = group.label(FAULT_RETRY_TIMES)
     count = retries(label)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from advisor.lint.finding import finding
-from advisor.lint.model import Kind, Mapping, Scalar, Sequence
+from advisor.lint.model import Mapping, Scalar, ScalarKind, Sequence
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding, Place
+    from advisor.lint.finding import FindingPlace, LintFinding
 
 LIST = "elastic_scaling_list"
 _NAME, _NUMBER, _SERVERS = "group_name", "group_num", "server_num_per_group"
@@ -37,7 +37,7 @@ def group_names(rule: Mapping) -> tuple[str, ...]:
     return tuple(names)
 
 
-def judge(rule: Mapping, place: Place) -> Iterator[Finding]:
+def judge(rule: Mapping, place: FindingPlace) -> Iterator[LintFinding]:
     """Return what is wrong with the values and with the order of the entries."""
     version = rule.scalar("version")
     if version is not None and version.text != _VERSION:
@@ -61,7 +61,7 @@ def judge(rule: Mapping, place: Place) -> Iterator[Finding]:
         before = groups
 
 
-def _judge_group(group: Mapping, into: _Entry, place: Place) -> Iterator[Finding]:
+def _judge_group(group: Mapping, into: _Entry, place: FindingPlace) -> Iterator[LintFinding]:
     name = group.text(_NAME)
     numbers: dict[str, tuple[int, int]] = {}
     for key in (_NAME, _NUMBER, _SERVERS):
@@ -71,13 +71,13 @@ def _judge_group(group: Mapping, into: _Entry, place: Place) -> Iterator[Finding
             line = group.line if value is None else value.line
             words = {"key": key, "value": f"(no {what})"}
             yield finding("SCALING_RULE_NO_NUMBER", place.at(line), **words)
-        elif value.kind is not Kind.STRING:
+        elif value.kind is not ScalarKind.STRING:
             yield finding("SCALING_RULE_NO_STRING", place.at(value.line), key=key, value=value.text)
         if key != _NAME and isinstance(value, Scalar):
             number = go_integer(value.text)
             if number is not None and number > 0:
                 numbers[key] = (number, value.line)
-            elif value.kind is Kind.STRING:
+            elif value.kind is ScalarKind.STRING:
                 words = {"key": key, "value": value.text or "(empty)"}
                 yield finding("SCALING_RULE_NO_NUMBER", place.at(value.line), **words)
     if name in into:
@@ -85,7 +85,9 @@ def _judge_group(group: Mapping, into: _Entry, place: Place) -> Iterator[Finding
     into[name] = _Group(group.line, numbers)
 
 
-def _judge_step(before: _Entry, groups: _Entry, entry: Place, place: Place) -> Iterator[Finding]:
+def _judge_step(
+    before: _Entry, groups: _Entry, entry: FindingPlace, place: FindingPlace
+) -> Iterator[LintFinding]:
     """What an entry may not have after the one before it."""
     for name, group in groups.items():
         if name not in before:

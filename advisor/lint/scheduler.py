@@ -17,7 +17,7 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding, Place
+    from advisor.lint.finding import FindingPlace, LintFinding
     from advisor.lint.model import Mapping
 
 SHORTEST_GRACE, LONGEST_GRACE, DEFAULT_GRACE = 2, 3600, 900
@@ -55,7 +55,7 @@ def grace_over_time(arguments: Mapping | None) -> int:
     return value if value is not None and is_valid else DEFAULT_GRACE
 
 
-def judge(arguments: Mapping | None, place: Place) -> Iterator[Finding]:
+def judge(arguments: Mapping | None, place: FindingPlace) -> Iterator[LintFinding]:
     """Return what is not as it seems to be."""
     for key in arguments if arguments is not None else ():
         value = arguments.scalar(key) if arguments is not None else None

@@ -20,11 +20,11 @@ from contract.scheduling import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding
-    from advisor.lint.workload import Group, Role, Text, Workload
+    from advisor.lint.finding import LintFinding
+    from advisor.lint.workload import PlacedText, Role, Workload, WorkloadGroup
 
 
-def judge(workload: Workload, group: Group) -> Iterator[Finding]:
+def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Return what is wrong with ``sp-block`` of the PodGroup."""
     seen: set[tuple[str, int]] = set()
     for role in group.roles:
@@ -35,7 +35,9 @@ def judge(workload: Workload, group: Group) -> Iterator[Finding]:
         yield from _judge_block(workload, group, role, block)
 
 
-def _judge_block(workload: Workload, group: Group, role: Role, block: Text) -> Iterator[Finding]:
+def _judge_block(
+    workload: Workload, group: WorkloadGroup, role: Role, block: PlacedText
+) -> Iterator[LintFinding]:
     place = workload.place.at(block.line, block.file)
     value = go_integer(block.value)
     if value is None or value <= 0:
@@ -69,7 +71,7 @@ def _judge_block(workload: Workload, group: Group, role: Role, block: Text) -> I
     yield finding("SUPER_POD_BLOCK", place, value=value, why=why, instead=instead)
 
 
-def _instance(workload: Workload, group: Group) -> int | None:
+def _instance(workload: Workload, group: WorkloadGroup) -> int | None:
     """The chips of one instance; ``None`` where a count is unknown."""
     is_ome = workload.form is Form.OME or group.label(OME_SERVICE) is not None
     if group.is_shared and (is_ome or workload.form is Form.STORM):

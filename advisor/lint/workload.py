@@ -10,10 +10,10 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from advisor.lint.finding import Place
+    from advisor.lint.finding import FindingPlace
 
 
-class Text(NamedTuple):
+class PlacedText(NamedTuple):
     """A value with its place."""
 
     value: str
@@ -21,7 +21,7 @@ class Text(NamedTuple):
     file: str
 
 
-Texts = dict[str, Text]
+Texts = dict[str, PlacedText]
 
 
 class Form(Enum):
@@ -52,14 +52,14 @@ class Role:
     annotations_line: int = 0
     spec_line: int = 0
     selector: Texts = field(default_factory=dict)
-    scheduler: Text | None = None
-    restart: Text | None = None
-    termination: Text | None = None
-    pre_stop: Text | None = None
+    scheduler: PlacedText | None = None
+    restart: PlacedText | None = None
+    termination: PlacedText | None = None
+    pre_stop: PlacedText | None = None
     cards: dict[str, int | None] = field(default_factory=dict)
     """Chips of one pod by resource; ``None``: no number."""
     cards_line: int = 0
-    visible: Text | None = None
+    visible: PlacedText | None = None
     """The annotation that ASCEND_VISIBLE_DEVICES is read from."""
     pods: int | None = None
     has_spec: bool = True
@@ -71,7 +71,7 @@ class Role:
 
 
 @dataclass(slots=True)
-class Group:
+class WorkloadGroup:
     """The pods of one PodGroup. ``members``: its minMember, where it is not made by default."""
 
     roles: tuple[Role, ...]
@@ -81,7 +81,7 @@ class Group:
     is_shared: bool = False
     """Whether pods of several instances are in it, each of which could work alone."""
 
-    def label(self, key: str) -> Text | None:
+    def label(self, key: str) -> PlacedText | None:
         """Return the first value of a label that one of its sources has."""
         return next((source[key] for source in self.label_sources() if key in source), None)
 
@@ -89,7 +89,7 @@ class Group:
         """Return everything that Volcano merges into the labels of the job (consumers#2.1)."""
         return (self.labels, *(role.labels for role in self.roles))
 
-    def annotation(self, key: str) -> Text | None:
+    def annotation(self, key: str) -> PlacedText | None:
         """Return the first value of an annotation that the PodGroup or a pod has."""
         sources = (self.annotations, *(role.annotations for role in self.roles))
         return next((source[key] for source in sources if key in source), None)
@@ -105,25 +105,25 @@ class Elastic:
     """What a vcjob has for elastic training (consumers#5.3)."""
 
     spec_line: int
-    max_retry: Text | None
-    evicted: Text | None
+    max_retry: PlacedText | None
+    evicted: PlacedText | None
     """The action of its policy for evicted pods."""
     policies_line: int
     replicas: int | None
-    vnpu: Text | None
-    generated_claim: Text | None
-    owner: Text | None
+    vnpu: PlacedText | None
+    generated_claim: PlacedText | None
+    owner: PlacedText | None
     """The kind of the first object that owns it."""
-    min_success: Text | None
-    lifetime: Text | None
+    min_success: PlacedText | None
+    lifetime: PlacedText | None
     """``ttlSecondsAfterFinished``."""
-    partition: Text | None
+    partition: PlacedText | None
     """The task that has a ``partitionPolicy``."""
-    second_container: Text | None
+    second_container: PlacedText | None
     """The second container of one pod that asks for chips."""
-    nfs: Text | None
+    nfs: PlacedText | None
     """The server of the first NFS volume."""
-    sizes: tuple[Text, Text] | None = None
+    sizes: tuple[PlacedText, PlacedText] | None = None
 
 
 @dataclass(slots=True)
@@ -131,17 +131,17 @@ class Workload:
     """One object that makes pods, or the PodGroup of some."""
 
     form: Form
-    place: Place
+    place: FindingPlace
     name: str
     namespace: str
-    groups: tuple[Group, ...]
+    groups: tuple[WorkloadGroup, ...]
     labels: Texts = field(default_factory=dict)
     annotations: Texts = field(default_factory=dict)
     labels_line: int = 0
     annotations_line: int = 0
     scheduler_line: int = 0
     """Where a scheduler for all its pods would stand; 0: nowhere."""
-    backoff: Text | None = None
+    backoff: PlacedText | None = None
     elastic: Elastic | None = None
     is_rendered: bool = False
     """Whether the deploy tool makes it, so that what is missing cannot be written."""
@@ -165,22 +165,22 @@ class Component:
 class Service:
     """An InferenceService, or a runtime, before both are put together."""
 
-    place: Place
+    place: FindingPlace
     name: str
     namespace: str
     labels: Texts
     annotations: Texts
     components: dict[str, Component]
-    runtime: Text | None = None
+    runtime: PlacedText | None = None
     is_runtime: bool = False
     is_rendered: bool = False
 
 
 @dataclass(slots=True)
-class ScalingRule:
+class WorkloadScalingRule:
     """A scaling rule of MindIE Motor; ``groups`` are the names in all its entries."""
 
-    place: Place
+    place: FindingPlace
     name: str
     namespace: str
     name_line: int
@@ -197,6 +197,6 @@ class Collected:
 
     workloads: list[Workload] = field(default_factory=list)
     services: list[Service] = field(default_factory=list)
-    rules: list[ScalingRule] = field(default_factory=list)
+    rules: list[WorkloadScalingRule] = field(default_factory=list)
     grace_over_time: int | None = None
     not_judged: dict[str, int] = field(default_factory=dict)

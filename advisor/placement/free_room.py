@@ -6,28 +6,29 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.jobs import npu_request, used_cards
+from advisor.jobs import used_cards
+from advisor.placement.placement import demand_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Placer, Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.placement import Demand, PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
 
-class Pool:
+class FreeRoom:
     """Nodes that change. ``placer`` knows them as they are; what differs is computed for itself."""
 
     def __init__(self, views: Mapping[str, NodeView], placer: Placer) -> None:
         self._given = views
         self._changed: dict[str, NodeView] = {}
         self._placer = placer
-        self._found: dict[int, _Room] = {}
+        self._found: dict[int, Room] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
 
-    def release(self, pods: Iterable[Pod]) -> None:
+    def release(self, pods: Iterable[SchedulerPod]) -> None:
         """Give back what ``pods`` hold; unhealthy cards stay away."""
         for pod in pods:
             view = self._view(pod.node)
@@ -40,28 +41,22 @@ class Pool:
     def _view(self, name: str) -> NodeView | None:
         return self._changed.get(name) or self._given.get(name)
 
-    def room(self, job: Job, pod: Pod) -> int:
-        """Return how many pods like ``pod`` the nodes take together."""
-        return self._room(job, pod).total
-
-    def demand(self, job: Job, pod: Pod) -> int:
-        """Return a number that pods have in common that ask for the same."""
-        return id(self._placer.result(job, pod))
-
-    def _room(self, job: Job, pod: Pod) -> _Room:
-        result = self._placer.result(job, pod)
+    def room(self, job: SchedulerJob, pod: SchedulerPod) -> Room:
+        """Return the room for pods like ``pod``; it is one for all that ask for the same."""
+        demand = demand_of(job, pod)
+        result = self._placer.answer(demand, pod)
         known = self._found.get(id(result))
         if known is None:
-            known = self._found[id(result)] = _Room(job, pod, result)
+            known = self._found[id(result)] = Room(demand, pod, result)
             for name in sorted(self._changed):
                 self._look(name, known)
         return known
 
-    def take(self, job: Job, pod: Pod, count: int) -> None:
-        """Take room for ``count`` pods like ``pod``, which must be there."""
+    def take(self, room: Room, count: int) -> None:
+        """Take room for ``count`` pods, which must be there."""
         chosen: list[tuple[str, int]] = []
-        for name, room in self._room(job, pod).items():
-            times = min(room, count)
+        for name, places in room.items():
+            times = min(places, count)
             if times > 0:
                 chosen.append((name, times))
                 count -= times
@@ -72,13 +67,16 @@ class Pool:
             assert view is not None
             free = view.free
             if free is not None:
-                bad = set(view.network_unhealthy or ()) if job.is_distributed else set()
+                is_distributed = room.demand.is_distributed
+                bad = set(view.network_unhealthy or ()) if is_distributed else set()
                 usable = [card for card in free if card not in bad]
-                taken = set(usable[: npu_request(pod) * times])
+                taken = set(usable[: room.demand.cards * times])
                 free = tuple(card for card in free if card not in taken)
-            self._change(pod, -times, view, free)
+            self._change(room.pod, -times, view, free)
 
-    def _change(self, pod: Pod, times: int, view: NodeView, free: tuple[str, ...] | None) -> None:
+    def _change(
+        self, pod: SchedulerPod, times: int, view: NodeView, free: tuple[str, ...] | None
+    ) -> None:
         idle = dict(view.idle)
         for resource, amount in {**pod.requests, "pods": 1}.items():
             idle[resource] = idle.get(resource, 0) + amount * times
@@ -86,16 +84,16 @@ class Pool:
         for known in self._found.values():
             self._look(view.name, known)
 
-    def _look(self, name: str, room: _Room) -> None:
+    def _look(self, name: str, room: Room) -> None:
         """Correct what a node takes of a demand."""
-        room.correct(name, self._placer.room(room.job, room.pod, self._changed[name]))
+        room.correct(name, self._placer.room(room.demand, room.pod, self._changed[name]))
 
 
-class _Room:
+class Room:
     """How many pods of a demand each node takes, and all together."""
 
-    def __init__(self, job: Job, pod: Pod, result: Result) -> None:
-        self.job = job
+    def __init__(self, demand: Demand, pod: SchedulerPod, result: PlacementResult) -> None:
+        self.demand = demand
         self.pod = pod
         self.total = result.room
         self._given = result.accepts

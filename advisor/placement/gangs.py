@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from advisor.jobs import npu_request
-from advisor.report import Gang
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.placement import PlacementResult
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
-Demands: TypeAlias = "Sequence[tuple[Result, tuple[Pod, ...], tuple[str, ...]]]"
+Demands: TypeAlias = "Sequence[tuple[PlacementResult, tuple[SchedulerPod, ...], tuple[str, ...]]]"
 """Answers, the waiting pods that get them, and what nodes lack that refuse these."""
 
 
-def gang_of(job: Job, demands: Demands, views: Mapping[str, NodeView]) -> Gang:
-    """Return whether enough of the waiting pods of a job fit at once."""
-    short = _short(job, demands, views)
-    return Gang(job.group.namespace, job.group.name, not short, short)
+class Need(NamedTuple):
+    """How many pods of a job are to be placed at once, and what it lacks wherever they go."""
+
+    pods: int
+    lacks: str = ""
 
 
-def _short(job: Job, demands: Demands, views: Mapping[str, NodeView]) -> str:
-    """Return what a gang lacks; empty where it fits."""
+def need_of(job: SchedulerJob) -> Need:
+    """Return what a job with waiting pods needs."""
     if job.has_bad_min_available:
-        return "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
+        text = "its annotation huawei.com/schedule_minAvailable is no integer: the job is invalid"
+        return Need(0, text)
     live = [pod for pod in job.pods if pod.is_live and not pod.is_terminating]
     if len(live) < job.min_available:
-        return f"{len(live)} of {job.min_available} pods exist"
+        return Need(0, f"{len(live)} of {job.min_available} pods exist")
     placed = sum(1 for pod in live if pod.node)
-    needed = max(job.min_available - placed, 1)
+    return Need(max(job.min_available - placed, 1))
+
+
+def short_of(need: Need, demands: Demands, views: Mapping[str, NodeView]) -> str:
+    """Return what a gang lacks; empty where enough of its waiting pods fit at once."""
+    if need.lacks:
+        return need.lacks
+    needed = need.pods
     if len(demands) == 1:
         ((result, pods, lacking),) = demands
         return "" if result.room >= needed else _text(needed, pods[0], result, lacking)
@@ -64,7 +72,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
     return taken
 
 
-def _text(needed: int, pod: Pod, result: Result, lacking: Iterable[str]) -> str:
+def _text(needed: int, pod: SchedulerPod, result: PlacementResult, lacking: Iterable[str]) -> str:
     cards = npu_request(pod)
     what = f"{needed} × {cards} cards" if cards else f"{needed} × a pod without chips"
     nodes = len(result.accepts)

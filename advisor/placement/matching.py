@@ -9,12 +9,19 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.snapshot import Node, Pod, Requirement, SelectorTerm, Taint, Toleration
+    from advisor.snapshot import (
+        Requirement,
+        SchedulerNode,
+        SchedulerPod,
+        SelectorTerm,
+        Taint,
+        Toleration,
+    )
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
-def selector_refusal(pod: Pod, node: Node) -> str:
+def selector_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
     """Return which label or field of ``node`` does not match ``pod``; empty where all match."""
     for key, value in pod.node_selector.items():
         if node.labels.get(key) != value:
@@ -24,7 +31,7 @@ def selector_refusal(pod: Pod, node: Node) -> str:
     return ""
 
 
-def _matches(term: SelectorTerm, node: Node) -> bool:
+def _matches(term: SelectorTerm, node: SchedulerNode) -> bool:
     if not term.labels and not term.fields:
         return False
     return all(_holds(one, node.labels) for one in term.labels) and all(
@@ -52,7 +59,7 @@ def _holds(one: Requirement, values: Mapping[str, str]) -> bool:
     return False
 
 
-def taint_refusal(pod: Pod, node: Node) -> str:
+def taint_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
     """Return the taint of ``node`` that ``pod`` does not tolerate; empty where there is none."""
     for taint in node.taints:
         if taint.effect in _HARD_EFFECTS and not any(

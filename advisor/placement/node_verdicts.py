@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.placement.placement import closed
 from advisor.report import Acceptance, NodeVerdict
-from advisor.scheduler_view.nodes import NodeState
+from advisor.scheduler_view.nodes import NodeHealthState
 
 if TYPE_CHECKING:
     from advisor.scheduler_view.nodes import NodeView
@@ -37,7 +37,7 @@ def verdict(view: NodeView) -> NodeVerdict:
         reasons.append("SubHealth: its switch is SubHealthy")
     return NodeVerdict(
         node=view.name,
-        state=view.state if view.is_in_map else NodeState.NODE,
+        state=view.state if view.is_in_map else NodeHealthState.NODE,
         accept_new=acceptance(view),
         switch_sub_health=view.switch_sub_health,
         card_sub_health=view.card_sub_health,

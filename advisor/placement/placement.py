@@ -12,18 +12,18 @@ from advisor.jobs import npu_request, npu_resource
 from advisor.options import Profile
 from advisor.placement.matching import selector_refusal, taint_refusal
 from advisor.rescheduling.fault_pods import NOT_HANDLE
-from advisor.scheduler_view.nodes import PRE_SEPARATE_WORD, NodeState
+from advisor.scheduler_view.nodes import PRE_SEPARATE_WORD, NodeHealthState
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from advisor.jobs import Job
-    from advisor.options import Options
+    from advisor.jobs import SchedulerJob
+    from advisor.options import AdvisorOptions
     from advisor.scheduler_view.nodes import NodeView
     from advisor.scheduler_view.state import NodeMemory
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
 T = TypeVar("T")
 LINK_DOWN_SECONDS = 20
@@ -56,7 +56,7 @@ class Demand(NamedTuple):
     is_distributed: bool
 
 
-class Result:
+class PlacementResult:
     """Where a demand goes: nodes with how many such pods each takes, and why others do not.
 
     Both are by name, in that order. ``divergences`` are those of ``Placer``.
@@ -95,7 +95,7 @@ def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
 class _Known:
     """A result of sessions before, and the nodes that may answer otherwise since."""
 
-    def __init__(self, result: Result) -> None:
+    def __init__(self, result: PlacementResult) -> None:
         self.result = result
         self.changed: set[str] = set()
 
@@ -106,7 +106,7 @@ class Placer:
     Each demand is computed once for all nodes, and later for those that are others.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: AdvisorOptions) -> None:
         self._corrected = options.profile is Profile.CORRECTED
         self._link_down: frozenset[str] = frozenset()
         self._linked: set[str] = set()
@@ -152,11 +152,7 @@ class Placer:
             for known in self._known.values():
                 known.changed |= changed
 
-    def result(self, job: Job, pod: Pod) -> Result:
-        """Return where ``pod`` of ``job`` can go now."""
-        return self.answer(demand_of(job, pod), pod)
-
-    def answer(self, demand: Demand, pod: Pod) -> Result:
+    def answer(self, demand: Demand, pod: SchedulerPod) -> PlacementResult:
         """Return where ``pod`` can go now, which asks for ``demand``."""
         known = self._known.get(demand)
         if known is None or demand not in self._asked:
@@ -169,13 +165,12 @@ class Placer:
             self._known[demand] = known = _Known(result)
         return known.result
 
-    def room(self, job: Job, pod: Pod, view: NodeView) -> int:
+    def room(self, demand: Demand, pod: SchedulerPod, view: NodeView) -> int:
         """Return how many pods like ``pod`` a node takes that is as ``view`` has it."""
-        demand = demand_of(job, pod)
         why = self._refusal(demand, pod, view, _bad_count(demand, pod))
         return 0 if why else self._times(demand, view)
 
-    def _compute(self, demand: Demand, pod: Pod, names: Iterable[str]) -> Result:
+    def _compute(self, demand: Demand, pod: SchedulerPod, names: Iterable[str]) -> PlacementResult:
         accepts: dict[str, int] = {}
         refuses: dict[str, str] = {}
         self._divergences = set()
@@ -189,9 +184,9 @@ class Placer:
                 refuses[name] = why
             else:
                 accepts[name] = self._times(demand, view)
-        return Result(accepts, refuses, frozenset(self._divergences))
+        return PlacementResult(accepts, refuses, frozenset(self._divergences))
 
-    def _moved(self, demand: Demand, pod: Pod, known: _Known) -> Result:
+    def _moved(self, demand: Demand, pod: SchedulerPod, known: _Known) -> PlacementResult:
         """Return a result with what changed nodes answer now, the same one where nothing is new."""
         before = known.result
         if not known.changed:
@@ -207,9 +202,9 @@ class Placer:
             and divergences == before.divergences
         ):
             return before
-        return Result(accepts, refuses, divergences)
+        return PlacementResult(accepts, refuses, divergences)
 
-    def _refusal(self, demand: Demand, pod: Pod, view: NodeView, bad_count: str) -> str:
+    def _refusal(self, demand: Demand, pod: SchedulerPod, view: NodeView, bad_count: str) -> str:
         """Return the first reason of a node against a demand; empty where it takes it."""
         idle = view.idle
         for resource, amount in demand.requests:
@@ -289,7 +284,7 @@ class Placer:
         return min(times, default=1)
 
 
-def demand_of(job: Job, pod: Pod) -> Demand:
+def demand_of(job: SchedulerJob, pod: SchedulerPod) -> Demand:
     requests = {resource: amount for resource, amount in pod.requests.items() if amount > 0}
     requests["pods"] = 1
     return Demand(
@@ -304,16 +299,26 @@ def demand_of(job: Job, pod: Pod) -> Demand:
     )
 
 
+def asks_same(one: SchedulerPod, other: SchedulerPod) -> bool:
+    """Whether two pods of a job have equal demands, by what they have of their own."""
+    return (
+        one.requests == other.requests
+        and one.node_selector == other.node_selector
+        and one.node_affinity == other.node_affinity
+        and one.tolerations == other.tolerations
+    )
+
+
 def closed(view: NodeView) -> str:
     """Return why a node takes no pod at all; empty where it takes some (consumers#1.9)."""
-    if view.state == NodeState.NODE:
+    if view.state == NodeHealthState.NODE:
         return f"NodeUnhealthy: its {view.source} is {view.state}"
     if view.host_status == PRE_SEPARATE_WORD:
         return "PreSeparate: its NodeStatus is PreSeparate"
     return ""
 
 
-def _bad_count(demand: Demand, pod: Pod) -> str:
+def _bad_count(demand: Demand, pod: SchedulerPod) -> str:
     """Return why no node can give so many cards to one pod; empty where one can (consumers#1.7)."""
     kind = pod.node_selector.get(scheduling.ACCELERATOR_TYPE, "")
     cards = demand.cards
@@ -361,6 +366,6 @@ def _with(before: dict[str, T], new: Mapping[str, T], changed: AbstractSet[str])
     return found
 
 
-def is_waiting(pod: Pod) -> bool:
+def is_waiting(pod: SchedulerPod) -> bool:
     """Whether a pod waits to be placed."""
     return not pod.node and pod.phase == "Pending" and not pod.is_terminating

@@ -10,21 +10,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.jobs import npu_request
+from advisor.placement.placement import asks_same
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.jobs import Job
-    from advisor.placement.free_room import Pool
-    from advisor.report import Decision
-    from advisor.snapshot import Pod
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.free_room import FreeRoom, Room
+    from advisor.report import JobDecision
+    from advisor.snapshot import SchedulerPod
 
 
 def with_replacements(
-    decisions: Sequence[Decision], jobs: Mapping[str, Job], pool: Pool
-) -> tuple[Decision, ...]:
+    decisions: Sequence[JobDecision], jobs: Mapping[str, SchedulerJob], pool: FreeRoom
+) -> tuple[JobDecision, ...]:
     """Return ``decisions`` with what becomes of the pods that are made in place of deleted ones."""
-    leaving: dict[str, list[Pod]] = {}
+    leaving: dict[str, list[SchedulerPod]] = {}
     for one in decisions:
         if one.pods and one.job in jobs:
             uids = {pod.uid for pod in one.pods}
@@ -36,20 +37,23 @@ def with_replacements(
         for key in sorted(leaving, key=lambda key: (jobs[key].group.created_at_ms, key))
     }
     return tuple(
-        msgspec.structs.replace(one, replacement=found.get(one.job, "")) for one in decisions
+        msgspec.structs.replace(one, replacement=found[one.job]) if one.job in found else one
+        for one in decisions
     )
 
 
-def _placed(job: Job, pods: Sequence[Pod], pool: Pool) -> str:
+def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeRoom) -> str:
     """Give room to ``pods`` and return whether there is enough; the largest demand comes first."""
-    sizes: dict[int, list[Pod]] = {}
+    first: SchedulerPod | None = None
+    counts: dict[Room, int] = {}
     for pod in sorted(pods, key=npu_request, reverse=True):
-        sizes.setdefault(pool.demand(job, pod), []).append(pod)
-    for equal in sizes.values():
-        room = pool.room(job, equal[0])
-        if room < len(equal):
-            cards = npu_request(equal[0])
-            what = f"{len(equal)} × {cards} cards" if cards else f"{len(equal)} × no cards"
-            return f"made anew, they do not fit: {what} are needed, there is room for {room}"
-        pool.take(job, equal[0], len(equal))
+        if first is None or not asks_same(pod, first):
+            room, first = pool.room(job, pod), pod
+        counts[room] = counts.get(room, 0) + 1
+    for room, count in counts.items():
+        if room.total < count:
+            cards = room.demand.cards
+            what = f"{count} × {cards} cards" if cards else f"{count} × no cards"
+            return f"made anew, they do not fit: {what} are needed, there is room for {room.total}"
+        pool.take(room, count)
     return "made anew, they fit"

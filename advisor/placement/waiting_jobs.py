@@ -5,34 +5,41 @@ A job is looked at again when it is another, or when a node answers its pods oth
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from advisor.placement.gangs import gang_of
+from advisor.placement.gangs import need_of, short_of
 from advisor.placement.placement import demand_of, is_waiting
 from advisor.report import Gang, Placement, PodRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from advisor.jobs import Job
-    from advisor.placement.placement import Demand, Placer, Result
+    from advisor.jobs import SchedulerJob
+    from advisor.placement.gangs import Need
+    from advisor.placement.placement import Demand, PlacementResult, Placer
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.snapshot import Pod
+    from advisor.snapshot import PodGroup, SchedulerPod
+
+
+_Answer: TypeAlias = "tuple[PlacementResult, tuple[str, ...]]"
+"""Where a demand goes, and what the first nodes lack that refuse it."""
 
 
 class _Waiting(NamedTuple):
     """The waiting pods of a job, by what they ask for."""
 
     demands: tuple[Demand, ...]
-    pods: tuple[tuple[Pod, ...], ...]
+    pods: tuple[tuple[SchedulerPod, ...], ...]
     refs: tuple[tuple[PodRef, ...], ...]
+    group: PodGroup
+    need: Need
 
 
 class _Placed(NamedTuple):
     """What was found for a job, and the answers that it follows from."""
 
-    results: tuple[Result, ...]
-    lacking: tuple[tuple[str, ...], ...]
+    answers: list[_Answer]
     placements: tuple[Placement, ...]
     gang: Gang
 
@@ -50,16 +57,18 @@ class WaitingJobs:
         self._placed: dict[str, _Placed] = {}
         self._demands: dict[Demand, Demand] = {}
         """One value for all that are equal."""
-        self._answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
+        self._asked: dict[Demand, SchedulerPod] = {}
+        """Each demand, with a pod that has it."""
+        self._answers: dict[int, _Answer] = {}
         """By what is asked for, as one value."""
         self._is_mixed = False
         """Whether pods of one job ask for different things."""
-        self._unhealthy: set[str] = set()
-        """Nodes with unhealthy cards."""
+        self._unhealthy: list[str] = []
+        """Nodes with unhealthy cards, in order."""
 
     def move(
         self,
-        jobs: Mapping[str, Job],
+        jobs: Mapping[str, SchedulerJob],
         keys: Iterable[str],
         views: Mapping[str, NodeView],
         changed: Iterable[str],
@@ -75,36 +84,41 @@ class WaitingJobs:
                 is_new = True
             is_new = is_new or before is not None
         if is_new:
-            self._demands = {one: one for each in self._waiting.values() for one in each.demands}
             self._waiting = {key: self._waiting[key] for key in jobs if key in self._waiting}
+            self._asked = {}
+            for one in self._waiting.values():
+                for demand, pods in zip(one.demands, one.pods, strict=True):
+                    self._asked.setdefault(demand, pods[0])
+            self._demands = {one: one for one in self._asked}
         is_changed = False
         for name in changed:
             is_changed = True
-            if name in views and views[name].unhealthy:
-                self._unhealthy.add(name)
-            else:
-                self._unhealthy.discard(name)
-        unhealthy = sorted(self._unhealthy)
-        answers: dict[int, tuple[Result, tuple[str, ...]]] = {}
-        for one in self._waiting.values():
-            for demand, pods in zip(one.demands, one.pods, strict=True):
-                if id(demand) not in answers:
-                    result = placer.answer(demand, pods[0])
-                    answers[id(demand)] = result, _lacking(result, views, unhealthy)
+            place = bisect_left(self._unhealthy, name)
+            was_unhealthy = self._unhealthy[place : place + 1] == [name]
+            is_unhealthy = name in views and bool(views[name].unhealthy)
+            if is_unhealthy and not was_unhealthy:
+                self._unhealthy.insert(place, name)
+            elif was_unhealthy and not is_unhealthy:
+                del self._unhealthy[place]
+        answers: dict[int, _Answer] = {}
+        for demand, pod in self._asked.items():
+            result = placer.answer(demand, pod)
+            answers[id(demand)] = result, _lacking(result, views, self._unhealthy)
         if answers == self._answers and not is_new and not (is_changed and self._is_mixed):
             return
         self._answers = answers
         self._is_mixed = any(len(one.demands) > 1 for one in self._waiting.values())
+        shorts: dict[tuple[int, Need], str] = {}
         placed = [
-            self._place(key, jobs[key], one, views, answers, is_changed=is_changed)
+            self._place(key, one, views, shorts, is_changed=is_changed)
             for key, one in self._waiting.items()
         ]
-        self.placements = tuple(placement for one in placed for placement in one.placements)
-        self.gangs = tuple(one.gang for one in placed)
+        self.placements = tuple([placement for one in placed for placement in one.placements])
+        self.gangs = tuple([one.gang for one in placed])
         self.divergences = set().union(*(result.divergences for result, _ in answers.values()))
 
-    def _look(self, job: Job) -> _Waiting:
-        groups: dict[Demand, list[Pod]] = {}
+    def _look(self, job: SchedulerJob) -> _Waiting:
+        groups: dict[Demand, list[SchedulerPod]] = {}
         for pod in job.pods:
             if is_waiting(pod):
                 demand = demand_of(job, pod)
@@ -116,41 +130,58 @@ class WaitingJobs:
                 tuple(PodRef(pod.namespace, pod.name, pod.uid) for pod in pods)
                 for pods in groups.values()
             ),
+            job.group,
+            need_of(job),
         )
 
     def _place(
         self,
         key: str,
-        job: Job,
         waiting: _Waiting,
         views: Mapping[str, NodeView],
-        answers: Mapping[int, tuple[Result, tuple[str, ...]]],
+        shorts: dict[tuple[int, Need], str],
         *,
         is_changed: bool,
     ) -> _Placed:
-        results = tuple(answers[id(demand)][0] for demand in waiting.demands)
-        lacking = tuple(answers[id(demand)][1] for demand in waiting.demands)
+        """``shorts``: what jobs that all wait for one demand lack, by that and their need."""
+        answers = [self._answers[id(demand)] for demand in waiting.demands]
+        is_mixed = len(answers) > 1
         known = self._placed.get(key)
-        if known is not None and known.results == results:
-            if known.lacking == lacking and not (is_changed and len(results) > 1):
-                return known
+        if known is not None and known.answers == answers and not (is_changed and is_mixed):
+            return known
+        if known is not None and all(map(_is_same_result, known.answers, answers)):
             placements = known.placements
         else:
             placements = tuple(
-                Placement(refs, result.accepting, result.refuses)
-                for refs, result in zip(waiting.refs, results, strict=True)
+                [
+                    Placement(refs, result.accepting, result.refuses)
+                    for refs, (result, _) in zip(waiting.refs, answers, strict=True)
+                ]
             )
-        demands = list(zip(results, waiting.pods, lacking, strict=True))
-        found = _Placed(results, lacking, placements, gang_of(job, demands, views))
-        self._placed[key] = found
+        asked = (id(waiting.demands[0]), waiting.need)
+        short = None if is_mixed else shorts.get(asked)
+        if short is None:
+            demands = [
+                (result, pods, lacking)
+                for (result, lacking), pods in zip(answers, waiting.pods, strict=True)
+            ]
+            short = short_of(waiting.need, demands, views)
+            if not is_mixed:
+                shorts[asked] = short
+        gang = Gang(waiting.group.namespace, waiting.group.name, not short, short)
+        found = self._placed[key] = _Placed(answers, placements, gang)
         return found
+
+
+def _is_same_result(one: _Answer, other: _Answer) -> bool:
+    return one[0] is other[0]
 
 
 _NAMED_NODES = 3
 
 
 def _lacking(
-    result: Result, views: Mapping[str, NodeView], unhealthy: Iterable[str]
+    result: PlacementResult, views: Mapping[str, NodeView], unhealthy: Iterable[str]
 ) -> tuple[str, ...]:
     """Return what the first nodes lack that refuse a demand."""
     found = []

@@ -9,19 +9,21 @@ import msgspec
 from advisor.rescheduling.fault_pods import FaultType, JudgedPod
 from advisor.rescheduling.selection import JOB_STAGE, RACK_STAGE, SUPER_POD_STAGE
 from advisor.scheduler_view.state import CachedJob, CachedPod
-from advisor.snapshot import Pod
+from advisor.snapshot import SchedulerPod
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
 
 MAX_WAIT_SECONDS = 300
 """A job leaves the cache this long after ``grace-over-time`` (consumers#2.3, item 2)."""
 
 
-def remembered(job: Job, value: str, judged: Sequence[JudgedPod], first_seen: int) -> CachedJob:
+def remembered(
+    job: SchedulerJob, value: str, judged: Sequence[JudgedPod], first_seen: int
+) -> CachedJob:
     """Return what is cached of a job that has just been found faulty.
 
     ``value`` is the ``fault-scheduling`` that counts for it.
@@ -38,7 +40,7 @@ def _pods(judged: Sequence[JudgedPod]) -> tuple[CachedPod, ...]:
     )
 
 
-def judged_again(cached: CachedJob, job: Job) -> tuple[JudgedPod, ...]:
+def judged_again(cached: CachedJob, job: SchedulerJob) -> tuple[JudgedPod, ...]:
     """Return the verdicts of ``cached`` about the pods that the job has now.
 
     A pod made anew takes the place of the one of its rank or name. A pod at fault that is not
@@ -61,7 +63,7 @@ def judged_again(cached: CachedJob, job: Job) -> tuple[JudgedPod, ...]:
         found.append(JudgedPod(pod, kind, rank))
     found += [
         JudgedPod(
-            Pod(namespace=job.group.namespace, name=one.name, uid="", node=one.node),
+            SchedulerPod(namespace=job.group.namespace, name=one.name, uid="", node=one.node),
             FaultType(one.type),
             one.rank,
         )
@@ -85,7 +87,7 @@ def deadlines(cached: CachedJob, grace_over_time: int) -> tuple[int, int]:
     return graceful, graceful + MAX_WAIT_SECONDS
 
 
-def is_completed(cached: CachedJob, job: Job, *, corrected: bool) -> bool:
+def is_completed(cached: CachedJob, job: SchedulerJob, *, corrected: bool) -> bool:
     """Whether the pods that had to go are gone or made anew (consumers#2.8).
 
     ``corrected`` needs the pods at fault only where the scope is limited to them (R41).
@@ -103,7 +105,7 @@ def is_completed(cached: CachedJob, job: Job, *, corrected: bool) -> bool:
     return not any(pod.uid in there for pod in cached.pods)
 
 
-def is_allocated(job: Job) -> bool:
+def is_allocated(job: SchedulerJob) -> bool:
     """Whether enough pods are placed for the job to leave the cache (consumers#2.8)."""
     placed = sum(
         1 for pod in job.pods if pod.node and not pod.is_terminating and pod.phase != "Failed"
@@ -111,7 +113,7 @@ def is_allocated(job: Job) -> bool:
     return placed >= job.min_available
 
 
-def widened(cached: CachedJob, job: Job) -> CachedJob:
+def widened(cached: CachedJob, job: SchedulerJob) -> CachedJob:
     """Return ``cached`` one pending session later; at a stage the job is acted on again.
 
     Source: docs/spec/consumers.md#2.8.
@@ -130,7 +132,9 @@ def widened(cached: CachedJob, job: Job) -> CachedJob:
     )
 
 
-def with_failed_pods(cached: CachedJob, job: Job, failed: Sequence[Pod]) -> CachedJob:
+def with_failed_pods(
+    cached: CachedJob, job: SchedulerJob, failed: Sequence[SchedulerPod]
+) -> CachedJob:
     """Return ``cached`` with pods that failed by themselves since it was cached (consumers#2.8).
 
     Healthy pods that are labelled as software faults become faults then.

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from advisor.jobs import used_cards
-from advisor.report import FaultPod, Workload
+from advisor.report import FaultPod, WorkloadKind
 from advisor.scheduler_view.document_entries import CardFault
-from advisor.scheduler_view.nodes import SUB_HEALTH_HANDLING, SUB_HEALTHY_WORD, NodeState
-from advisor.snapshot import Pod
+from advisor.scheduler_view.nodes import SUB_HEALTH_HANDLING, SUB_HEALTHY_WORD, NodeHealthState
+from advisor.snapshot import SchedulerPod
 from advisor.workloads import workload_of
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.scheduler_view.nodes import NodeView
 
 NOT_HANDLE = "NotHandleFault"
@@ -51,7 +51,7 @@ class JudgedPod(msgspec.Struct, frozen=True, gc=False):
     cards that it uses and that are to be handled (consumers#1.12).
     """
 
-    pod: Pod
+    pod: SchedulerPod
     type: FaultType | None
     rank: str
     cards: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class JudgedPod(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Judge:
+class FaultPods:
     """Judges the pods of one session."""
 
     def __init__(
@@ -91,11 +91,11 @@ class Judge:
         self.divergences: set[tuple[int, str, str]] = set()
         """Numbers of consumers#8, jobs, and what is done otherwise."""
 
-    def job(self, job: Job) -> tuple[JudgedPod, ...]:
+    def job(self, job: SchedulerJob) -> tuple[JudgedPod, ...]:
         """Return the verdicts about all pods of a job."""
         return tuple(self.pod(job, pod) for pod in job.pods)
 
-    def is_suspect(self, pod: Pod) -> bool:
+    def is_suspect(self, pod: SchedulerPod) -> bool:
         """Whether anything at all may be wrong with a pod, whatever its job asks for."""
         if pod.phase == "Failed" or scheduling.FAULT_TYPE in pod.labels:
             return True
@@ -112,9 +112,11 @@ class Judge:
             or bool(view.faults)
         )
 
-    def pod(self, job: Job, pod: Pod) -> JudgedPod:
+    def pod(self, job: SchedulerJob, pod: SchedulerPod) -> JudgedPod:
         """Return the verdict about a pod; the first test that matches wins (consumers#2.4)."""
         rank = job.ranks[pod.uid]
+        if not pod.node or not self.is_suspect(pod):
+            return JudgedPod(pod, None, rank)
         view = self._views.get(pod.node)
         used = used_cards(pod)
         reasons: tuple[CardFault, ...] = ()
@@ -124,8 +126,6 @@ class Judge:
                 for one in view.faults
                 if one.npu_name in used and one.fault_handling != NOT_HANDLE
             )
-        if not pod.node:
-            return JudgedPod(pod, None, rank)
         cards = tuple(name for name in used if view is not None and name in view.unhealthy)
         found = self._type(job, pod, view, cards, reasons)
         if view is not None and view.is_in_map and self._is_stale(found, view):
@@ -148,14 +148,14 @@ class Judge:
 
     def _type(
         self,
-        job: Job,
-        pod: Pod,
+        job: SchedulerJob,
+        pod: SchedulerPod,
         view: NodeView | None,
         cards: tuple[str, ...],
         reasons: tuple[CardFault, ...],
     ) -> FaultType | None:
         is_in_map = view is not None and view.is_in_map
-        if is_in_map and view is not None and view.state == NodeState.NODE:
+        if is_in_map and view is not None and view.state == NodeHealthState.NODE:
             return FaultType.NODE
         if cards:
             return FaultType.CARD
@@ -169,10 +169,10 @@ class Judge:
             return FaultType.SUB_HEALTH
         return None
 
-    def _diverges(self, section: int, job: Job, text: str) -> None:
+    def _diverges(self, section: int, job: SchedulerJob, text: str) -> None:
         self.divergences.add((section, job.key, text))
 
-    def has_failed(self, job: Job, pod: Pod) -> bool:
+    def has_failed(self, job: SchedulerJob, pod: SchedulerPod) -> bool:
         """Whether a pod has failed by itself; the last state of a container counts.
 
         Without ``fault-retry-times`` none has. ``corrected`` judges a restart of a container once,
@@ -193,7 +193,7 @@ class Judge:
             return True
         if not failed:
             return False
-        if workload_of(job) in (Workload.OME_DEPLOYMENT, Workload.OME_LWS):
+        if workload_of(job) in (WorkloadKind.OME_DEPLOYMENT, WorkloadKind.OME_LWS):
             self._diverges(7, job, "the container was restarted already: its pod stays")
             return False
         fresh = [
@@ -206,7 +206,11 @@ class Judge:
         return bool(fresh)
 
     def _is_sub_health_fault(
-        self, job: Job, pod: Pod, view: NodeView | None, reasons: tuple[CardFault, ...]
+        self,
+        job: SchedulerJob,
+        pod: SchedulerPod,
+        view: NodeView | None,
+        reasons: tuple[CardFault, ...],
     ) -> bool:
         strategy = job.strategy
         if strategy == scheduling.SUB_HEALTH_IGNORE:
@@ -222,9 +226,14 @@ class Judge:
         return has
 
 
-def judged_key(pod: Pod, container: str) -> str:
+def judged_key(pod: SchedulerPod, container: str) -> str:
     """Return the key of ``State.judged`` for a container of a pod."""
     return f"{pod.uid}/{container}"
+
+
+def pod_of(judged_key: str) -> str:
+    """Return the uid of the pod in a key of ``State.judged``."""
+    return judged_key.rpartition("/")[0]
 
 
 def reason_of(judged: tuple[JudgedPod, ...]) -> FaultType | None:

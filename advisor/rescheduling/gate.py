@@ -11,11 +11,11 @@ from contract import scheduling
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.rescheduling.fault_pods import JudgedPod
 
 
-class Step(StrEnum):
+class GateStep(StrEnum):
     """What the scheduler does with a job."""
 
     DELETE = "delete"
@@ -27,7 +27,7 @@ class Step(StrEnum):
 class Gate(NamedTuple):
     """What is done, by which row where nothing is deleted, by which rules, and why."""
 
-    step: Step
+    step: GateStep
     row: str
     rules: tuple[str, ...]
     why: str
@@ -46,7 +46,7 @@ def has_platform_marker(judged: Sequence[JudgedPod]) -> bool:
     )
 
 
-class Budget(NamedTuple):
+class RetryBudget(NamedTuple):
     """``fault-retry-times`` of a job, and how many are left (consumers#2.5)."""
 
     times: int
@@ -54,7 +54,12 @@ class Budget(NamedTuple):
 
 
 def gate(
-    job: Job, value: str, judged: Sequence[JudgedPod], budget: Budget, *, corrected: bool
+    job: SchedulerJob,
+    value: str,
+    judged: Sequence[JudgedPod],
+    budget: RetryBudget,
+    *,
+    corrected: bool,
 ) -> Gate:
     """Return what is done with a job whose ``fault-scheduling`` is ``value``.
 
@@ -64,21 +69,21 @@ def gate(
     has_fault = any(one.type is not None for one in judged)
     if value in scheduling.FAULT_SCHEDULING_EXTERNAL:
         if not has_fault:
-            return Gate(Step.NOTHING, "D6", ("R24",), "an external platform acts, not Volcano")
+            return Gate(GateStep.NOTHING, "D6", ("R24",), "an external platform acts, not Volcano")
         why = f"{value}: Volcano annotates the pods at fault and deletes nothing"
-        return Gate(Step.ANNOTATE, "D6", ("R24",), why, reason_of(tuple(judged)))
+        return Gate(GateStep.ANNOTATE, "D6", ("R24",), why, reason_of(tuple(judged)))
     if value not in known:
         why = f"fault-scheduling {value!r} is no supported value"
         rest = "counts as off" if corrected else "is an error in each session, nothing is deleted"
-        return Gate(Step.NOTHING, "D5", ("R23",), f"{why}: it {rest}")
+        return Gate(GateStep.NOTHING, "D5", ("R23",), f"{why}: it {rest}")
     if not has_fault:
         why = "no pod is at fault; software or PreSeparateNPU asks the platform to restart"
-        return Gate(Step.PLATFORM, "D4", ("R25",), why)
+        return Gate(GateStep.PLATFORM, "D4", ("R25",), why)
     if scheduling.PROCESS_RECOVER_STRATEGY in job.annotations:
         why = "the annotation ProcessRecoverStrategy keeps Volcano from deleting"
-        return Gate(Step.NOTHING, "D7", ("R26",), why)
+        return Gate(GateStep.NOTHING, "D7", ("R26",), why)
     reason = reason_of(tuple(judged))
     if reason == FaultType.POD_FAILED and (budget.times == 0 or budget.remaining <= 0):
         why = f"pods failed by themselves and {max(budget.remaining, 0)} retries are left"
-        return Gate(Step.NOTHING, "D8", ("R27",), why, reason)
-    return Gate(Step.DELETE, "", ("R27",), "", reason)
+        return Gate(GateStep.NOTHING, "D8", ("R27",), why, reason)
+    return Gate(GateStep.DELETE, "", ("R27",), "", reason)

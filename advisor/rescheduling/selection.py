@@ -12,27 +12,27 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.rescheduling.fault_pods import JudgedPod
-    from advisor.snapshot import Pod
+    from advisor.snapshot import SchedulerPod
 
 SUPER_POD_STAGE = 6
 JOB_STAGE = 12
 RACK_STAGE = 3
 
 
-class Selection(NamedTuple):
+class PodSelection(NamedTuple):
     """The pods to delete, by which row of consumers#2.10, how much of the job they are, and why."""
 
-    pods: tuple[Pod, ...]
+    pods: tuple[SchedulerPod, ...]
     row: str
     scope: Scope
     why: str
 
 
 def select(
-    job: Job, judged: Sequence[JudgedPod], pending: int, *, master_rule: bool = True
-) -> Selection:
+    job: SchedulerJob, judged: Sequence[JudgedPod], pending: int, *, master_rule: bool = True
+) -> PodSelection:
     """Return the pods that go when some of ``judged`` are at fault.
 
     ``pending`` counts sessions since the pods at fault have gone. Without ``master_rule`` the
@@ -40,43 +40,47 @@ def select(
     """
     faulty = [one for one in judged if one.type is not None]
     if job.is_pod_limited:
-        return Selection(_pods(faulty), "D9", Scope.POD, "the job limits it to the pods at fault")
+        return PodSelection(
+            _pods(faulty), "D9", Scope.POD, "the job limits it to the pods at fault"
+        )
     if job.policy == scheduling.RACK_POLICY:
         return _select_rack(job, judged, faulty, pending)
     if master_rule and (why := _master_fault(job, judged, faulty, pending)):
-        return Selection(_pods(judged), "D10", Scope.JOB, why)
+        return PodSelection(_pods(judged), "D10", Scope.JOB, why)
     if job.is_pod_rescheduling and pending < JOB_STAGE:
         if not job.is_super_pod or pending < SUPER_POD_STAGE:
-            return Selection(
+            return PodSelection(
                 _pods(faulty), "D11", Scope.POD, "pod-rescheduling keeps the healthy pods for now"
             )
         blocks = {_block(job, one.rank) for one in faulty}
         chosen = [one for one in judged if one.type or _block(job, one.rank) in blocks]
         if job.is_process_recovering:
             chosen = faulty
-        return Selection(
+        return PodSelection(
             _pods(chosen),
             "D12",
             Scope.SUPER_POD,
             f"after {SUPER_POD_STAGE} pending sessions the logical super pods at fault go",
         )
     if job.is_process_recovering:
-        return Selection(
+        return PodSelection(
             _pods(faulty), "D14", Scope.POD, "process-recover-enable keeps the healthy pods"
         )
     if job.is_pod_rescheduling:
-        return Selection(
+        return PodSelection(
             _pods(judged), "D13", Scope.JOB, f"after {JOB_STAGE} pending sessions all pods go"
         )
-    return Selection(_pods(judged), "D15", Scope.JOB, "one pod at fault removes the whole PodGroup")
+    return PodSelection(
+        _pods(judged), "D15", Scope.JOB, "one pod at fault removes the whole PodGroup"
+    )
 
 
-def _pods(chosen: Sequence[JudgedPod]) -> tuple[Pod, ...]:
+def _pods(chosen: Sequence[JudgedPod]) -> tuple[SchedulerPod, ...]:
     return tuple(one.pod for one in chosen)
 
 
 def _master_fault(
-    job: Job, judged: Sequence[JudgedPod], faulty: Sequence[JudgedPod], pending: int
+    job: SchedulerJob, judged: Sequence[JudgedPod], faulty: Sequence[JudgedPod], pending: int
 ) -> str:
     """Return why the master is at fault; empty where it is not (consumers#2.6, rule 2)."""
     if job.is_npu:
@@ -92,12 +96,12 @@ def _master_fault(
     return ""
 
 
-def _block(job: Job, rank: str) -> int:
+def _block(job: SchedulerJob, rank: str) -> int:
     """Return the logical super pod of a rank: ``sp-block`` cards make one (consumers#2.2)."""
     return _index(rank, _pods_of_block(job, scheduling.SUPER_POD_BLOCK))
 
 
-def _pods_of_block(job: Job, key: str) -> int:
+def _pods_of_block(job: SchedulerJob, key: str) -> int:
     """Return how many pods make a block; without the annotation the whole job is one."""
     cards = go_integer(job.annotations.get(key, ""))
     per_pod = max((npu_request(pod) for pod in job.pods), default=0)
@@ -112,8 +116,8 @@ def _index(rank: str, size: int) -> int:
 
 
 def _select_rack(
-    job: Job, judged: Sequence[JudgedPod], faulty: Sequence[JudgedPod], pending: int
-) -> Selection:
+    job: SchedulerJob, judged: Sequence[JudgedPod], faulty: Sequence[JudgedPod], pending: int
+) -> PodSelection:
     """Return the pods that go by the policy of Ascend 950 racks (consumers#2.6, last paragraph)."""
     rack = _pods_of_block(job, scheduling.RACK_BLOCK)
     racks = {_index(one.rank, rack) for one in faulty}
@@ -124,19 +128,31 @@ def _select_rack(
             or (pending >= RACK_STAGE and _index(one.rank, rack) in racks)
             or (pending >= SUPER_POD_STAGE and _block(job, one.rank) in blocks)
         ):
-            return Selection(_pods(judged), "D10", Scope.JOB, f"rank 0, {one.pod.name}, is hit")
+            return PodSelection(_pods(judged), "D10", Scope.JOB, f"rank 0, {one.pod.name}, is hit")
     same_rack = [one for one in judged if one.type or _index(one.rank, rack) in racks]
     if job.is_process_recovering:
         if pending < RACK_STAGE:
-            return Selection(_pods(faulty), "D14", Scope.POD, "process recovery keeps the others")
-        return Selection(_pods(same_rack), "D14", Scope.RACK_BLOCK, "the rack blocks at fault go")
+            return PodSelection(
+                _pods(faulty), "D14", Scope.POD, "process recovery keeps the others"
+            )
+        return PodSelection(
+            _pods(same_rack), "D14", Scope.RACK_BLOCK, "the rack blocks at fault go"
+        )
     if not job.is_pod_rescheduling:
-        return Selection(_pods(judged), "D15", Scope.JOB, "one pod at fault removes the PodGroup")
+        return PodSelection(
+            _pods(judged), "D15", Scope.JOB, "one pod at fault removes the PodGroup"
+        )
     if pending >= JOB_STAGE:
-        return Selection(_pods(judged), "D13", Scope.JOB, f"{JOB_STAGE} pending sessions are over")
+        return PodSelection(
+            _pods(judged), "D13", Scope.JOB, f"{JOB_STAGE} pending sessions are over"
+        )
     if pending < RACK_STAGE or scheduling.SUPER_POD_BLOCK not in job.annotations:
-        return Selection(_pods(faulty), "D11", Scope.POD, "pod-rescheduling keeps the healthy pods")
+        return PodSelection(
+            _pods(faulty), "D11", Scope.POD, "pod-rescheduling keeps the healthy pods"
+        )
     if pending < SUPER_POD_STAGE:
-        return Selection(_pods(same_rack), "D11", Scope.RACK_BLOCK, "the rack blocks at fault go")
+        return PodSelection(
+            _pods(same_rack), "D11", Scope.RACK_BLOCK, "the rack blocks at fault go"
+        )
     chosen = [one for one in judged if one.type or _block(job, one.rank) in blocks]
-    return Selection(_pods(chosen), "D12", Scope.SUPER_POD, "the logical super pods at fault go")
+    return PodSelection(_pods(chosen), "D12", Scope.SUPER_POD, "the logical super pods at fault go")

@@ -9,18 +9,18 @@ import msgspec
 from advisor.options import Profile
 from advisor.report import (
     Action,
-    Decision,
     Deletion,
     Finding,
+    FindingSeverity,
+    JobDecision,
     Retry,
     Scope,
-    Severity,
-    Workload,
+    WorkloadKind,
 )
 from advisor.rescheduling import cached_jobs
-from advisor.rescheduling.fault_pods import FaultType, Judge, JudgedPod, StaleNodes, judged_key
-from advisor.rescheduling.gate import Budget, Gate, Step, gate, has_platform_marker
-from advisor.rescheduling.selection import Selection, select
+from advisor.rescheduling.fault_pods import FaultPods, FaultType, JudgedPod, StaleNodes, judged_key
+from advisor.rescheduling.gate import Gate, GateStep, RetryBudget, gate, has_platform_marker
+from advisor.rescheduling.selection import PodSelection, select
 from advisor.workloads import follow_up, workload_of
 from contract import scheduling
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from advisor.jobs import Job
-    from advisor.options import Options
+    from advisor.jobs import SchedulerJob
+    from advisor.options import AdvisorOptions
     from advisor.scheduler_view.nodes import NodeView
-    from advisor.scheduler_view.state import CachedJob, State
-    from advisor.snapshot import Pod, Snapshot
-    from advisor.snapshot_index import Index
+    from advisor.scheduler_view.state import CachedJob, SchedulerState
+    from advisor.snapshot import ClusterSnapshot, SchedulerPod
+    from advisor.snapshot_index import SnapshotIndex
 
 _RUNNING = ("Running", "Unknown")
 """Phases of a PodGroup whose job is evaluated (consumers#2.3, item 5)."""
 _NO_MASTER = (
-    Workload.AIBRIX,
-    Workload.OME_DEPLOYMENT,
-    Workload.OME_LWS,
-    Workload.MINDIE_CONTROL,
+    WorkloadKind.AIBRIX,
+    WorkloadKind.OME_DEPLOYMENT,
+    WorkloadKind.OME_LWS,
+    WorkloadKind.MINDIE_CONTROL,
 )
 """Workloads without a training master (R31)."""
 
@@ -56,11 +56,14 @@ class RestingJobs:
     def __init__(self) -> None:
         self.suspects: set[str] = set()
         """Jobs with a pod that something may be wrong with."""
-        self.eligible: set[str] = set()
-        """Jobs that run and are evaluated."""
-        self.decisions: dict[str, Decision] = {}
+        self.uncounted: set[str] = set()
+        """Jobs that run and are evaluated, but for those whose retries are counted already."""
+        self.gone: set[str] = set()
+        """Jobs that are not there, of which retries may still be counted."""
+        self.decisions: dict[str, JobDecision] = {}
         self.findings: dict[str, tuple[Finding, ...]] = {}
-        self._resting: set[str] = set()
+        self._restless: set[str] = set()
+        """Jobs that do not rest, if anything is to be decided about them at all."""
         self._until: dict[str, int] = {}
         """By cached job the last second in which nothing is due."""
 
@@ -68,20 +71,22 @@ class RestingJobs:
         """Have jobs decided about again: those of ``keys``, and those of which a time has come."""
         due = [key for key, until in self._until.items() if now > until]
         for key in (*keys, *due):
-            self._resting.discard(key)
+            self._restless.add(key)
             self._until.pop(key, None)
             self.decisions.pop(key, None)
             self.findings.pop(key, None)
 
     def awake(self, cached: AbstractSet[str]) -> set[str]:
         """Return the jobs to decide about: cached ones, and those that are suspect."""
-        return (self.suspects | cached) - self._resting
+        # A job that is neither becomes one of them only by a change, which wakes it.
+        self._restless = {key for key in self._restless if key in self.suspects or key in cached}
+        return set(self._restless)
 
     def rest(
-        self, key: str, decision: Decision | None, findings: Iterable[Finding], until: int | None
+        self, key: str, decision: JobDecision | None, findings: Iterable[Finding], until: int | None
     ) -> None:
         """Note that a job rests, until a time in Unix seconds where something is due then."""
-        self._resting.add(key)
+        self._restless.discard(key)
         if decision is not None:
             self.decisions[key] = decision
         if found := tuple(findings):
@@ -89,20 +94,26 @@ class RestingJobs:
         if until is not None:
             self._until[key] = until
 
+    def sort(self) -> None:
+        """Bring the decisions into the order of jobs: what is nearly so is sorted quickly."""
+        self.decisions = {key: self.decisions[key] for key in sorted(self.decisions)}
+
 
 class Rescheduling:
     """Decides about all jobs of one session."""
 
     def __init__(
         self,
-        snapshot: Snapshot,
-        index: Index,
+        snapshot: ClusterSnapshot,
+        index: SnapshotIndex,
         views: Mapping[str, NodeView],
-        state: State,
-        options: Options,
+        state: SchedulerState,
+        options: AdvisorOptions,
         stale: StaleNodes,
         resting: RestingJobs,
+        judged: Mapping[str, int],
     ) -> None:
+        """``judged`` is what ``state`` has of pods that are still there."""
         self._jobs = index.jobs
         self._views = views
         self._options = options
@@ -111,20 +122,18 @@ class Rescheduling:
         self._now = snapshot.now_ms // 1000
         self._corrected = options.profile is Profile.CORRECTED
         self._vcjobs = index.vcjobs
-        self._judge = Judge(
+        self._judge = FaultPods(
             views,
             first_session=snapshot.first_session,
             corrected=self._corrected,
-            judged=state.judged,
+            judged=judged,
             stale=stale,
         )
         self.cached: dict[str, CachedJob] = dict(state.jobs)
         self.retries: dict[str, int] = dict(state.retries)
-        for key in self.retries.keys() - index.jobs.keys():
-            del self.retries[key]
-        self.judged: dict[str, int] = dict(state.judged)
+        self.judged: dict[str, int] = dict(judged)
         self.link_down: set[str] = set()
-        self.decisions: dict[str, Decision] = {}
+        self.decisions: dict[str, JobDecision] = {}
         self.findings: list[Finding] = []
         """Where jobs are decided about otherwise than by the real programs (section 8)."""
         self._findings: dict[str, list[Finding]] = {}
@@ -138,11 +147,18 @@ class Rescheduling:
             job = self._jobs.get(key)
             is_suspect = job is not None and any(self._judge.is_suspect(pod) for pod in job.pods)
             is_eligible = job is not None and job.group.phase in _RUNNING and not self._is_off(job)
-            for book, is_in in ((resting.suspects, is_suspect), (resting.eligible, is_eligible)):
+            for book, is_in in (
+                (resting.suspects, is_suspect),
+                (resting.uncounted, is_eligible),
+                (resting.gone, job is None),
+            ):
                 if is_in:
                     book.add(key)
                 else:
                     book.discard(key)
+        resting.gone &= self._before.retries.keys()
+        for key in resting.gone:
+            self.retries.pop(key, None)
 
     def run(self) -> None:
         """Decide about all jobs: cached ones first, then those that run, then act.
@@ -171,13 +187,17 @@ class Rescheduling:
             self._diverges(section, self._jobs[name], text)
         for key in awake:
             self._rest(key)
+        self._resting.sort()
         self.decisions = self._resting.decisions | self.decisions
         for findings in (*self._resting.findings.values(), *self._findings.values()):
             self.findings += findings
 
     def _count_retries(self) -> None:
         """Begin to count the retries of jobs that are new (consumers#2.5)."""
-        for key in sorted(self._resting.eligible - self.retries.keys() - self.cached.keys()):
+        resting = self._resting
+        # Those that were counted in the state after this one are counted in the next, too.
+        resting.uncounted = {key for key in resting.uncounted if key not in self._before.retries}
+        for key in sorted(resting.uncounted - self.cached.keys()):
             self.retries[key] = self._jobs[key].retry_times
 
     def _rest(self, key: str) -> None:
@@ -196,11 +216,11 @@ class Rescheduling:
         decision, findings = self.decisions.pop(key, None), self._findings.pop(key, ())
         self._resting.rest(key, decision, findings, until)
 
-    def _value(self, job: Job) -> str:
+    def _value(self, job: SchedulerJob) -> str:
         """Return the ``fault-scheduling`` that counts (R10, R23)."""
         return job.common_fault_scheduling if self._corrected else job.fault_scheduling
 
-    def _is_off(self, job: Job) -> bool:
+    def _is_off(self, job: SchedulerJob) -> bool:
         return self._value(job) in ("", scheduling.FAULT_SCHEDULING_OFF)
 
     def _sync(self, key: str) -> None:
@@ -225,7 +245,7 @@ class Rescheduling:
             cached = cached_jobs.with_failed_pods(cached, job, failed)
         self.cached[key] = cached
 
-    def _release(self, key: str, job: Job | None, why: str) -> None:
+    def _release(self, key: str, job: SchedulerJob | None, why: str) -> None:
         del self.cached[key]
         if job is not None:
             self._decide(key, job, Action.RELEASED, "D3", ("R40",), why)
@@ -276,7 +296,7 @@ class Rescheduling:
             deadline_ms=deadline,
         )
 
-    def _evaluate(self, key: str, job: Job) -> tuple[JudgedPod, ...] | None:
+    def _evaluate(self, key: str, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
         """Judge a suspect job that is not cached; return the verdicts of one that is cached now."""
         if key in self.cached:
             return self._evaluate_again(key, job) if self._corrected else None
@@ -306,7 +326,7 @@ class Rescheduling:
                 self.link_down.add(one.pod.node)
         return judged
 
-    def _evaluate_again(self, key: str, job: Job) -> tuple[JudgedPod, ...] | None:
+    def _evaluate_again(self, key: str, job: SchedulerJob) -> tuple[JudgedPod, ...] | None:
         """Judge a cached job anew: pods that became faulty since join it (R42)."""
         cached = self.cached[key]
         known = {pod.uid: pod.type for pod in cached.pods if pod.type}
@@ -358,8 +378,8 @@ class Rescheduling:
         key: str,
         judged: tuple[JudgedPod, ...],
         opened: Gate,
-        selection: Selection,
-        pods: tuple[Pod, ...],
+        selection: PodSelection,
+        pods: tuple[SchedulerPod, ...],
     ) -> None:
         job, cached = self._jobs[key], self.cached[key]
         is_evicted = _is_graceful(cached, judged)
@@ -399,20 +419,21 @@ class Rescheduling:
             patch=patch,
         )
 
-    def _gate(self, key: str, job: Job, judged: tuple[JudgedPod, ...]) -> Gate | None:
+    def _gate(self, key: str, job: SchedulerJob, judged: tuple[JudgedPod, ...]) -> Gate | None:
         """Return the open gate of a job; a closed one is decided here (consumers#2.5)."""
         cached = self.cached.get(key)
         value = cached.value if cached else self._value(job)
         times = cached.retry_times if cached else job.retry_times
-        budget = Budget(times, self.retries.get(key, 0))
+        budget = RetryBudget(times, self.retries.get(key, 0))
         found = gate(job, value, judged, budget, corrected=self._corrected)
-        if found.step is Step.DELETE:
+        if found.step is GateStep.DELETE:
             return found
-        action = {Step.ANNOTATE: Action.ANNOTATE, Step.PLATFORM: Action.PLATFORM_RESTART}.get(
-            found.step, Action.NONE
-        )
+        action = {
+            GateStep.ANNOTATE: Action.ANNOTATE,
+            GateStep.PLATFORM: Action.PLATFORM_RESTART,
+        }.get(found.step, Action.NONE)
         patch = None
-        if found.step is Step.ANNOTATE:
+        if found.step is GateStep.ANNOTATE:
             patch = (scheduling.POD_STATUS, f"Unhealthy-{found.reason}")
             if key in self.cached:
                 self.cached[key] = msgspec.structs.replace(self.cached[key], is_executed=True)
@@ -421,7 +442,7 @@ class Rescheduling:
         )
         return None
 
-    def _deletion(self, pod: Pod, is_evicted: bool) -> Deletion:
+    def _deletion(self, pod: SchedulerPod, is_evicted: bool) -> Deletion:
         """Return the deletion of a pod; a missing Node object leaves no grace (R32)."""
         if is_evicted and pod.node in self._views:
             return _deletion(pod, pod.termination_grace_seconds)
@@ -436,15 +457,17 @@ class Rescheduling:
                 for container in one.pod.containers:
                     self.judged[judged_key(one.pod, container.name)] = container.restarts
 
-    def _diverges(self, section: int, job: Job, text: str) -> None:
+    def _diverges(self, section: int, job: SchedulerJob, text: str) -> None:
         self._findings.setdefault(job.key, []).append(
-            Finding(Severity.WARNING, "UPSTREAM_DIVERGES", f"PodGroup {job.key}", text, section)
+            Finding(
+                FindingSeverity.WARNING, "UPSTREAM_DIVERGES", f"PodGroup {job.key}", text, section
+            )
         )
 
     def _decide(
         self,
         key: str,
-        job: Job,
+        job: SchedulerJob,
         action: Action,
         row: str,
         rules: tuple[str, ...],
@@ -461,7 +484,7 @@ class Rescheduling:
         types = {one.type for one in judged if one.type is not None}
         failed = types == {FaultType.POD_FAILED}
         follows = follow_up(kind, job, pods, self._vcjobs, is_fault=not failed) if pods else ""
-        self.decisions[key] = Decision(
+        self.decisions[key] = JobDecision(
             namespace=job.group.namespace,
             job=key,
             workload=kind,
@@ -487,7 +510,7 @@ def _is_graceful(cached: CachedJob, judged: Sequence[JudgedPod]) -> bool:
 
 
 def _graceful_exit(
-    job: Job, cached: CachedJob, judged: Sequence[JudgedPod]
+    job: SchedulerJob, cached: CachedJob, judged: Sequence[JudgedPod]
 ) -> tuple[str, str] | None:
     """Return what is written into the reset ConfigMap before the pods go (consumers#1.11, R33)."""
     if (
@@ -504,5 +527,5 @@ def _is_sub_health_only(judged: Iterable[JudgedPod]) -> bool:
     return types == {FaultType.SUB_HEALTH}
 
 
-def _deletion(pod: Pod, grace_seconds: int) -> Deletion:
+def _deletion(pod: SchedulerPod, grace_seconds: int) -> Deletion:
     return Deletion(pod.namespace, pod.name, pod.uid, grace_seconds)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from advisor.options import Profile
-from advisor.report import Finding, Severity
+from advisor.report import Finding, FindingSeverity
 from advisor.scheduler_view import document_entries
+from advisor.scheduler_view.document_entries import Entries
 from advisor.scheduler_view.state import SeenConfigMap
 from contract import names
 from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
@@ -20,29 +21,43 @@ from contract.documents.node_info import DATA_KEY as NODE_INFO_KEY
 from contract.errors import DocumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
-    from advisor.options import Options
-    from advisor.scheduler_view.document_entries import DeviceEntry, NodeEntry, SwitchEntry
-    from advisor.scheduler_view.state import State
-    from advisor.snapshot import ConfigMap
+    from advisor.options import AdvisorOptions
+    from advisor.scheduler_view.document_entries import (
+        Form,
+        VolcanoDeviceEntry,
+        VolcanoNodeEntry,
+        VolcanoSwitchEntry,
+    )
+    from advisor.scheduler_view.state import SchedulerState
+    from advisor.snapshot import StoredConfigMap
 
 E = TypeVar("E")
 TOUCHED = "npu-vigil/touched"
 """When a document of ours was touched last."""
 
 
-class Documents:
-    """The entries of documents by node, decoded once for each text."""
+class Head(NamedTuple):
+    """What tells a ConfigMap from others, and which informers have it."""
+
+    configmap: StoredConfigMap
+    key: str
+    version: str
+    """Of its content."""
+    is_of_cluster: bool
+    is_of_agent: bool
+
+
+class DecodedDocuments:
+    """The ConfigMaps of sessions, and their entries by node, decoded once for each text."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[str, dict[str, Any]]] = {}
-        self._versions: dict[str, tuple[ConfigMap, str]] = {}
+        self._found: dict[str, tuple[str, dict[str, Any], Entries[Any]]] = {}
+        self._heads: dict[int, Head] = {}
 
-    def read(
-        self, decode: Callable[[str, str], dict[str, E]], text: str, name: str, prefix: str
-    ) -> dict[str, E]:
-        """Return what ``decode`` makes of a document; the key is without ``prefix``.
+    def read(self, form: Form[E], text: str, name: str) -> dict[str, E]:
+        """Return the entries of a document by node.
 
         An entry that did not change is the same object as before. Raises ``DocumentError``.
 
@@ -51,43 +66,90 @@ class Documents:
         known = self._found.get(name)
         if known is not None and known[0] == text:
             return known[1]
-        before: dict[str, E] = {} if known is None else known[1]
-        found = {}
-        for key, one in decode(text, name).items():
-            node = key.removeprefix(prefix)
-            old = before.get(node)
-            found[node] = one if old is None or old != one else old
-        self._found[name] = (text, found)
+        before: Entries[E] = Entries({}) if known is None else known[2]
+        read = document_entries.read_entries(text, name, form, before)
+        found = {key.removeprefix(form.prefix): one for key, one in read.entries.items()}
+        self._found[name] = (text, found, read)
         return found
 
-    def version(self, one: ConfigMap) -> str:
-        """Return what tells this content from another."""
-        if one.resource_version:
-            return f"{one.uid}:{one.resource_version}"
-        known = self._versions.get(_key(one))
-        if known is None or known[0] is not one:
-            known = self._versions[_key(one)] = (one, _digest(one))
-        return known[1]
+    def head(self, one: StoredConfigMap) -> Head:
+        """Return what tells this ConfigMap from others."""
+        known = self._heads.get(id(one))
+        if known is None:
+            known = self._heads[id(one)] = _head(one)
+        return known
 
-    def keep(self, configmaps: Iterable[ConfigMap]) -> None:
+    def keep(self, configmaps: Collection[StoredConfigMap]) -> None:
         """Forget the documents that are not there any more."""
         there = {one.name for one in configmaps}
         for name in [name for name in self._found if name not in there]:
             del self._found[name]
-        for key in [key for key, (one, _) in self._versions.items() if one.name not in there]:
-            del self._versions[key]
+        if len(self._heads) > len(configmaps):
+            now = set(map(id, configmaps))
+            for key in [key for key in self._heads if key not in now]:
+                del self._heads[key]
+
+
+def _head(one: StoredConfigMap) -> Head:
+    """Return the head of a ConfigMap; namespace, name and label decide who has it.
+
+    Source: docs/spec/consumers.md#1.2.
+    """
+    label, value = names.CLUSTER_LABEL
+    is_of_cluster = (
+        one.namespace == names.CLUSTER_NAMESPACE
+        and one.labels.get(label) == value
+        and (
+            one.name.startswith((names.CLUSTER_DEVICE_PREFIX, names.CLUSTER_SWITCH_PREFIX))
+            or one.name == names.CLUSTER_NODE_NAME
+        )
+    )
+    label, value = names.REPORT_LABEL
+    is_of_agent = one.labels.get(label) == value and (
+        (
+            one.namespace == names.DEVICE_INFO_NAMESPACE
+            and one.name.startswith(names.DEVICE_INFO_PREFIX)
+        )
+        or (
+            one.namespace == names.NODE_INFO_NAMESPACE
+            and one.name.startswith(names.NODE_INFO_PREFIX)
+        )
+    )
+    version = f"{one.uid}:{one.resource_version}" if one.resource_version else _digest(one)
+    return Head(one, _key(one), version, is_of_cluster, is_of_agent)
+
+
+class _Entries(Generic[E]):
+    """Entries by node that are copied before the first change: states share them."""
+
+    def __init__(self, by_node: dict[str, E]) -> None:
+        self.by_node = by_node
+        self._is_own = False
+
+    def own(self) -> dict[str, E]:
+        """Return entries that may be changed."""
+        if not self._is_own:
+            self.by_node, self._is_own = dict(self.by_node), True
+        return self.by_node
+
+    def drop(self, node: str) -> None:
+        """Drop the entry of a node, if there is one."""
+        if node in self.by_node:
+            del self.own()[node]
 
 
 class ClusterCache:
     """The caches of the scheduler, moved by the ConfigMaps of one session."""
 
-    def __init__(self, state: State, options: Options, documents: Documents) -> None:
+    def __init__(
+        self, state: SchedulerState, options: AdvisorOptions, documents: DecodedDocuments
+    ) -> None:
         self.changed: set[str] = set()
         """Nodes of which an entry is another than in ``state``."""
         self._documents = documents
-        self.devices: dict[str, DeviceEntry] = dict(state.devices)
-        self.switches: dict[str, SwitchEntry] = dict(state.switches)
-        self.nodes: dict[str, NodeEntry] = dict(state.nodes)
+        self._devices = _Entries(state.devices)
+        self._switches = _Entries(state.switches)
+        self._nodes = _Entries(state.nodes)
         self.seen: dict[str, SeenConfigMap] = dict(state.configmaps)
         self.findings: list[Finding] = []
         self.crashed_by = ""
@@ -95,49 +157,42 @@ class ClusterCache:
         self._corrected = options.profile is Profile.CORRECTED
         self._problems: dict[str, Finding] = {}
 
-    def read(self, configmaps: Iterable[ConfigMap]) -> None:
+    @property
+    def devices(self) -> dict[str, VolcanoDeviceEntry]:
+        """The entries of chips by node."""
+        return self._devices.by_node
+
+    @property
+    def switches(self) -> dict[str, VolcanoSwitchEntry]:
+        """The entries of switches by node."""
+        return self._switches.by_node
+
+    @property
+    def nodes(self) -> dict[str, VolcanoNodeEntry]:
+        """The entries of hosts by node."""
+        return self._nodes.by_node
+
+    def read(self, configmaps: Iterable[StoredConfigMap]) -> None:
         """Read the ConfigMaps of a session in the order of their writes, deletions first."""
-        listed = list(configmaps)
-        there = {_key(one) for one in listed if self._is_visible(one)}
+        heads = [self._documents.head(one) for one in configmaps]
+        there = {head.key for head in heads if self._is_visible(head)}
         for key in sorted(self.seen.keys() - there):
             self._delete(key)
-        for one in listed:
-            key, version = _key(one), self._documents.version(one)
-            seen = self.seen.get(key)
-            if not self._is_visible(one):
+        for head in heads:
+            seen = self.seen.get(head.key)
+            if not self._is_visible(head):
                 if seen is not None:
-                    self._delete(key)
+                    self._delete(head.key)
                 continue
-            if seen is None or seen.version != version or not seen.is_readable:
-                self._problems.pop(key, None)
-                self._write(key, version, one)
+            if seen is None or seen.version != head.version or not seen.is_readable:
+                self._problems.pop(head.key, None)
+                self._write(head.key, head.version, head.configmap)
         self.findings += [self._problems[key] for key in sorted(self._problems)]
 
-    def _is_visible(self, one: ConfigMap) -> bool:
-        """Whether the informer has it: namespace, name and label (consumers#1.2)."""
-        if self._cluster:
-            label, value = names.CLUSTER_LABEL
-            return (
-                one.namespace == names.CLUSTER_NAMESPACE
-                and one.labels.get(label) == value
-                and (
-                    one.name.startswith((names.CLUSTER_DEVICE_PREFIX, names.CLUSTER_SWITCH_PREFIX))
-                    or one.name == names.CLUSTER_NODE_NAME
-                )
-            )
-        label, value = names.REPORT_LABEL
-        return one.labels.get(label) == value and (
-            (
-                one.namespace == names.DEVICE_INFO_NAMESPACE
-                and one.name.startswith(names.DEVICE_INFO_PREFIX)
-            )
-            or (
-                one.namespace == names.NODE_INFO_NAMESPACE
-                and one.name.startswith(names.NODE_INFO_PREFIX)
-            )
-        )
+    def _is_visible(self, head: Head) -> bool:
+        return head.is_of_cluster if self._cluster else head.is_of_agent
 
-    def _write(self, key: str, version: str, one: ConfigMap) -> None:
+    def _write(self, key: str, version: str, one: StoredConfigMap) -> None:
         try:
             found, event_at_ms = self._take(one)
         except DocumentError as error:
@@ -149,7 +204,7 @@ class ClusterCache:
                 event_at_ms=before.event_at_ms if before else 0,
             )
             self._problems[key] = Finding(
-                Severity.ERROR,
+                FindingSeverity.ERROR,
                 "CONFIGMAP_SKIPPED",
                 f"ConfigMap {key}",
                 f"The scheduler skips it and keeps what it had before: {error.where}: {error.what}",
@@ -160,48 +215,35 @@ class ClusterCache:
             found = known.nodes
         self.seen[key] = SeenConfigMap(version, found, event_at_ms=event_at_ms)
 
-    def _take(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
         if one.name == names.CLUSTER_NODE_NAME:
-            hosts = self._documents.read(
-                document_entries.read_nodes, _value(one, one.name), one.name, names.NODE_INFO_PREFIX
-            )
+            hosts = self._documents.read(document_entries.NODES, _value(one, one.name), one.name)
             self._note(self.nodes, hosts)
             self._note(hosts, self.nodes)
-            self.nodes = hosts
+            self._nodes = _Entries(hosts)
             return tuple(hosts), _touched_ms(one)
         if one.name.startswith(names.CLUSTER_DEVICE_PREFIX):
             devices = self._documents.read(
-                document_entries.read_devices,
-                _value(one, one.name),
-                one.name,
-                names.DEVICE_INFO_PREFIX,
+                document_entries.DEVICES, _value(one, one.name), one.name
             )
-            self._forget_omitted(self.devices, one, devices)
-            self._note(devices, self.devices)
-            self.devices.update(devices)
-            newest = max((entry.UpdateTime for entry in devices.values()), default=0)
-            return tuple(devices), _touched_ms(one) or newest * 1000
+            self._merge(self._devices, one, devices)
+            return tuple(devices), _touched_ms(one) or _newest_ms(devices.values())
         if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
             switches = self._documents.read(
-                document_entries.read_switches,
-                _value(one, one.name),
-                one.name,
-                names.SWITCH_INFO_PREFIX,
+                document_entries.SWITCHES, _value(one, one.name), one.name
             )
-            self._forget_omitted(self.switches, one, switches)
-            self._note(switches, self.switches)
-            self.switches.update(switches)
-            newest = max((entry.UpdateTime for entry in switches.values()), default=0)
-            return tuple(switches), _touched_ms(one) or newest * 1000
+            self._merge(self._switches, one, switches)
+            return tuple(switches), _touched_ms(one) or _newest_ms(switches.values())
         if one.name.startswith(names.NODE_INFO_PREFIX):
             node = one.name.removeprefix(names.NODE_INFO_PREFIX)
             self.changed.add(node)
-            self.nodes[node] = document_entries.read_node_info(_value(one, NODE_INFO_KEY), one.name)
+            host = document_entries.read_node_info(_value(one, NODE_INFO_KEY), one.name)
+            self._nodes.own()[node] = host
             return (node,), _touched_ms(one)
         return self._take_device_info(one)
 
-    def _take_device_info(self, one: ConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take_device_info(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
         """Take over a device-info document (direct mode); an empty text ends the scheduler."""
         node = one.name.removeprefix(names.DEVICE_INFO_PREFIX)
         text = _value(one, DEVICE_INFO_KEY)
@@ -215,24 +257,35 @@ class ClusterCache:
         device = document_entries.read_device_info(text, one.name)
         switch = one.data.get(SWITCH_INFO_KEY)
         if switch:
-            self.switches[node] = document_entries.read_switch_info(switch, one.name)
+            self._switches.own()[node] = document_entries.read_switch_info(switch, one.name)
         self.changed.add(node)
-        self.devices[node] = device
+        self._devices.own()[node] = device
         return (node,), _touched_ms(one) or device.UpdateTime * 1000
 
-    def _forget_omitted(
-        self, cache: dict[str, DeviceEntry] | dict[str, SwitchEntry], one: ConfigMap, now: object
-    ) -> None:
-        """Drop entries that left their document; upstream keeps them (consumers#8-1)."""
-        before = self.seen.get(_key(one))
-        if not self._corrected or before is None or not isinstance(now, dict):
-            return
-        for node in before.nodes:
-            if node not in now and not self._is_elsewhere(node, _key(one)):
-                cache.pop(node, None)
-                self.changed.add(node)
-                text = f"its entry has left {one.name}: it does not count any more"
-                self.findings.append(_divergence(1, f"Node {node}", text))
+    def _merge(self, cache: _Entries[E], one: StoredConfigMap, entries: Mapping[str, E]) -> None:
+        """Take the entries of a document into a cache.
+
+        Those that left their document are dropped; upstream keeps them (consumers#8-1).
+        """
+        known = cache.by_node
+        omitted = list(self._omitted(one, entries)) if self._corrected else []
+        others = {node: entry for node, entry in entries.items() if known.get(node) is not entry}
+        self._note(others, known)
+        if others:
+            cache.own().update(others)
+        for node in omitted:
+            cache.drop(node)
+            self.changed.add(node)
+            text = f"its entry has left {one.name}: it does not count any more"
+            self.findings.append(_divergence(1, f"Node {node}", text))
+
+    def _omitted(self, one: StoredConfigMap, now: Container[str]) -> Iterator[str]:
+        """Return the nodes that a document had, and that no document has any more."""
+        key = _key(one)
+        before = self.seen.get(key)
+        for node in () if before is None else before.nodes:
+            if node not in now and not self._is_elsewhere(node, key):
+                yield node
 
     def _note(self, new: Mapping[str, object], old: Mapping[str, object]) -> None:
         """Note the nodes of which an entry is another, or was not there."""
@@ -255,18 +308,18 @@ class ClusterCache:
         name = key.partition("/")[2]
         if name == names.CLUSTER_NODE_NAME:
             self.changed.update(self.nodes)
-            self.nodes = {}
+            self._nodes = _Entries({})
             return
         if not seen.is_readable:
             return
         self.changed.update(seen.nodes)
         for node in seen.nodes:
             if name.startswith((names.CLUSTER_DEVICE_PREFIX, names.DEVICE_INFO_PREFIX)):
-                self.devices.pop(node, None)
+                self._devices.drop(node)
             if name.startswith((names.CLUSTER_SWITCH_PREFIX, names.DEVICE_INFO_PREFIX)):
-                self.switches.pop(node, None)
+                self._switches.drop(node)
             if name.startswith(names.NODE_INFO_PREFIX):
-                self.nodes.pop(node, None)
+                self._nodes.drop(node)
 
 
 def kind_of(key: str) -> str:
@@ -283,15 +336,15 @@ def has(key: str, kind: str) -> bool:
     return kind_of(key) == kind or (of_agent and kind == "switch")
 
 
-def _key(one: ConfigMap) -> str:
+def _key(one: StoredConfigMap) -> str:
     return f"{one.namespace}/{one.name}"
 
 
 def _divergence(section: int, called: str, text: str) -> Finding:
-    return Finding(Severity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
+    return Finding(FindingSeverity.WARNING, "UPSTREAM_DIVERGES", called, text, section)
 
 
-def _digest(one: ConfigMap) -> str:
+def _digest(one: StoredConfigMap) -> str:
     """Return what tells this content from another, where the object has no version."""
     digest = hashlib.sha256()
     for texts in (one.labels, one.annotations, one.data):
@@ -301,14 +354,18 @@ def _digest(one: ConfigMap) -> str:
     return digest.hexdigest()
 
 
-def _value(one: ConfigMap, key: str) -> str:
+def _value(one: StoredConfigMap, key: str) -> str:
     text = one.data.get(key)
     if text is None:
         raise DocumentError(one.name, key, "is missing")
     return text
 
 
-def _touched_ms(one: ConfigMap) -> int:
+def _newest_ms(entries: Iterable[VolcanoDeviceEntry | VolcanoSwitchEntry]) -> int:
+    return max((entry.UpdateTime for entry in entries), default=0) * 1000
+
+
+def _touched_ms(one: StoredConfigMap) -> int:
     """Return when a document of ours was touched, in Unix milliseconds; 0 where it was not."""
     try:
         touched = datetime.fromisoformat(one.annotations.get(TOUCHED, ""))

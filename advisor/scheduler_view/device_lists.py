@@ -16,7 +16,7 @@ from advisor.scheduler_view.document_entries import (
     NETWORK_UNHEALTHY,
     RECOVERING,
     UNHEALTHY,
-    DeviceEntry,
+    VolcanoDeviceEntry,
 )
 from advisor.scheduler_view.state import NodeMemory
 from contract import scheduling
@@ -24,8 +24,8 @@ from contract import scheduling
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from advisor.options import Options
-    from advisor.snapshot import Amounts, Node, Pod
+    from advisor.options import AdvisorOptions
+    from advisor.snapshot import Amounts, SchedulerNode, SchedulerPod
 
 FORCE_UPDATE_SECONDS = 10
 """At most this old, the list before limits the new one (consumers#1.5, item 2)."""
@@ -42,12 +42,12 @@ class DeviceLists:
 
     def __init__(
         self,
-        node: Node,
-        pods: Sequence[Pod],
+        node: SchedulerNode,
+        pods: Sequence[SchedulerPod],
         idle: Amounts,
         memory: NodeMemory | None,
         stamp: int,
-        options: Options,
+        options: AdvisorOptions,
     ) -> None:
         """``stamp``: the time of ``memory``, in Unix seconds."""
         self.node = node
@@ -65,7 +65,7 @@ class DeviceLists:
     def _diverges(self, section: int, text: str) -> None:
         self.divergences.append((section, text))
 
-    def apply(self, entry: DeviceEntry | None, now: int) -> NodeMemory:
+    def apply(self, entry: VolcanoDeviceEntry | None, now: int) -> NodeMemory:
         """Return what the plugin keeps of the node after it has looked at ``entry``."""
         before = self.before or NodeMemory()
         uids = tuple(pod.uid for pod in self.pods)
@@ -101,7 +101,7 @@ class DeviceLists:
         return before if found == self.before else found
 
     def _merged(
-        self, listed: DeviceEntry, found: Mapping[str, str], kept: dict[str, str], stamp: int
+        self, listed: VolcanoDeviceEntry, found: Mapping[str, str], kept: dict[str, str], stamp: int
     ) -> dict[str, str]:
         """Return the lists after an entry has passed the gate."""
         merged = dict(kept)
@@ -144,7 +144,7 @@ class DeviceLists:
                     found[key] = ",".join(left)
         return found
 
-    def _maintained(self, entry: DeviceEntry | None, now: int) -> DeviceEntry | None:
+    def _maintained(self, entry: VolcanoDeviceEntry | None, now: int) -> VolcanoDeviceEntry | None:
         """Return ``entry`` with the free list that the scheduler makes itself (consumers#1.6)."""
         if entry is None or entry.DeviceList is None:
             return entry
@@ -172,7 +172,7 @@ class DeviceLists:
         taken.update(document_entries.names(entry.DeviceList.get(resource + UNHEALTHY)))
         taken.update(document_entries.names(entry.DeviceList.get(resource + RECOVERING)))
         free = ",".join(name for name in base.names if name not in taken)
-        return DeviceEntry(
+        return VolcanoDeviceEntry(
             {**entry.DeviceList, resource: free}, now, entry.SuperPodID, entry.RackID
         )
 

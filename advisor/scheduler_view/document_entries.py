@@ -7,15 +7,16 @@ type.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from contract.errors import DocumentError
 from contract.go.decode import GoStruct, Int32, Int64, decode
+from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX, SWITCH_INFO_PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 UNHEALTHY = "-Unhealthy"
@@ -25,7 +26,7 @@ FAULT = "-Fault"
 """What follows the resource in the keys of a ``DeviceList`` (consumers#1.3)."""
 
 
-class DeviceEntry(GoStruct, frozen=True, gc=False):
+class VolcanoDeviceEntry(GoStruct, frozen=True, gc=False):
     """What a document says of the chips of a node. ``UpdateTime`` is in Unix seconds."""
 
     DeviceList: dict[str, str] | None = None
@@ -34,7 +35,7 @@ class DeviceEntry(GoStruct, frozen=True, gc=False):
     RackID: Int32 = 0
 
 
-class SwitchEntry(GoStruct, frozen=True, gc=False):
+class VolcanoSwitchEntry(GoStruct, frozen=True, gc=False):
     """What a document says of the switch of a node."""
 
     FaultCode: list[str] | None = None
@@ -43,7 +44,7 @@ class SwitchEntry(GoStruct, frozen=True, gc=False):
     NodeStatus: str = ""
 
 
-class FaultDevice(GoStruct, frozen=True, gc=False):
+class VolcanoFaultDevice(GoStruct, frozen=True, gc=False):
     """A part of a host at fault."""
 
     DeviceType: str = ""
@@ -52,10 +53,10 @@ class FaultDevice(GoStruct, frozen=True, gc=False):
     FaultLevel: str = ""
 
 
-class NodeEntry(GoStruct, frozen=True, gc=False):
+class VolcanoNodeEntry(GoStruct, frozen=True, gc=False):
     """What a document says of a host."""
 
-    FaultDevList: list[FaultDevice] | None = None
+    FaultDevList: list[VolcanoFaultDevice] | None = None
     NodeStatus: str = ""
 
 
@@ -84,7 +85,7 @@ class _DeviceInfoCfg(GoStruct, frozen=True, gc=False):
 
 
 class _NodeInfo(GoStruct, frozen=True, gc=False):
-    NodeInfo: NodeEntry = NodeEntry()
+    NodeInfo: VolcanoNodeEntry = VolcanoNodeEntry()
     CheckCode: str = ""
 
 
@@ -109,11 +110,16 @@ class _FastSwitch(msgspec.Struct, forbid_unknown_fields=True):
 
 _fast_devices = msgspec.json.Decoder(dict[str, _FastDevice])
 _fast_switches = msgspec.json.Decoder(dict[str, _FastSwitch])
+_fast_device = msgspec.json.Decoder(_FastDevice)
+_fast_switch = msgspec.json.Decoder(_FastSwitch)
+_fast_node = msgspec.json.Decoder(VolcanoNodeEntry)
+_pieces = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 E = TypeVar("E")
+_NOT_FAST = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
-def read_devices(text: str, document: str) -> dict[str, DeviceEntry]:
+def read_devices(text: str, document: str) -> dict[str, VolcanoDeviceEntry]:
     """Return the entries of a device document by their keys; ``""`` has none.
 
     Raises ``DocumentError`` for what Go refuses.
@@ -121,48 +127,98 @@ def read_devices(text: str, document: str) -> dict[str, DeviceEntry]:
     if not text:
         return {}
     try:
-        return {
-            key: DeviceEntry(one.DeviceList, one.UpdateTime, one.SuperPodID, one.RackID)
-            for key, one in _fast_devices.decode(text).items()
-        }
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return decode(text, dict[str, DeviceEntry], document)
+        return {key: _device(one) for key, one in _fast_devices.decode(text).items()}
+    except _NOT_FAST:
+        return decode(text, dict[str, VolcanoDeviceEntry], document)
 
 
-def read_switches(text: str, document: str) -> dict[str, SwitchEntry]:
+def read_switches(text: str, document: str) -> dict[str, VolcanoSwitchEntry]:
     """Return the entries of a switch document by their keys, as ``read_devices``."""
     if not text:
         return {}
     try:
-        return {
-            key: SwitchEntry(one.FaultCode, one.FaultLevel, one.UpdateTime, one.NodeStatus)
-            for key, one in _fast_switches.decode(text).items()
-        }
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return decode(text, dict[str, SwitchEntry], document)
+        return {key: _switch(one) for key, one in _fast_switches.decode(text).items()}
+    except _NOT_FAST:
+        return decode(text, dict[str, VolcanoSwitchEntry], document)
 
 
-def read_nodes(text: str, document: str) -> dict[str, NodeEntry]:
+def read_nodes(text: str, document: str) -> dict[str, VolcanoNodeEntry]:
     """Return the entries of the node document by their keys, as ``read_devices``."""
-    return decode(text, dict[str, NodeEntry], document) if text else {}
+    return decode(text, dict[str, VolcanoNodeEntry], document) if text else {}
 
 
-def read_device_info(text: str, document: str) -> DeviceEntry:
+def _device(one: _FastDevice) -> VolcanoDeviceEntry:
+    return VolcanoDeviceEntry(one.DeviceList, one.UpdateTime, one.SuperPodID, one.RackID)
+
+
+def _switch(one: _FastSwitch) -> VolcanoSwitchEntry:
+    return VolcanoSwitchEntry(one.FaultCode, one.FaultLevel, one.UpdateTime, one.NodeStatus)
+
+
+class Form(NamedTuple, Generic[E]):
+    """A kind of cluster document: what comes before a node in its keys, and how it is read.
+
+    ``read`` reads a whole document, ``read_entry`` one entry that has no unusual member.
+    """
+
+    prefix: str
+    read: Callable[[str, str], dict[str, E]]
+    read_entry: Callable[[msgspec.Raw], E]
+
+
+DEVICES = Form(DEVICE_INFO_PREFIX, read_devices, lambda raw: _device(_fast_device.decode(raw)))
+SWITCHES = Form(SWITCH_INFO_PREFIX, read_switches, lambda raw: _switch(_fast_switch.decode(raw)))
+NODES = Form(NODE_INFO_PREFIX, read_nodes, _fast_node.decode)
+
+
+class Entries(NamedTuple, Generic[E]):
+    """The entries of a document by key, with their texts where each was read by itself."""
+
+    entries: dict[str, E]
+    pieces: dict[str, msgspec.Raw] | None = None
+
+
+def read_entries(text: str, document: str, form: Form[E], before: Entries[E]) -> Entries[E]:
+    """Return the entries of a document; those with the same text as ``before`` are not read again.
+
+    An entry that is equal is the same object. Raises ``DocumentError`` for what Go refuses.
+    """
+    known, texts = before
+    pieces: dict[str, msgspec.Raw] | None
+    try:
+        pieces = _pieces.decode(text or "{}")
+        if texts is not None and list(pieces) == list(texts):
+            others = [key for key, piece in pieces.items() if texts[key] != piece]
+            found = known | {key: form.read_entry(pieces[key]) for key in others}
+        else:
+            found = {key: form.read_entry(piece) for key, piece in pieces.items()}
+            others = list(found)
+    except _NOT_FAST:
+        pieces, found = None, form.read(text, document)
+        others = list(found)
+    for key in others:
+        old = known.get(key)
+        if old == found[key]:
+            found[key] = old
+    return Entries(found, pieces)
+
+
+def read_device_info(text: str, document: str) -> VolcanoDeviceEntry:
     """Return the chips of a device-info document. Its check code is not verified.
 
     Source: docs/spec/consumers.md#1.13.
     """
     outer = decode(text, _DeviceInfoCfg, document)
     inner = outer.DeviceInfo
-    return DeviceEntry(inner.DeviceList, inner.UpdateTime, outer.SuperPodID, outer.RackID)
+    return VolcanoDeviceEntry(inner.DeviceList, inner.UpdateTime, outer.SuperPodID, outer.RackID)
 
 
-def read_switch_info(text: str, document: str) -> SwitchEntry:
+def read_switch_info(text: str, document: str) -> VolcanoSwitchEntry:
     """Return the switch of a device-info document."""
-    return decode(text, SwitchEntry, document)
+    return decode(text, VolcanoSwitchEntry, document)
 
 
-def read_node_info(text: str, document: str) -> NodeEntry:
+def read_node_info(text: str, document: str) -> VolcanoNodeEntry:
     """Return the host of a node-info document."""
     return decode(text, _NodeInfo, document).NodeInfo
 

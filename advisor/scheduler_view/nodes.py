@@ -12,17 +12,17 @@ from advisor.scheduler_view import document_entries
 from advisor.scheduler_view.base_devices import base_devices
 from advisor.scheduler_view.device_lists import DeviceLists
 from advisor.scheduler_view.document_entries import FAULT, NETWORK_UNHEALTHY, UNHEALTHY, CardFault
-from advisor.snapshot import Amounts, Node, Pod
+from advisor.snapshot import Amounts, SchedulerNode, SchedulerPod
 from contract import scheduling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.options import Options
+    from advisor.options import AdvisorOptions
     from advisor.scheduler_view.cluster_cache import ClusterCache
-    from advisor.scheduler_view.state import NodeMemory, State
-    from advisor.snapshot import Heartbeat, Snapshot
-    from advisor.snapshot_index import Index
+    from advisor.scheduler_view.state import NodeMemory, SchedulerState
+    from advisor.snapshot import ClusterSnapshot, LegacyHeartbeat
+    from advisor.snapshot_index import SnapshotIndex
 
 HEALTHY_WORD = "Healthy"
 UNHEALTHY_WORD = "UnHealthy"
@@ -34,7 +34,7 @@ DEFAULT_HEARTBEAT_SECONDS = 5
 HEARTBEAT_RANGE = (1, 300)
 
 
-class NodeState:
+class NodeHealthState:
     """The words of ``NodeHealthState`` (consumers#1.8)."""
 
     HEALTHY = "Healthy"
@@ -60,7 +60,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
     texts of findings, ``divergences`` numbers of consumers#8 with what is done otherwise.
     """
 
-    node: Node
+    node: SchedulerNode
     is_in_map: bool
     is_npu: bool
     resource: str
@@ -89,7 +89,7 @@ class NodeView(msgspec.Struct, frozen=True, gc=False):
         return bool(self.resource) or not self.is_npu
 
 
-class Nodes:
+class NodeViews:
     """The views of all nodes, moved from session to session of one profile.
 
     Of a node of which nothing is another only what time alone may change is looked at again.
@@ -103,11 +103,11 @@ class Nodes:
 
     def move(
         self,
-        index: Index,
-        snapshot: Snapshot,
+        index: SnapshotIndex,
+        snapshot: ClusterSnapshot,
         cache: ClusterCache,
-        state: State,
-        options: Options,
+        state: SchedulerState,
+        options: AdvisorOptions,
         *,
         since: Since,
         is_new: bool,
@@ -158,11 +158,11 @@ class Nodes:
 class _Builder:
     def __init__(
         self,
-        node: Node,
-        pods: Sequence[Pod],
+        node: SchedulerNode,
+        pods: Sequence[SchedulerPod],
         memory: NodeMemory | None,
         stamp: int,
-        options: Options,
+        options: AdvisorOptions,
     ) -> None:
         self.node = node
         self.options = options
@@ -170,12 +170,14 @@ class _Builder:
         self.idle = _idle(node, pods)
         self.lists = DeviceLists(node, pods, self.idle, memory, stamp, options)
 
-    def is_steady(self, snapshot: Snapshot) -> bool:
+    def is_steady(self, snapshot: ClusterSnapshot) -> bool:
         """Whether the view would be the same in a later session, whenever that is."""
         beats = self.corrected and self.options.heartbeat_check
         return self.lists.is_steady and not (beats and self.node.name in snapshot.heartbeats)
 
-    def view(self, cache: ClusterCache, snapshot: Snapshot) -> tuple[NodeView, NodeMemory | None]:
+    def view(
+        self, cache: ClusterCache, snapshot: ClusterSnapshot
+    ) -> tuple[NodeView, NodeMemory | None]:
         node = self.node
         is_npu = any(key.startswith(scheduling.RESOURCE_DOMAIN) for key in node.capacity)
         is_in_map = node.is_ready and not (is_npu and self._is_bad_950())
@@ -194,12 +196,18 @@ class _Builder:
         unhealthy = document_entries.names(kept.get(listed + UNHEALTHY))
         network = _optional(kept, listed + NETWORK_UNHEALTHY)
         free = _optional(kept, listed)
-        state, is_fault, switch_sub, card_sub, source = NodeState.HEALTHY, False, False, False, ""
+        state, is_fault, switch_sub, card_sub, source = (
+            NodeHealthState.HEALTHY,
+            False,
+            False,
+            False,
+            "",
+        )
         if is_in_map:
             card_sub = any(one.fault_handling == SUB_HEALTH_HANDLING for one in faults)
             source = self._node_fault(host_status, switch_status, snapshot)
             if source:
-                state, is_fault = NodeState.NODE, True
+                state, is_fault = NodeHealthState.NODE, True
             else:
                 switch_sub = switch_status == SUB_HEALTHY_WORD
                 if unhealthy or network:
@@ -247,7 +255,7 @@ class _Builder:
         host = cache.nodes.get(self.node.name)
         return (host.NodeStatus if host else "") or HEALTHY_WORD
 
-    def _node_fault(self, host_status: str, switch_status: str, snapshot: Snapshot) -> str:
+    def _node_fault(self, host_status: str, switch_status: str, snapshot: ClusterSnapshot) -> str:
         """Return what makes the whole node unhealthy; empty where nothing does.
 
         Source: docs/spec/consumers.md#1.8, R2.
@@ -277,7 +285,7 @@ class _Builder:
         return found
 
 
-def _idle(node: Node, pods: Sequence[Pod]) -> Amounts:
+def _idle(node: SchedulerNode, pods: Sequence[SchedulerPod]) -> Amounts:
     """Return what the pods on a node leave of what it has to give."""
     idle = dict(node.allocatable)
     for pod in pods:
@@ -288,7 +296,7 @@ def _idle(node: Node, pods: Sequence[Pod]) -> Amounts:
     return idle
 
 
-def is_silent(beat: Heartbeat, now_ms: int) -> bool:
+def is_silent(beat: LegacyHeartbeat, now_ms: int) -> bool:
     """Whether a heartbeat is older than three intervals (consumers#5.2)."""
     low, high = HEARTBEAT_RANGE
     interval = beat.interval_seconds
@@ -301,12 +309,12 @@ def _by_cards(
     free: Sequence[str], unhealthy: Sequence[str], network: Sequence[str]
 ) -> tuple[str, bool]:
     """Return the state that the cards give; of several the last card's (consumers#1.8)."""
-    state, is_fault = NodeState.HEALTHY, False
+    state, is_fault = NodeHealthState.HEALTHY, False
     for card in (*free, *unhealthy, *network):
         if card in unhealthy:
-            state, is_fault = NodeState.CARD, True
+            state, is_fault = NodeHealthState.CARD, True
         if card in network:
-            state, is_fault = NodeState.NETWORK, True
+            state, is_fault = NodeHealthState.NETWORK, True
     return state, is_fault
 
 
@@ -315,7 +323,7 @@ def _optional(kept: Mapping[str, str], key: str) -> tuple[str, ...] | None:
     return None if text is None else document_entries.names(text)
 
 
-def _accelerator(node: Node) -> str:
+def _accelerator(node: SchedulerNode) -> str:
     """Return the chip type that the label ``accelerator`` names; empty where it names none."""
     label = node.labels.get(scheduling.ACCELERATOR, "")
     parts = label.split("-")

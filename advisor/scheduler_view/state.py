@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.scheduler_view.document_entries import DeviceEntry, NodeEntry, SwitchEntry
+from advisor.scheduler_view.document_entries import (
+    VolcanoDeviceEntry,
+    VolcanoNodeEntry,
+    VolcanoSwitchEntry,
+)
 
 
 class SeenConfigMap(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +81,7 @@ class CachedJob(msgspec.Struct, frozen=True, gc=False):
     row: str = ""
 
 
-class State(msgspec.Struct, frozen=True, gc=False):
+class SchedulerState(msgspec.Struct, frozen=True, gc=False):
     """The memory of the scheduler. ``is_known`` is false where nothing before is known.
 
     ``session_at`` is the time of the last session, in Unix seconds. ``judged`` are the restarts of
@@ -86,9 +90,9 @@ class State(msgspec.Struct, frozen=True, gc=False):
 
     is_known: bool = False
     configmaps: dict[str, SeenConfigMap] = {}
-    devices: dict[str, DeviceEntry] = {}
-    switches: dict[str, SwitchEntry] = {}
-    nodes: dict[str, NodeEntry] = {}
+    devices: dict[str, VolcanoDeviceEntry] = {}
+    switches: dict[str, VolcanoSwitchEntry] = {}
+    nodes: dict[str, VolcanoNodeEntry] = {}
     memories: dict[str, NodeMemory] = {}
     jobs: dict[str, CachedJob] = {}
     retries: dict[str, int] = {}

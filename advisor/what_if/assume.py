@@ -20,7 +20,7 @@ from advisor.what_if.assumptions import (
     PodExits,
     SwitchIs,
 )
-from advisor.what_if.documents import Documents
+from advisor.what_if.documents import AssumedDocuments
 from contract import scheduling
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import is_network
@@ -37,8 +37,8 @@ from contract.errors import ConfigurationError, DocumentError, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from advisor.options import Options
-    from advisor.snapshot import Node, Pod, Snapshot
+    from advisor.options import AdvisorOptions
+    from advisor.snapshot import ClusterSnapshot, SchedulerNode, SchedulerPod
     from contract.documents.cluster_device import DeviceRecord
 
 _SWITCH_LEVELS = {
@@ -49,7 +49,9 @@ _SWITCH_LEVELS = {
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU
 
 
-def assume(snapshot: Snapshot, assumptions: Iterable[Assumption], options: Options) -> Snapshot:
+def assume(
+    snapshot: ClusterSnapshot, assumptions: Iterable[Assumption], options: AdvisorOptions
+) -> ClusterSnapshot:
     """Return ``snapshot`` as it would be; raise ``ConfigurationError`` for what is not in it."""
     assumed = _Assumed(snapshot, cluster=options.use_cluster_info)
     for one in assumptions:
@@ -80,15 +82,15 @@ def _text(assumption: Assumption) -> str:
 class _Assumed:
     """A snapshot that takes one assumption after the other."""
 
-    def __init__(self, snapshot: Snapshot, *, cluster: bool) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, *, cluster: bool) -> None:
         self._before = snapshot
         self._cluster = cluster
-        self._documents = Documents(snapshot, cluster=cluster)
+        self._documents = AssumedDocuments(snapshot, cluster=cluster)
         self._nodes = {node.name: node for node in snapshot.nodes}
         self._pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ClusterSnapshot:
         """The snapshot as it is now."""
         return msgspec.structs.replace(
             self._before,
@@ -121,7 +123,7 @@ class _Assumed:
             case NodeIs(node, word):
                 self._node(self._require(node), word)
 
-    def _require(self, name: str) -> Node:
+    def _require(self, name: str) -> SchedulerNode:
         node = self._nodes.get(name)
         if node is None:
             raise LookupError(f"there is no Node {name}")
@@ -169,7 +171,7 @@ class _Assumed:
             record = pre_separate_switch(record, bool(self._used(node)))
         self._documents.put_switch(node, record)
 
-    def _node(self, node: Node, word: str) -> None:
+    def _node(self, node: SchedulerNode, word: str) -> None:
         match word:
             case "gone":
                 del self._nodes[node.name]
@@ -197,7 +199,7 @@ class _Assumed:
             record = pre_separate_node(record, bool(self._used(node)))
         self._documents.put_server(node, record)
 
-    def _heal(self, node: Node) -> None:
+    def _heal(self, node: SchedulerNode) -> None:
         name = node.name
         self._nodes[name] = msgspec.structs.replace(node, is_ready=True)
         record = self._documents.device(name)
@@ -251,7 +253,7 @@ def _code_of_node(level: NodeLevel) -> str:
     return min(code for code, one in shipped().node_levels.items() if one is level)
 
 
-def _ended(pod: Pod, code: int) -> Pod:
+def _ended(pod: SchedulerPod, code: int) -> SchedulerPod:
     """``pod`` after all its containers have ended with ``code``, as the kubelet shows it."""
     stays = pod.restart_policy == "Never" or (pod.restart_policy == "OnFailure" and code == 0)
     containers = pod.containers or (Container(""),)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.scheduler_view.cluster_cache import TOUCHED
-from advisor.snapshot import ConfigMap
+from advisor.snapshot import StoredConfigMap
 from contract.codes.families import FAMILIES, Family, resource_of
 from contract.documents import device_info, switch_info
 from contract.documents.cluster_device import DeviceRecord, device_record, render_device_entry
@@ -53,18 +53,18 @@ from contract.scheduling import go_integer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ClusterSnapshot
 
 _Key = tuple[str, str]
 
 
-class Documents:
+class AssumedDocuments:
     """The ConfigMaps of one snapshot. What is put is written last, one after the other."""
 
-    def __init__(self, snapshot: Snapshot, *, cluster: bool) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, *, cluster: bool) -> None:
         self._now_ms = snapshot.now_ms
         self._cluster = cluster
-        self._maps: dict[_Key, ConfigMap] = {}
+        self._maps: dict[_Key, StoredConfigMap] = {}
         for one in snapshot.configmaps:
             self._maps.pop((one.namespace, one.name), None)
             self._maps[one.namespace, one.name] = one
@@ -72,7 +72,7 @@ class Documents:
         self._version = max(numbers, default=0)
 
     @property
-    def configmaps(self) -> tuple[ConfigMap, ...]:
+    def configmaps(self) -> tuple[StoredConfigMap, ...]:
         """All of them, in the order of their writes."""
         return tuple(self._maps.values())
 
@@ -191,7 +191,7 @@ class Documents:
 
     def _write(self, key: _Key, data: Mapping[str, str], label: tuple[str, str]) -> None:
         self._version += 1
-        before = self._maps.pop(key, None) or ConfigMap(*key)
+        before = self._maps.pop(key, None) or StoredConfigMap(*key)
         self._maps[key] = msgspec.structs.replace(
             before,
             data=dict(data),

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.report import Deletion
 
 
-def follow_up(job: Job, pods: Sequence[Deletion]) -> str:
+def follow_up(job: SchedulerJob, pods: Sequence[Deletion]) -> str:
     """Return what the AIBrix controllers do once pods are deleted."""
     whole = "the instance" if len(pods) == len(job.pods) else f"{len(pods)} pod(s)"
     return f"the AIBrix controllers make {whole} anew"

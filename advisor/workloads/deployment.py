@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.report import Deletion
 
 
-def follow_up(_job: Job, pods: Sequence[Deletion]) -> str:
+def follow_up(_job: SchedulerJob, pods: Sequence[Deletion]) -> str:
     """Return what the ReplicaSet controller does once pods are deleted."""
     return f"the ReplicaSet controller makes {len(pods)} replacement(s) with new names"

@@ -22,7 +22,7 @@ from contract.documents.elastic_job import (
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
-    from advisor.snapshot import Pod, VcJob
+    from advisor.snapshot import SchedulerPod, VcJob
 
 
 def elastic_start(job: VcJob) -> str:
@@ -70,7 +70,7 @@ def _fits_terms(job: VcJob) -> bool:
     return terms.tasks == 1 and not terms.is_owned and not terms.is_partitioned and is_kept
 
 
-def _original(job: VcJob, pod: Pod) -> tuple[int, int] | None:
+def _original(job: VcJob, pod: SchedulerPod) -> tuple[int, int] | None:
     """Return pods and chips of each as the owner gave them; ``None`` where that is not known."""
     size = job.replicas, npu_request(pod)
     try:

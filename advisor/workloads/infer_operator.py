@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.report import Deletion
 
 
-def follow_up(_job: Job, _pods: Sequence[Deletion]) -> str:
+def follow_up(_job: SchedulerJob, _pods: Sequence[Deletion]) -> str:
     """Return what the infer-operator does about pods at fault."""
     return "the infer-operator deletes the workload of the instance and makes it anew"

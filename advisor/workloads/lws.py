@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from advisor.jobs import Job
+    from advisor.jobs import SchedulerJob
     from advisor.report import Deletion
 
 
-def follow_up(job: Job, pods: Sequence[Deletion]) -> str:
+def follow_up(job: SchedulerJob, pods: Sequence[Deletion]) -> str:
     """Return what the LWS controller does once a pod of a group is deleted."""
     gone = {pod.uid for pod in pods}
     others = [pod.name for pod in job.pods if pod.uid not in gone]

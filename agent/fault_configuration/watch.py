@@ -19,14 +19,14 @@ from contract.errors import Problem, StoreError
 from contract.operator_rules.fault_configuration import (
     CONFIG_MAPS,
     DOCUMENTS,
+    ConfigurationPlace,
     FaultProblem,
     InForce,
     Judged,
-    Place,
     judge,
 )
 from service.trouble import Trouble, Troubles
-from stores.base import Changed, Event, Involved, Listed, Selection
+from stores.base import Changed, DocumentsListed, Involved, KubernetesEvent, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.codes.catalogue import Catalogue
-    from contract.operator_rules.fault_configuration import ConfigMap, FaultTexts
+    from contract.operator_rules.fault_configuration import FaultTexts, OperatorConfigMap
     from stores.base import Document, Store, WatchEvent
 
 log = logging.getLogger("agent.fault_configuration")
@@ -47,14 +47,14 @@ _EVENT_BYTES = 1024
 
 
 @dataclass(frozen=True)
-class Edges:
+class FaultConfigurationCallbacks:
     """What this asks of its daemon and tells it; all return at once.
 
     ``configure`` puts a configuration in force, ``post`` sends a Kubernetes Event some time.
     """
 
     configure: Callable[[FaultTexts, Catalogue], None]
-    post: Callable[[Event], None]
+    post: Callable[[KubernetesEvent], None]
     wall_clock: Callable[[], int]
 
 
@@ -66,16 +66,21 @@ class FaultConfiguration:
     """
 
     def __init__(
-        self, store: Store, directory: Path | None, state_dir: Path, texts: FaultTexts, edges: Edges
+        self,
+        store: Store,
+        directory: Path | None,
+        state_dir: Path,
+        texts: FaultTexts,
+        edges: FaultConfigurationCallbacks,
     ) -> None:
         self._store = store
         self._directory = directory
         self._state_dir = state_dir
         self._edges = edges
-        self._data: dict[ConfigMap, Mapping[str, str] | None] = {}
-        self._versions: dict[ConfigMap, str] = {}
-        self._spoilt: dict[ConfigMap, str] = {}
-        self._troubles: Troubles[ConfigMap] = Troubles(
+        self._data: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
+        self._versions: dict[OperatorConfigMap, str] = {}
+        self._spoilt: dict[OperatorConfigMap, str] = {}
+        self._troubles: Troubles[OperatorConfigMap] = Troubles(
             log,
             "%s cannot be watched: %s; it stays",
             "%s is watched again",
@@ -126,7 +131,7 @@ class FaultConfiguration:
                 tasks.create_task(self._follow_store(config_map), name=config_map.name)
         raise AssertionError("a watch never ends")
 
-    async def _follow_store(self, config_map: ConfigMap) -> NoReturn:
+    async def _follow_store(self, config_map: OperatorConfigMap) -> NoReturn:
         selection = Selection(config_map.namespace, config_map.name, spoilt=True)
         while True:
             try:
@@ -136,12 +141,12 @@ class FaultConfiguration:
                 self._cannot_watch(config_map, str(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    async def _watched(self, config_map: ConfigMap, event: WatchEvent) -> None:
+    async def _watched(self, config_map: OperatorConfigMap, event: WatchEvent) -> None:
         if isinstance(event, Interrupted):
             self._cannot_watch(config_map, event.reason)
             return
         document: Document | None = None
-        if isinstance(event, Listed):
+        if isinstance(event, DocumentsListed):
             document = next(iter(event.documents), None)
         elif isinstance(event, Changed):
             document = event.document
@@ -155,11 +160,11 @@ class FaultConfiguration:
         await self._changed()
         self._answered(config_map)
 
-    def _cannot_watch(self, config_map: ConfigMap, reason: str) -> None:
+    def _cannot_watch(self, config_map: OperatorConfigMap, reason: str) -> None:
         self._troubles.begin(config_map, reason)
         self._answered(config_map)
 
-    def _answered(self, config_map: ConfigMap) -> None:
+    def _answered(self, config_map: OperatorConfigMap) -> None:
         """What it says is in force; that of another one may still be waiting to be judged."""
         self._unanswered.discard(config_map)
         if not self._unanswered:
@@ -197,7 +202,7 @@ class FaultConfiguration:
         spoilt = (
             FaultProblem(
                 config_map.name,
-                Place.CONFIG_MAP,
+                ConfigurationPlace.CONFIG_MAP,
                 Problem("$", f"is no document and left out, what is in force stays: {problem}"),
                 config_map,
             )
@@ -258,7 +263,7 @@ class FaultConfiguration:
                 of_it = [one for one in problems.values() if one.config_map == config_map]
                 self._post(config_map, of_it)
 
-    def _post(self, config_map: ConfigMap, problems: Sequence[FaultProblem]) -> None:
+    def _post(self, config_map: OperatorConfigMap, problems: Sequence[FaultProblem]) -> None:
         """One Event for all nodes: they find the same, and so give it the same name."""
         lines = (f"{problem.document}: {problem.problem}" for problem in problems)
         message = f"{len(problems)} problem(s): {'; '.join(lines)}"
@@ -266,7 +271,7 @@ class FaultConfiguration:
         name = hashlib.sha256(f"{version} {message}".encode()).hexdigest()[:16]
         now_ms = self._edges.wall_clock()
         self._edges.post(
-            Event(
+            KubernetesEvent(
                 namespace=config_map.namespace,
                 name=f"{config_map.name}.{name}",
                 involved=Involved("ConfigMap", config_map.name, config_map.namespace),
@@ -291,4 +296,4 @@ def _sources(judged: Judged) -> str:
 def _all_of_config_maps(texts: FaultTexts) -> InForce:
     """``texts`` of which nobody knows any more where they were found."""
     given = {key for key, member in DOCUMENTS.items() if getattr(texts, member) is not None}
-    return InForce(texts, dict.fromkeys(given, Place.CONFIG_MAP))
+    return InForce(texts, dict.fromkeys(given, ConfigurationPlace.CONFIG_MAP))

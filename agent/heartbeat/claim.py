@@ -22,7 +22,7 @@ _LONGEST_SECONDS = 300.0
 _FALLBACK_SECONDS = 5.0
 
 
-class Standing(StrEnum):
+class ClaimState(StrEnum):
     """Whether this agent may beat and publish: only when the name is ours."""
 
     UNKNOWN = "unknown"
@@ -32,54 +32,54 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Claim:
+class NameClaim:
     """What is known: ``other`` is the last beat of another holder.
 
     ``since`` says, by a steady clock in seconds, since when it has been the last.
     """
 
-    standing: Standing = Standing.UNKNOWN
+    standing: ClaimState = ClaimState.UNKNOWN
     other: Beat | None = None
     since: float = 0.0
 
 
 def look(
-    claim: Claim,
+    claim: NameClaim,
     holder: str,
     shown: Beat | None,
     now_ms: int,
     steady_seconds: float,
     *,
     beats: bool,
-) -> Claim:
+) -> NameClaim:
     """The claim of ``holder`` after it saw ``shown``, which may be a moment old.
 
     ``beats`` says whether others can see that ``holder`` is there: it beat when it last could.
     """
     other = None if shown is None or identity(shown.holder) == identity(holder) else shown
     if shown is None:
-        return replace(claim, standing=Standing.OURS)
+        return replace(claim, standing=ClaimState.OURS)
     match claim.standing:
-        case Standing.UNKNOWN:
+        case ClaimState.UNKNOWN:
             if other is None or now_ms - other.beaten_at_ms > duration_seconds(other) * 1000:
-                return Claim(Standing.OURS, other)
-            return Claim(Standing.WAITING, other, steady_seconds)
-        case Standing.OURS:
+                return NameClaim(ClaimState.OURS, other)
+            return NameClaim(ClaimState.WAITING, other, steady_seconds)
+        case ClaimState.OURS:
             if other is None or other == claim.other:
                 return claim
             if beats and identity(holder) < identity(other.holder):
                 return replace(claim, other=other)
-            return Claim(Standing.CONFLICT, other, steady_seconds)
+            return NameClaim(ClaimState.CONFLICT, other, steady_seconds)
         case _:
             if other is not None and other != claim.other:
-                return Claim(Standing.CONFLICT, other, steady_seconds)
+                return NameClaim(ClaimState.CONFLICT, other, steady_seconds)
             assert claim.other is not None
             if steady_seconds - claim.since > duration_seconds(claim.other):
-                return Claim(Standing.OURS, claim.other)
+                return NameClaim(ClaimState.OURS, claim.other)
             return claim
 
 
-def not_seen(claim: Claim, steady_seconds: float) -> Claim:
+def not_seen(claim: NameClaim, steady_seconds: float) -> NameClaim:
     """The claim after a look that failed: silence that could not be heard does not count."""
     return replace(claim, since=steady_seconds)
 

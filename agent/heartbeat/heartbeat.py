@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from agent.heartbeat.claim import (
     SILENT_INTERVALS,
-    Claim,
-    Standing,
+    ClaimState,
+    NameClaim,
     duration_seconds,
     look,
     not_seen,
@@ -49,7 +49,7 @@ _BACKOFF_LAST_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Edges:
+class HeartbeatCallbacks:
     """What the heartbeat asks of its daemon and tells it. All return at once.
 
     ``stalled`` names the root tasks that make no progress. ``on_permitted`` is called when
@@ -75,7 +75,7 @@ class Heartbeat:
         node: str,
         holder: str,
         interval_seconds: float,
-        edges: Edges,
+        edges: HeartbeatCallbacks,
         *,
         also: NodeAnnotations | None = None,
     ) -> None:
@@ -94,7 +94,7 @@ class Heartbeat:
         """Why this agent does not beat although the store would take it."""
         self._store = store
         self._edges = edges
-        self._claim = Claim()
+        self._claim = NameClaim()
         self._refused = False
         self._beat_last = False
         self._rival_until = -math.inf
@@ -111,9 +111,9 @@ class Heartbeat:
 
         Who may not read heartbeats publishes all the same: faults matter more.
         """
-        if self._claim.standing is Standing.UNKNOWN:
+        if self._claim.standing is ClaimState.UNKNOWN:
             return self._refused
-        return self._claim.standing is Standing.OURS
+        return self._claim.standing is ClaimState.OURS
 
     @property
     def has_rival(self) -> bool:
@@ -121,7 +121,7 @@ class Heartbeat:
         return _now() < self._rival_until
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> ClaimState:
         """Whose the node name is."""
         return self._claim.standing
 
@@ -132,11 +132,11 @@ class Heartbeat:
         if other is None:
             return None
         match self._claim.standing:
-            case Standing.CONFLICT:
+            case ClaimState.CONFLICT:
                 return (
                     f"conflict: another agent with the node name {self.node} runs on {other.holder}"
                 )
-            case Standing.WAITING:
+            case ClaimState.WAITING:
                 return (
                     f"waits to see whether another agent with the node name {self.node} still runs "
                     f"on {other.holder}: it has gone if its heartbeat does not change for "
@@ -199,7 +199,7 @@ class Heartbeat:
         refused = await self._look()
         if refused is not None:
             return refused
-        if self._claim.standing is Standing.OURS and not self._is_withheld():
+        if self._claim.standing is ClaimState.OURS and not self._is_withheld():
             self._beat_last = False
             return await self._beat(began)
         self.trouble.end()
@@ -264,7 +264,7 @@ class Heartbeat:
         beat now leaves as it is. Raises ``StoreError``.
         """
         interval_seconds = absence_seconds / SILENT_INTERVALS
-        may_beat = self._claim.standing is Standing.OURS and self.withheld is None
+        may_beat = self._claim.standing is ClaimState.OURS and self.withheld is None
         if may_beat and interval_seconds > self.interval_seconds:
             await self._store.beat(self._next(self._edges.wall_clock(), interval_seconds))
 
@@ -295,7 +295,11 @@ class Heartbeat:
         self._tell(before)
         had_rival = self.has_rival
         other = self._claim.other
-        if before.standing is not Standing.UNKNOWN and other is not None and other != before.other:
+        if (
+            before.standing is not ClaimState.UNKNOWN
+            and other is not None
+            and other != before.other
+        ):
             self._rival_until = _now() + duration_seconds(other)
         if self.may_publish and (not could or (self.has_rival and not had_rival)):
             self._edges.on_permitted()
@@ -313,15 +317,15 @@ class Heartbeat:
         self.trouble.begin(f"{what}: {str(error) or 'no answer in time'}")
         return isinstance(error, StoreRefused)
 
-    def _tell(self, before: Claim) -> None:
+    def _tell(self, before: NameClaim) -> None:
         now = self._claim
         if self.conflict is not None:
             if now.standing is not before.standing:
                 log.error("%s; nothing is published by this one", self.conflict)
-        elif before.standing in (Standing.WAITING, Standing.CONFLICT):
+        elif before.standing in (ClaimState.WAITING, ClaimState.CONFLICT):
             log.warning("the other agent with the node name %s fell silent", self.node)
         elif (
-            before.standing is Standing.OURS
+            before.standing is ClaimState.OURS
             and now.other is not None
             and (before.other is None or before.other.holder != now.other.holder)
         ):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agent.heartbeat.annotations import NodeAnnotations
 from agent.heartbeat.label import RequiredLabel
-from agent.publishing.node_info_heartbeat import Beating
+from agent.publishing.node_info_heartbeat import NodeInfoBeat
 from contract.documents.node_info import Generation
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class OldReaders:
 
     generation: str
     annotations: NodeAnnotations | None = None
-    beating: Beating | None = None
+    beating: NodeInfoBeat | None = None
     label: RequiredLabel | None = None
 
 
@@ -49,7 +49,7 @@ def old_readers(
         assert objects is not None, "the configuration asks for Kubernetes"
         annotations = NodeAnnotations(objects, node, interval_seconds)
     else:
-        beating = Beating(Generation(generation), interval_seconds, lambda: bool(stalled()))
+        beating = NodeInfoBeat(Generation(generation), interval_seconds, lambda: bool(stalled()))
         if interval_seconds < _SHORTEST_RELAYED_SECONDS:
             log.warning(
                 "heartbeat.interval_seconds is %g: a ClusterD of 6.0.RC relays heartbeats every 5 "

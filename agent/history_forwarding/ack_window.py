@@ -34,7 +34,7 @@ class Sent:
     at_ms: int
 
 
-class Course:
+class AckWindow:
     """``told`` is the end of the last telling, ``None`` until somebody said what he has."""
 
     def __init__(self, now: float) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from agent.journal.values import changes_of
 from contract.documents.episodes import EpisodeEvent
 from contract.errors import JournalError
-from stores.base import Telling
+from stores.base import HistoryBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.journal.unacknowledged import Unheard, UnheardRow
+    from agent.journal.unacknowledged import UnacknowledgedRow, UnacknowledgedRows
     from agent.policy.state import Change
 
 log = logging.getLogger("agent.episodes")
@@ -25,7 +25,7 @@ lost."""
 _BECAUSE_LENGTH = 500
 
 
-def telling_of(node: str, unheard: Unheard, after: int) -> Telling | None:
+def telling_of(node: str, unheard: UnacknowledgedRows, after: int) -> HistoryBatch | None:
     """What is to be told behind ``after``; ``None`` where there is nothing."""
     lost = unheard.lost
     events: list[EpisodeEvent] = []
@@ -38,10 +38,10 @@ def telling_of(node: str, unheard: Unheard, after: int) -> Telling | None:
     upto = unheard.rows[-1].sequence if unheard.rows else unheard.lost_upto
     if upto <= after:
         return None
-    return Telling(node, unheard.journal, after, upto, tuple(events), min(lost, upto - after))
+    return HistoryBatch(node, unheard.journal, after, upto, tuple(events), min(lost, upto - after))
 
 
-def _events(row: UnheardRow) -> Iterator[EpisodeEvent]:
+def _events(row: UnacknowledgedRow) -> Iterator[EpisodeEvent]:
     if len(row.body) > LARGEST_ROW:
         raise JournalError(f"row {row.sequence} has {len(row.body)} bytes")
     for place, change in enumerate(changes_of(row)):

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.history_forwarding.ack_window import Course, Sent
+from agent.history_forwarding.ack_window import AckWindow, Sent
 from agent.history_forwarding.batch import telling_of
 from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unheard
 from contract.errors import StoreError
 from service.trouble import Trouble
-from stores.base import Heard, Telling
+from stores.base import HistoryAck, HistoryBatch
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.journal.journal import Journal
-    from agent.journal.unacknowledged import Unheard
+    from agent.journal.unacknowledged import UnacknowledgedRows
     from stores.base import EventChannel, Store
 
 log = logging.getLogger("agent.episodes")
@@ -41,7 +41,7 @@ _AGAIN_SECONDS = 1.0
 _TROUBLE = (sqlite3.Error, OSError)
 
 
-class TellerStatus(msgspec.Struct, frozen=True):
+class HistoryForwarderStatus(msgspec.Struct, frozen=True):
     """How far the aggregator is behind the journal.
 
     ``behind``: rows of changes that it has not heard, the oldest of them from ``since_ms``.
@@ -59,14 +59,14 @@ class TellerStatus(msgspec.Struct, frozen=True):
 
 def teller_of(
     store: Store, node: str, journal: Journal, directory: Path, wall_clock: Callable[[], int]
-) -> Teller | None:
+) -> HistoryForwarder | None:
     """Who tells over ``store``; ``None`` where it carries no episodes."""
     if store.channel is None:
         return None
-    return Teller(store.channel, node, journal, directory, wall_clock)
+    return HistoryForwarder(store.channel, node, journal, directory, wall_clock)
 
 
-class Teller:
+class HistoryForwarder:
     """Tells over ``channel`` what ``journal``, which lies in ``directory``, says of ``node``."""
 
     def __init__(
@@ -82,12 +82,12 @@ class Teller:
         self._journal = journal
         self._path = directory / FILE_NAME
         self._wall_clock = wall_clock
-        self._course = Course(0.0)
+        self._course = AckWindow(0.0)
         self._name: str | None = None
         """The journal's own."""
         self._name_before: str | None = None
         """The one that it had until it was found to be set back."""
-        self._said: Heard | None = None
+        self._said: HistoryAck | None = None
         self._wake = asyncio.Event()
         self._more = True
         self._behind = 0
@@ -101,9 +101,9 @@ class Teller:
         )
         journal.on_changes = self._changed
 
-    def status(self) -> TellerStatus:
+    def status(self) -> HistoryForwarderStatus:
         """How it is now."""
-        return TellerStatus(
+        return HistoryForwarderStatus(
             behind=self._behind,
             since_ms=self._since_ms,
             heard=self._heard,
@@ -114,7 +114,7 @@ class Teller:
 
     async def run(self) -> NoReturn:
         """Tell until cancelled."""
-        self._course = Course(self._now())
+        self._course = AckWindow(self._now())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen(), name="heard episodes")
             tasks.create_task(self._tell(), name="told episodes")
@@ -223,7 +223,7 @@ class Teller:
         if self._course.repeat(self._now()):
             assert self._name is not None
             # To nothing told the answer is what is known.
-            await self._send(Telling(self._node, self._name, 0, 0, ()))
+            await self._send(HistoryBatch(self._node, self._name, 0, 0, ()))
         else:
             self._repeats += 1
             self._more = True
@@ -254,7 +254,7 @@ class Teller:
             await self._send(telling)
         return True
 
-    async def _read(self, after: int, rows: int) -> Unheard | None:
+    async def _read(self, after: int, rows: int) -> UnacknowledgedRows | None:
         try:
             return await asyncio.to_thread(
                 read_unheard, self._path, after, max_rows=rows, max_bytes=_BYTES
@@ -262,7 +262,7 @@ class Teller:
         except _TROUBLE:
             return None  # the journal says what is wrong with it
 
-    async def _send(self, telling: Telling) -> None:
+    async def _send(self, telling: HistoryBatch) -> None:
         try:
             async with asyncio.timeout(_TELL_SECONDS):
                 await self._channel.tell(telling)

@@ -65,7 +65,7 @@ def _true_at_a_snapshot(kind: str) -> str:
     )
 
 
-class Kind(StrEnum):
+class RowKind(StrEnum):
     """What a row is about. ``reports`` and ``acknowledged`` are inputs of the policy.
 
     ``fault-configuration`` has the ``FaultTexts`` that are in force from there on; none before the
@@ -89,12 +89,12 @@ class Kind(StrEnum):
     PUBLIC_FAULTS = "public-faults"
 
 
-class Row(msgspec.Struct, frozen=True):
+class JournalRow(msgspec.Struct, frozen=True):
     """One row: ``at_ms`` is epoch milliseconds, ``body`` JSON."""
 
     sequence: int
     at_ms: int
-    kind: Kind
+    kind: RowKind
     body: str
 
 
@@ -103,7 +103,7 @@ def body_of(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-class Remembered(msgspec.Struct, frozen=True):
+class RestoredJournal(msgspec.Struct, frozen=True):
     """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
 
     ``events`` has the Kubernetes Events that were to be sent when it was written, ``untold`` are
@@ -112,15 +112,15 @@ class Remembered(msgspec.Struct, frozen=True):
     ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
     """
 
-    snapshot: Row | None = None
-    inputs: tuple[Row, ...] = ()
-    configuration: Row | None = None
+    snapshot: JournalRow | None = None
+    inputs: tuple[JournalRow, ...] = ()
+    configuration: JournalRow | None = None
     last_sequence: int = 0
-    usage: Row | None = None
-    events: Row | None = None
-    untold: tuple[Row, ...] = ()
-    fault_configurations: tuple[Row, ...] = ()
-    public_faults: Row | None = None
+    usage: JournalRow | None = None
+    events: JournalRow | None = None
+    untold: tuple[JournalRow, ...] = ()
+    fault_configurations: tuple[JournalRow, ...] = ()
+    public_faults: JournalRow | None = None
 
 
 def _connect(path: Path, *, synchronous: str) -> sqlite3.Connection:
@@ -165,7 +165,7 @@ class JournalFile:
             self._connection.close()
             raise
 
-    def write(self, rows: Iterable[Row]) -> None:
+    def write(self, rows: Iterable[JournalRow]) -> None:
         """Commit all ``rows`` or none."""
         connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
@@ -254,24 +254,24 @@ class JournalSync:
         self._connection.close()
 
 
-def _remembered(connection: sqlite3.Connection) -> Remembered:
-    def rows(where: str, parameters: Sequence[object] = ()) -> tuple[Row, ...]:
+def _remembered(connection: sqlite3.Connection) -> RestoredJournal:
+    def rows(where: str, parameters: Sequence[object] = ()) -> tuple[JournalRow, ...]:
         found = connection.execute(f"SELECT * FROM rows {where}", parameters)
-        return tuple(Row(row[0], row[1], Kind(row[2]), row[3]) for row in found)
+        return tuple(JournalRow(row[0], row[1], RowKind(row[2]), row[3]) for row in found)
 
     if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'rows'").fetchone():
-        return Remembered()
+        return RestoredJournal()
     latest = "WHERE sequence = (SELECT max(sequence) FROM rows WHERE kind = '{}')"
-    snapshot = next(iter(rows(latest.format(Kind.SNAPSHOT))), None)
+    snapshot = next(iter(rows(latest.format(RowKind.SNAPSHOT))), None)
     inputs = rows(
         "WHERE sequence > ? AND kind IN ('reports', 'acknowledged') ORDER BY sequence",
         (snapshot.sequence if snapshot else 0,),
     )
     last = connection.execute("SELECT max(sequence) FROM rows").fetchone()[0] or 0
-    configuration = next(iter(rows(latest.format(Kind.CONFIGURATION))), None)
-    usage = next(iter(rows(latest.format(Kind.USAGE))), None)
-    events = next(iter(rows(latest.format(Kind.EVENTS))), None)
-    public_faults = next(iter(rows(latest.format(Kind.PUBLIC_FAULTS))), None)
+    configuration = next(iter(rows(latest.format(RowKind.CONFIGURATION))), None)
+    usage = next(iter(rows(latest.format(RowKind.USAGE))), None)
+    events = next(iter(rows(latest.format(RowKind.EVENTS))), None)
+    public_faults = next(iter(rows(latest.format(RowKind.PUBLIC_FAULTS))), None)
     untold = rows(
         "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
         (events.sequence if events else last,),
@@ -280,7 +280,7 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
         f"WHERE kind = 'fault-configuration' AND sequence >= coalesce(({_IN_FORCE_AT_SNAPSHOT}), 0)"
         " ORDER BY sequence"
     )
-    return Remembered(
+    return RestoredJournal(
         snapshot,
         inputs,
         configuration,
@@ -293,14 +293,14 @@ def _remembered(connection: sqlite3.Connection) -> Remembered:
     )
 
 
-def read_remembered(path: Path) -> Remembered:
+def read_remembered(path: Path) -> RestoredJournal:
     """Read what a start needs.
 
     A disk that is full does not let SQLite make the index of a WAL, so that is tried in memory;
     where nothing at all may be written, a copy is read. Raises ``sqlite3.Error`` or ``OSError``.
     """
     if not path.exists():
-        return Remembered()
+        return RestoredJournal()
     for locking in ("NORMAL", "EXCLUSIVE"):
         with contextlib.suppress(sqlite3.OperationalError):
             return _read(path, locking)
@@ -315,7 +315,7 @@ def read_remembered(path: Path) -> Remembered:
         return _read(copy, "NORMAL")
 
 
-def _read(path: Path, locking: str) -> Remembered:
+def _read(path: Path, locking: str) -> RestoredJournal:
     with closing(sqlite3.connect(path, timeout=1)) as connection:
         connection.execute(f"PRAGMA locking_mode={locking}")
         return _remembered(connection)

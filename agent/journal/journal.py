@@ -21,9 +21,9 @@ import msgspec
 from agent.journal.file import (
     FILE_NAME,
     JournalFile,
+    JournalRow,
     JournalSync,
-    Kind,
-    Row,
+    RowKind,
     body_of,
 )
 from agent.journal.slow_commits import SlowCommits
@@ -100,7 +100,7 @@ class Journal:
         self._slow = SlowCommits(self._path)
         # Shared with the threads, guarded by the condition.
         self._condition = threading.Condition()
-        self._queue: deque[Row] = deque()
+        self._queue: deque[JournalRow] = deque()
         self._queued_bytes = 0
         self._dropped = 0
         self._untold = 0
@@ -122,11 +122,11 @@ class Journal:
         for thread in self._threads:
             thread.start()
 
-    def append(self, entries: Iterable[tuple[Kind, str]], at_ms: int) -> int:
+    def append(self, entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
         """Hand over ``entries`` (kind, JSON) and return the sequence of the last one."""
         with self._condition:
             for kind, body in entries:
-                self._queue.append(Row(self._next_sequence, at_ms, kind, body))
+                self._queue.append(JournalRow(self._next_sequence, at_ms, kind, body))
                 self._queued_bytes += len(body) + _ROW_BYTES
                 self._next_sequence += 1
             while self._queued_bytes > self._held_bytes_limit and len(self._queue) > 1:
@@ -234,7 +234,7 @@ class Journal:
             log.warning("journal %s: works again (%d rows lost)", self._path, lost)
         gap = {"since_ms": self._trouble_since_ms, "reason": self._trouble, "rows_lost": lost}
         self._trouble = self._trouble_since_ms = None
-        self.append([(Kind.GAP, body_of(gap))], now_ms)
+        self.append([(RowKind.GAP, body_of(gap))], now_ms)
         self._on_recovered()
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
@@ -285,7 +285,7 @@ class Journal:
             with contextlib.suppress(*_TROUBLE):
                 file.close()
 
-    def _took(self, rows: tuple[Row, ...]) -> None:
+    def _took(self, rows: tuple[JournalRow, ...]) -> None:
         with self._condition:
             last = rows[-1].sequence
             while self._queue and self._queue[0].sequence <= last:
@@ -294,7 +294,7 @@ class Journal:
             self._dirty = True
             self._condition.notify_all()
             dropped = self._dropped
-        changes = sum(row.kind is Kind.CHANGES for row in rows)
+        changes = sum(row.kind is RowKind.CHANGES for row in rows)
         self._call(self._rows_committed, last, dropped, changes)
 
     def _forgot(self, untold: int) -> None:

@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS journal (
 _BUSY_SECONDS = 0.5
 
 
-class UnheardRow(msgspec.Struct, frozen=True):
+class UnacknowledgedRow(msgspec.Struct, frozen=True):
     """A row of changes: ``at_ms`` is epoch milliseconds, ``body`` JSON."""
 
     sequence: int
@@ -41,7 +41,7 @@ class UnheardRow(msgspec.Struct, frozen=True):
     kind: str = "changes"
 
 
-class Unheard(msgspec.Struct, frozen=True):
+class UnacknowledgedRows(msgspec.Struct, frozen=True):
     """Some rows behind a sequence, the oldest first, of the journal ``journal``.
 
     ``heard`` is what the file remembers of what was heard. ``lost`` changes behind that sequence,
@@ -50,13 +50,13 @@ class Unheard(msgspec.Struct, frozen=True):
 
     journal: str
     heard: int
-    rows: tuple[UnheardRow, ...]
+    rows: tuple[UnacknowledgedRow, ...]
     lost: int
     lost_upto: int
     more: bool
 
 
-class Behind(msgspec.Struct, frozen=True):
+class ForwardingBacklog(msgspec.Struct, frozen=True):
     """How many rows of changes are behind a sequence, and from when the oldest of them is."""
 
     rows: int = 0
@@ -113,7 +113,9 @@ def delete_unheard(connection: sqlite3.Connection, heard: int, limit: int) -> in
     return len(sequences)
 
 
-def read_unheard(path: Path, after: int, *, max_rows: int, max_bytes: int) -> Unheard | None:
+def read_unheard(
+    path: Path, after: int, *, max_rows: int, max_bytes: int
+) -> UnacknowledgedRows | None:
     """The next rows of changes behind ``after``: ``max_rows`` of them, or fewer and one at least.
 
     ``None`` while there is no journal. Raises ``sqlite3.Error`` or ``OSError``.
@@ -124,7 +126,7 @@ def read_unheard(path: Path, after: int, *, max_rows: int, max_bytes: int) -> Un
         if found is None:
             return None
         journal, heard, lost_upto, lost_rows = found
-        rows: list[UnheardRow] = []
+        rows: list[UnacknowledgedRow] = []
         size = 0
         more = False
         for sequence, at_ms, body in connection.execute(
@@ -136,12 +138,12 @@ def read_unheard(path: Path, after: int, *, max_rows: int, max_bytes: int) -> Un
             if len(rows) >= max_rows or (rows and size > max_bytes):
                 more = True
                 break
-            rows.append(UnheardRow(sequence, at_ms, body))
+            rows.append(UnacknowledgedRow(sequence, at_ms, body))
     lost = lost_rows if lost_upto > after else 0
-    return Unheard(journal, heard, tuple(rows), lost, lost_upto if lost else after, more)
+    return UnacknowledgedRows(journal, heard, tuple(rows), lost, lost_upto if lost else after, more)
 
 
-def read_behind(path: Path, heard: int) -> Behind:
+def read_behind(path: Path, heard: int) -> ForwardingBacklog:
     """How much of the journal is behind ``heard``. Raises ``sqlite3.Error`` or ``OSError``."""
     with closing(_connect(path)) as connection:
         rows, first = connection.execute(
@@ -149,9 +151,9 @@ def read_behind(path: Path, heard: int) -> Behind:
             (heard,),
         ).fetchone()
         if not rows:
-            return Behind()
+            return ForwardingBacklog()
         since = connection.execute("SELECT at_ms FROM rows WHERE sequence = ?", (first,)).fetchone()
-    return Behind(rows, since[0])
+    return ForwardingBacklog(rows, since[0])
 
 
 def _connect(path: Path) -> sqlite3.Connection:

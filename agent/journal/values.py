@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
-from agent.policy.state import Acknowledged, Change, ClockSetBack, Configured, Listed, State
+from agent.policy.state import (
+    Acknowledged,
+    Change,
+    ChipsListed,
+    ClockSetBack,
+    Configured,
+    PolicyState,
+)
 from agent.policy.step import Input
 from contract.codes.levels import ChipLevel
 from contract.codes.policies import UPGRADE_TYPES
@@ -71,7 +78,7 @@ class _Usage(msgspec.Struct, frozen=True):
 
 _inputs_decoder = msgspec.json.Decoder(tuple[Input, ...])
 _changes_decoder = msgspec.json.Decoder(tuple[Change, ...])
-_state_decoder = msgspec.json.Decoder(State)
+_state_decoder = msgspec.json.Decoder(PolicyState)
 _start_decoder = msgspec.json.Decoder(Start)
 _gap_decoder = msgspec.json.Decoder(JournalGap)
 _usage_decoder = msgspec.json.Decoder(_Usage)
@@ -83,7 +90,7 @@ def inputs_of(row: Stored) -> tuple[Input, ...]:
     inputs = decoded(row, _inputs_decoder)
     try:
         for item in inputs:
-            if not isinstance(item, (Acknowledged, ClockSetBack, Configured, Gap, Listed)):
+            if not isinstance(item, (Acknowledged, ClockSetBack, Configured, Gap, ChipsListed)):
                 _check_subject(item.subject)
     except ValueError as error:
         raise _refused(row, error) from None
@@ -95,7 +102,7 @@ def changes_of(row: Stored) -> tuple[Change, ...]:
     return decoded(row, _changes_decoder)
 
 
-def state_of(row: Stored) -> State:
+def state_of(row: Stored) -> PolicyState:
     """The state that a snapshot holds."""
     state = decoded(row, _state_decoder)
     try:
@@ -135,7 +142,7 @@ def tables_of(row: Stored) -> Catalogue:
         raise _refused(row, error) from None
 
 
-def _check(state: State) -> None:
+def _check(state: PolicyState) -> None:
     """Raises ``ValueError`` for a state that no policy of ours can have left."""
     for chip in state.chips.values():
         for fault in chip.faults.values():

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from agent.policy.state import Upgrade
 from pacing.token_bucket import TokenBucket
-from stores.base import Event
+from stores.base import KubernetesEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.kubernetes_events.event_rules import Telling
+    from agent.kubernetes_events.event_rules import ChipFaultChange
 
 BURST = 10
 """How many Events go out at once."""
@@ -31,7 +31,7 @@ _CODES_NAMED = 256
 _OTHERS = 100
 
 
-class Group(msgspec.Struct, frozen=True, tag="group", omit_defaults=True):
+class CorrelatedEvent(msgspec.Struct, frozen=True, tag="group", omit_defaults=True):
     """One or more tellings as one Event.
 
     ``name`` is unique. ``codes_unnamed``: how many tellings were about codes that are not in
@@ -52,10 +52,10 @@ class Group(msgspec.Struct, frozen=True, tag="group", omit_defaults=True):
 class Other(msgspec.Struct, frozen=True, tag="event"):
     """An Event that is ready as it is."""
 
-    event: Event
+    event: KubernetesEvent
 
 
-class Release(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
+class ReleasedReasons(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
     """Reasons that were removed, each with its chip. ``name`` is unique.
 
     ``count`` is how many releases this one stands for, of which it has the last.
@@ -68,10 +68,10 @@ class Release(msgspec.Struct, frozen=True, tag="release", omit_defaults=True):
     count: int = 1
 
 
-Item: TypeAlias = Group | Release | Other
+Item: TypeAlias = CorrelatedEvent | ReleasedReasons | Other
 
 
-class Backlog:
+class EventCorrelator:
     """All times are steady milliseconds. ``waiting`` is what an earlier process left."""
 
     def __init__(self, waiting: Iterable[Item] = ()) -> None:
@@ -83,9 +83,9 @@ class Backlog:
         for item in waiting:
             self._add(item)
 
-    def tell(self, telling: Telling, name: str, now_ms: int) -> None:
+    def tell(self, telling: ChipFaultChange, name: str, now_ms: int) -> None:
         """Add one; ``name`` is unique."""
-        one = Group(
+        one = CorrelatedEvent(
             name,
             telling.reason,
             telling.action,
@@ -97,7 +97,7 @@ class Backlog:
         if not self._goes_at_once(one, now_ms):
             self._add(one)
 
-    def post(self, one: Release | Other, now_ms: int) -> None:
+    def post(self, one: ReleasedReasons | Other, now_ms: int) -> None:
         """Add one that is merged with others only where there are very many."""
         if not self._goes_at_once(one, now_ms):
             self._add(one)
@@ -141,10 +141,10 @@ class Backlog:
         self.merged += 1
 
     def _key(self, one: Item) -> tuple[str, ...]:
-        if not isinstance(one, Group):
-            others = sum(not isinstance(item, Group) for item in self._waiting.values())
+        if not isinstance(one, CorrelatedEvent):
+            others = sum(not isinstance(item, CorrelatedEvent) for item in self._waiting.values())
             apart = others < _OTHERS
-            if isinstance(one, Release):
+            if isinstance(one, ReleasedReasons):
                 return ("release", "", "", "", one.name if apart else "")
             event = one.event
             name = event.name if apart else ""
@@ -159,9 +159,9 @@ class Backlog:
 
 def _merged(before: Item, one: Item) -> Item:
     """Both in one; they are of one kind, because they have one key."""
-    if isinstance(before, Group) and isinstance(one, Group):
+    if isinstance(before, CorrelatedEvent) and isinstance(one, CorrelatedEvent):
         return _merged_groups(before, one)
-    if isinstance(before, Release) and isinstance(one, Release):
+    if isinstance(before, ReleasedReasons) and isinstance(one, ReleasedReasons):
         return replace(one, first_ms=before.first_ms, count=before.count + one.count)
     assert isinstance(before, Other)
     assert isinstance(one, Other)
@@ -169,7 +169,7 @@ def _merged(before: Item, one: Item) -> Item:
     return Other(replace(last, first_ms=first.first_ms, count=first.count + last.count))
 
 
-def _merged_groups(before: Group, one: Group) -> Group:
+def _merged_groups(before: CorrelatedEvent, one: CorrelatedEvent) -> CorrelatedEvent:
     new_codes = tuple(code for code in one.codes if code not in before.codes)
     unnamed = before.codes_unnamed + one.codes_unnamed
     if len(before.codes) + len(new_codes) > _CODES_NAMED:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from agent.policy.state import Change, ChangeKind, State
+from agent.policy.state import Change, ChangeKind, PolicyState
 from contract.codes.chip_codes import RESET_FINISHED
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation
@@ -33,7 +33,7 @@ _REMEMBERED = 4096
 _STRANGE_CLOCK_MS = 86_400_000
 
 
-class Telling(msgspec.Struct, frozen=True):
+class ChipFaultChange(msgspec.Struct, frozen=True):
     """One thing to tell: ``action`` is the level of ``code`` by its own table, without upgrades.
 
     ``at_ms`` is the event's own time, the driver's where its clock makes sense.
@@ -46,7 +46,7 @@ class Telling(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _LastEvent(msgspec.Struct, frozen=True):
     """What was told last of a code of a chip."""
 
     holds: bool
@@ -56,26 +56,26 @@ class _Told(msgspec.Struct, frozen=True):
     severity: Severity | None = None
 
 
-class Teller:
+class EventRules:
     """Remembers what was told, for as many codes as a node can have in practice."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[Subject, str], _Told] = {}
+        self._told: dict[tuple[Subject, str], _LastEvent] = {}
 
-    def believe(self, state: State) -> None:
+    def believe(self, state: PolicyState) -> None:
         """What holds was told before, by an earlier process where not by this one."""
         for subject, known in state.subjects():
             if subject.kind != "chip":
                 continue
             for code, fault in known.faults.items():
-                told = _Told(
+                told = _LastEvent(
                     not fault.once, fault.once, fault.serial, fault.raised_at_ms, fault.severity
                 )
                 self._told.setdefault((subject, code), told)
 
     def of(
         self, inputs: Sequence[Input], changes: Sequence[Change], tables: Catalogue
-    ) -> tuple[Telling, ...]:
+    ) -> tuple[ChipFaultChange, ...]:
         """What is to be told of one call of the policy: its ``inputs`` and its ``changes``."""
         found = [
             item
@@ -103,7 +103,7 @@ class Teller:
         began: AbstractSet[tuple[Subject, str]],
         changes: Sequence[Change],
         tables: Catalogue,
-    ) -> Iterator[Telling]:
+    ) -> Iterator[ChipFaultChange]:
         """Recoveries that audits and time found."""
         said = {(item.subject, item.code): item.assertion for item in found}
         last = {(change.subject, change.code): change.kind for change in changes}
@@ -113,7 +113,7 @@ class Teller:
                 continue
             if said.get(key) is Assertion.RECOVER:
                 continue
-            told = self._told.get(key, _Told(holds=True))
+            told = self._told.get(key, _LastEvent(holds=True))
             # Else it is a late occurrence, whose recovery was told before it.
             if told.holds and (key not in began or said.get(key) is not Assertion.OCCUR):
                 yield _telling(change, RECOVERY, tables, change.severity, change.at_ms)
@@ -122,7 +122,7 @@ class Teller:
 
     def _of_report(
         self, item: Observation, began: AbstractSet[tuple[Subject, str]], tables: Catalogue
-    ) -> Telling | None:
+    ) -> ChipFaultChange | None:
         key = (item.subject, item.code)
         told = self._told.get(key)
         if item.assertion is Assertion.ABSENT:
@@ -130,7 +130,7 @@ class Teller:
         if item.assertion is Assertion.PRESENT:
             severity = tables.severity_of(item.code)
             if (told is None or not told.holds) and (key in began or told is not None):
-                self._remember(key, _Told(True, severity=severity))
+                self._remember(key, _LastEvent(True, severity=severity))
                 return _telling(item, OCCUR, tables, severity, item.seen_at_ms)
             return None
         reason = _REASONS[item.assertion]
@@ -139,7 +139,7 @@ class Teller:
             severity = told.severity
         if severity is None:
             severity = tables.severity_of(item.code)
-        new = _Told(
+        new = _LastEvent(
             reason == OCCUR, reason == NOTICE, item.serial, item.driver_raised_at_ms, severity
         )
         if told == new and item.serial is not None:
@@ -148,7 +148,7 @@ class Teller:
             self._remember(key, new)
         return _telling(item, reason, tables, severity, _own_time_ms(item))
 
-    def _remember(self, key: tuple[Subject, str], told: _Told) -> None:
+    def _remember(self, key: tuple[Subject, str], told: _LastEvent) -> None:
         self._told.pop(key, None)
         self._told[key] = told
         if len(self._told) > _REMEMBERED:
@@ -161,9 +161,9 @@ def _telling(
     tables: Catalogue,
     severity: Severity | None,
     at_ms: int,
-) -> Telling:
+) -> ChipFaultChange:
     action = tables.judge(about.code, severity).level
-    return Telling(about.subject.id, about.code, reason, action, at_ms)
+    return ChipFaultChange(about.subject.id, about.code, reason, action, at_ms)
 
 
 def _own_time_ms(item: Observation) -> int:

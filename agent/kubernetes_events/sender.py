@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from agent.journal.file import Kind, body_of
+from agent.journal.file import RowKind, body_of
 from agent.journal.values import changes_of, decoded, inputs_of
-from agent.kubernetes_events.correlator import Backlog, Item, Other
-from agent.kubernetes_events.event_rules import Teller
+from agent.kubernetes_events.correlator import EventCorrelator, Item, Other
+from agent.kubernetes_events.event_rules import EventRules
 from agent.kubernetes_events.text import Reporter, event_of, releases
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from pacing.backoff import Backoff
@@ -26,13 +26,13 @@ from stores.base import WRITE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from agent.journal.file import Remembered, Row
+    from agent.journal.file import JournalRow, RestoredJournal
     from agent.journal.journal import Journal
-    from agent.policy.state import Change, State
+    from agent.policy.state import Change, PolicyState
     from agent.policy.step import Input
     from contract.codes.catalogue import Catalogue
     from dcmi_shim.values import Inventory
-    from stores.base import ClusterObjects, Event
+    from stores.base import ClusterObjects, KubernetesEvent
 
 log = logging.getLogger("agent.events")
 
@@ -90,8 +90,8 @@ class Events:
         self._inventory = inventory
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
-        self._backlog = Backlog()
-        self._teller = Teller()
+        self._backlog = EventCorrelator()
+        self._teller = EventRules()
         self._wake = asyncio.Event()
         self._under_way: Item | None = None
         self._inputs_since_mark = 0
@@ -100,12 +100,12 @@ class Events:
         self._trouble = Trouble(log, "%s", "Events are taken again; %d wait", level=logging.ERROR)
         self._forbidden_since: float | None = None
 
-    def begin(self, remembered: Remembered, state: State, tables: Catalogue) -> None:
+    def begin(self, remembered: RestoredJournal, state: PolicyState, tables: Catalogue) -> None:
         """Go on where the process before this one ended. To be called before ``take``."""
         try:
             if remembered.events is not None:
                 waiting = decoded(remembered.events, _items_decoder)
-                self._backlog = Backlog(waiting)
+                self._backlog = EventCorrelator(waiting)
             for sequence, inputs, changes in _calls(remembered.untold):
                 self._tell(inputs, changes, tables, sequence)
         except JournalError as error:
@@ -129,7 +129,7 @@ class Events:
         if self._inputs_since_mark >= _INPUTS_PER_MARK:
             self._mark()
 
-    def post(self, event: Event) -> None:
+    def post(self, event: KubernetesEvent) -> None:
         """Send ``event`` when it is its turn. Never blocks and never raises."""
         self._backlog.post(Other(event), self._now_ms())
         self._mark()
@@ -157,7 +157,7 @@ class Events:
             self._under_way = None
             self._mark()
 
-    async def _send(self, event: Event) -> None:
+    async def _send(self, event: KubernetesEvent) -> None:
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
         while True:
             if self._may_write():
@@ -226,7 +226,7 @@ class Events:
         self._inputs_since_mark = 0
         under_way = () if self._under_way is None else (self._under_way,)
         waiting = (*under_way, *self._backlog.items())
-        self._journal.append([(Kind.EVENTS, body_of(waiting))], self._wall_clock())
+        self._journal.append([(RowKind.EVENTS, body_of(waiting))], self._wall_clock())
 
     def _works(self) -> None:
         self._trouble.end(len(self._backlog))
@@ -234,14 +234,14 @@ class Events:
 
 
 def _calls(
-    rows: Sequence[Row],
+    rows: Sequence[JournalRow],
 ) -> Iterator[tuple[int, tuple[Input, ...], tuple[Change, ...]]]:
     """The calls of the policy that ``rows`` are about: sequence, inputs, changes."""
     for place, row in enumerate(rows):
-        if row.kind is Kind.CHANGES:
+        if row.kind is RowKind.CHANGES:
             continue
         behind = rows[place + 1] if place + 1 < len(rows) else None
         changes: tuple[Change, ...] = ()
-        if behind is not None and behind.kind is Kind.CHANGES:
+        if behind is not None and behind.kind is RowKind.CHANGES:
             changes = changes_of(behind)
         yield row.sequence, inputs_of(row), changes

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.kubernetes_events.correlator import Other, Release
+from agent.kubernetes_events.correlator import Other, ReleasedReasons
 from agent.kubernetes_events.event_rules import OCCUR
 from agent.policy.state import ChangeKind
 from contract.codes.families import FAMILIES
 from contract.documents.separation import UpgradeReason, write_reasons, written_code
-from stores.base import Event, Involved
+from stores.base import Involved, KubernetesEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agent.kubernetes_events.correlator import Group, Item
+    from agent.kubernetes_events.correlator import CorrelatedEvent, Item
     from agent.policy.state import Change
     from dcmi_shim.values import Chip, Inventory
 
@@ -58,7 +58,7 @@ class Reporter:
         return Involved("Node", self.node)
 
 
-def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> Event:
+def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> KubernetesEvent:
     """The Event that ``item`` becomes. Without an inventory chips have their physical ids."""
     if isinstance(item, Other):
         event = item.event
@@ -68,7 +68,7 @@ def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> Eve
             host=event.host or reporter.node,
             instance=event.instance or reporter.instance,
         )
-    if isinstance(item, Release):
+    if isinstance(item, ReleasedReasons):
         reason = action = RELEASE
         name = f"{RELEASE.lower()}.{item.name}"
         message = _reasons(item, inventory)
@@ -76,7 +76,7 @@ def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> Eve
         reason, action, name = item.reason, item.action, item.name
         message = _message(item, reporter.node, inventory)
     count = "" if item.count == 1 else f".{item.count}"
-    return Event(
+    return KubernetesEvent(
         namespace=NAMESPACE,
         name=f"{reporter.instance}.{name}{count}",
         involved=reporter.involved,
@@ -93,7 +93,7 @@ def event_of(item: Item, reporter: Reporter, inventory: Inventory | None) -> Eve
     )
 
 
-def releases(changes: Sequence[Change], sequence: int) -> Iterator[Release]:
+def releases(changes: Sequence[Change], sequence: int) -> Iterator[ReleasedReasons]:
     """All reasons that ``changes`` say were removed, whoever removed them; in one as a rule.
 
     ``sequence`` makes the names unique.
@@ -107,10 +107,10 @@ def releases(changes: Sequence[Change], sequence: int) -> Iterator[Release]:
         some = found[first : first + _REASONS]
         times = [at_ms for *_, at_ms in some]
         reasons = tuple((chip, upgrade) for chip, upgrade, _ in some)
-        yield Release(f"{times[-1]}.{sequence}.{first}", reasons, min(times), max(times))
+        yield ReleasedReasons(f"{times[-1]}.{sequence}.{first}", reasons, min(times), max(times))
 
 
-def _reasons(release: Release, inventory: Inventory | None) -> str:
+def _reasons(release: ReleasedReasons, inventory: Inventory | None) -> str:
     family = None if inventory is None else FAMILIES.get(inventory.family)
     reasons: defaultdict[str, list[UpgradeReason]] = defaultdict(list)
     for chip, upgrade in release.reasons:
@@ -122,7 +122,7 @@ def _reasons(release: Release, inventory: Inventory | None) -> str:
     return write_reasons(reasons)
 
 
-def _message(group: Group, node: str, inventory: Inventory | None) -> str:
+def _message(group: CorrelatedEvent, node: str, inventory: Inventory | None) -> str:
     head = f"device fault, nodeName:{node}, assertion:{group.reason}, {_places(group, inventory)}"
     tail = f", faultLevelName:{group.action}, alarmRaisedTime:{_time(group.first_ms)}"
     if group.count > 1:
@@ -137,7 +137,7 @@ def _message(group: Group, node: str, inventory: Inventory | None) -> str:
     return _cut(f"{head}, faultCodes:{named}{more}{tail}")
 
 
-def _places(group: Group, inventory: Inventory | None) -> str:
+def _places(group: CorrelatedEvent, inventory: Inventory | None) -> str:
     """Where the chips are, in the driver's words; of several, place by place."""
     known = {} if inventory is None else {chip.physical_id: chip for chip in inventory.chips}
     chips: list[Chip] = [known[chip] for chip in group.chips if chip in known]

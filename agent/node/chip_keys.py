@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agent.node.keys import Key
-    from agent.node.labels import Wanted
+    from agent.node.labels import DesiredLabels
     from dcmi_shim.driver import Driver
     from dcmi_shim.values import Inventory, NodeFacts
     from stores.base import NodeObject
@@ -35,7 +35,7 @@ class ChipKeys:
         self._driver = driver
         self._refresh_seconds = refresh_seconds
         self._inventory: Inventory | None = None
-        self._wanted: Wanted | None = None
+        self._wanted: DesiredLabels | None = None
         self._refused: dict[str, str] = {}
         self._problems: tuple[str, ...] = ()
 
@@ -93,7 +93,7 @@ class ChipKeys:
             with suppress(DriverCallError, DriverCallStuck):
                 addresses[chip.physical_id] = await self._driver.address(chip)
 
-    def _want(self, inventory: Inventory, wanted: Wanted) -> bool:
+    def _want(self, inventory: Inventory, wanted: DesiredLabels) -> bool:
         """Whether it is something else than before."""
         for key, value in wanted.refused.items():
             if self._refused.get(key) != value:

@@ -47,7 +47,7 @@ _OLD_LABELS = ("-Recover", "-NetworkRecover")
 _OLD_ANNOTATIONS = ("", "-Unhealthy", "-NetworkUnhealthy", "-Fault", "-Recovering", *_OLD_LABELS)
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class DesiredLabels(msgspec.Struct, frozen=True):
     """What is to be there; ``refused`` are labels that Kubernetes would not take, and are left out.
 
     ``server_type`` is written only where the Node has none.
@@ -69,14 +69,14 @@ class _Device(msgspec.Struct):
 _devices_decoder = msgspec.json.Decoder(dict[str, _Device])
 
 
-def wanted(inventory: Inventory, facts: NodeFacts, addresses: Mapping[int, str]) -> Wanted:
+def wanted(inventory: Inventory, facts: NodeFacts, addresses: Mapping[int, str]) -> DesiredLabels:
     """What the Node of a server with these chips is to say. ``addresses`` are by physical id."""
     labels = _labels(inventory, facts)
     refused = {key: value for key, value in labels.items() if not _LABEL_VALUE.fullmatch(value)}
     server_type = None
     if inventory.family != _A5:
         server_type = labels.pop(SERVER_TYPE, None)
-    return Wanted(
+    return DesiredLabels(
         {key: value for key, value in labels.items() if key not in refused},
         _annotations(inventory, facts, addresses),
         None if SERVER_TYPE in refused else server_type,

@@ -52,7 +52,7 @@ class NodeObjectStatus(msgspec.Struct, frozen=True):
     trouble: str | None
 
 
-class NodeObjectKeeper:
+class NodeObjectWriter:
     """Keeps the Node called ``node``. ``may_write``: whether this agent speaks for it."""
 
     def __init__(

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from agent.history_forwarding.forwarder import TellerStatus
+    from agent.history_forwarding.forwarder import HistoryForwarderStatus
     from agent.kubernetes_events.sender import EventsStatus
     from agent.node.node_object import NodeObjectStatus
     from agent.pages.npu_exporter import Cards
-    from agent.pages.status import Status
+    from agent.pages.status import AgentStatus
     from agent.publishing.fault_service import FaultServiceStatus
     from agent.publishing.publication import Histogram, Publication
     from agent.shadow.difference_log import ShadowStatus
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 class _Picture(Collector):
     def __init__(
-        self, status: Status, records: Mapping[str, Publication], cards: Cards | None
+        self, status: AgentStatus, records: Mapping[str, Publication], cards: Cards | None
     ) -> None:
         self._status = status
         self._records = records
@@ -95,7 +95,7 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
 
-def _chips(status: Status) -> Iterator[Metric]:
+def _chips(status: AgentStatus) -> Iterator[Metric]:
     read = sum(chip.was_read for chip in status.chips)
     yield _gauge("npu_vigil_chips", "Chips that were read at least once.", read)
     unknown = sum(chip.was_read and not chip.answers for chip in status.chips)
@@ -165,7 +165,7 @@ def _chips(status: Status) -> Iterator[Metric]:
         )
 
 
-def _driver(status: Status) -> Iterator[Metric]:
+def _driver(status: AgentStatus) -> Iterator[Metric]:
     driver = status.driver
     yield CounterMetricFamily(
         "npu_vigil_driver_gaps",
@@ -204,7 +204,7 @@ def _driver(status: Status) -> Iterator[Metric]:
     yield stalled
 
 
-def _publications(status: Status, records: Mapping[str, Publication]) -> Iterator[Metric]:
+def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> Iterator[Metric]:
     """Everything by ``document``: ``device-info`` or ``node-info``."""
     writes = CounterMetricFamily(
         "npu_vigil_publication_writes",
@@ -272,7 +272,7 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
     return buckets
 
 
-def _fault_configuration(status: Status) -> Iterator[Metric]:
+def _fault_configuration(status: AgentStatus) -> Iterator[Metric]:
     """By ``document``: the key in the ConfigMap and name of the file."""
     configuration = status.fault_configuration
     problems = GaugeMetricFamily(
@@ -298,7 +298,7 @@ def _fault_configuration(status: Status) -> Iterator[Metric]:
     )
 
 
-def _heartbeat(status: Status) -> Iterator[Metric]:
+def _heartbeat(status: AgentStatus) -> Iterator[Metric]:
     heartbeat = status.heartbeat
     yield CounterMetricFamily(
         "npu_vigil_heartbeat_beats", "Heartbeats that the store took.", value=heartbeat.beats
@@ -342,7 +342,7 @@ def _heartbeat(status: Status) -> Iterator[Metric]:
     )
 
 
-def _journal(status: Status) -> Iterator[Metric]:
+def _journal(status: AgentStatus) -> Iterator[Metric]:
     journal = status.journal
     yield _gauge(
         "npu_vigil_journal_trouble",
@@ -366,7 +366,7 @@ def _journal(status: Status) -> Iterator[Metric]:
     )
 
 
-def _episodes(episodes: TellerStatus) -> Iterator[Metric]:
+def _episodes(episodes: HistoryForwarderStatus) -> Iterator[Metric]:
     yield _gauge(
         "npu_vigil_episodes_behind",
         "Rows of changes in the journal that the aggregator has not heard.",
@@ -472,7 +472,7 @@ def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:
 
 
 def exposition(
-    status: Status, records: Mapping[str, Publication], cards: Cards | None = None
+    status: AgentStatus, records: Mapping[str, Publication], cards: Cards | None = None
 ) -> bytes:
     """The text that Prometheus reads. ``records`` are by kind of document.
 

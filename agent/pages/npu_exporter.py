@@ -21,7 +21,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from agent.pages.npu_exporter_names import SHOWN
 from agent.publishing.render import family_of
-from collectors.chip_faults.collector import HEALTH, ChipFaults
+from collectors.chip_faults.collector import HEALTH, ChipFaultsCollector
 from contract.codes.chip_codes import CARD_DROP
 from contract.errors import DriverGone
 from contract.observation import chip_subject
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from agent.pages.status import FaultStatus
+    from agent.pages.status import HeldFaultStatus
     from contract.observation import Subject
     from dcmi_shim.driver import Driver
     from dcmi_shim.values import Chip, Inventory
@@ -66,7 +66,7 @@ class Cards:
 
     inventory: Inventory | None
     names: Mapping[int, ChipNames]
-    faults: Sequence[FaultStatus]
+    faults: Sequence[HeldFaultStatus]
     readings: Readings
     pods: Sequence[PodUsage] = ()
 
@@ -174,7 +174,7 @@ def _error_codes(
 ) -> Iterator[Metric]:
     codes: dict[int, list[str]] = defaultdict(list)
     for fault in cards.faults:
-        if fault.chip is not None and ChipFaults.name in fault.said_by:
+        if fault.chip is not None and ChipFaultsCollector.name in fault.said_by:
             codes[fault.chip].append(fault.code)
     for listed in codes.values():
         listed.sort(key=lambda code: code == CARD_DROP)

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from agent.pages.npu_exporter import Cards
-    from agent.pages.status import Status
+    from agent.pages.status import AgentStatus
     from agent.publishing.publication import Publication
 
 SOCKET_NAME = "agent.sock"
 
 
 def application(
-    picture: Callable[[], Status],
+    picture: Callable[[], AgentStatus],
     records: Mapping[str, Publication],
     cards: Callable[[], Cards] | None = None,
 ) -> web.Application:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.chip_allocation import Blind, UsageStatus
+from agent.chip_allocation import AllocationStatus, BlindAllocation
 from agent.chip_removal import answers
-from agent.history_forwarding.forwarder import TellerStatus
+from agent.history_forwarding.forwarder import HistoryForwarderStatus
 from agent.journal.journal import JournalStatus
 from agent.kubernetes_events.sender import EventsStatus
 from agent.node.node_object import NodeObjectStatus
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from agent.heartbeat.heartbeat import Heartbeat
     from agent.heartbeat.old_readers import OldReaders
-    from agent.policy.state import Blindness, State, SubjectState
+    from agent.policy.state import Blindness, PolicyState, SubjectState
     from agent.publishing.ownership import OtherProgram
     from agent.publishing.publication import Publication
     from contract.observation import Subject
@@ -60,12 +60,12 @@ class ChipStatus(msgspec.Struct, frozen=True):
     level: str
     faults: int
     upgrades: tuple[Upgrade, ...]
-    blind: tuple[Blind, ...]
+    blind: tuple[BlindAllocation, ...]
     listed: bool = True
     answers: bool = True
 
 
-class FaultStatus(msgspec.Struct, frozen=True):
+class HeldFaultStatus(msgspec.Struct, frozen=True):
     """One fault that holds now. ``severity`` is ``None`` when nobody told one.
 
     ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
@@ -203,7 +203,7 @@ class HeartbeatStatus(msgspec.Struct, frozen=True):
     old: OldHeartbeatStatus | None = None
 
 
-class Status(msgspec.Struct, frozen=True):
+class AgentStatus(msgspec.Struct, frozen=True):
     """Everything. ``not_ready`` says in words why the agent is not ready; empty when it is.
 
     ``answered`` and ``blind`` are the sources that speak for the node as a whole, such as its BMC
@@ -230,15 +230,15 @@ class Status(msgspec.Struct, frozen=True):
     not_ready: tuple[str, ...]
     stalled: dict[str, float]
     chips: tuple[ChipStatus, ...]
-    faults: tuple[FaultStatus, ...]
+    faults: tuple[HeldFaultStatus, ...]
     answered: tuple[str, ...]
-    blind: tuple[Blind, ...]
+    blind: tuple[BlindAllocation, ...]
     driver: DriverStatus
     publications: tuple[PublicationStatus, ...]
     fault_configuration: FaultConfigurationStatus
     heartbeat: HeartbeatStatus
     journal: JournalStatus
-    usage: UsageStatus | None
+    usage: AllocationStatus | None
     events: EventsStatus | None = None
     node_object: NodeObjectStatus | None = None
     own_node_only: bool | None = None
@@ -248,12 +248,12 @@ class Status(msgspec.Struct, frozen=True):
     list_period_seconds: float | None = None
     bmc_failed_readings: float | None = None
     kernel_log_gaps: int = 0
-    episodes: TellerStatus | None = None
+    episodes: HistoryForwarderStatus | None = None
     missed_changes: int | None = None
 
 
 def chip_statuses(
-    state: State,
+    state: PolicyState,
     device_type: str,
     readings: Mapping[tuple[Subject, str], float],
     missing: Container[int] = (),
@@ -281,28 +281,28 @@ def chip_statuses(
     )
 
 
-def blind_sources(known: SubjectState) -> tuple[Blind, ...]:
+def blind_sources(known: SubjectState) -> tuple[BlindAllocation, ...]:
     """The sources that give no answer about a subject."""
     return tuple(
-        Blind(source, blindness.since_ms, blindness.reason)
+        BlindAllocation(source, blindness.since_ms, blindness.reason)
         for source, blindness in sorted(known.blind.items())
     )
 
 
-def blind_storage(state: State) -> tuple[Blind, ...]:
+def blind_storage(state: PolicyState) -> tuple[BlindAllocation, ...]:
     """The storage clients of this node whose file gives no answer; each is a source of its own."""
     return tuple(
-        Blind(f"{source.source} {client}", source.since_ms, source.reason)
+        BlindAllocation(f"{source.source} {client}", source.since_ms, source.reason)
         for client in RESOURCES
         for source in blind_sources(state.of(storage_subject(client)))
     )
 
 
-def fault_statuses(state: State, device_type: str) -> tuple[FaultStatus, ...]:
+def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatus, ...]:
     """The faults of ``state`` by subject, chips first, in order of arrival."""
     subjects = sorted(state.subjects(), key=lambda one: (one[0].kind != "chip", one[0]))
     return tuple(
-        FaultStatus(
+        HeldFaultStatus(
             chip=subject.id if subject.kind == "chip" else None,
             device=f"{device_type}-{subject.id}" if subject.kind == "chip" else None,
             subject=f"{subject.kind} {subject.id}",

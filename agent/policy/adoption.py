@@ -10,7 +10,7 @@ from contract.codes.levels import ChipLevel
 from contract.codes.policies import AUTOFILL_CODE, FAULT_DURATION, FAULT_FREQUENCY, UPGRADE_TYPES
 
 if TYPE_CHECKING:
-    from agent.policy.transaction import Draft
+    from agent.policy.transaction import Transaction
     from contract.codes.catalogue import Catalogue
     from contract.codes.policies import DurationPolicy, FrequencyPolicy
 
@@ -24,7 +24,7 @@ def rule_of(tables: Catalogue, kind: str, code: str) -> DurationPolicy | Frequen
     return tables.frequencies.get(code) if kind == FAULT_FREQUENCY else None
 
 
-def adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
+def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectState:
     """Take over an upgrade that is in nobody's journal: its time stays, its end is its rule's.
 
     One whose rule is not known stays as it is until the next configuration judges it: that may not
@@ -57,7 +57,7 @@ def adopt(known: SubjectState, item: Adopted, draft: Draft) -> SubjectState:
     return known
 
 
-def release(known: SubjectState, item: Released, draft: Draft) -> SubjectState:
+def release(known: SubjectState, item: Released, draft: Transaction) -> SubjectState:
     """End what isolates a chip, whatever gave the reasons, and count from the beginning.
 
     Source: docs/spec/device-plugin.md#3.6.

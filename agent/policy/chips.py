@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from agent.policy import upgrades
 from agent.policy.ending import end
-from agent.policy.state import CHIP_SOURCE, ChipState, Server
+from agent.policy.state import CHIP_SOURCE, ChipState, ServerState
 from agent.policy.transaction import without
 from contract.codes.levels import ChipLevel
 from contract.listed_chips import compare
@@ -21,13 +21,13 @@ from contract.observation import chip_subject
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agent.policy.state import Forgotten, Listed, SubjectState
-    from agent.policy.transaction import Draft
-    from contract.listed_chips import Comparison
+    from agent.policy.state import ChipsListed, Forgotten, SubjectState
+    from agent.policy.transaction import Transaction
+    from contract.listed_chips import ChipListComparison
     from contract.observation import Subject
 
 
-def compared(subjects: Mapping[Subject, SubjectState], item: Listed) -> Comparison:
+def compared(subjects: Mapping[Subject, SubjectState], item: ChipsListed) -> ChipListComparison:
     """What became of the chips of ``subjects`` by what the driver lists now."""
     remembered = {
         subject.id: known.place
@@ -38,7 +38,7 @@ def compared(subjects: Mapping[Subject, SubjectState], item: Listed) -> Comparis
 
 
 def listed(
-    subjects: Mapping[Subject, SubjectState], item: Listed, draft: Draft
+    subjects: Mapping[Subject, SubjectState], item: ChipsListed, draft: Transaction
 ) -> dict[Subject, SubjectState]:
     """``subjects`` when the driver lists the chips of ``item``.
 
@@ -63,7 +63,7 @@ def listed(
         if item.is_first and known.silent:
             known = replace(known, blind=without(known.blind, CHIP_SOURCE))
         chips[chip_id] = replace(known, place=chip)
-    server = Server(item.family, item.super_pod)
+    server = ServerState(item.family, item.super_pod)
     if server != draft.state.server:
         draft.state = replace(draft.state, server=server)
     after = {**{chip_subject(chip_id): one for chip_id, one in chips.items()}, **others}
@@ -82,7 +82,7 @@ def remembered(known: SubjectState) -> SubjectState:
     return replace(known, answered=answered, silent=True)
 
 
-def forgotten(known: SubjectState, item: Forgotten, draft: Draft) -> None:
+def forgotten(known: SubjectState, item: Forgotten, draft: Transaction) -> None:
     """End whatever holds on a chip that is to be forgotten, its isolation too."""
     if isinstance(known, ChipState):
         _ended(known, item.subject, item.at_ms, item.because, draft, with_isolation=True)
@@ -93,7 +93,7 @@ def _ended(
     subject: Subject,
     at_ms: int,
     because: str,
-    draft: Draft,
+    draft: Transaction,
     *,
     with_isolation: bool,
 ) -> ChipState:

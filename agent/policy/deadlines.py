@@ -11,7 +11,7 @@ from agent.policy.due_times import ENDS, FORGOTTEN, LET_GO, Due, next_due
 from agent.policy.ending import end
 from agent.policy.episodes import let_go
 from agent.policy.state import ChipState, Ended, Fault, SubjectState
-from agent.policy.transaction import Draft, without
+from agent.policy.transaction import Transaction, without
 from contract.codes.policies import FAULT_DURATION, FAULT_FREQUENCY
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def expire(
-    subjects: Mapping[Subject, SubjectState], now_ms: int, draft: Draft, since_ms: int = 0
+    subjects: Mapping[Subject, SubjectState], now_ms: int, draft: Transaction, since_ms: int = 0
 ) -> dict[Subject, SubjectState]:
     """Let all that time alone changes happen, up to ``now_ms``, and nothing before ``since_ms``."""
     left = dict(subjects)
@@ -46,7 +46,7 @@ def expire(
 
 
 def _end_by_time(
-    known: SubjectState, subject: Subject, fault: Fault, at_ms: int, draft: Draft
+    known: SubjectState, subject: Subject, fault: Fault, at_ms: int, draft: Transaction
 ) -> SubjectState:
     """End a one-off fault that every reader had time to see, or a doubt that nothing cleared."""
     if fault.once:
@@ -64,7 +64,7 @@ def _end_by_time(
 
 
 def _apply_rule(
-    known: ChipState, subject: Subject, due: Due, at_ms: int, draft: Draft
+    known: ChipState, subject: Subject, due: Due, at_ms: int, draft: Transaction
 ) -> ChipState:
     """The rule that is due upgrades or releases its code."""
     tables, upgrade = draft.tables, known.upgrade_of(due.code, due.what)

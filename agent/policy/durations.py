@@ -17,7 +17,7 @@ from agent.policy.state import ChipState, Fault, Upgrade
 from contract.codes.policies import FAULT_DURATION
 
 if TYPE_CHECKING:
-    from agent.policy.transaction import Draft
+    from agent.policy.transaction import Transaction
     from contract.codes.policies import DurationPolicy
     from contract.observation import Subject
 
@@ -40,7 +40,7 @@ def upgrade(
     fault: Fault,
     policy: DurationPolicy,
     at_ms: int,
-    draft: Draft,
+    draft: Transaction,
 ) -> ChipState:
     """``known`` when ``fault`` held too long, which a frequency rule counts as an occurrence."""
     seconds, since_ms = policy.fault_timeout_ms / 1000, fault.first_seen_ms
@@ -64,7 +64,7 @@ def release(
     upgrade: Upgrade,
     policy: DurationPolicy,
     at_ms: int,
-    draft: Draft,
+    draft: Transaction,
 ) -> ChipState:
     """``known`` when the code of ``upgrade`` was gone long enough: for a frequency rule it recovers
     by that."""

@@ -12,7 +12,7 @@ from agent.policy.transaction import level_of, without
 
 if TYPE_CHECKING:
     from agent.policy.state import Fault, SubjectState
-    from agent.policy.transaction import Draft
+    from agent.policy.transaction import Transaction
     from contract.observation import Subject
 
 
@@ -22,7 +22,7 @@ def end(
     fault: Fault,
     at_ms: int,
     because: str,
-    draft: Draft,
+    draft: Transaction,
     gone_ms: int | None = None,
 ) -> SubjectState:
     """End ``fault``; a lasting one is gone since ``gone_ms`` (``at_ms`` if not told)."""

@@ -20,12 +20,12 @@ from agent.policy.state import (
     Fault,
     SubjectState,
 )
-from agent.policy.transaction import Draft, judge, level_of, without
+from agent.policy.transaction import Transaction, judge, level_of, without
 from contract.codes.chip_codes import HBM_MULTI_BIT, RESET_FINISHED, UB_PORT_DOWN, is_network
 from contract.observation import NODE, Assertion, Observation
 
 
-def observed(known: SubjectState, item: Observation, draft: Draft) -> SubjectState:
+def observed(known: SubjectState, item: Observation, draft: Transaction) -> SubjectState:
     """``known`` when ``item`` was seen; the very same one if that is no news."""
     if item.code == RESET_FINISHED and item.subject.kind == "chip":
         return known  # it asks for an audit; it is no fault
@@ -36,13 +36,13 @@ def observed(known: SubjectState, item: Observation, draft: Draft) -> SubjectSta
     return _asserted(known, item, draft)
 
 
-def let_go(known: ChipState, code: str, draft: Draft) -> SubjectState:
+def let_go(known: ChipState, code: str, draft: Transaction) -> SubjectState:
     """``known`` when an occurrence of ``code`` that was held back begins after all."""
     item = known.held_back[code]
     return _asserted(associations.let_go(known, code), item, draft)
 
 
-def _associated(known: ChipState, item: Observation, draft: Draft) -> ChipState:
+def _associated(known: ChipState, item: Observation, draft: Transaction) -> ChipState:
     """``known`` before ``item`` is taken in, which may explain or end what waits.
 
     What came and went while it waited is told, as anything else that came and went.
@@ -56,12 +56,12 @@ def _associated(known: ChipState, item: Observation, draft: Draft) -> ChipState:
     return known
 
 
-def _asserted(known: SubjectState, item: Observation, draft: Draft) -> SubjectState:
+def _asserted(known: SubjectState, item: Observation, draft: Transaction) -> SubjectState:
     return _ASSERTED[item.assertion](known, known.faults.get(item.code), item, draft)
 
 
 def _absent(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
 ) -> SubjectState:
     """One witness takes its word back; with the last one the fault ends.
 
@@ -113,7 +113,7 @@ def _is_of_links(code: str) -> bool:
 
 
 def _occur(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
 ) -> SubjectState:
     if held is not None:
         if is_before(item, held.serial, held.raised_at_ms):
@@ -142,7 +142,9 @@ def _occur(
     return _begin(known, _new_fault(known, item, draft), item, draft)
 
 
-def _once(known: SubjectState, held: Fault | None, item: Observation, draft: Draft) -> SubjectState:
+def _once(
+    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
+) -> SubjectState:
     if held is None:
         return _begin(known, replace(_new_fault(known, item, draft), once=True), item, draft)
     if held.once and is_another(item, held):
@@ -154,7 +156,9 @@ def _once(known: SubjectState, held: Fault | None, item: Observation, draft: Dra
     return known
 
 
-def _once_more(known: SubjectState, held: Fault, item: Observation, draft: Draft) -> SubjectState:
+def _once_more(
+    known: SubjectState, held: Fault, item: Observation, draft: Transaction
+) -> SubjectState:
     """Another one-off event while the one before it is still shown: it counts, and is shown."""
     because = "a one-off event, while the one before it was still shown"
     draft.note(
@@ -172,7 +176,7 @@ def _once_more(known: SubjectState, held: Fault, item: Observation, draft: Draft
 
 
 def _present(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
 ) -> SubjectState:
     if held is not None:
         seen = held if item.subject.kind != "host" else replace(held, serial=item.serial)
@@ -205,7 +209,7 @@ def _present(
 
 
 def _recover(
-    known: SubjectState, held: Fault | None, item: Observation, draft: Draft
+    known: SubjectState, held: Fault | None, item: Observation, draft: Transaction
 ) -> SubjectState:
     if held is None:
         ended = known.ended.get(item.code)
@@ -242,7 +246,7 @@ def _returned(known: SubjectState, code: str) -> SubjectState:
     return frequencies.returned(known, code) if isinstance(known, ChipState) else known
 
 
-def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
+def _new_fault(known: SubjectState, item: Observation, draft: Transaction) -> Fault:
     """The first moment of an episode. What a poll says of a chip's severity does not count.
 
     What a document says of one that gave no answer yet does, for a code that no table has.
@@ -268,12 +272,14 @@ def _new_fault(known: SubjectState, item: Observation, draft: Draft) -> Fault:
     )
 
 
-def _is_remembered(known: SubjectState, item: Observation, draft: Draft) -> bool:
+def _is_remembered(known: SubjectState, item: Observation, draft: Transaction) -> bool:
     is_silent = isinstance(known, ChipState) and known.silent
     return is_silent and item.code not in draft.tables.chip_levels
 
 
-def _begin(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:
+def _begin(
+    known: SubjectState, fault: Fault, item: Observation, draft: Transaction
+) -> SubjectState:
     old = level_of(known, fault.code)
     draft.note(
         ChangeKind.BEGAN, item.subject, fault, item.seen_at_ms, fault.because, old, fault.level
@@ -284,7 +290,9 @@ def _begin(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -
     return _occurred(known, fault, item, draft)
 
 
-def _occurred(known: SubjectState, fault: Fault, item: Observation, draft: Draft) -> SubjectState:
+def _occurred(
+    known: SubjectState, fault: Fault, item: Observation, draft: Transaction
+) -> SubjectState:
     """An episode began, which a frequency rule counts, unless the code has a duration rule."""
     tables = draft.tables
     if fault.code not in tables.frequencies or fault.code in tables.durations:
@@ -296,7 +304,7 @@ def _occurred(known: SubjectState, fault: Fault, item: Observation, draft: Draft
 
 
 def _update(
-    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: Draft, what: str
+    known: SubjectState, held: Fault, seen: Fault, item: Observation, draft: Transaction, what: str
 ) -> SubjectState:
     """A code that holds was seen again: it lasts without doubt, maybe with another severity or
     another witness."""

@@ -18,7 +18,7 @@ from agent.policy.transaction import without
 from contract.codes.policies import FAULT_FREQUENCY
 
 if TYPE_CHECKING:
-    from agent.policy.transaction import Draft
+    from agent.policy.transaction import Transaction
     from contract.codes.levels import Severity
     from contract.codes.policies import FrequencyPolicy
     from contract.observation import Subject
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _NEVER = Counter()
 
 
-class Origin(NamedTuple):
+class OccurrenceOrigin(NamedTuple):
     """The code that occurred, and the episode it belongs to."""
 
     code: str
@@ -34,18 +34,18 @@ class Origin(NamedTuple):
     severity: Severity | None
 
 
-def origin_of(what: Fault | Upgrade) -> Origin:
+def origin_of(what: Fault | Upgrade) -> OccurrenceOrigin:
     """Whose occurrence ``what`` is."""
-    return Origin(what.code, what.episode, what.severity)
+    return OccurrenceOrigin(what.code, what.episode, what.severity)
 
 
 def occurred(
     known: ChipState,
     subject: Subject,
-    origin: Origin,
+    origin: OccurrenceOrigin,
     at_ms: int,
     now_ms: int,
-    draft: Draft,
+    draft: Transaction,
 ) -> ChipState:
     """``known`` when the code of ``origin`` occurred at ``at_ms``, which is found at ``now_ms``.
 
@@ -97,7 +97,7 @@ def release(
     upgrade: Upgrade,
     policy: FrequencyPolicy,
     at_ms: int,
-    draft: Draft,
+    draft: Transaction,
 ) -> ChipState:
     """``known`` when the code of ``upgrade`` stayed away for long enough."""
     assert policy.release_ms is not None
@@ -114,7 +114,7 @@ def emptied(known: ChipState) -> ChipState:
     return known if len(left) == len(known.counters) else replace(known, counters=left)
 
 
-def configured(known: ChipState, subject: Subject, at_ms: int, draft: Draft) -> ChipState:
+def configured(known: ChipState, subject: Subject, at_ms: int, draft: Transaction) -> ChipState:
     """``known`` under new rules: those that are gone lose their counters, and what was counted may
     be enough now (device-plugin#3.4)."""
     policies = draft.tables.frequencies
@@ -127,7 +127,7 @@ def configured(known: ChipState, subject: Subject, at_ms: int, draft: Draft) -> 
             # Of occurrences that are over, nobody remembers the episodes.
             episode = draft.episode(subject, code, at_ms) if fault is None else fault.episode
             severity = draft.tables.severity_of(code) if fault is None else fault.severity
-            origin = Origin(code, episode, severity)
+            origin = OccurrenceOrigin(code, episode, severity)
             known = _counted(known, subject, origin, counter, policies[code], at_ms, draft)
     return known
 
@@ -143,11 +143,11 @@ def adopted(known: ChipState, upgrade: Upgrade, at_ms: int) -> ChipState:
 def _counted(
     known: ChipState,
     subject: Subject,
-    origin: Origin,
+    origin: OccurrenceOrigin,
     counter: Counter,
     policy: FrequencyPolicy,
     now_ms: int,
-    draft: Draft,
+    draft: Transaction,
 ) -> ChipState:
     """``known`` with the occurrences of ``counter`` that are in the window, or an upgrade if they
     are enough. The window is in whole seconds, and its edge belongs to it."""

@@ -17,11 +17,13 @@ from contract.codes.policies import FAULT_AUTOFILL, FAULT_DURATION
 
 if TYPE_CHECKING:
     from agent.policy.state import SubjectState, Upgrade
-    from agent.policy.transaction import Draft
+    from agent.policy.transaction import Transaction
     from contract.observation import Subject
 
 
-def configured(known: SubjectState, subject: Subject, at_ms: int, draft: Draft) -> SubjectState:
+def configured(
+    known: SubjectState, subject: Subject, at_ms: int, draft: Transaction
+) -> SubjectState:
     """``known`` under the tables of ``draft``, which are in force since ``at_ms``."""
     if isinstance(known, ChipState):
         for upgrade in known.upgrades:
@@ -31,7 +33,7 @@ def configured(known: SubjectState, subject: Subject, at_ms: int, draft: Draft) 
 
 
 def _judged(
-    known: ChipState, subject: Subject, upgrade: Upgrade, at_ms: int, draft: Draft
+    known: ChipState, subject: Subject, upgrade: Upgrade, at_ms: int, draft: Transaction
 ) -> ChipState:
     """``known`` when the rule of ``upgrade`` may be another one or gone; its time stays."""
     if upgrade.kind == FAULT_AUTOFILL:

@@ -10,10 +10,10 @@ from agent.policy.state import CHIP_SOURCE
 from contract.observation import NODE
 
 if TYPE_CHECKING:
-    from agent.policy.state import ChipState, State
+    from agent.policy.state import ChipState, PolicyState
 
 
-def restarted(state: State, boot_id: str) -> State:
+def restarted(state: PolicyState, boot_id: str) -> PolicyState:
     """``state`` for a process that begins on the boot ``boot_id``.
 
     Who spoke for the node as a whole spoke to another process: a document that may have to be

@@ -178,7 +178,7 @@ class ChipState(SubjectState, frozen=True, omit_defaults=True):
         return CHIP_SOURCE in self.answered
 
 
-class Server(msgspec.Struct, frozen=True, omit_defaults=True):
+class ServerState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the chips of the node are, for a document when none of them is listed.
 
     ``super_pod`` are super-pod id, server index and rack id as they are written.
@@ -188,7 +188,7 @@ class Server(msgspec.Struct, frozen=True, omit_defaults=True):
     super_pod: tuple[int, int, int] | None = None
 
 
-class State(msgspec.Struct, frozen=True):
+class PolicyState(msgspec.Struct, frozen=True):
     """All chips, by physical id, and all other subjects, by their text (``subject_of``).
 
     ``revision`` counts the inputs that changed something. Time alone (the release of a one-off
@@ -208,7 +208,7 @@ class State(msgspec.Struct, frozen=True):
     settled_at_ms: int = 0
     named: tuple[int, ...] = ()
     machine: str = ""
-    server: Server | None = None
+    server: ServerState | None = None
 
     def subjects(self) -> Iterator[tuple[Subject, SubjectState]]:
         """Everything that is known: chips first, then the others, each as they came."""
@@ -261,11 +261,11 @@ class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
     level: str = ""
 
 
-class Listed(msgspec.Struct, frozen=True, tag="listed", omit_defaults=True):
+class ChipsListed(msgspec.Struct, frozen=True, tag="listed", omit_defaults=True):
     """The driver lists these chips, maybe none, and no other ones.
 
-    ``family`` and ``super_pod`` are those of ``Server``. ``is_first``: it is the first list of a
-    process. What gave no answer before it did so because there was no driver.
+    ``family`` and ``super_pod`` are those of ``ServerState``. ``is_first``: it is the first list
+    of a process. What gave no answer before it did so because there was no driver.
     """
 
     chips: tuple[ListedChip, ...]
@@ -275,7 +275,7 @@ class Listed(msgspec.Struct, frozen=True, tag="listed", omit_defaults=True):
     is_first: bool = False
 
 
-class Remembered(msgspec.Struct, frozen=True, tag="remembered"):
+class ChipsRemembered(msgspec.Struct, frozen=True, tag="remembered"):
     """A document that is older than the journal has this chip."""
 
     subject: Subject
@@ -348,7 +348,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     upgrade: Upgrade | None = None
 
 
-def believed(state: State, source: str) -> Mapping[tuple[Subject, str], int]:
+def believed(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int]:
     """What a collector is told at start: its lasting faults and when each was first seen."""
     return {
         (subject, fault.code): fault.first_seen_ms

@@ -27,17 +27,17 @@ from agent.policy.state import (
     Adopted,
     Blindness,
     Change,
+    ChipsListed,
+    ChipsRemembered,
     ChipState,
     ClockSetBack,
     Configured,
     Forgotten,
-    Listed,
+    PolicyState,
     Released,
-    Remembered,
-    State,
     SubjectState,
 )
-from agent.policy.transaction import Draft, all_judged_again
+from agent.policy.transaction import Transaction, all_judged_again
 from contract.names import DEVICE_INFO_PREFIX, NODE_INFO_PREFIX
 from contract.observation import (
     Gap,
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
     from contract.codes.catalogue import Catalogue
 
-Told: TypeAlias = (
-    Observation | SourceBlind | SourceAnswered | HealthRead | Adopted | Released | Remembered
+StepInput: TypeAlias = (
+    Observation | SourceBlind | SourceAnswered | HealthRead | Adopted | Released | ChipsRemembered
 )
 """What is about one subject."""
 
@@ -66,21 +66,21 @@ Input: TypeAlias = (
     | Released
     | Configured
     | ClockSetBack
-    | Listed
-    | Remembered
+    | ChipsListed
+    | ChipsRemembered
     | Forgotten
 )
 
 
 def step(
-    state: State, inputs: Sequence[Input], now_ms: int, tables: Catalogue
-) -> tuple[State, tuple[Change, ...]]:
+    state: PolicyState, inputs: Sequence[Input], now_ms: int, tables: Catalogue
+) -> tuple[PolicyState, tuple[Change, ...]]:
     """Take in ``inputs`` in their order and let time pass until ``now_ms``.
 
     How the inputs are batched makes no difference. The very same state is returned when nothing
     changed.
     """
-    draft = Draft(state, tables, state.revision)
+    draft = Transaction(state, tables, state.revision)
     subjects, named = dict(state.subjects()), state.named
     deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
     for item in inputs:
@@ -107,7 +107,7 @@ def step(
             named = named if item.named is None else item.named
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
             continue
-        if isinstance(item, Listed):
+        if isinstance(item, ChipsListed):
             subjects = listed(subjects, item, draft)
             state = draft.state
             deadline_ms = deadline_ms_of(subjects.values(), tables, state.settled_at_ms)
@@ -134,7 +134,7 @@ def step(
     return after_all, tuple(draft.changes)
 
 
-def _set_back(state: State, now_ms: int) -> State:
+def _set_back(state: PolicyState, now_ms: int) -> PolicyState:
     """``state`` when now is ``now_ms``: no start is settled later than one of now."""
     settled_at_ms = min(state.settled_at_ms, now_ms + SETTLE_MS)
     if settled_at_ms == state.settled_at_ms:
@@ -142,13 +142,13 @@ def _set_back(state: State, now_ms: int) -> State:
     return replace(state, settled_at_ms=settled_at_ms)
 
 
-def next_deadline_ms(state: State, tables: Catalogue) -> int | None:
+def next_deadline_ms(state: PolicyState, tables: Catalogue) -> int | None:
     """When ``step`` wants to be called though nothing was reported; ``None`` for never."""
     everything = chain(state.chips.values(), state.others.values())
     return deadline_ms_of(everything, tables, state.settled_at_ms)
 
 
-def _state_of(draft: Draft, subjects: Mapping[Subject, SubjectState]) -> State:
+def _state_of(draft: Transaction, subjects: Mapping[Subject, SubjectState]) -> PolicyState:
     """The state with ``subjects``: the very same one when nothing changed."""
     chips = {
         subject.id: known for subject, known in subjects.items() if isinstance(known, ChipState)
@@ -168,7 +168,7 @@ _FORGOTTEN = SubjectState()
 
 
 def _configured(
-    subjects: Mapping[Subject, SubjectState], at_ms: int, draft: Draft
+    subjects: Mapping[Subject, SubjectState], at_ms: int, draft: Transaction
 ) -> dict[Subject, SubjectState]:
     """Judge all ``subjects`` again by the tables of ``draft``."""
     judged = {
@@ -185,7 +185,7 @@ def _is_shown(subject: Subject, document: str) -> bool:
     return document.startswith(NODE_INFO_PREFIX if subject.kind == "host" else DEVICE_INFO_PREFIX)
 
 
-def is_one_off_waiting(state: State, document: str) -> bool:
+def is_one_off_waiting(state: PolicyState, document: str) -> bool:
     """Whether a one-off fault has yet to be acknowledged with ``document`` (its name)."""
     return any(
         fault.once and fault.acknowledged_at_ms is None
@@ -204,8 +204,8 @@ def _time_of(item: Input) -> int:
 def _sooner(
     deadline_ms: int | None,
     known: SubjectState,
-    item: Told,
-    draft: Draft,
+    item: StepInput,
+    draft: Transaction,
 ) -> int | None:
     """The next deadline when ``item`` was taken in; too early a one does no harm."""
     if isinstance(item, SourceAnswered) and item.source in (LINK_SOURCE, CHIP_SOURCE):
@@ -229,7 +229,7 @@ def _acknowledge(known: SubjectState, item: Acknowledged) -> SubjectState:
     return known
 
 
-def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
+def _apply(known: SubjectState, item: StepInput, draft: Transaction) -> SubjectState:
     if isinstance(item, Observation):
         return observed(known, item, draft)
     if isinstance(item, Adopted):
@@ -238,7 +238,7 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
         return release(known, item, draft)
     if isinstance(item, HealthRead):
         return _health_read(known, item, draft)
-    if isinstance(item, Remembered):
+    if isinstance(item, ChipsRemembered):
         return remembered(known)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason, item.by_driver)
@@ -258,7 +258,7 @@ def _apply(known: SubjectState, item: Told, draft: Draft) -> SubjectState:
     return replace(known, answered=answered, blind=blind)
 
 
-def _health_read(known: SubjectState, item: HealthRead, draft: Draft) -> SubjectState:
+def _health_read(known: SubjectState, item: HealthRead, draft: Transaction) -> SubjectState:
     """``known`` when the health word of its chip bounds what no table says."""
     if not isinstance(known, ChipState) or (known.word, known.listed) == (item.word, item.codes):
         return known

@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from agent.policy.state import Change, ChangeKind, ChipState, Fault, State, SubjectState, Upgrade
-from contract.codes.catalogue import Catalogue, Verdict
+from agent.policy.state import (
+    Change,
+    ChangeKind,
+    ChipState,
+    Fault,
+    PolicyState,
+    SubjectState,
+    Upgrade,
+)
+from contract.codes.catalogue import Catalogue, ReasonedLevel
 from contract.codes.levels import ChipLevel, Severity, most_serious
 
 if TYPE_CHECKING:
@@ -17,10 +25,10 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Draft:
+class Transaction:
     """One call of ``step``: what it has found so far."""
 
-    state: State
+    state: PolicyState
     tables: Catalogue
     revision: int
     changes: list[Change] = field(default_factory=list)
@@ -88,7 +96,7 @@ def without(items: dict[str, T], key: str) -> dict[str, T]:
 
 def judge(
     tables: Catalogue, known: SubjectState, subject: Subject, code: str, severity: Severity | None
-) -> Verdict:
+) -> ReasonedLevel:
     """The level of a code on a subject of its kind, and why. An upgrade can only raise it."""
     if isinstance(known, ChipState):
         if severity is None and known.word is not None:
@@ -99,7 +107,7 @@ def judge(
             if upgrade.code == code:
                 level = ChipLevel(verdict.level)
                 if most_serious([upgrade.level, level]) is not level:
-                    verdict = Verdict(upgrade.level, upgrade.because)
+                    verdict = ReasonedLevel(upgrade.level, upgrade.because)
         return verdict
     if subject.kind == "switch":
         return tables.judge_switch(code)
@@ -107,7 +115,7 @@ def judge(
 
 
 def all_judged_again(
-    known: SubjectState, subject: Subject, at_ms: int, why: str, draft: Draft
+    known: SubjectState, subject: Subject, at_ms: int, why: str, draft: Transaction
 ) -> SubjectState:
     """``known`` with every live fault judged by what holds now; ``why`` that is judged again."""
     for fault in known.faults.values():

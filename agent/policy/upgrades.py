@@ -14,7 +14,7 @@ from agent.policy.transaction import judged_again, level_of
 
 if TYPE_CHECKING:
     from agent.policy.state import ChipState, Upgrade
-    from agent.policy.transaction import Draft
+    from agent.policy.transaction import Transaction
     from contract.observation import Subject
 
 
@@ -30,7 +30,7 @@ def give(
     subject: Subject,
     upgrade: Upgrade,
     at_ms: int,
-    draft: Draft,
+    draft: Transaction,
     because: str | None = None,
 ) -> ChipState:
     """``known`` with ``upgrade``, new or at another level, which is told as a change."""
@@ -43,7 +43,12 @@ def give(
 
 
 def take(
-    known: ChipState, subject: Subject, upgrade: Upgrade, at_ms: int, because: str, draft: Draft
+    known: ChipState,
+    subject: Subject,
+    upgrade: Upgrade,
+    at_ms: int,
+    because: str,
+    draft: Transaction,
 ) -> ChipState:
     """``known`` without ``upgrade``, which is told as a change."""
     old = level_of(known, upgrade.code)

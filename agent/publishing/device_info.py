@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.chip_allocation import ChipsInUse
-from agent.policy.state import CHIP_SOURCE, Adopted, Forgotten, Released, Remembered, Server
-from agent.publishing.publisher import Wanted
+from agent.chip_allocation import ChipAllocation
+from agent.policy.state import (
+    CHIP_SOURCE,
+    Adopted,
+    ChipsRemembered,
+    Forgotten,
+    Released,
+    ServerState,
+)
+from agent.publishing.publisher import DesiredDocument
 from agent.publishing.render import family_of, missing_chips, render
 from agent.publishing.switch_info import is_told, remembered_ports, switch_info_text
 from agent.publishing.vigil_key import key_with_answers
@@ -38,9 +45,9 @@ from stores.base import Document
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
     from agent.policy.step import Input
-    from agent.publishing.vigil_key import Named
+    from agent.publishing.vigil_key import NamedSource
     from contract.documents.device_info import DeviceInfo
     from dcmi_shim.values import Inventory
 
@@ -62,8 +69,8 @@ class DeviceInfoDocument:
     def __init__(
         self,
         node: str,
-        state: Callable[[], State],
-        named_blind: Callable[[], Named | None] = lambda: None,
+        state: Callable[[], PolicyState],
+        named_blind: Callable[[], NamedSource | None] = lambda: None,
         *,
         cards_together: bool = False,
     ) -> None:
@@ -72,14 +79,14 @@ class DeviceInfoDocument:
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
-        self.in_use = ChipsInUse()
+        self.in_use = ChipAllocation()
         self.awaits_usage = False
         """Whether a store that knows of pods has not told yet which chips they use."""
         self._inventory: Inventory | None = None
         self._made_of: tuple[object, ...] = ()
-        self._made: Wanted | None = None
+        self._made: DesiredDocument | None = None
         self._inventory_at = 0.0
-        self.server_before: Server | None = None
+        self.server_before: ServerState | None = None
         """What the document that was there at the start says of the server."""
 
     @property
@@ -105,7 +112,7 @@ class DeviceInfoDocument:
         self._inventory = inventory
         self._inventory_at = time.monotonic()
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> DesiredDocument | None:
         """What is to be published now; ``None`` while too little is known.
 
         Virtual devices are unsupported: readers would take whole chips for what they hand out, so
@@ -121,8 +128,12 @@ class DeviceInfoDocument:
         return self._made
 
     def _make(
-        self, state: State, inventory: Inventory, in_use: ChipsInUse, named: Named | None
-    ) -> Wanted:
+        self,
+        state: PolicyState,
+        inventory: Inventory,
+        in_use: ChipAllocation,
+        named: NamedSource | None,
+    ) -> DesiredDocument:
         own_key = None if named is None else key_with_answers(named, state)
         family = family_of(inventory)
         content = render(
@@ -145,9 +156,9 @@ class DeviceInfoDocument:
                 data[VIGIL_KEY] = own_key
             return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
 
-        return Wanted(state.revision, (content, own_key), stamped, REFRESH_SECONDS)
+        return DesiredDocument(state.revision, (content, own_key), stamped, REFRESH_SECONDS)
 
-    def _is_told(self, inventory: Inventory, state: State) -> bool:
+    def _is_told(self, inventory: Inventory, state: PolicyState) -> bool:
         """Whether each chip, the switches and the store of pods answered or are known to be silent,
         so that lists are not in parts; after a moment those that answered are enough."""
         if not any(chip.was_read for chip in state.chips.values()):
@@ -263,7 +274,7 @@ def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
         return ()
     reports: list[Input] = []
     for known in sorted(chips_of(found)):
-        reports.append(Remembered(chip_subject(known), found.update_time * 1000))
+        reports.append(ChipsRemembered(chip_subject(known), found.update_time * 1000))
     for fault in found.faults:
         chip = chip_of(fault.npu_name)
         if chip is not None:
@@ -289,7 +300,7 @@ def chips_of(found: DeviceInfo) -> set[int]:
     return {chip for name in names if (chip := chip_of(name)) is not None}
 
 
-def server_of(found: DeviceInfo, *, has_switches: bool) -> Server | None:
+def server_of(found: DeviceInfo, *, has_switches: bool) -> ServerState | None:
     """What a document says of the server. Of families that look alike in it, it is any one."""
     families = [
         family.name
@@ -298,7 +309,7 @@ def server_of(found: DeviceInfo, *, has_switches: bool) -> Server | None:
         and (family.switch_info is not SwitchInfo.NONE) is has_switches
     ]
     ids = found.super_pod_id, found.server_index, found.rack_id
-    return Server(families[0], ids) if families else None
+    return ServerState(families[0], ids) if families else None
 
 
 def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:

@@ -24,8 +24,8 @@ from service.trouble import Trouble
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.publishing.fault_service_address import Address
-    from agent.publishing.unacknowledged_faults import PublicFaults, Said
+    from agent.publishing.fault_service_address import FaultServiceAddress
+    from agent.publishing.unacknowledged_faults import NodePublicFaults, SentFault
     from contract.documents.public_fault import PublicFault
 
 log = logging.getLogger("agent.fault_service")
@@ -51,7 +51,7 @@ class FaultServiceStatus(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Edges:
+class FaultServiceCallbacks:
     """What the service asks of its daemon. While ``may_tell`` says no, nothing is told."""
 
     may_tell: Callable[[], bool]
@@ -59,10 +59,12 @@ class Edges:
     progress: Callable[[], None]
 
 
-class FaultService:
+class FaultServiceClient:
     """Tells what waits in ``faults``. ``run`` must be running."""
 
-    def __init__(self, address: Address, faults: PublicFaults, edges: Edges) -> None:
+    def __init__(
+        self, address: FaultServiceAddress, faults: NodePublicFaults, edges: FaultServiceCallbacks
+    ) -> None:
         self._address = address
         self._faults = faults
         self._edges = edges
@@ -105,13 +107,13 @@ class FaultService:
             except TimeoutError:
                 continue
 
-    def _next(self) -> tuple[tuple[Said, ...], float]:
+    def _next(self) -> tuple[tuple[SentFault, ...], float]:
         """What can be told now with one message, or in how many seconds to ask again.
 
         In order for each fault, and of one resource; a fault is in a message once.
         """
         now, seconds = _now(), _MARK_SECONDS
-        batch: dict[str, Said] = {}
+        batch: dict[str, SentFault] = {}
         behind: set[str] = set()
         for said in self._faults.ledger.waiting:
             resource = resource_of(said.code)
@@ -129,7 +131,7 @@ class FaultService:
             behind.add(said.code)
         return tuple(batch.values()), seconds
 
-    async def _tell(self, batch: tuple[Said, ...]) -> None:
+    async def _tell(self, batch: tuple[SentFault, ...]) -> None:
         resource = resource_of(batch[0].code)
         message = message_of(
             self._faults.node, resource, batch, str(uuid.uuid4()), self._edges.wall_clock()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Address:
+class FaultServiceAddress:
     """Where ClusterD is: ``HOST:PORT``; with ``ca_file`` over TLS, with a certificate of ours where
     there is one. Files are PEM."""
 

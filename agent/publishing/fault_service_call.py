@@ -13,7 +13,7 @@ import grpc.aio
 from contract.wire import pubfault_pb2 as wire
 
 if TYPE_CHECKING:
-    from agent.publishing.fault_service_address import Address
+    from agent.publishing.fault_service_address import FaultServiceAddress
     from contract.documents.public_fault import PublicFault
 
 _METHOD = "/PubFault/SendPublicFault"
@@ -25,7 +25,7 @@ _OPTIONS = [
 
 
 async def answer(
-    address: Address, message: PublicFault, deadline_seconds: float
+    address: FaultServiceAddress, message: PublicFault, deadline_seconds: float
 ) -> tuple[int | None, str]:
     """Send ``message``: the code of the answer and its text; ``None`` and why if there is none."""
     try:
@@ -71,7 +71,7 @@ def request_of(message: PublicFault) -> wire.PublicFaultRequest:
     )
 
 
-def _channel(address: Address) -> grpc.aio.Channel:
+def _channel(address: FaultServiceAddress) -> grpc.aio.Channel:
     if address.ca_file is None:
         return grpc.aio.insecure_channel(address.target, options=_OPTIONS)
     certificate, key = (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.publishing.publisher import Wanted, absent
+from agent.publishing.publisher import DesiredDocument, absent
 from contract.codes.chip_codes import is_code
 from contract.codes.host_codes import FILE_SYSTEM, HOST_CODES
 from contract.codes.levels import NodeLevel
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import tzinfo
 
-    from agent.policy.state import Fault, State, SubjectState
+    from agent.policy.state import Fault, PolicyState, SubjectState
     from contract.documents.node_info import NodeRecord
 
 log = logging.getLogger("agent.node_info")
@@ -49,7 +49,7 @@ _STATUS = {
 }
 
 
-def faulty_parts(state: State) -> tuple[FaultDevice, ...]:
+def faulty_parts(state: PolicyState) -> tuple[FaultDevice, ...]:
     """The parts of the server that have a code of the level table, by type and number.
 
     Codes are in the order in which the BMC listed them when the part changed last.
@@ -134,7 +134,7 @@ class NodeInfoDocument:
     def __init__(
         self,
         node: str,
-        state: Callable[[], State],
+        state: Callable[[], PolicyState],
         own_key: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._own_key = own_key
@@ -169,7 +169,7 @@ class NodeInfoDocument:
                 map(_of_host_checks, record.faults)
             )
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> DesiredDocument | None:
         """What is to be published now; ``None`` while too little is known."""
         state = self._state()
         node = state.of(NODE)
@@ -198,7 +198,7 @@ class NodeInfoDocument:
 
         is_old = (is_blind or not has_answered) and not all(map(_of_host_checks, parts))
         refresh_seconds = math.inf if is_old else REFRESH_SECONDS
-        return Wanted(state.revision, (parts, own_key), stamped, refresh_seconds)
+        return DesiredDocument(state.revision, (parts, own_key), stamped, refresh_seconds)
 
     def known_parts(self) -> tuple[FaultDevice, ...]:
         """The faulty parts as far as anybody knows."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agent.publishing.node_info import NodeInfoDocument, generation_of, node_status
-from agent.publishing.publisher import Wanted
+from agent.publishing.publisher import DesiredDocument
 from contract.documents.node_info import (
     Generation,
     NodeBeat,
@@ -31,14 +31,14 @@ from stores.base import Document
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
 
 JITTER = 0.1
 """Of the interval: nodes that start together do not write together for ever."""
 
 
 @dataclass(frozen=True)
-class Beating:
+class NodeInfoBeat:
     """How node-info beats: ``is_withheld`` says that a part of the agent makes no progress."""
 
     generation: Generation
@@ -51,14 +51,14 @@ def whole_seconds(interval_seconds: float) -> int:
     return math.ceil(interval_seconds)
 
 
-class BeatingNodeInfo(NodeInfoDocument):
+class NodeInfoHeartbeat(NodeInfoDocument):
     """The document of generation B or C. What upstream blanks at each start is never blanked."""
 
     def __init__(
         self,
         node: str,
-        state: Callable[[], State],
-        beating: Beating,
+        state: Callable[[], PolicyState],
+        beating: NodeInfoBeat,
         own_key: Callable[[], str | None] = lambda: None,
     ) -> None:
         super().__init__(node, state, own_key)
@@ -73,7 +73,7 @@ class BeatingNodeInfo(NodeInfoDocument):
         if record is not None and record.beat is not None:
             self._beaten = record.beat.at_seconds
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> DesiredDocument | None:
         """What is to be published now. It does not wait for the BMC, as upstream's did not."""
         has_parts = self._beating.generation is Generation.C
         parts = self.known_parts() if has_parts else ()
@@ -90,7 +90,9 @@ class BeatingNodeInfo(NodeInfoDocument):
                 data[VIGIL_KEY] = own_key
             return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
 
-        return Wanted(self._state().revision, (parts, own_key), stamped, self._pause_seconds)
+        return DesiredDocument(
+            self._state().revision, (parts, own_key), stamped, self._pause_seconds
+        )
 
     def _beat(self, stamp: int) -> int:
         self._pause_seconds = self._next_pause()

@@ -29,7 +29,7 @@ from stores.base import READ_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from stores.base import Store, Writer
+    from stores.base import LastWriter, Store
 
 log = logging.getLogger("agent.ownership")
 
@@ -62,7 +62,7 @@ class OtherProgram:
     """Another program that writes ``owned``; ``left_seconds`` until it counts as gone."""
 
     owned: Owned
-    writer: Writer
+    writer: LastWriter
     left_seconds: float
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ def owned_by(node: str, kinds: Collection[str]) -> tuple[Owned, ...]:
     return tuple(owned for owned in both if owned.kind in kinds)
 
 
-def other_program(owned: Owned, writer: Writer | None, now_ms: int) -> OtherProgram | None:
+def other_program(owned: Owned, writer: LastWriter | None, now_ms: int) -> OtherProgram | None:
     """Return the program at work on ``owned``, given its last ``writer``; ``None`` for none.
 
     ``now_ms`` (epoch milliseconds) says how long ago it wrote.
@@ -97,7 +97,7 @@ def other_program(owned: Owned, writer: Writer | None, now_ms: int) -> OtherProg
     return OtherProgram(owned, writer, left_seconds) if left_seconds > 0 else None
 
 
-def _silence_seconds(owned: Owned, writer: Writer) -> float:
+def _silence_seconds(owned: Owned, writer: LastWriter) -> float:
     """How long ``writer`` must be silent to count as gone. Of a stranger no period is known."""
     is_real = writer.name in VENDOR_PROGRAMS
     return (owned.rewritten_seconds if is_real else 0) + _GRACE_SECONDS
@@ -130,7 +130,7 @@ class Ownership:
         self._progress = progress
         self._on_change = on_change
         self._on_failure = on_failure
-        self._seen: Writer | None = None
+        self._seen: LastWriter | None = None
         """The last write of another program."""
         self._until = 0.0
         self._woken = asyncio.Event()
@@ -216,10 +216,10 @@ class Ownership:
             if other is not None:
                 self._leave_to(other)
 
-    def _is_news(self, writer: Writer) -> bool:
+    def _is_news(self, writer: LastWriter) -> bool:
         return self._seen is None or writer.at_ms > self._seen.at_ms
 
-    def _back(self, writer: Writer) -> OtherProgram:
+    def _back(self, writer: LastWriter) -> OtherProgram:
         """The program that has just written once more: its period counts from now."""
         return OtherProgram(self._owned, writer, self._owned.rewritten_seconds + _GRACE_SECONDS)
 

@@ -15,8 +15,8 @@ import random
 import uuid
 from typing import TYPE_CHECKING
 
-from agent.publishing.publisher import Wanted
-from agent.publishing.unacknowledged_faults import HOLD_SECONDS, Said, message_of
+from agent.publishing.publisher import DesiredDocument
+from agent.publishing.unacknowledged_faults import HOLD_SECONDS, SentFault, message_of
 from contract.codes.catalogue import shipped
 from contract.codes.storage_faults import CODES, RESOURCES, fault_id
 from contract.documents.public_fault import (
@@ -32,8 +32,8 @@ from stores.base import Document
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.policy.state import State
-    from agent.publishing.unacknowledged_faults import PublicFaults
+    from agent.policy.state import PolicyState
+    from agent.publishing.unacknowledged_faults import NodePublicFaults
     from contract.documents.public_fault import PublicFault
     from contract.observation import Report
 
@@ -58,8 +58,8 @@ class PublicFaultDocument:
     def __init__(
         self,
         client: str,
-        faults: PublicFaults,
-        state: Callable[[], State],
+        faults: NodePublicFaults,
+        state: Callable[[], PolicyState],
         wake: Callable[[], None],
     ) -> None:
         self.namespace = PUBLIC_FAULT_NAMESPACE
@@ -72,12 +72,12 @@ class PublicFaultDocument:
         self._began = _now()
         self._was_known = bool(self._newest())
         self._recovered_at: dict[str, float] = {}
-        self._written: tuple[Said, ...] = ()
+        self._written: tuple[SentFault, ...] = ()
         self._times_written = 0
         self._pause_seconds = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
-    def _newest(self) -> dict[str, Said]:
+    def _newest(self) -> dict[str, SentFault]:
         newest = self._faults.ledger.newest
         return {code: newest[code] for code in CODES[self._client] if code in newest}
 
@@ -86,7 +86,7 @@ class PublicFaultDocument:
         """Whether any fault of this client was ever told."""
         return bool(self._newest())
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> DesiredDocument | None:
         """What is to be published now; ``None`` while what is there must stay."""
         newest = self._newest()
         if not newest or any(not said.devices for said in newest.values()):
@@ -106,9 +106,9 @@ class PublicFaultDocument:
             label = dict([PUBLIC_FAULT_LABEL])
             return Document(self.namespace, self.name, encode_public_fault(message), label)
 
-        return Wanted(self._state().revision, shown, stamped, self._refresh_seconds(shown))
+        return DesiredDocument(self._state().revision, shown, stamped, self._refresh_seconds(shown))
 
-    def _is_held(self, said: Said) -> bool:
+    def _is_held(self, said: SentFault) -> bool:
         """Whether a reader would misread ``said`` now; it is left out then, which says nothing."""
         told_at = self._recovered_at.get(said.code)
         if not said.occurs or told_at is None:
@@ -123,7 +123,7 @@ class PublicFaultDocument:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(max(_TICK_SECONDS, seconds), self._wake)
 
-    def _note(self, shown: tuple[Said, ...]) -> None:
+    def _note(self, shown: tuple[SentFault, ...]) -> None:
         """``shown`` is being written."""
         self._times_written = self._times_written + 1 if shown == self._written else 1
         self._written = shown
@@ -136,7 +136,7 @@ class PublicFaultDocument:
         doubled = _REFRESH_FIRST_SECONDS * 2 ** (self._times_written - 1)
         self._pause_seconds = random.uniform(0.75, 1.25) * min(doubled, _REFRESH_LAST_SECONDS)
 
-    def _refresh_seconds(self, shown: tuple[Said, ...]) -> float:
+    def _refresh_seconds(self, shown: tuple[SentFault, ...]) -> float:
         if self._times_written > _REFRESHES and not any(said.occurs for said in shown):
             return math.inf
         return self._pause_seconds
@@ -154,7 +154,7 @@ class PublicFaultDocument:
             if said.occurs
         )
 
-    def _told_by(self, existing: Document | None) -> list[Said]:
+    def _told_by(self, existing: Document | None) -> list[SentFault]:
         if existing is None:
             return []
         try:
@@ -165,7 +165,7 @@ class PublicFaultDocument:
         node = self._faults.node
         by_id = {fault_id(node, code): code for code in CODES[self._client]}
         return [
-            Said(
+            SentFault(
                 by_id[fault.fault_id],
                 fault.assertion == "occur",
                 fault.fault_time,

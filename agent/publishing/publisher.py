@@ -21,9 +21,17 @@ from agent.publishing.update_time import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from service.foreign_parts import added_by_others, differences
-from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWrites, Writer
+from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWriter, ForeignWrites
 from service.stalls import going_on
-from stores.base import READ_SECONDS, WRITE_SECONDS, Changed, Deleted, Document, Listed, Selection
+from stores.base import (
+    READ_SECONDS,
+    WRITE_SECONDS,
+    Changed,
+    Deleted,
+    Document,
+    DocumentsListed,
+    Selection,
+)
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -49,7 +57,7 @@ _UNSEEN_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredDocument:
     """What is to be published, made from the state of ``revision``.
 
     ``content`` is everything but the stamp; a write is due when it differs from the last one's.
@@ -63,13 +71,13 @@ class Wanted:
     refresh_seconds: float
 
 
-def absent(revision: int) -> Wanted:
+def absent(revision: int) -> DesiredDocument:
     """There must be no document."""
-    return Wanted(revision, None, None, math.inf)
+    return DesiredDocument(revision, None, None, math.inf)
 
 
 @dataclass(frozen=True)
-class Edges:
+class PublisherCallbacks:
     """What the publisher asks of its daemon and tells it.
 
     All but ``before_write`` and ``before_repair`` return at once.
@@ -90,7 +98,7 @@ class Edges:
     deleted before the next write.
     """
 
-    wanted: Callable[[], Wanted | None]
+    wanted: Callable[[], DesiredDocument | None]
     stamp_of: Callable[[Document], int | None]
     verify: Callable[[Document], None]
     before_write: Callable[[], Awaitable[None]]
@@ -137,10 +145,10 @@ class _Overtaken(Exception):
     """There is something to publish that must not wait for a write that says nothing new."""
 
 
-class Publisher:
+class DocumentPublisher:
     """Publishes ``namespace/name`` to ``store``."""
 
-    def __init__(self, store: Store, namespace: str, name: str, edges: Edges) -> None:
+    def __init__(self, store: Store, namespace: str, name: str, edges: PublisherCallbacks) -> None:
         self.record = Publication()
         self.name = name
         self._store = store
@@ -262,7 +270,7 @@ class Publisher:
         looked_at, self._looked_at = self._looked_at, shown
         return not _same(shown, looked_at) and self._edges.on_foreign(shown)
 
-    async def _committed(self, wanted: Wanted) -> Wanted | None:
+    async def _committed(self, wanted: DesiredDocument) -> DesiredDocument | None:
         """Wait for the journal to have ``wanted``, or what has followed meanwhile.
 
         So the events of a burst go out together, without a wait that a single one would feel.
@@ -277,7 +285,7 @@ class Publisher:
         await self._edges.before_write()
         return wanted
 
-    def _why_write(self, wanted: Wanted) -> tuple[str, float]:
+    def _why_write(self, wanted: DesiredDocument) -> tuple[str, float]:
         """The reason for the next write, and in how many seconds it is due."""
         reason, due_seconds = self._what_differs(wanted)
         now = _now()
@@ -298,7 +306,7 @@ class Publisher:
         self.record.conflict_writer = UNKNOWN
         log.warning("%s: the conflict is over: %s", self.name, why)
 
-    def _what_differs(self, wanted: Wanted) -> tuple[str, float]:
+    def _what_differs(self, wanted: DesiredDocument) -> tuple[str, float]:
         """The same as if nobody else wrote."""
         if self._acknowledged is None:
             return "first", 0.0
@@ -520,16 +528,16 @@ class Publisher:
                 LAST_PAUSE_SECONDS,
             )
 
-    async def _writer(self, shown: Document | None) -> Writer:
+    async def _writer(self, shown: Document | None) -> ForeignWriter:
         """Who writes the document besides us, as far as the store knows."""
         if self._is_own_answer(shown) and self._acknowledged is not None:
-            return Writer(differing=differences(shown, self._acknowledged.document))
+            return ForeignWriter(differing=differences(shown, self._acknowledged.document))
         try:
             async with asyncio.timeout(READ_SECONDS):
                 found = await self._store.other_writer(self.namespace, self.name)
         except (StoreError, TimeoutError):
             return self.record.conflict_writer
-        return UNKNOWN if found is None else Writer(found.name)
+        return UNKNOWN if found is None else ForeignWriter(found.name)
 
     def _begin_trouble(self, reason: str) -> None:
         if self.record.trouble is None:
@@ -571,7 +579,7 @@ class Publisher:
             self.record.watch_fails(event.reason, self._edges.wall_clock())
             self._may_have_forgotten = True
             return
-        if isinstance(event, Listed):
+        if isinstance(event, DocumentsListed):
             if self.record.watch_trouble is not None:
                 self.record.watch_works()
                 self._edges.on_reconnected()

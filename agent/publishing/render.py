@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.policy.state import CHIP_SOURCE, ChipState, State
+from agent.policy.state import CHIP_SOURCE, ChipState, PolicyState
 from agent.publishing.switch_info import switch_info_text
 from contract.codes.chip_codes import is_network
 from contract.codes.chip_health import is_healthy, is_network_healthy
@@ -49,7 +49,7 @@ def family_of(inventory: Inventory) -> Family:
 
 
 def render(
-    state: State,
+    state: PolicyState,
     inventory: Inventory,
     update_time: int,
     used: frozenset[str] = frozenset(),
@@ -119,7 +119,9 @@ def render(
     )
 
 
-def _gives_no_answer(known: ChipState, state: State, order: Sequence[tuple[int, int]]) -> bool:
+def _gives_no_answer(
+    known: ChipState, state: PolicyState, order: Sequence[tuple[int, int]]
+) -> bool:
     """Whether a silent chip was asked in vain, and not because the driver hangs as a whole."""
     blind = known.blind.get(CHIP_SOURCE)
     if blind is None:
@@ -131,7 +133,7 @@ def _gives_no_answer(known: ChipState, state: State, order: Sequence[tuple[int, 
     )
 
 
-def _ill_cards(state: State, inventory: Inventory, in_use: frozenset[str]) -> frozenset[int]:
+def _ill_cards(state: PolicyState, inventory: Inventory, in_use: frozenset[str]) -> frozenset[int]:
     """The chips on cards of a Duo of which a die is unhealthy by itself."""
     family = family_of(inventory)
     if family.name != DUO_FAMILY:
@@ -150,7 +152,7 @@ def _level_of(*entries: DeviceFault | None) -> ChipLevel:
     return most_serious(ChipLevel(entry.fault_level) for entry in entries if entry is not None)
 
 
-def missing_chips(state: State, listed: Container[int]) -> dict[int, int]:
+def missing_chips(state: PolicyState, listed: Container[int]) -> dict[int, int]:
     """The physical ids of the chips that were read once and are not ``listed``, with logic ids.
 
     Of a chip that only a document has, no logic id is known; it is taken for the physical one.
@@ -204,7 +206,7 @@ def _worse(known: TimeAndLevel | None, raised: TimeAndLevel) -> TimeAndLevel:
     return raised if most_serious([level, other]) is level else known
 
 
-def _isolated(state: State, listed: Sequence[int], family: Family) -> str:
+def _isolated(state: PolicyState, listed: Sequence[int], family: Family) -> str:
     """The names of isolated chips in the order of ``listed``, then those that are not in it."""
     isolated = {chip for chip, known in state.chips.items() if known.isolated}
     left = sorted(isolated.difference(listed))
@@ -212,7 +214,7 @@ def _isolated(state: State, listed: Sequence[int], family: Family) -> str:
     return ",".join(family.device_name(chip) for chip in named)
 
 
-def _reasons(state: State, family: Family) -> str:
+def _reasons(state: PolicyState, family: Family) -> str:
     return write_reasons(
         {
             family.device_name(chip): [

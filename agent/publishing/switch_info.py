@@ -24,7 +24,7 @@ from contract.observation import NODE, Assertion, Observation
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from agent.policy.state import Fault, State
+    from agent.policy.state import Fault, PolicyState
     from contract.codes.families import Family
     from contract.observation import Report
 
@@ -43,7 +43,7 @@ _PLANE_PORTS = 16
 _LASTING, _ONE_OFF = 1, 2
 
 
-def switch_info_text(state: State, family: Family, update_time: int) -> str | None:
+def switch_info_text(state: PolicyState, family: Family, update_time: int) -> str | None:
     """The text of ``SwitchInfoCfg`` that ``state`` deserves, stamped in epoch seconds.
 
     ``None`` for a family that has no such key. A blind switch keeps its last state; one that never
@@ -56,14 +56,14 @@ def switch_info_text(state: State, family: Family, update_time: int) -> str | No
     return encode_switch_info(render_switch_info(state, update_time))
 
 
-def is_told(state: State, family: Family) -> bool:
+def is_told(state: PolicyState, family: Family) -> bool:
     """Whether the switches answered this process, or are known to be silent, if there are any."""
     node = state.of(NODE)
     has_switches = family.switch_info is SwitchInfo.CLEAN
     return not has_switches or SWITCH_SOURCE in node.answered or SWITCH_SOURCE in node.blind
 
 
-def render_switch_info(state: State, update_time: int) -> SwitchRecord:
+def render_switch_info(state: PolicyState, update_time: int) -> SwitchRecord:
     """Events in order of arrival. A code in no table is left out, but counts as not handled."""
     live = _live(state)
     known = [(port, fault) for port, fault in live if fault.level]
@@ -81,7 +81,7 @@ def render_switch_info(state: State, update_time: int) -> SwitchRecord:
     )
 
 
-def _live(state: State) -> list[tuple[SwitchPort, Fault]]:
+def _live(state: PolicyState) -> list[tuple[SwitchPort, Fault]]:
     found = [
         (port_of(subject), fault)
         for subject, known in state.subjects()

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.journal.file import Kind, body_of
+from agent.journal.file import RowKind, body_of
 from agent.journal.values import decoded
 from contract.codes.storage_faults import CODES, fault_id
 from contract.documents.public_fault import (
     LAST_DEVICE,
     OLDEST_MS,
     VERSION,
-    Fault,
     Influence,
     PublicFault,
+    PublicFaultEntry,
 )
 from contract.errors import JournalError
 from contract.observation import storage_subject
@@ -29,9 +29,9 @@ from contract.observation import storage_subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agent.journal.file import Row
+    from agent.journal.file import JournalRow
     from agent.journal.journal import Journal
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
 
 log = logging.getLogger("agent.public_faults")
 
@@ -48,7 +48,7 @@ _NO_DEVICES = (0,)
 _SUBJECTS = {storage_subject(client): codes for client, codes in CODES.items()}
 
 
-class Said(msgspec.Struct, frozen=True, omit_defaults=True):
+class SentFault(msgspec.Struct, frozen=True, omit_defaults=True):
     """A storage fault began (``occurs``) or ended at ``at_ms``; ``devices`` are physical ids."""
 
     code: str
@@ -57,7 +57,7 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
     devices: tuple[int, ...] = ()
 
 
-class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
+class UnacknowledgedFaults(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the journal keeps.
 
     ``newest`` is what holds of each fault that ever stood. Only where ClusterD is told over gRPC:
@@ -65,16 +65,16 @@ class Ledger(msgspec.Struct, frozen=True, omit_defaults=True):
     fault was that it occurs. ``devices`` are the chips of the node as last known.
     """
 
-    newest: dict[str, Said] = {}
-    waiting: tuple[Said, ...] = ()
+    newest: dict[str, SentFault] = {}
+    waiting: tuple[SentFault, ...] = ()
     told: dict[str, bool] = {}
     devices: tuple[int, ...] = ()
 
 
-_decoder = msgspec.json.Decoder(Ledger)
+_decoder = msgspec.json.Decoder(UnacknowledgedFaults)
 
 
-def queued(waiting: tuple[Said, ...], said: Said) -> tuple[Said, ...]:
+def queued(waiting: tuple[SentFault, ...], said: SentFault) -> tuple[SentFault, ...]:
     """``waiting`` with ``said`` behind it.
 
     A recovery that comes to nothing, because the fault occurs again before anybody was told, is
@@ -87,7 +87,7 @@ def queued(waiting: tuple[Said, ...], said: Said) -> tuple[Said, ...]:
     return (*waiting, said)
 
 
-class PublicFaults:
+class NodePublicFaults:
     """Holds the ledger of ``node``. ``look`` compares it with the state.
 
     ``chips`` gives the physical ids of the chips, ``None`` until the driver has told them. With
@@ -104,7 +104,7 @@ class PublicFaults:
         queues: bool,
     ) -> None:
         self.node = node
-        self.ledger = Ledger()
+        self.ledger = UnacknowledgedFaults()
         self.changed = asyncio.Event()
         self._chips = chips
         self._journal = journal
@@ -119,7 +119,7 @@ class PublicFaults:
         """Whether any storage fault was ever told."""
         return bool(self.ledger.newest)
 
-    def remember(self, row: Row | None) -> None:
+    def remember(self, row: JournalRow | None) -> None:
         """Go on where the process before this one ended."""
         if row is None:
             return
@@ -128,13 +128,13 @@ class PublicFaults:
         except JournalError as error:
             log.error("what was told of storage faults is not known: %s", error)
 
-    def adopt(self, faults: Iterable[Said]) -> None:
+    def adopt(self, faults: Iterable[SentFault]) -> None:
         """A document older than the journal has told this."""
         new = {one.code: one for one in faults if one.code not in self.ledger.newest}
         if new:
             self._keep(msgspec.structs.replace(self.ledger, newest=self.ledger.newest | new))
 
-    def look(self, state: State) -> None:
+    def look(self, state: PolicyState) -> None:
         """Take over what changed."""
         found = [state.of(subject) for subject in _SUBJECTS]
         if all(one is other for one, other in zip(found, self._seen, strict=True)):
@@ -151,23 +151,23 @@ class PublicFaults:
                 if fault is None and not known.answered:
                     continue  # nobody has looked yet
                 if fault is not None:
-                    said = Said(code, True, fault.first_seen_ms)
+                    said = SentFault(code, True, fault.first_seen_ms)
                 else:
                     assert before is not None
-                    said = Said(code, False, self._wall_clock(), before.devices)
+                    said = SentFault(code, False, self._wall_clock(), before.devices)
                 ledger = self._with(ledger, said)
         if ledger is not self.ledger:
             self._keep(ledger)
         self._fill()
 
-    def acknowledged(self, batch: tuple[Said, ...]) -> None:
+    def acknowledged(self, batch: tuple[SentFault, ...]) -> None:
         """The receiver took ``batch``, or will never take it."""
         ledger = self.ledger
         waiting = tuple(one for one in ledger.waiting if one not in batch)
         told = ledger.told | {one.code: one.occurs for one in batch}
         self._keep(msgspec.structs.replace(ledger, waiting=waiting, told=told))
 
-    def _with(self, ledger: Ledger, said: Said) -> Ledger:
+    def _with(self, ledger: UnacknowledgedFaults, said: SentFault) -> UnacknowledgedFaults:
         newest = ledger.newest | {said.code: said}
         waiting = ledger.waiting
         if self._queues:
@@ -191,7 +191,7 @@ class PublicFaults:
         if incomplete:
             meant = devices or ledger.devices or _NO_DEVICES
 
-            def filled(one: Said) -> Said:
+            def filled(one: SentFault) -> SentFault:
                 return one if one.devices else msgspec.structs.replace(one, devices=meant)
 
             newest = {code: filled(one) for code, one in ledger.newest.items()}
@@ -204,18 +204,18 @@ class PublicFaults:
         self._is_patient = False
         self._fill()
 
-    def _keep(self, ledger: Ledger) -> None:
+    def _keep(self, ledger: UnacknowledgedFaults) -> None:
         self.ledger = ledger
-        self._journal.append([(Kind.PUBLIC_FAULTS, body_of(ledger))], self._wall_clock())
+        self._journal.append([(RowKind.PUBLIC_FAULTS, body_of(ledger))], self._wall_clock())
         self.changed.set()
 
 
 def message_of(
-    node: str, resource: str, batch: Iterable[Said], message_id: str, at_ms: int
+    node: str, resource: str, batch: Iterable[SentFault], message_id: str, at_ms: int
 ) -> PublicFault:
     """The message that tells ``batch``, in the order of its codes (``docs/spec/noded.md#4.5``)."""
     faults = [
-        Fault(
+        PublicFaultEntry(
             fault_id=fault_id(node, said.code),
             fault_type="Node",
             fault_code=said.code,

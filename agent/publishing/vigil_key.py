@@ -24,7 +24,7 @@ from contract.observation import storage_subject
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from agent.policy.state import ChipState, State, SubjectState
+    from agent.policy.state import ChipState, PolicyState, SubjectState
     from contract.codes.levels import Severity
 
 PACE_SECONDS = 10.0
@@ -32,7 +32,7 @@ SETTLE_MS = 2_000
 _STORAGE = {str(storage_subject(client)): client for client in RESOURCES}
 
 
-def blind_sources(state: State) -> Iterator[BlindSource]:
+def blind_sources(state: PolicyState) -> Iterator[BlindSource]:
     """Every source that gives no answer: those about the node first, then those about chips."""
     for subject, known in sorted(state.others.items()):
         client = f" {_STORAGE[subject]}" if subject in _STORAGE else ""
@@ -46,7 +46,7 @@ def _of(known: SubjectState, client: str, chip: int | None) -> Iterator[BlindSou
         yield BlindSource(f"{source}{client}", why.since_ms, why.reason, chip)
 
 
-class Named(msgspec.Struct, frozen=True):
+class NamedSource(msgspec.Struct, frozen=True):
     """The sources that are named as blind, when that changed last, and the text of both.
 
     ``text`` is ``None`` where nothing is named.
@@ -57,10 +57,10 @@ class Named(msgspec.Struct, frozen=True):
     text: str | None = None
 
 
-NOTHING_NAMED = Named()
+NOTHING_NAMED = NamedSource()
 
 
-def key_with_answers(named: Named, state: State) -> str | None:
+def key_with_answers(named: NamedSource, state: PolicyState) -> str | None:
     """The text of the key in device-info: what is blind, and what is answered about each fault."""
     answers = [
         answer
@@ -101,7 +101,7 @@ class VigilKeyText:
 
     def __init__(
         self,
-        state: Callable[[], State],
+        state: Callable[[], PolicyState],
         wall_clock: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
@@ -112,11 +112,11 @@ class VigilKeyText:
         self._undated: str | None = None
         """The text without the time of its last change."""
         self._changed_at = -math.inf
-        self._of: State | None = None
+        self._of: PolicyState | None = None
         self._look_at = -math.inf
         self._timer: asyncio.TimerHandle | None = None
 
-    def named(self) -> Named:
+    def named(self) -> NamedSource:
         """What is named now. The same object while it stays."""
         loop, state = asyncio.get_running_loop(), self._state()
         now = loop.time()
@@ -130,7 +130,7 @@ class VigilKeyText:
             if now >= due:
                 now_ms = self._wall_clock()
                 text = encode_vigil_key(settled, now_ms)
-                self._named = Named(tuple(settled), now_ms, text)
+                self._named = NamedSource(tuple(settled), now_ms, text)
                 self._undated, self._changed_at = undated, now
             else:
                 look_at = min(look_at, due)
@@ -140,7 +140,7 @@ class VigilKeyText:
         self._timer = None if math.isinf(look_at) else loop.call_at(look_at, self._wake)
         return self._named
 
-    def _settled(self, state: State) -> tuple[list[BlindSource], float]:
+    def _settled(self, state: PolicyState) -> tuple[list[BlindSource], float]:
         """Who is to be named, and in how many seconds the next one is."""
         now_ms = self._wall_clock()
         settled, next_ms = [], math.inf

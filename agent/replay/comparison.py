@@ -9,14 +9,14 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from agent.replay.findings import Day, Difference, day_sums
-from agent.replay.level_history import DAY_MS, Ledger, Span
+from agent.replay.findings import Day, LevelDifference, day_sums
+from agent.replay.level_history import DAY_MS, LevelHistory, Span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from agent.policy.state import Change, State
-    from agent.replay.level_history import Standing
+    from agent.policy.state import Change, PolicyState
+    from agent.replay.level_history import LevelReason
     from contract.observation import Subject
 
 
@@ -25,8 +25,8 @@ class _Kind:
     """What a difference is like; equal ones of a day are told as one."""
 
     code: str
-    recorded: Standing | None
-    replayed: Standing | None
+    recorded: LevelReason | None
+    replayed: LevelReason | None
 
 
 @dataclass
@@ -35,13 +35,13 @@ class _Total:
     ms: int = 0
 
 
-class Comparison:
+class ReplayComparison:
     """The ledgers of both runs, and where they differ. ``replayed`` is ``None`` for one run."""
 
     def __init__(self, span: Span, *, two: bool) -> None:
         self._span = span
-        self.recorded = Ledger(span)
-        self.replayed = Ledger(span) if two else None
+        self.recorded = LevelHistory(span)
+        self.replayed = LevelHistory(span) if two else None
         self._now_ms = 0
         self._open: dict[tuple[Subject, str], tuple[int, _Kind]] = {}
         self._totals: dict[tuple[int, Subject], dict[_Kind, _Total]] = {}
@@ -61,7 +61,7 @@ class Comparison:
             self._compare(touched, at_ms)
         self._now_ms = max(self._now_ms, until_ms)
 
-    def align(self, recorded: State, replayed: State | None, at_ms: int) -> None:
+    def align(self, recorded: PolicyState, replayed: PolicyState | None, at_ms: int) -> None:
         """Take over what both runs know at ``at_ms``, where no changes tell of it."""
         at_ms = self._now_ms = max(self._now_ms, at_ms)
         self.recorded.align(recorded, at_ms)
@@ -95,8 +95,8 @@ class Comparison:
         return tuple(self._day(day, subject) for day, subject in sorted(keys))
 
     def _timed(
-        self, changes: Sequence[Change], until_ms: int, ledger: Ledger | None
-    ) -> list[tuple[int, Ledger, Change]]:
+        self, changes: Sequence[Change], until_ms: int, ledger: LevelHistory | None
+    ) -> list[tuple[int, LevelHistory, Change]]:
         """Changes in the order in which they were made; the clock may have been set back."""
         if ledger is None:
             return []
@@ -155,9 +155,9 @@ class Comparison:
         )
 
 
-def _difference(kind: _Kind, total: _Total) -> Difference:
+def _difference(kind: _Kind, total: _Total) -> LevelDifference:
     one, other = kind.recorded, kind.replayed
-    return Difference(
+    return LevelDifference(
         kind.code,
         None if one is None else one.level,
         None if other is None else other.level,

@@ -46,7 +46,7 @@ class DaySums(msgspec.Struct, frozen=True):
     isolated_seconds: float
 
 
-class Difference(msgspec.Struct, frozen=True):
+class LevelDifference(msgspec.Struct, frozen=True):
     """A code that would have had another level (``None``: none at all), and why each.
 
     ``times`` counts how often it began to differ or went on from the day before.
@@ -68,7 +68,7 @@ class Day(msgspec.Struct, frozen=True):
     subject: str
     recorded: DaySums | None = None
     replayed: DaySums | None = None
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[LevelDifference, ...] = ()
 
 
 class Findings(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from contract.observation import chip_subject
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from agent.policy.state import Change, State, SubjectState
+    from agent.policy.state import Change, PolicyState, SubjectState
     from contract.observation import Subject
 
 DAY_MS = 86_400_000
@@ -60,7 +60,7 @@ class Sums:
 
 
 @dataclass(frozen=True)
-class Standing:
+class LevelReason:
     """The level of a code and the sentence that says why."""
 
     level: str
@@ -72,10 +72,10 @@ class _Known:
     """What is known of one subject, unchanged since ``since_ms``."""
 
     since_ms: int
-    codes: dict[str, Standing] = field(default_factory=dict)
+    codes: dict[str, LevelReason] = field(default_factory=dict)
 
 
-class Ledger:
+class LevelHistory:
     """The levels of one run as they are, and the sums of its chips by day and subject."""
 
     def __init__(self, span: Span) -> None:
@@ -85,7 +85,7 @@ class Ledger:
         self._in_use: frozenset[int] = frozenset()
         self.sums: dict[tuple[int, Subject], Sums] = {}
 
-    def standing(self, subject: Subject, code: str) -> Standing | None:
+    def standing(self, subject: Subject, code: str) -> LevelReason | None:
         """The level that ``code`` has on ``subject`` now, if any."""
         known = self._known.get(subject)
         return None if known is None else known.codes.get(code)
@@ -104,14 +104,14 @@ class Ledger:
         if change.new_level is None:
             known.codes.pop(change.code, None)
         elif before is None or before.level != change.new_level or not ended:
-            known.codes[change.code] = Standing(change.new_level, change.because)
+            known.codes[change.code] = LevelReason(change.new_level, change.because)
         if at_ms in self._span:
             sums = self._sums(at_ms // DAY_MS, change.subject)
             sums.episodes += change.kind is ChangeKind.BEGAN
             sums.upgrades += change.kind is ChangeKind.UPGRADED
             sums.releases += change.kind is ChangeKind.RELEASED
 
-    def align(self, state: State, at_ms: int) -> None:
+    def align(self, state: PolicyState, at_ms: int) -> None:
         """Take over what ``state`` says holds at ``at_ms``, where no changes tell of it."""
         for subject, known in state.subjects():
             standings = _standings(known)
@@ -164,18 +164,18 @@ class Ledger:
         return self.sums.setdefault((day, subject), Sums())
 
 
-def _level(codes: Mapping[str, Standing]) -> ChipLevel:
+def _level(codes: Mapping[str, LevelReason]) -> ChipLevel:
     return most_serious(ChipLevel(one.level) for one in codes.values())
 
 
-def _standings(known: SubjectState) -> dict[str, Standing]:
+def _standings(known: SubjectState) -> dict[str, LevelReason]:
     """The codes of one subject as its state has them, those that only a rule holds included."""
     found = {}
     for fault in known.faults.values():
-        found[fault.code] = Standing(fault.level, fault.because)
+        found[fault.code] = LevelReason(fault.level, fault.because)
     if isinstance(known, ChipState):
         for upgrade in known.upgrades:
             level = level_of(known, upgrade.code)
             if level == upgrade.level and upgrade.code not in known.faults:
-                found[upgrade.code] = Standing(level, upgrade.because)
+                found[upgrade.code] = LevelReason(level, upgrade.because)
     return found

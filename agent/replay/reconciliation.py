@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
 
 if TYPE_CHECKING:
-    from agent.policy.state import Fault, State
+    from agent.policy.state import Fault, PolicyState
     from agent.policy.step import Input
     from contract.observation import Subject
 
 
-def told_by(before: State, after: State, at_ms: int) -> list[Input]:
+def told_by(before: PolicyState, after: PolicyState, at_ms: int) -> list[Input]:
     """Inputs that lead from ``before`` to what holds ``after``, all of them at ``at_ms``.
 
     What rules made of it stays: these inputs are counted and judged like any others.

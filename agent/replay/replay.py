@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from agent.journal.file import Kind
+from agent.journal.file import RowKind
 from agent.journal.values import (
     changes_of,
     chips_in_use_of,
@@ -23,9 +23,9 @@ from agent.journal.values import (
     tables_of,
 )
 from agent.policy.restarts import restarted
-from agent.policy.state import Acknowledged, Configured, State
+from agent.policy.state import Acknowledged, Configured, PolicyState
 from agent.policy.step import step
-from agent.replay.comparison import Comparison
+from agent.replay.comparison import ReplayComparison
 from agent.replay.findings import Break, Deviation, Findings
 from agent.replay.reconciliation import told_by
 from contract.codes.catalogue import shipped
@@ -61,14 +61,16 @@ def replay(rows: Iterable[StoredRow], other: Catalogue | None, span: Span) -> Fi
 class _Other:
     """The run with other tables. Its revisions are not those of the run that was recorded."""
 
-    def __init__(self, tables: Catalogue, state: State, at_ms: int) -> None:
+    def __init__(self, tables: Catalogue, state: PolicyState, at_ms: int) -> None:
         self.state = state
         self._tables = tables
         self._revisions: deque[tuple[int, int]] = deque()
         # What it begins with was judged by other tables.
         self.play([Configured("", at_ms)], at_ms, state)
 
-    def play(self, inputs: Sequence[Input], at_ms: int, recorded: State) -> tuple[Change, ...]:
+    def play(
+        self, inputs: Sequence[Input], at_ms: int, recorded: PolicyState
+    ) -> tuple[Change, ...]:
         """Play ``inputs``, which led the run that was recorded to ``recorded``."""
         self.state, changes = step(self.state, inputs, at_ms, self._tables)
         pair = recorded.revision, self.state.revision
@@ -95,9 +97,9 @@ class _Other:
 class _Playing:
     def __init__(self, other: Catalogue | None, span: Span) -> None:
         self._other_tables = other
-        self._comparison = Comparison(span, two=other is not None)
+        self._comparison = ReplayComparison(span, two=other is not None)
         self._tables = shipped()
-        self._state: State | None = None
+        self._state: PolicyState | None = None
         self._other: _Other | None = None
         self._starting: Start | None = None
         self._stopped = True
@@ -120,7 +122,7 @@ class _Playing:
             lost = row.sequence - last.sequence - 1
             self._doubt(last.at_ms, row.at_ms, f"{lost} rows are missing")
         try:
-            if row.kind != Kind.CHANGES:
+            if row.kind != RowKind.CHANGES:
                 self._check(())
             self._play(row, last)
         except JournalError as error:
@@ -153,21 +155,21 @@ class _Playing:
 
     def _play(self, row: StoredRow, last: StoredRow | None) -> None:
         match row.kind:
-            case Kind.START:
+            case RowKind.START:
                 self._start(start_of(row), row, last)
-            case Kind.STOP:
+            case RowKind.STOP:
                 self._stopped = True
-            case Kind.FAULT_CONFIGURATION:
+            case RowKind.FAULT_CONFIGURATION:
                 self._tables = tables_of(row)
-            case Kind.SNAPSHOT:
+            case RowKind.SNAPSHOT:
                 self._snapshot(state_of(row), row)
-            case Kind.REPORTS | Kind.ACKNOWLEDGED:
+            case RowKind.REPORTS | RowKind.ACKNOWLEDGED:
                 self._step(inputs_of(row), row)
-            case Kind.CHANGES:
+            case RowKind.CHANGES:
                 self._check(changes_of(row))
-            case Kind.USAGE:
+            case RowKind.USAGE:
                 self._comparison.use(chips_in_use_of(row), row.at_ms)
-            case Kind.GAP:
+            case RowKind.GAP:
                 gap = gap_of(row)
                 what = f"the journal failed ({gap.reason}), {gap.rows_lost} rows were lost"
                 self._break(gap.since_ms, row.at_ms, what)
@@ -205,7 +207,7 @@ class _Playing:
         if recorded != replayed:
             self._deviate(row, "other changes than recorded", recorded, replayed)
 
-    def _snapshot(self, state: State, row: StoredRow) -> None:
+    def _snapshot(self, state: PolicyState, row: StoredRow) -> None:
         before, starting = self._state, self._starting
         self._state, self._starting = state, None
         if before is None:
@@ -230,7 +232,7 @@ class _Playing:
         if not same:
             self._align(state, row.at_ms)
 
-    def _align(self, state: State, at_ms: int) -> None:
+    def _align(self, state: PolicyState, at_ms: int) -> None:
         other = None if self._other is None else self._other.state
         self._comparison.align(state, other, at_ms)
 
@@ -256,6 +258,6 @@ class _Playing:
             self._breaks.append(Break(from_ms, until_ms, what))
 
 
-def _begun(state: State, start: Start, snapshot: State) -> State:
+def _begun(state: PolicyState, start: Start, snapshot: PolicyState) -> PolicyState:
     """``state`` as a process has it that begins with ``snapshot``."""
     return replace(restarted(state, start.boot_id), settled_at_ms=snapshot.settled_at_ms)

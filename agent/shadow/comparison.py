@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from agent.shadow.difference import (
     ISOLATION,
-    Difference,
+    DocumentDifference,
     Fact,
     Facts,
     Field,
@@ -65,11 +65,11 @@ _ONLY_REFRESHED = frozenset(
     }
 )
 """Changes of these alone are no reason for it to write (device-plugin#1.7)."""
-_ABSENT = Difference(Fact(Field.DOCUMENT), None, "written")
-_OLD = Difference(Fact(Field.UPDATE_TIME), "older than 5 min", "written every 5 min")
+_ABSENT = DocumentDifference(Fact(Field.DOCUMENT), None, "written")
+_OLD = DocumentDifference(Fact(Field.UPDATE_TIME), "older than 5 min", "written every 5 min")
 
 
-class Result(StrEnum):
+class WriteResult(StrEnum):
     """What came of a write, or of waiting for one; the label ``result`` of the metrics."""
 
     SAME = "same"
@@ -80,15 +80,15 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ComparisonResult:
     """``differences`` of the write at ``at_ms``, or what is not written since then.
 
     ``theirs`` is all that the document says, as far as it can be read.
     """
 
-    result: Result
+    result: WriteResult
     at_ms: int
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[DocumentDifference, ...] = ()
     theirs: Facts = field(default_factory=dict)
 
 
@@ -115,14 +115,14 @@ class _Write:
     at_ms: int
     from_ms: int
     facts: Facts
-    decided: Verdict | None = None
+    decided: ComparisonResult | None = None
 
 
 @dataclass
 class _Missing:
     """What we want and nobody writes, since when, and for how long that is no wonder."""
 
-    difference: Difference
+    difference: DocumentDifference
     since_ms: int
     patience_ms: int
 
@@ -132,7 +132,7 @@ class _Missing:
 
 
 @dataclass
-class Judge:
+class ShadowComparison:
     """What we wanted lately, what the store shows, and the writes that are not judged yet.
 
     All times are epoch milliseconds and never go back.
@@ -140,12 +140,12 @@ class Judge:
 
     _wishes: deque[_Wish] = field(default_factory=deque)
     _pending: deque[_Write] = field(default_factory=deque)
-    _verdicts: list[Verdict] = field(default_factory=list)
+    _verdicts: list[ComparisonResult] = field(default_factory=list)
     _shown: Facts = field(default_factory=dict)
     _is_comparable: bool = False
     _shown_at_ms: int = 0
     _dark_since_ms: int | None = None
-    _told: set[Difference] = field(default_factory=set)
+    _told: set[DocumentDifference] = field(default_factory=set)
 
     def wants(self, at_ms: int, document: Document, *, lingers: bool = False) -> None:
         """From ``at_ms`` on ``document`` is what we would have in the store, times set aside.
@@ -173,14 +173,16 @@ class Judge:
         try:
             facts = facts_of(document)
         except DocumentError as error:
-            self._shows_nothing(Verdict(Result.UNREADABLE, at_ms, (unreadable(error),)))
+            self._shows_nothing(
+                ComparisonResult(WriteResult.UNREADABLE, at_ms, (unreadable(error),))
+            )
             return
         self._shows(at_ms, facts, comparable=True)
         self._pending.append(_Write(at_ms, dark - BEFORE_MS, facts))
 
     def deleted(self, at_ms: int) -> None:
         """Somebody deleted the document."""
-        self._shows_nothing(Verdict(Result.DELETED, at_ms, (_ABSENT,)))
+        self._shows_nothing(ComparisonResult(WriteResult.DELETED, at_ms, (_ABSENT,)))
 
     def interrupted(self, at_ms: int) -> None:
         """From ``at_ms`` on writes may happen unseen, until the next one that is seen."""
@@ -198,7 +200,7 @@ class Judge:
             self._shown_at_ms = at_ms
         self._dark_since_ms = None
 
-    def verdicts(self, now_ms: int) -> list[Verdict]:
+    def verdicts(self, now_ms: int) -> list[ComparisonResult]:
         """What is decided by now, each once and in order."""
         while self._pending and (done := self._judged(self._pending[0], now_ms)) is not None:
             self._pending.popleft()
@@ -231,18 +233,20 @@ class Judge:
         lingers = any(wish.lingers for wish in self._between(write.at_ms, write.at_ms + AFTER_MS))
         return write.at_ms + (LINGER_MS if lingers else AFTER_MS)
 
-    def _judged(self, write: _Write, now_ms: int) -> Verdict | None:
+    def _judged(self, write: _Write, now_ms: int) -> ComparisonResult | None:
         if write.decided is not None or not self._wishes:
             return write.decided
         until_ms = self._due_ms(write)
         window = [grouped(wish.facts) for wish in self._between(write.from_ms, until_ms)]
         wrong = list(_wrong(grouped(write.facts), window))
         if not wrong:
-            return Verdict(Result.SAME, write.at_ms)
+            return ComparisonResult(WriteResult.SAME, write.at_ms)
         if now_ms < until_ms and len(self._pending) <= _PENDING:
             return None
         found = [one for theirs, ours in wrong for one in nearest(theirs, ours)]
-        return Verdict(Result.DIFFERENT, write.at_ms, tuple(in_order(found)), write.facts)
+        return ComparisonResult(
+            WriteResult.DIFFERENT, write.at_ms, tuple(in_order(found)), write.facts
+        )
 
     def _between(self, from_ms: int, until_ms: int) -> list[_Wish]:
         """What we wanted at some time in between; where that was nothing, what we want now."""
@@ -266,7 +270,7 @@ class Judge:
         if due:
             since_ms = min(one.since_ms for one in due)
             found = tuple(in_order(one.difference for one in due))
-            self._tell(Verdict(Result.NOT_WRITTEN, since_ms, found, self._shown))
+            self._tell(ComparisonResult(WriteResult.NOT_WRITTEN, since_ms, found, self._shown))
 
     def _missing(self) -> list[_Missing]:
         """What differs now, of whom nothing was told."""
@@ -300,11 +304,11 @@ class Judge:
         self._dark_since_ms = None
         self._told.clear()
 
-    def _shows_nothing(self, verdict: Verdict) -> None:
+    def _shows_nothing(self, verdict: ComparisonResult) -> None:
         self._shows(verdict.at_ms, {}, comparable=False)
         self._pending.append(_Write(verdict.at_ms, verdict.at_ms, {}, verdict))
 
-    def _tell(self, verdict: Verdict) -> None:
+    def _tell(self, verdict: ComparisonResult) -> None:
         self._told.update(verdict.differences)
         self._verdicts.append(verdict)
 

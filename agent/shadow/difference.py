@@ -155,7 +155,7 @@ _LISTED = "listed"
 _SORTED, _UNSORTED = "sorted", "not sorted"
 
 
-class Difference(msgspec.Struct, frozen=True):
+class DocumentDifference(msgspec.Struct, frozen=True):
     """A fact that is ``theirs`` in the document of somebody else and ``ours`` in our own.
 
     ``None``: it is not there.
@@ -175,15 +175,15 @@ class Difference(msgspec.Struct, frozen=True):
         return f"{place}: {self.theirs or 'nothing'}, ours {self.ours or 'nothing'}"
 
 
-def in_order(differences: Iterable[Difference]) -> list[Difference]:
+def in_order(differences: Iterable[DocumentDifference]) -> list[DocumentDifference]:
     """As they are to be told: causes before what follows from them."""
     return sorted(differences, key=lambda one: (_RANK[one.fact.field], one.fact))
 
 
-def differences(theirs: Facts, ours: Facts) -> list[Difference]:
+def differences(theirs: Facts, ours: Facts) -> list[DocumentDifference]:
     """All facts that differ, in the order in which they are to be told."""
     return in_order(
-        Difference(fact, theirs.get(fact), ours.get(fact))
+        DocumentDifference(fact, theirs.get(fact), ours.get(fact))
         for fact in {**theirs, **ours}
         if theirs.get(fact) != ours.get(fact)
     )
@@ -236,23 +236,23 @@ def _codes(facts: Facts) -> set[Fact]:
     return {fact for fact in facts if fact.field is Field.FAULT_CODE}
 
 
-def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[Difference]:
+def nearest(theirs: Facts, ours: Iterable[Facts]) -> list[DocumentDifference]:
     """What differs from that of ``ours`` from which the least does, and of several the last."""
     found = [differences(theirs, one) for one in ours]
     return min(reversed(found), key=_weight)
 
 
-def _weight(found: list[Difference]) -> int:
+def _weight(found: list[DocumentDifference]) -> int:
     """How many keys differ; a cause that we do not have at all counts for more than those."""
     keys = {(one.fact.device, _KEY_OF.get(one.fact.field, one.fact.field)) for one in found}
     strange = [one for one in found if one.fact.field in _CAUSES and one.ours is None]
     return len(keys) + _CAUSE_WEIGHT * len(strange)
 
 
-def unreadable(error: DocumentError) -> Difference:
+def unreadable(error: DocumentError) -> DocumentDifference:
     """The difference of a document that its readers refuse to one of ours, which they do not."""
     field = Field.CHECK_CODE if isinstance(error, CheckCodeMismatch) else Field.DOCUMENT
-    return Difference(Fact(field), f"{error.where}: {error.what}", "right")
+    return DocumentDifference(Fact(field), f"{error.where}: {error.what}", "right")
 
 
 def facts_of(document: Document) -> dict[Fact, str]:

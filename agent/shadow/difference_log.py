@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.shadow.comparison import Result
-from agent.shadow.difference import Difference, Fact, Field
+from agent.shadow.comparison import WriteResult
+from agent.shadow.difference import DocumentDifference, Fact, Field
 from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agent.shadow.comparison import Verdict
+    from agent.shadow.comparison import ComparisonResult
     from agent.shadow.difference import Facts
 
 log = logging.getLogger("agent.shadow")
@@ -27,7 +27,7 @@ _KEPT = 200
 _ALSO = 8
 
 
-class Told(msgspec.Struct, frozen=True):
+class ReportedDifference(msgspec.Struct, frozen=True):
     """A difference of one device, or of the node where ``device`` is empty, for people.
 
     ``place`` and ``field`` are the first field that differs, ``also`` the places of more fields of
@@ -37,7 +37,7 @@ class Told(msgspec.Struct, frozen=True):
     ``defect`` is the id of the known defect of the Device Plugin that explains it, if one does.
     """
 
-    result: Result
+    result: WriteResult
     device: str
     field: Field
     place: str
@@ -62,30 +62,30 @@ class ShadowStatus(msgspec.Struct, frozen=True):
     document: str
     trouble: str | None
     last_write_ms: int | None
-    writes: dict[Result, int]
+    writes: dict[WriteResult, int]
     differences: dict[Field, int]
-    told: tuple[Told, ...]
+    told: tuple[ReportedDifference, ...]
 
 
-class Ledger:
+class DifferenceLog:
     """All that was judged by one process. ``explain`` gives the id of a known defect."""
 
-    def __init__(self, explain: Callable[[Difference, Facts], str | None]) -> None:
+    def __init__(self, explain: Callable[[DocumentDifference, Facts], str | None]) -> None:
         self._explain = explain
-        self._writes: Counter[Result] = Counter()
+        self._writes: Counter[WriteResult] = Counter()
         self._fields: Counter[Field] = Counter()
-        self._book: dict[Difference, Told] = {}
-        self._places: dict[Difference, frozenset[str]] = {}
+        self._book: dict[DocumentDifference, ReportedDifference] = {}
+        self._places: dict[DocumentDifference, frozenset[str]] = {}
         self._last_write_ms: int | None = None
 
-    def enter(self, verdict: Verdict, now_ms: int) -> list[Told]:
+    def enter(self, verdict: ComparisonResult, now_ms: int) -> list[ReportedDifference]:
         """Note ``verdict``; what it tells for the first time.
 
         More fields of a device of which a difference is known are told with that one again.
         """
         self._writes[verdict.result] += 1
         found = {one[0]: one for one in _by_device(verdict.differences)}
-        if verdict.result is not Result.NOT_WRITTEN:
+        if verdict.result is not WriteResult.NOT_WRITTEN:
             self._last_write_ms = verdict.at_ms
             self._over(now_ms, lambda first: first not in found)
         new = []
@@ -113,16 +113,18 @@ class Ledger:
             document,
             trouble,
             self._last_write_ms,
-            {result: self._writes[result] for result in Result},
+            {result: self._writes[result] for result in WriteResult},
             dict(self._fields),
             tuple(told),
         )
 
-    def _noted(self, verdict: Verdict, first: Difference, listed: list[Difference]) -> Told:
+    def _noted(
+        self, verdict: ComparisonResult, first: DocumentDifference, listed: list[DocumentDifference]
+    ) -> ReportedDifference:
         known = self._book.pop(first, None)
         also = tuple(one.fact.place for one in listed[1:])
         if known is None:
-            told = Told(
+            told = ReportedDifference(
                 result=verdict.result,
                 device=first.fact.device,
                 field=first.fact.field,
@@ -149,7 +151,7 @@ class Ledger:
         self._book[first] = told
         return told
 
-    def _over(self, now_ms: int, is_over: Callable[[Difference], bool]) -> None:
+    def _over(self, now_ms: int, is_over: Callable[[DocumentDifference], bool]) -> None:
         for first, told in self._book.items():
             if told.over_at_ms is None and is_over(first):
                 self._book[first] = msgspec.structs.replace(told, over_at_ms=now_ms)
@@ -160,18 +162,20 @@ class Ledger:
             oldest = next(over, next(iter(self._book)))
             del self._book[oldest], self._places[oldest]
 
-    def _log(self, told: Told) -> None:
+    def _log(self, told: ReportedDifference) -> None:
         also = ""
         if told.also:
             also = f"; also {shortened(told.also, _ALSO)}"
         if told.defect is not None:
             also += f" (known defect {told.defect})"
-        what = "has not followed us" if told.result is Result.NOT_WRITTEN else "wrote otherwise"
+        what = (
+            "has not followed us" if told.result is WriteResult.NOT_WRITTEN else "wrote otherwise"
+        )
         since = datetime.fromtimestamp(told.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         log.warning("the Device Plugin %s since %s: %s%s", what, since, told.told, also)
 
 
-def _by_device(differences: Iterable[Difference]) -> list[list[Difference]]:
+def _by_device(differences: Iterable[DocumentDifference]) -> list[list[DocumentDifference]]:
     """In groups of one device each, which keep their order and begin with the first of all."""
     found = list(differences)
     order = list(dict.fromkeys(one.fact.device for one in found))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.shadow.difference import Difference, Facts, Field
+from agent.shadow.difference import DocumentDifference, Facts, Field
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import ChipLevel, most_serious
 from contract.codes.policies import AUTOFILL_CODE
@@ -29,7 +29,7 @@ class Background:
     is_link_blind: Callable[[str], bool]
 
 
-def defect_of(first: Difference, theirs: Facts, background: Background) -> str | None:
+def defect_of(first: DocumentDifference, theirs: Facts, background: Background) -> str | None:
     """The id of the defect that explains ``first``, the first difference of a device.
 
     ``theirs`` is all that the Device Plugin says; ``None`` where nothing is known.
@@ -65,7 +65,7 @@ def _is_autofilled(theirs: Facts, device: str) -> bool:
     )
 
 
-def _hides_unknown(first: Difference, theirs: Facts, background: Background) -> bool:
+def _hides_unknown(first: DocumentDifference, theirs: Facts, background: Background) -> bool:
     """Whether the level of the chip is milder than that of a code of it that is in no table."""
     levels = {
         fact.detail: level

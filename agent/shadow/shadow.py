@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.shadow.comparison import Judge
-from agent.shadow.difference_log import Ledger, ShadowStatus
+from agent.shadow.comparison import ShadowComparison
+from agent.shadow.difference_log import DifferenceLog, ShadowStatus
 from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
 from contract.errors import StoreError
@@ -24,8 +24,8 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.publishing.publisher import Wanted
-    from agent.shadow.difference_log import Told
+    from agent.publishing.publisher import DesiredDocument
+    from agent.shadow.difference_log import ReportedDifference
     from agent.shadow.reasons import Background
     from stores.base import Document, Store, WatchEvent
 
@@ -38,7 +38,7 @@ _WATCH_AGAIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Edges:
+class ShadowCallbacks:
     """What the shadow asks of its daemon and tells it. All return at once.
 
     ``wanted`` is what we would publish now, ``None`` while too little is known; ``lingers`` whether
@@ -48,11 +48,11 @@ class Edges:
     tell why something differs.
     """
 
-    wanted: Callable[[], Wanted | None]
+    wanted: Callable[[], DesiredDocument | None]
     lingers: Callable[[], bool]
     on_first_read: Callable[[Document | None], None]
     on_written: Callable[[Document, bool], None]
-    on_told: Callable[[Told], None]
+    on_told: Callable[[ReportedDifference], None]
     background: Background
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
@@ -61,13 +61,13 @@ class Edges:
 class Shadow:
     """Compares all writes of ``namespace/name`` in ``store``."""
 
-    def __init__(self, store: Store, namespace: str, name: str, edges: Edges) -> None:
+    def __init__(self, store: Store, namespace: str, name: str, edges: ShadowCallbacks) -> None:
         self.name = name
         self.namespace = namespace
         self._store = store
         self._edges = edges
-        self._judge = Judge()
-        self._ledger = Ledger(partial(defect_of, background=edges.background))
+        self._judge = ShadowComparison()
+        self._ledger = DifferenceLog(partial(defect_of, background=edges.background))
         self._woken = asyncio.Event()
         self._content: object = None
         self._shown: Document | None = None

@@ -33,7 +33,7 @@ PERIOD_SECONDS = 4.0
 _decoder = msgspec.json.Decoder(dict[str, str])
 
 
-class Known:
+class MarkKnowledge:
     """What is known of the mark of the directory at ``url``. Pure.
 
     ``id`` is empty before the first mark was seen, and where the directory that counts has none.
@@ -85,7 +85,7 @@ class Known:
         )
 
 
-class Marks:
+class DirectoryMarks:
     """Looks at the marks of ``stores``, by URL; the ids are in ``state_dir``, where there is one.
 
     ``nodes`` are those that are known by the store with this URL. ``changed`` is called when a
@@ -106,7 +106,7 @@ class Marks:
         self._nodes = nodes
         self._changed = changed
         kept = self._read()
-        self.known = {url: Known(url, kept.get(url, "")) for url in self._marks}
+        self.known = {url: MarkKnowledge(url, kept.get(url, "")) for url in self._marks}
         self._kept = kept
         self._unreadable: dict[str, str] = {}
 
@@ -140,7 +140,7 @@ class Marks:
             self._look(self.known[url], found)
         await self._keep()
 
-    def _look(self, known: Known, found: FoundMark) -> None:
+    def _look(self, known: MarkKnowledge, found: FoundMark) -> None:
         was = known.problem
         why = known.look(found, self._nodes(known.url))
         if known.problem is not None and was is None:

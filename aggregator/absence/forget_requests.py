@@ -17,7 +17,7 @@ from contract.documents.forget_record import (
     forget_record_name,
 )
 from contract.errors import DocumentError, StoreError, StoreRefused
-from stores.base import Changed, Document, Listed, Selection
+from stores.base import Changed, Document, DocumentsListed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,7 +35,7 @@ _TICK_SECONDS = 1.0
 _ASK_AGAIN_SECONDS = 30.0
 
 
-class Forgetting:
+class ForgetRequests:
     """Does so for the store of ``absence``.
 
     ``is_there``: whether anything of a node is published. ``may_write``: whether we lead.
@@ -96,7 +96,7 @@ class Forgetting:
             try:
                 async for event in self._store.watch(RECORDS):
                     match event:
-                        case Listed(documents):
+                        case DocumentsListed(documents):
                             self._take(documents)
                         case Changed(document):
                             self._take((document,))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
-from aggregator.absence.last_known_file import FILE_NAME, KnownFile, Row
+from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
 from pacing.backoff import Backoff
 from service.broken_database import is_damaged, move_aside
 from stores.base import Document
@@ -43,7 +43,7 @@ class KnownBeat(msgspec.Struct, frozen=True):
     interval_ms: int
 
 
-class Known(msgspec.Struct):
+class LastKnownStore(msgspec.Struct):
     """What an earlier run knew of one store.
 
     ``is_complete``: it had listed the store and written down all of it, so that a node which is in
@@ -73,9 +73,9 @@ class LastKnown:
         self._versions: dict[tuple[str, str], str] = {}
         self._came = asyncio.Event()
 
-    def load(self) -> dict[str, Known]:
+    def load(self) -> dict[str, LastKnownStore]:
         """Read what an earlier run knew, by store. Blocks; what cannot be read is named."""
-        found: dict[str, Known] = {}
+        found: dict[str, LastKnownStore] = {}
         if self._path is None:
             return found
         try:
@@ -86,7 +86,7 @@ class LastKnown:
             return found
         unreadable = 0
         for row in rows:
-            known = found.setdefault(row.store, Known({}, {}))
+            known = found.setdefault(row.store, LastKnownStore({}, {}))
             try:
                 self._take(known, row)
             except (msgspec.MsgspecError, UnicodeError):
@@ -95,7 +95,7 @@ class LastKnown:
             _log.error("%s: %d rows cannot be read and are left out", self._path, unreadable)
         return found
 
-    def _take(self, known: Known, row: Row) -> None:
+    def _take(self, known: LastKnownStore, row: LastKnownRow) -> None:
         if row.kind == DOCUMENT:
             document = _document.decode(row.body)
             known.documents[document.namespace, document.name] = document
@@ -169,13 +169,13 @@ class LastKnown:
     def _write(self, taken: dict[tuple[str, str, str], msgspec.Struct | None]) -> bool:
         """Write rows, in a thread; whether that was done."""
         rows = (
-            Row(*key, b"" if value is None else msgspec.msgpack.encode(value))
+            LastKnownRow(*key, b"" if value is None else msgspec.msgpack.encode(value))
             for key, value in taken.items()
         )
         try:
             left_out = self._open().write(rows, self._most_bytes)
             if left_out:
-                incomplete = {Row(store, COMPLETE, "", b"") for store, _, _ in taken}
+                incomplete = {LastKnownRow(store, COMPLETE, "", b"") for store, _, _ in taken}
                 self._open().write(incomplete, self._most_bytes)
         except _TROUBLE as error:
             self._fail(error)

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aggregator.inputs.node_documents import Feed
+from aggregator.inputs.node_documents import DocumentWatch
 from contract.errors import DocumentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.inputs.node_documents import Inbox
+    from aggregator.inputs.node_documents import DocumentCache
     from stores.base import Document
 
 _SHOWN_AFTER_MS = 8000
 """How much longer a deletion that was shown is not named: mostly an agent made it."""
 
 
-class Absent(msgspec.Struct, frozen=True):
+class AbsentDocument(msgspec.Struct, frozen=True):
     """A document that is known and that its store lacks.
 
     ``since_ms`` is wall time. ``stands_at_ms``: steady time from which it is no passing state; the
@@ -41,17 +41,19 @@ class Absent(msgspec.Struct, frozen=True):
         return self.stands_at_ms + (_SHOWN_AFTER_MS if self.is_told else 0)
 
 
-class LastingFeed(Feed):
+class LastingFeed(DocumentWatch):
     """A watch of which absence ends nothing. ``present`` has nodes whose state is kept, too."""
 
-    absent: dict[str, Absent]
+    absent: dict[str, AbsentDocument]
     """Nodes whose document the store lacks."""
     absences: int
     """How often a document came to be absent."""
     kept: Callable[[str, Document | None], None]
     """Is called with each good document, and ``None`` for a node that was ended."""
 
-    def __init__(self, namespace: str, prefix: str, inboxes: tuple[Inbox[Any], ...]) -> None:
+    def __init__(
+        self, namespace: str, prefix: str, inboxes: tuple[DocumentCache[Any], ...]
+    ) -> None:
         super().__init__(namespace, prefix, inboxes)
         self.absent = {}
         self.absences = 0
@@ -68,18 +70,18 @@ class LastingFeed(Feed):
     def lack(self, node: str, now_ms: int, stands_at_ms: int) -> None:
         """The store lacks a document of which only what was published is known."""
         if node not in self.absent:
-            self._lack(node, Absent(now_ms, stands_at_ms, is_told=False))
+            self._lack(node, AbsentDocument(now_ms, stands_at_ms, is_told=False))
 
-    def _lack(self, node: str, absent: Absent) -> None:
+    def _lack(self, node: str, absent: AbsentDocument) -> None:
         self.absent[node] = absent
         self.absences += 1
 
     def has(self, node: str) -> bool:
-        """See ``Feed``."""
+        """See ``DocumentWatch``."""
         return node in self.present and node not in self.absent
 
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
-        """See ``Feed``. One that is not there is absent, and not deleted."""
+        """See ``DocumentWatch``. One that is not there is absent, and not deleted."""
         if document is None or not self.selection.fits(document.labels):
             return self._miss(node, now_ms, None, is_told=False)
         return super().read(node, document, now_ms)
@@ -133,7 +135,7 @@ class LastingFeed(Feed):
         return changed
 
     def _is_of_the_past(self, node: str, document: Document) -> bool:
-        """See ``Feed``. A store that was set back shows what its agent is to write again."""
+        """See ``DocumentWatch``. A store that was set back shows what its agent writes again."""
         inbox = self.inboxes[0]
         is_other = node in inbox.reports and not inbox.is_last_good(node, document)
         if not is_other or not self.has_agent(node):
@@ -150,5 +152,5 @@ class LastingFeed(Feed):
         known = self.absent.get(node)
         if node in self.present and (known is None or (is_told and not known.is_told)):
             since_ms = now_ms if known is None else known.since_ms
-            self._lack(node, Absent(since_ms, deleted_at_ms or 0, is_told))
+            self._lack(node, AbsentDocument(since_ms, deleted_at_ms or 0, is_told))
         return frozenset()

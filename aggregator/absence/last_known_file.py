@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS known (
 """
 
 
-class Row(NamedTuple):
+class LastKnownRow(NamedTuple):
     """One row; an empty body is none."""
 
     store: str
@@ -63,12 +63,12 @@ class KnownFile:
             self._connection.close()
             raise
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[LastKnownRow]:
         """Return all rows."""
         query = "SELECT store, kind, place, body FROM known ORDER BY store, kind, place"
-        return [Row(*found) for found in self._connection.execute(query)]
+        return [LastKnownRow(*found) for found in self._connection.execute(query)]
 
-    def write(self, rows: Iterable[Row], most_bytes: int) -> int:
+    def write(self, rows: Iterable[LastKnownRow], most_bytes: int) -> int:
         """Write rows, all of them or, with an error, none; returns how many do not fit."""
         connection, size, left_out = self._connection, self._bytes, 0
         connection.execute("BEGIN IMMEDIATE")

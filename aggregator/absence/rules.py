@@ -25,10 +25,10 @@ from service.shortened import shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.absence.last_known_documents import Absent, LastingFeed
-    from aggregator.inputs.node_documents import Source
+    from aggregator.absence.last_known_documents import AbsentDocument, LastingFeed
+    from aggregator.inputs.node_documents import DocumentSource
     from contract.documents.forget_record import ForgetRecord
-    from service.clock import Moment
+    from service.clock import Instant
     from stores.base import Beat
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ _DELETABLE = "node-info"
 """Agents delete it whenever no part of the server has an alarm."""
 
 
-class Beating(Protocol):
+class HeartbeatLookup(Protocol):
     """Whether a node beats in the store; ``None`` while that is not known."""
 
     def __call__(self, node: str, /) -> bool | None: ...
@@ -61,7 +61,7 @@ class Missing(NamedTuple):
 class Absence:
     """What the store of ``source`` lacks."""
 
-    def __init__(self, source: Source, feeds: Mapping[str, LastingFeed]) -> None:
+    def __init__(self, source: DocumentSource, feeds: Mapping[str, LastingFeed]) -> None:
         """``feeds`` are those of ``source``, by kind of document."""
         self.url = source.url
         self.is_held = False
@@ -127,7 +127,7 @@ class Absence:
         """Whether the store has a heartbeat of the node."""
         return self._beats is not None and node in self._beats
 
-    def take_asked(self, now: Moment) -> frozenset[str]:
+    def take_asked(self, now: Instant) -> frozenset[str]:
         """Return the nodes whose heartbeat is to be read now, each once: a deletion stands that
         their agents may have made.
         """
@@ -141,7 +141,7 @@ class Absence:
         self._asked |= asked
         return frozenset(asked)
 
-    def is_due(self, now: Moment) -> bool:
+    def is_due(self, now: Instant) -> bool:
         """Whether ``step`` has something to look at. Cheap: it is asked for each change."""
         if self._seen != sum(feed.absences for feed in self.feeds):
             return True
@@ -152,7 +152,7 @@ class Absence:
         """The steady time from which on ``is_due``."""
         return self._due_ms
 
-    def step(self, beating: Beating, now: Moment) -> frozenset[str]:
+    def step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
         """End what somebody's word ends; returns the nodes about which something changed."""
         self._looks = False
         ended = self._step(beating, now)
@@ -163,7 +163,7 @@ class Absence:
         self._due_ms = self._next_due_ms(now)
         return ended
 
-    def _step(self, beating: Beating, now: Moment) -> frozenset[str]:
+    def _step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
         if not any(feed.absent for feed in self.feeds):
             self._held.clear()
             return frozenset()
@@ -209,7 +209,7 @@ class Absence:
         except NoWrites:
             return None, 0
 
-    def _end_deleted(self, beating: Beating, now: Moment) -> set[str]:
+    def _end_deleted(self, beating: HeartbeatLookup, now: Instant) -> set[str]:
         """End what was deleted, unless that are many."""
         told = {(kind, node): one for kind, node, one in self._absent() if one.is_told}
         self._held &= {node for _, node in told}
@@ -257,14 +257,14 @@ class Absence:
             )
         self._held.add(node)
 
-    def _absent(self) -> Iterator[tuple[str, str, Absent]]:
+    def _absent(self) -> Iterator[tuple[str, str, AbsentDocument]]:
         for kind, feed in self._feeds.items():
             for node, absent in feed.absent.items():
                 yield kind, node, absent
 
     # For people.
 
-    def missing(self, now: Moment) -> tuple[Missing, ...]:
+    def missing(self, now: Instant) -> tuple[Missing, ...]:
         """Return what the store lacks, but for what may be back or ended in a moment."""
         return tuple(
             Missing(node, kind, one.since_ms, node in self._held)
@@ -272,7 +272,7 @@ class Absence:
             if one.named_at_ms <= now.steady_ms
         )
 
-    def problem(self, now: Moment) -> tuple[str | None, bool]:
+    def problem(self, now: Instant) -> tuple[str | None, bool]:
         """Return in words what the store lacks, and whether so much of it that an aggregator should
         not be taken for one that knows its cluster.
         """
@@ -288,7 +288,7 @@ class Absence:
             + "; vigil forget NODE ends one that is gone"
         ), are_many
 
-    def say(self, now: Moment) -> None:
+    def say(self, now: Instant) -> None:
         """Write to the log which nodes begin to miss a document, and that none does any more."""
         nodes = frozenset(one.node for one in self.missing(now))
         if nodes - self._named:
@@ -301,7 +301,7 @@ class Absence:
             _log.info("%s has all documents again, or their nodes were ended", self.url)
         self._named = nodes
 
-    def _next_due_ms(self, now: Moment) -> int | None:
+    def _next_due_ms(self, now: Instant) -> int | None:
         """Return when a deletion stands, or something is to be named."""
         due = (
             at_ms

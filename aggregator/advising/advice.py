@@ -9,23 +9,23 @@ import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from advisor.checks.ended_vcjobs import EndedJobs
-from aggregator.advising.answers import Answers
-from aggregator.advising.cluster_objects import KINDS, ClusterObjects
+from aggregator.advising.answers import NewestReports
+from aggregator.advising.cluster_objects import KINDS, AdvisedObjects
 from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
 from aggregator.advising.what_if import WhatIf
-from contract.errors import StoreRefused
+from contract.errors import StoreError, StoreRefused
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ClusterSnapshot
     from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
     from service.clock import Clock
-    from stores.cluster import Cluster, NotThere, ObjectKind, Update
+    from stores.cluster import Cluster, KindUnavailable, ObjectKind, Update
     from stores.cluster import Snapshot as Listed
 
 _log = logging.getLogger(__name__)
@@ -35,6 +35,10 @@ _ASK_AGAIN_SECONDS = 30.0
 
 _IDLE_SHARE = 4
 """After a computation it rests for so many times what that took: at most a fifth of one core."""
+
+_CATCH_UP_MS = 2000
+_LOOK_AGAIN_SECONDS = 0.01
+"""A watch is behind by milliseconds, unless it is broken."""
 
 _AFTER_A_PROBLEM = 5.0
 """Seconds: the same objects raise the same problem."""
@@ -50,10 +54,10 @@ class Advising:
         self._send = send
         self._cluster = cluster
         self._clock = clock
-        self._objects = ClusterObjects()
+        self._objects = AdvisedObjects()
         self._rules = RuleFeeds(self._objects, self._follow)
         self._sessions = Sessions()
-        self.answers = Answers(self._objects, self.status)
+        self.answers = NewestReports(self._objects, self.status)
         self.what_if = WhatIf(self._objects, lambda: self._sessions.states, lambda: clock().wall_ms)
         self._changed = asyncio.Event()
         self._advised_at_ms = 0
@@ -85,14 +89,34 @@ class Advising:
     async def ended(
         self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs; see ``ended_jobs``."""
+        """Return what is known of ended vcjobs; see ``ended_jobs``.
+
+        The scheduler evicts by a document that is stored, and watches come later than that: it is
+        computed once nothing older than what is stored now is followed.
+        """
         if not self._objects.is_answered:
             return EndedJobs(not_known=("not everything was listed yet",))
+        if trouble := await self._caught_up():
+            return EndedJobs(not_known=(trouble,))
         snapshot = self._objects.snapshot(self._clock().wall_ms)
         return await asyncio.to_thread(self._sessions.ended, snapshot, sized, judged)
 
+    async def _caught_up(self) -> str:
+        """Wait until the cluster documents are as new as they are stored; why they are not."""
+        kind = KINDS["documents"]
+        try:
+            stored = await self._cluster.versions(kind)
+        except StoreError as error:
+            return f"{kind.name}: {error}"
+        until_ms = self._clock().steady_ms + _CATCH_UP_MS
+        while self._objects.are_older("documents", stored):
+            if self._clock().steady_ms > until_ms:
+                return f"{kind.name}: what is followed is older than what is stored"
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        return ""
+
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
-        def take(event: Listed[Any] | Update[Any] | NotThere | Interrupted) -> None:
+        def take(event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted) -> None:
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
                 if name == "ascendjobs":
@@ -127,7 +151,7 @@ class Advising:
             self._send(changes_of(self._sessions.reports, before, now_ms))
             await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
-    def _look(self, snapshot: Snapshot, watched: Watched) -> float:
+    def _look(self, snapshot: ClusterSnapshot, watched: Watched) -> float:
         began = time.thread_time()
         self._sessions.look(snapshot, watched)
         return time.thread_time() - began

@@ -12,16 +12,16 @@ from aggregator.advising.status import AdviceAbout, AdviceOfJob, AdviceStatus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.report import Report
+    from advisor.report import AdviceReport
     from advisor.report_filter import JobScope
-    from advisor.snapshot import Snapshot
-    from aggregator.advising.cluster_objects import ClusterObjects
+    from advisor.snapshot import ClusterSnapshot
+    from aggregator.advising.cluster_objects import AdvisedObjects
 
 
-class Answers:
+class NewestReports:
     """The newest reports, narrowed by the objects that there are now."""
 
-    def __init__(self, objects: ClusterObjects, status: Callable[[], AdviceStatus]) -> None:
+    def __init__(self, objects: AdvisedObjects, status: Callable[[], AdviceStatus]) -> None:
         self._objects = objects
         self._status = status
 
@@ -62,7 +62,9 @@ class Answers:
         )
 
 
-def narrowed(report: Report, snapshot: Snapshot, job: JobScope | None, node: str | None) -> Report:
+def narrowed(
+    report: AdviceReport, snapshot: ClusterSnapshot, job: JobScope | None, node: str | None
+) -> AdviceReport:
     """Return what ``report`` has about a job and a node, where given."""
     if job is not None:
         report = of_job(report, job)

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from advisor.inputs import kubernetes_objects
-from advisor.snapshot import ConfigMap, Pod, Snapshot
+from advisor.snapshot import ClusterSnapshot, SchedulerPod, StoredConfigMap
 from aggregator.advising.outcomes import Watched
 from contract import scheduling
 from contract.errors import DocumentError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from stores.cluster import NotThere, ObjectKind, Update
+from stores.cluster import KindUnavailable, ObjectKind, Update
 from stores.cluster import Snapshot as Listed
 from stores.interruption import Interrupted
 from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from advisor.snapshot import AscendJob
 
@@ -47,20 +47,20 @@ def _readable(read: Callable[[msgspec.Raw], Any]) -> Callable[[msgspec.Raw], Any
     return one
 
 
-def _pod(raw: msgspec.Raw) -> Pod:
+def _pod(raw: msgspec.Raw) -> SchedulerPod:
     pod = kubernetes_objects.pod(raw)
     for key in [key for key, text in pod.annotations.items() if len(text) > _LONGEST_ANNOTATION]:
         del pod.annotations[key]
     return pod
 
 
-def _rule(raw: msgspec.Raw) -> ConfigMap | None:
+def _rule(raw: msgspec.Raw) -> StoredConfigMap | None:
     """A scaling rule; any other ConfigMap of a job's namespace means nothing."""
     found = kubernetes_objects.configmap(raw)
     return found if scheduling.SCALING_KEY in found.data else None
 
 
-def _named(namespace: str, name: str) -> ObjectKind[ConfigMap]:
+def _named(namespace: str, name: str) -> ObjectKind[StoredConfigMap]:
     return ObjectKind(
         f"ConfigMap {namespace}/{name}",
         f"/api/v1/namespaces/{namespace}/configmaps",
@@ -72,7 +72,7 @@ def _named(namespace: str, name: str) -> ObjectKind[ConfigMap]:
 _SCHEDULER = _named(scheduling.SCHEDULER_NAMESPACE, scheduling.SCHEDULER_CONFIGMAP)
 _RETRIES = _named(scheduling.SCHEDULER_NAMESPACE, scheduling.FAULT_CONFIGMAP)
 _REASONS = _named(scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
-_DOCUMENTS: ObjectKind[ConfigMap] = ObjectKind(
+_DOCUMENTS: ObjectKind[StoredConfigMap] = ObjectKind(
     "cluster documents",
     f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps",
     _readable(kubernetes_objects.configmap),
@@ -109,7 +109,7 @@ KINDS: dict[str, ObjectKind[Any]] = {
 _RULES = "scalingrules"
 
 
-def rules_in(namespace: str) -> tuple[str, ObjectKind[ConfigMap]]:
+def rules_in(namespace: str) -> tuple[str, ObjectKind[StoredConfigMap]]:
     """Return the name and the kind of the scaling rules in a namespace.
 
     The operator reads a rule in the namespace of its job (consumers#3.1).
@@ -119,17 +119,21 @@ def rules_in(namespace: str) -> tuple[str, ObjectKind[ConfigMap]]:
     return f"{_RULES} in {namespace}", kind
 
 
-def _seen(one: ConfigMap, now_ms: int) -> ConfigMap:
+def _seen(one: StoredConfigMap, now_ms: int) -> StoredConfigMap:
     """``one`` as touched now."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
     annotations = {**one.annotations, TOUCHED: now.replace("+00:00", "Z")}
     return msgspec.structs.replace(one, annotations=annotations)
 
 
+def _number(version: str) -> int:
+    return scheduling.go_integer(version) or 0
+
+
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
     """``found`` without what each touch of a document changes."""
     return {
-        uid: (one.name, one.data, one.labels) if isinstance(one, ConfigMap) else one
+        uid: (one.name, one.data, one.labels) if isinstance(one, StoredConfigMap) else one
         for uid, one in found.items()
     }
 
@@ -139,13 +143,15 @@ _OPTIONAL = ("vcjobs", "ascendjobs", "replicasets", "podgroups")
 """What a missing right or a missing kind leaves unknown; the advisor knows these names."""
 
 
-class ClusterObjects:
+class AdvisedObjects:
     """Objects by kind and uid."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, Any]] = {name: {} for name in KINDS}
         self._unknown: dict[str, str] = dict.fromkeys(KINDS, "it was not listed yet")
         self._graces: dict[str, int | None] = {}
+        self._listed: dict[str, tuple[Any, ...]] = {}
+        """What there is of a kind, until that is another."""
 
     @property
     def unknown(self) -> dict[str, str]:
@@ -169,6 +175,7 @@ class ClusterObjects:
         names = {rules_in(namespace)[0]: namespace for namespace in named}
         for name in [one for one in self._found if one.startswith(_RULES) and one not in names]:
             del self._found[name]
+            self._listed.pop(name, None)
             self._unknown.pop(name, None)
         for name, namespace in names.items():
             if name not in self._found:
@@ -178,7 +185,10 @@ class ClusterObjects:
         return wanted
 
     def observe(
-        self, name: str, event: Listed[Any] | Update[Any] | NotThere | Interrupted, now_ms: int
+        self,
+        name: str,
+        event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted,
+        now_ms: int,
     ) -> bool:
         """Take in an event about a kind; returns whether anything is another now.
 
@@ -194,10 +204,11 @@ class ClusterObjects:
                 if name in self._unknown:
                     self._unknown[name] = reason
                 return False
-            case NotThere(reason=reason):
+            case KindUnavailable(reason=reason):
                 changed = bool(found) or name not in self._unknown
                 self._unknown[name] = reason
                 found.clear()
+                self._listed.pop(name, None)
                 return changed
             case Listed(items=items, unreadable=unreadable):
                 if name == "documents":
@@ -206,16 +217,23 @@ class ClusterObjects:
                 changed = name in self._unknown or _plain(found) != _plain(items | kept)
                 self._unknown.pop(name, None)
                 self._found[name] = items | kept
+                self._listed.pop(name, None)
                 return changed
+        before = found.get(event.key)
+        if event.value == before:
+            return False
+        self._listed.pop(name, None)
         if event.value is None:
-            return found.pop(event.key, None) is not None
+            del found[event.key]
+            return True
         value = _seen(event.value, now_ms) if name == "documents" else event.value
-        before = {event.key: found[event.key]} if event.key in found else {}
         found[event.key] = value
-        return _plain(before) != _plain({event.key: value})
+        return before is None or _plain({"": before}) != _plain({"": value})
 
     def _note_graces(
-        self, before: Mapping[str, Pod], event: Listed[Pod] | Update[Pod] | NotThere | Interrupted
+        self,
+        before: Mapping[str, SchedulerPod],
+        event: Listed[SchedulerPod] | Update[SchedulerPod] | KindUnavailable | Interrupted,
     ) -> None:
         """Note with which grace pods begin to end: they may be gone before anybody looks."""
         if isinstance(event, Listed):
@@ -232,27 +250,35 @@ class ClusterObjects:
         while len(self._graces) > _MOST_GRACES:
             del self._graces[next(iter(self._graces))]
 
+    def are_older(self, name: str, versions: Mapping[str, str]) -> bool:
+        """Whether an object of a kind is missing here, or older than ``versions`` by uid say."""
+        found = self._found[name]
+        return any(
+            uid not in found or _number(found[uid].resource_version) < _number(version)
+            for uid, version in versions.items()
+        )
+
     def take_watched(self) -> Watched:
         """Return what was seen since this was asked last and no snapshot shows."""
         graces, self._graces = self._graces, {}
         return Watched("reasons" not in self._unknown, graces)
 
-    def snapshot(self, now_ms: int) -> Snapshot:
+    def snapshot(self, now_ms: int) -> ClusterSnapshot:
         """Return what there is now."""
         rules = [name for name in self._found if name.startswith(_RULES)]
         maps = [one for name in ("documents", *_OF_SCHEDULER, *rules) for one in self._all(name)]
-        maps.sort(key=lambda one: scheduling.go_integer(one.resource_version) or 0)
+        maps.sort(key=lambda one: _number(one.resource_version))
         unread = self._unknown.keys() & set(_OPTIONAL)
         if self._unknown.keys() & set(rules):
             unread.add(_RULES)
-        return Snapshot(
+        return ClusterSnapshot(
             now_ms,
-            nodes=tuple(self._all("nodes")),
-            pods=tuple(self._all("pods")),
-            podgroups=tuple(self._all("podgroups")),
-            vcjobs=tuple(self._all("vcjobs")),
+            nodes=self._all("nodes"),
+            pods=self._all("pods"),
+            podgroups=self._all("podgroups"),
+            vcjobs=self._all("vcjobs"),
             ascend_jobs=tuple(filter(self._is_judged, self._all("ascendjobs"))),
-            replica_sets=tuple(self._all("replicasets")),
+            replica_sets=self._all("replicasets"),
             configmaps=tuple(maps),
             unread=frozenset(unread),
         )
@@ -263,5 +289,8 @@ class ClusterObjects:
             return True
         return not self._unknown.keys() & {"podgroups", rules_in(job.namespace)[0]}
 
-    def _all(self, name: str) -> Iterator[Any]:
-        return iter(self._found[name].values())
+    def _all(self, name: str) -> tuple[Any, ...]:
+        """Return the objects of a kind: the same tuple as before where none is another."""
+        if name not in self._listed:
+            self._listed[name] = tuple(self._found[name].values())
+        return self._listed[name]

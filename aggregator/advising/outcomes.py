@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from advisor.report import Workload
-from advisor.snapshot import Snapshot
+from advisor.report import WorkloadKind
+from advisor.snapshot import ClusterSnapshot
 from advisor.snapshot_index import changed
 from advisor.workloads.vcjob import action_after_eviction
 from contract import scheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from advisor.report import Decision, Report
-    from advisor.snapshot import ConfigMap, Pod
+    from advisor.report import AdviceReport, JobDecision
+    from advisor.snapshot import SchedulerPod, StoredConfigMap, VcJob
 
 WINDOW_MS = 10_000
 """So far apart are a session, the pods that go by it, and its record."""
 _KEPT = 100
 
 
-class Outcome(StrEnum):
+class DeletionOutcome(StrEnum):
     """What became of one deletion."""
 
     CAME = "came"
@@ -44,7 +44,7 @@ class Missed(msgspec.Struct, frozen=True):
     """A deletion that did not come as foretold; ``why`` is what was seen instead."""
 
     at_ms: int
-    outcome: Outcome
+    outcome: DeletionOutcome
     job: str
     pod: str
     uid: str
@@ -88,9 +88,9 @@ class Outcomes:
     """Counts, and the last ones that were not as foretold."""
 
     def __init__(self) -> None:
-        self.counts: Counter[Outcome] = Counter(dict.fromkeys(Outcome, 0))
+        self.counts: Counter[DeletionOutcome] = Counter(dict.fromkeys(DeletionOutcome, 0))
         self.missed: deque[Missed] = deque(maxlen=_KEPT)
-        self._pods: dict[str, Pod] = {}
+        self._pods: dict[str, SchedulerPod] = {}
         self._records: Mapping[str, tuple[int, int]] | None = None
         self._acted: dict[str, int] = {}
         self._foretold: dict[str, _Foretold] = {}
@@ -100,7 +100,13 @@ class Outcomes:
         """Pods that the scheduler has deleted with a grace, and that have not ended yet."""
         self._rest: dict[str, int] = {}
         """When it was foretold that a job's controller ends the pods that the scheduler leaves."""
-        self._snapshot = Snapshot(0)
+        self._snapshot = ClusterSnapshot(0)
+        self._owners: dict[str, str] = {}
+        """By PodGroup, as ``<namespace>/<name>``, the name of its owner."""
+        self._vcjobs: dict[tuple[str, str], VcJob] = {}
+        self._reasons: StoredConfigMap | None = None
+        self._read: Mapping[str, tuple[int, int]] | None = {}
+        """What was read in that ConfigMap."""
 
     @property
     def next_ms(self) -> int | None:
@@ -109,7 +115,7 @@ class Outcomes:
         waiting += [one.at_ms for one in self._seen.values()]
         return min(waiting) + WINDOW_MS if waiting else None
 
-    def foretell(self, report: Report, now_ms: int, *, is_preview: bool = False) -> None:
+    def foretell(self, report: AdviceReport, now_ms: int, *, is_preview: bool = False) -> None:
         """Count on the deletions of ``report`` from ``now_ms`` on, or since they were foretold.
 
         ``is_preview``: the session is still to come. What a later report about it has no more may
@@ -117,7 +123,7 @@ class Outcomes:
         """
         foretold: set[str] = set()
         for decision in report.decisions:
-            if decision.pods and _controller_ends_rest(decision, self._snapshot):
+            if decision.pods and self._controller_ends_rest(decision):
                 self._rest[decision.job] = now_ms
             for pod in decision.pods:
                 before = self._pods.get(pod.uid)
@@ -135,22 +141,61 @@ class Outcomes:
                 self._foretold[uid] = msgspec.structs.replace(self._foretold[uid], is_firm=False)
         self._previewed = frozenset(foretold) if is_preview else frozenset()
 
-    def look(self, snapshot: Snapshot, watched: Watched) -> None:
+    def look(self, snapshot: ClusterSnapshot, watched: Watched) -> None:
         """See which pods are gone since the last time, and settle what is known by now."""
         now_ms = snapshot.now_ms
-        records = _read_records(snapshot.configmaps) if watched.records_known else None
-        self._note_records(records, now_ms)
+        self._note_records(self._read_records(snapshot) if watched.records_known else None, now_ms)
         removed, added = changed(self._snapshot.pods, snapshot.pods)
         gone = [self._pods.pop(pod.uid) for pod in removed if pod.uid in self._pods]
         self._pods.update({pod.uid: pod for pod in added if pod.group})
+        self._index(snapshot)
         for before in gone:
             self._compare(before, self._pods.get(before.uid), watched.graces, now_ms)
         self._snapshot = snapshot
         self._settle(now_ms)
         self._evicted &= self._pods.keys()
 
+    def _index(self, snapshot: ClusterSnapshot) -> None:
+        for groups, is_there in zip(
+            changed(self._snapshot.podgroups, snapshot.podgroups), (False, True), strict=True
+        ):
+            for group in groups:
+                self._owners.pop(group.key, None)
+                if is_there and group.owner is not None:
+                    self._owners[group.key] = group.owner.name
+        removed, added = changed(self._snapshot.vcjobs, snapshot.vcjobs)
+        for job in removed:
+            self._vcjobs.pop((job.namespace, job.name), None)
+        self._vcjobs.update({(job.namespace, job.name): job for job in added})
+
+    def _controller_ends_rest(self, decision: JobDecision) -> bool:
+        """Whether the controller of a job ends what is left of it once a pod is deleted.
+
+        Source: docs/spec/consumers.md#2.9.
+        """
+        if decision.workload is WorkloadKind.OME_LWS:
+            return True
+        if decision.workload is not WorkloadKind.VCJOB:
+            return False
+        owner = self._owners.get(decision.job)
+        job = None if owner is None else self._vcjobs.get((decision.namespace, owner))
+        return job is not None and action_after_eviction(job) == "RestartJob"
+
+    def _read_records(self, snapshot: ClusterSnapshot) -> Mapping[str, tuple[int, int]] | None:
+        """Return how often each job was rescheduled, read once for each version."""
+        place = (scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
+        found = (one for one in snapshot.configmaps if (one.namespace, one.name) == place)
+        reasons = next(found, None)
+        if reasons is not self._reasons:
+            self._reasons, self._read = reasons, {} if reasons is None else _records_in(reasons)
+        return self._read
+
     def _compare(
-        self, before: Pod, now: Pod | None, graces: Mapping[str, int | None], now_ms: int
+        self,
+        before: SchedulerPod,
+        now: SchedulerPod | None,
+        graces: Mapping[str, int | None],
+        now_ms: int,
     ) -> None:
         """Note a deletion that has begun, or the forced end of one."""
         if now is not None and (before.is_terminating or not now.is_terminating):
@@ -162,7 +207,7 @@ class Outcomes:
                 return  # It ends as its grace allows.
             if uid in self._evicted:
                 del self._foretold[uid]
-                self.counts[Outcome.CAME] += 1
+                self.counts[DeletionOutcome.CAME] += 1
                 return
         grace = 0 if now is None else now.deletion_grace_seconds
         self._seen[uid] = _Seen(
@@ -192,7 +237,9 @@ class Outcomes:
             if by_scheduler:
                 self._by_scheduler(uid, seen, now_ms)
             elif is_over:
-                self._count(now_ms, Outcome.BY_OTHERS, uid, seen, "the scheduler has no record")
+                self._count(
+                    now_ms, DeletionOutcome.BY_OTHERS, uid, seen, "the scheduler has no record"
+                )
                 self._foretold.pop(uid, None)
             else:
                 continue
@@ -201,7 +248,7 @@ class Outcomes:
             if uid not in self._seen and not 0 <= now_ms - foretold.at_ms < WINDOW_MS:
                 if foretold.is_firm:
                     why = f"the pod stays, {foretold.grace_seconds} s of grace were foretold"
-                    self._count(now_ms, Outcome.DID_NOT_COME, uid, foretold, why)
+                    self._count(now_ms, DeletionOutcome.DID_NOT_COME, uid, foretold, why)
                 del self._foretold[uid]
         for times in (self._acted, self._rest):
             for job, at_ms in tuple(times.items()):
@@ -212,49 +259,26 @@ class Outcomes:
         foretold = self._foretold.pop(uid, None)
         if foretold is None and seen.job in self._rest:
             why = "the controller of its job ends the pods that the scheduler leaves"
-            self._count(now_ms, Outcome.BY_OTHERS, uid, seen, why)
+            self._count(now_ms, DeletionOutcome.BY_OTHERS, uid, seen, why)
             return
         if seen.grace_seconds != 0:
             self._evicted.add(uid)
         if foretold is None:
             why = "the scheduler has deleted it, and that was not foretold"
-            self._count(now_ms, Outcome.NOT_FORETOLD, uid, seen, why)
+            self._count(now_ms, DeletionOutcome.NOT_FORETOLD, uid, seen, why)
             return
         grace = foretold.grace_seconds if seen.is_bound_to_wait else 0
         if seen.grace_seconds in (None, grace):
-            self.counts[Outcome.CAME] += 1
+            self.counts[DeletionOutcome.CAME] += 1
         else:
             why = f"it ends with {seen.grace_seconds} s, and {grace} s were foretold"
-            self._count(now_ms, Outcome.OTHERWISE, uid, seen, why)
+            self._count(now_ms, DeletionOutcome.OTHERWISE, uid, seen, why)
 
     def _count(
-        self, now_ms: int, outcome: Outcome, uid: str, one: _Seen | _Foretold, why: str
+        self, now_ms: int, outcome: DeletionOutcome, uid: str, one: _Seen | _Foretold, why: str
     ) -> None:
         self.counts[outcome] += 1
         self.missed.append(Missed(now_ms, outcome, one.job, one.pod, uid, why))
-
-
-def _controller_ends_rest(decision: Decision, snapshot: Snapshot) -> bool:
-    """Whether the controller of a job ends what is left of it once a pod is deleted.
-
-    Source: docs/spec/consumers.md#2.9.
-    """
-    if decision.workload is Workload.OME_LWS:
-        return True
-    if decision.workload is not Workload.VCJOB:
-        return False
-    name = decision.job.partition("/")[2]
-    owners = {
-        group.owner.name
-        for group in snapshot.podgroups
-        if group.name == name and group.namespace == decision.namespace and group.owner
-    }
-    return any(
-        job.namespace == decision.namespace
-        and job.name in owners
-        and action_after_eviction(job) == "RestartJob"
-        for job in snapshot.vcjobs
-    )
 
 
 class _Record(msgspec.Struct):
@@ -265,17 +289,10 @@ class _Record(msgspec.Struct):
 _records = msgspec.json.Decoder(dict[str, _Record])
 
 
-def _read_records(configmaps: Iterable[ConfigMap]) -> Mapping[str, tuple[int, int]] | None:
-    """Return by job how often it was rescheduled; ``None`` where that cannot be read.
-
-    Without the ConfigMap no job was.
-    """
-    place = (scheduling.RESCHEDULE_NAMESPACE, scheduling.RESCHEDULE_CONFIGMAP)
-    for one in configmaps:
-        if (one.namespace, one.name) == place:
-            try:
-                found = _records.decode(one.data.get(scheduling.RESCHEDULE_KEY, "") or "{}")
-            except (msgspec.MsgspecError, UnicodeError, RecursionError):
-                return None
-            return {job: (each.total, len(each.records or ())) for job, each in found.items()}
-    return {}
+def _records_in(one: StoredConfigMap) -> Mapping[str, tuple[int, int]] | None:
+    """Return by job how often it was rescheduled; ``None`` where that cannot be read."""
+    try:
+        found = _records.decode(one.data.get(scheduling.RESCHEDULE_KEY, "") or "{}")
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return {job: (each.total, len(each.records or ())) for job, each in found.items()}

@@ -10,7 +10,7 @@ from aggregator.advising.cluster_objects import rules_in
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from aggregator.advising.cluster_objects import ClusterObjects
+    from aggregator.advising.cluster_objects import AdvisedObjects
     from stores.cluster import ObjectKind
 
 
@@ -22,7 +22,7 @@ class RuleFeeds:
 
     def __init__(
         self,
-        objects: ClusterObjects,
+        objects: AdvisedObjects,
         follow: Callable[[str, ObjectKind[Any]], Coroutine[Any, Any, NoReturn]],
     ) -> None:
         self._objects = objects

@@ -15,16 +15,16 @@ from advisor.advise import Advisor
 from advisor.checks.ended_vcjobs import ended_jobs
 from advisor.checks.written_retries import written_retries
 from advisor.inputs.scheduler_options import scheduler_options
-from advisor.options import Options, Profile
-from advisor.scheduler_view.state import State
+from advisor.options import AdvisorOptions, Profile
+from advisor.scheduler_view.state import SchedulerState
 from aggregator.advising.outcomes import Outcomes, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from advisor.checks.ended_vcjobs import EndedJobs
-    from advisor.report import Report
-    from advisor.snapshot import Snapshot
+    from advisor.report import AdviceReport
+    from advisor.snapshot import ClusterSnapshot
     from aggregator.advising.outcomes import Missed
 
 PERIOD_MS = 1000
@@ -38,11 +38,11 @@ class Sessions:
     """
 
     def __init__(self) -> None:
-        self.reports: tuple[Report, ...] = ()
+        self.reports: tuple[AdviceReport, ...] = ()
         self.count = 0
         self.outcomes: dict[str, int] = {}
         self.missed: tuple[Missed, ...] = ()
-        self.states: dict[Profile, State] = {}
+        self.states: dict[Profile, SchedulerState] = {}
         self._advisor = Advisor()
         self._outcomes = Outcomes()
         self._at_ms: int | None = None
@@ -59,15 +59,21 @@ class Sessions:
 
     def ended(
         self,
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         sized: Collection[tuple[str, str]],
         judged: Collection[tuple[str, str]],
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs, see ``ended_jobs``, as the scheduler has it."""
-        state = self.states.get(Profile.UPSTREAM) or State()
+        """Return what is known of ended vcjobs, see ``ended_jobs``, as the next session has it.
+
+        The scheduler stamps its lists in whole seconds, and takes nothing in twice within one.
+        """
+        state = self.states.get(Profile.UPSTREAM) or SchedulerState()
+        next_ms = (state.session_at + 1) * 1000
+        if 0 < next_ms - snapshot.now_ms <= PERIOD_MS:
+            snapshot = msgspec.structs.replace(snapshot, now_ms=next_ms)
         return ended_jobs(snapshot, state, _options(snapshot), sized=sized, judged=judged)
 
-    def look(self, snapshot: Snapshot, watched: Watched = Watched()) -> None:  # noqa: B008
+    def look(self, snapshot: ClusterSnapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.
 
         What comes within a period is judged as the next session will.
@@ -80,7 +86,7 @@ class Sessions:
             snapshot = msgspec.structs.replace(snapshot, now_ms=self._at_ms + PERIOD_MS)
         reports, states = [], {}
         for profile in Profile:
-            before = self.states.get(profile) or State(
+            before = self.states.get(profile) or SchedulerState(
                 retries=written_retries(snapshot.configmaps) or {}
             )
             chosen = msgspec.structs.replace(options, profile=profile)
@@ -99,6 +105,6 @@ class Sessions:
         self.reports = tuple(reports)
 
 
-def _options(snapshot: Snapshot) -> Options:
+def _options(snapshot: ClusterSnapshot) -> AdvisorOptions:
     read = scheduler_options(snapshot.configmaps)
-    return Options() if read is None else read[0]
+    return AdvisorOptions() if read is None else read[0]

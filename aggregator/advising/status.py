@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.options import Profile
-from advisor.report import Decision, Report
+from advisor.report import AdviceReport, JobDecision
 from aggregator.advising.outcomes import Missed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class AdviceStatus(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class AdviceStatus(msgspec.Struct, frozen=True):
     not_known: dict[str, str] = {}
     outcomes: dict[str, int] = {}
     missed: tuple[Missed, ...] = ()
-    reports: tuple[Report, ...] = ()
+    reports: tuple[AdviceReport, ...] = ()
 
 
 class AdviceChange(msgspec.Struct, frozen=True):
@@ -45,17 +45,25 @@ class AdviceChange(msgspec.Struct, frozen=True):
     at_ms: int
     profile: Profile
     job: str
-    decision: Decision | None
+    decision: JobDecision | None
 
 
 def changes_of(
-    reports: Iterable[Report], before: Iterable[Report], at_ms: int
+    reports: Iterable[AdviceReport], before: Sequence[AdviceReport], at_ms: int
 ) -> Iterator[AdviceChange]:
     """The decisions that are otherwise than before, by profile and job."""
-    old = {(report.profile, one.job): one for report in before for one in report.decisions}
-    for report in reports:
+    now = tuple(reports)
+    same = {id(one) for report in now for one in report.decisions}
+    same &= {id(one) for report in before for one in report.decisions}
+    old = {
+        (report.profile, one.job): one
+        for report in before
+        for one in report.decisions
+        if id(one) not in same
+    }
+    for report in now:
         for one in report.decisions:
-            if old.pop((report.profile, one.job), None) != one:
+            if id(one) not in same and old.pop((report.profile, one.job), None) != one:
                 node = one.fault_pods[0].node if one.fault_pods else ""
                 yield AdviceChange(node, at_ms, report.profile, one.job, one)
     for (profile, job), last in old.items():
@@ -71,7 +79,7 @@ class AdviceAbout(msgspec.Struct, frozen=True):
 
     advised_at_ms: int
     not_known: dict[str, str]
-    reports: tuple[Report, ...]
+    reports: tuple[AdviceReport, ...]
 
 
 class AdviceOfJob(AdviceAbout, frozen=True):
@@ -96,8 +104,8 @@ class AssumedAdvice(msgspec.Struct, frozen=True):
     at_ms: int
     what_if: tuple[str, ...]
     not_known: dict[str, str]
-    reports: tuple[Report, ...]
-    bases: tuple[Report, ...]
+    reports: tuple[AdviceReport, ...]
+    bases: tuple[AdviceReport, ...]
 
 
 def without_placement(status: AdviceStatus) -> AdviceStatus:

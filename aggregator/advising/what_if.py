@@ -14,9 +14,9 @@ import msgspec
 from advisor.advise import advise
 from advisor.checks.written_retries import written_retries
 from advisor.inputs.scheduler_options import scheduler_options
-from advisor.options import Options, Profile
+from advisor.options import AdvisorOptions, Profile
 from advisor.report_filter import has_node, scope_of
-from advisor.scheduler_view.state import State
+from advisor.scheduler_view.state import SchedulerState
 from advisor.what_if.assume import assume
 from advisor.what_if.assumptions import FORMS, parse_all
 from aggregator.advising.answers import narrowed
@@ -27,11 +27,11 @@ from contract.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from advisor.report import Report
+    from advisor.report import AdviceReport
     from advisor.report_filter import JobScope
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ClusterSnapshot
     from advisor.what_if.assumptions import Assumption
-    from aggregator.advising.cluster_objects import ClusterObjects
+    from aggregator.advising.cluster_objects import AdvisedObjects
 
 MOST_ASSUMPTIONS = 20
 LONGEST_ASSUMPTION = 400
@@ -45,11 +45,11 @@ class Busy(Exception):
     """Another one is computed, or was just now."""
 
 
-class NotThere(Exception):
+class UnknownObject(Exception):
     """There is nothing of this kind that is called so."""
 
 
-class WrongQuestion(Exception):
+class WrongAssumption(Exception):
     """What is assumed is no assumption, too long, or about what is not there."""
 
 
@@ -58,8 +58,8 @@ class WhatIf:
 
     def __init__(
         self,
-        objects: ClusterObjects,
-        states: Callable[[], Mapping[Profile, State]],
+        objects: AdvisedObjects,
+        states: Callable[[], Mapping[Profile, SchedulerState]],
         wall_ms: Callable[[], int],
     ) -> None:
         self._objects = objects
@@ -73,7 +73,7 @@ class WhatIf:
     ) -> AssumedAdvice:
         """Return what would follow if ``texts`` came to be, of a job or a node where given.
 
-        Raises ``Busy``, ``NotThere`` and ``WrongQuestion``.
+        Raises ``Busy``, ``UnknownObject`` and ``WrongAssumption``.
         """
         assumptions = _assumptions(texts)
         loop = asyncio.get_running_loop()
@@ -85,9 +85,9 @@ class WhatIf:
         snapshot = self._objects.snapshot(at_ms + PERIOD_MS)
         scope = None if job is None else scope_of(snapshot, job)
         if job is not None and scope is None:
-            raise NotThere("podgroup")
+            raise UnknownObject("podgroup")
         if node is not None and not has_node(snapshot, node):
-            raise NotThere("node")
+            raise UnknownObject("node")
         work = asyncio.to_thread(
             _computed, snapshot, dict(self._states()), tuple(texts), assumptions, scope, node
         )
@@ -97,7 +97,7 @@ class WhatIf:
         try:
             found, _ = await asyncio.shield(self._task)
         except ConfigurationError as error:
-            raise WrongQuestion("; ".join(one.what for one in error.problems)) from None
+            raise WrongAssumption("; ".join(one.what for one in error.problems)) from None
         unknown = self._objects.unknown
         return msgspec.structs.replace(found, at_ms=at_ms, not_known=unknown)
 
@@ -111,18 +111,18 @@ class WhatIf:
 def _assumptions(texts: Sequence[str]) -> tuple[Assumption, ...]:
     """Return what ``texts`` assume. No error repeats them: a page is shown in browsers, too."""
     if len(texts) > MOST_ASSUMPTIONS:
-        raise WrongQuestion(f"what_if is given more than {MOST_ASSUMPTIONS} times")
+        raise WrongAssumption(f"what_if is given more than {MOST_ASSUMPTIONS} times")
     if any(len(text) > LONGEST_ASSUMPTION for text in texts):
-        raise WrongQuestion(f"a what_if has more than {LONGEST_ASSUMPTION} characters")
+        raise WrongAssumption(f"a what_if has more than {LONGEST_ASSUMPTION} characters")
     try:
         return parse_all(texts)
     except ConfigurationError:
-        raise WrongQuestion(f"a what_if is none of: {'; '.join(FORMS)}") from None
+        raise WrongAssumption(f"a what_if is none of: {'; '.join(FORMS)}") from None
 
 
 def _computed(
-    snapshot: Snapshot,
-    states: Mapping[Profile, State],
+    snapshot: ClusterSnapshot,
+    states: Mapping[Profile, SchedulerState],
     texts: tuple[str, ...],
     assumptions: Sequence[Assumption],
     job: JobScope | None,
@@ -131,9 +131,9 @@ def _computed(
     """Return the answer but for its time, and how much CPU time it took."""
     began = time.thread_time()
     read = scheduler_options(snapshot.configmaps)
-    options = Options() if read is None else read[0]
+    options = AdvisorOptions() if read is None else read[0]
     assumed = assume(snapshot, assumptions, options)
-    first = State(retries=written_retries(snapshot.configmaps) or {})
+    first = SchedulerState(retries=written_retries(snapshot.configmaps) or {})
     reports, bases = [], []
     for profile in Profile:
         state, chosen = (
@@ -150,7 +150,7 @@ def _computed(
     return answer, time.thread_time() - began
 
 
-def _without_calm(report: Report, other: Report) -> Report:
+def _without_calm(report: AdviceReport, other: AdviceReport) -> AdviceReport:
     """Leave out verdicts about nodes that are well in both."""
     ill = {one.node for each in (report, other) for one in each.node_verdicts if not one.is_calm}
     verdicts = tuple(one for one in report.node_verdicts if one.node in ill)

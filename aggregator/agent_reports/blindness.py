@@ -16,7 +16,7 @@ from aggregator.inputs.node_documents import newest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aggregator.inputs.node_documents import Inbox
+    from aggregator.inputs.node_documents import DocumentCache
     from aggregator.merge.pipeline import Pipeline
     from contract.documents.vigil_key import BlindSource, VigilRecord
 
@@ -65,7 +65,7 @@ def record_of(pipeline: Pipeline, node: str) -> VigilRecord | None:
     return max(found, key=lambda one: one[:3])[3] if found else None
 
 
-def _inboxes(pipeline: Pipeline) -> Iterator[tuple[Inbox[VigilRecord], ...]]:
+def _inboxes(pipeline: Pipeline) -> Iterator[tuple[DocumentCache[VigilRecord], ...]]:
     yield tuple(source.devices.own_key for source in pipeline.sources)
     yield tuple(source.nodes.own_key for source in pipeline.sources)
 

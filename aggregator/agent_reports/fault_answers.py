@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from contract.documents.vigil_key import FaultAnswer
 
 
-class Answer(msgspec.Struct, frozen=True):
+class FaultDetail(msgspec.Struct, frozen=True):
     """Severity of a fault and whether it is a device fault, ``None`` where nobody knows."""
 
     severity: str | None
@@ -29,21 +29,21 @@ class Answer(msgspec.Struct, frozen=True):
     severity_source: Literal["agent", "catalogue"]
 
 
-class Answers:
+class ChipFaultDetails:
     """The answers about the chips of one node, as they are now."""
 
     def __init__(self, pipeline: Pipeline, node: str) -> None:
         self._told = _told(pipeline, node)
 
-    def of(self, chip: str, code: str) -> Answer:
+    def of(self, chip: str, code: str) -> FaultDetail:
         """Return the answer about a code on the chip of this device name."""
         told = self._told.get((chip.rpartition("-")[2], code))
         if told is not None:
-            return Answer(told.severity, told.device_fault, "agent")
+            return FaultDetail(told.severity, told.device_fault, "agent")
         severity = shipped().severity_of(code)
         if severity is None:
-            return Answer(None, None, "catalogue")
-        return Answer(severity.word, is_device_fault(severity), "catalogue")
+            return FaultDetail(None, None, "catalogue")
+        return FaultDetail(severity.word, is_device_fault(severity), "catalogue")
 
 
 def _told(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAnswer]:

@@ -52,15 +52,15 @@ class AdvicePages:
         if advising is None:
             return _refused(_NOT_WANTED, 404)
         # Loads the advisor, which an aggregator without advice does not need.
-        from aggregator.advising.what_if import Busy, NotThere, WrongQuestion
+        from aggregator.advising.what_if import Busy, UnknownObject, WrongAssumption
 
         try:
             found = await advising.what_if.answer(
                 query.getall("what_if", ()), query.get("job"), query.get("node")
             )
-        except WrongQuestion as error:
+        except WrongAssumption as error:
             return _refused(str(error), 400)
-        except NotThere as error:
+        except UnknownObject as error:
             return _unknown(str(error))
         except Busy as error:
             return _refused(str(error), 503)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.agent_reports.blindness import BlindStatus
-from aggregator.agent_reports.fault_answers import Answers
+from aggregator.agent_reports.fault_answers import ChipFaultDetails
 from aggregator.api.fault_status import leveled, separated_since_ms
-from aggregator.processors.custom_filter import event_key, filters
+from aggregator.processors.custom_filter import filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import (
     ACCOMPANIES,
@@ -21,15 +21,16 @@ from aggregator.processors.state_types import (
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import pre_separates
+from contract.documents.switch_info import event_key
 from service.clock import shown_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aggregator.inputs.node_context import Facts, Job
+    from aggregator.inputs.node_context import JobState, NodeContext
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.processors.state_types import HiddenFault
-    from aggregator.public_faults.values import Standing
+    from aggregator.processors.state_types import WithheldFault
+    from aggregator.public_faults.values import ActivePublicFault
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.switch_info import SwitchRecord
 
@@ -95,7 +96,7 @@ def blind_text(one: BlindStatus) -> str:
     return f"the source {one.source} gives the node's agent no answer{since}: {one.why}"
 
 
-def job_name(key: str, job: Job | None) -> str:
+def job_name(key: str, job: JobState | None) -> str:
     """A job as people call it."""
     if job is None or not job.name:
         return f"job {key}"
@@ -106,11 +107,15 @@ class _Reasons:
     """Everything that is known about the faults of one node."""
 
     def __init__(
-        self, pipeline: Pipeline, node: str, facts: Facts, standing: Iterable[Standing]
+        self,
+        pipeline: Pipeline,
+        node: str,
+        facts: NodeContext,
+        standing: Iterable[ActivePublicFault],
     ) -> None:
         self._pipeline, self._node, self._facts = pipeline, node, facts
         self._standing = tuple(standing)
-        self.answers = Answers(pipeline, node)
+        self.answers = ChipFaultDetails(pipeline, node)
         self.received: Times = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
 
     def since_ms(self, chip: str, code: str) -> int | None:
@@ -132,7 +137,7 @@ class _Reasons:
                     found.append(job_name(key, job))
         return ", ".join(found) or "a job"
 
-    def hidden(self, one: HiddenFault) -> str:
+    def hidden(self, one: WithheldFault) -> str:
         """Why a fault is held back."""
         if one.why == ACCOMPANIES:
             return f"held back from readers while it lasts: it came along with {_UCE}"
@@ -184,7 +189,7 @@ class _Reasons:
         return f"{why}; released at {shown_time(until_ms)}, or {by_hand}", until_ms
 
     def of_fault(
-        self, said: CodeFault | None, published: CodeFault | None, hidden: HiddenFault | None
+        self, said: CodeFault | None, published: CodeFault | None, hidden: WithheldFault | None
     ) -> tuple[str, int | None]:
         """Why a fault is published or not, and until when that is so by time alone."""
         if published is None:
@@ -208,8 +213,8 @@ def explained_chips(
     pipeline: Pipeline,
     node: str,
     said: DeviceRecord | None,
-    facts: Facts,
-    standing: Iterable[Standing],
+    facts: NodeContext,
+    standing: Iterable[ActivePublicFault],
     blind: Iterable[BlindStatus] = (),
 ) -> Iterator[ExplainedChip]:
     """The chips of a node that are not simply available, or that a source is ``blind`` about."""
@@ -248,7 +253,7 @@ def _faults(
     reasons: _Reasons,
     said: DeviceRecord | None,
     published: DeviceRecord | None,
-    hidden: Iterable[HiddenFault],
+    hidden: Iterable[WithheldFault],
     chip: str,
 ) -> Iterator[ExplainedFault]:
     catalogue = shipped()
@@ -305,7 +310,7 @@ def _about_chip(
 
 
 def explained_events(
-    pipeline: Pipeline, node: str, said: SwitchRecord | None, facts: Facts
+    pipeline: Pipeline, node: str, said: SwitchRecord | None, facts: NodeContext
 ) -> Iterator[ExplainedEvent]:
     """The events of a node's switches."""
     entry = pipeline.switch.entries.get(node)

@@ -9,8 +9,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aggregator.inputs.cluster_state import World
-    from aggregator.inputs.multi_store_cache import Heard
+    from aggregator.inputs.cluster_state import ClusterState
+    from aggregator.inputs.multi_store_cache import StoreCache
 
 _MOST_SHARED = 1000
 
@@ -33,7 +33,7 @@ class ObjectsStatus(msgspec.Struct, frozen=True):
     absent: str | None
 
 
-class WorldStatus(msgspec.Struct, frozen=True):
+class ClusterStateStatus(msgspec.Struct, frozen=True):
     """What is known besides documents. ``shared_serial_numbers`` name no node: several have them
     (the first thousand, with the names of those nodes).
     """
@@ -43,19 +43,19 @@ class WorldStatus(msgspec.Struct, frozen=True):
     shared_serial_numbers: dict[str, tuple[str, ...]]
 
 
-def world_status(world: World, stores: Iterable[str]) -> WorldStatus:
+def world_status(world: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:
     """What is known now; ``stores`` are URLs in their order."""
     shared = sorted(world.shared_serial_numbers.items())[:_MOST_SHARED]
-    return WorldStatus(
+    return ClusterStateStatus(
         objects=tuple(_objects(world, stores)),
         jobs=len(world.jobs()),
         shared_serial_numbers={number: tuple(sorted(names)) for number, names in shared},
     )
 
 
-def _objects(world: World, stores: Iterable[str]) -> Iterator[ObjectsStatus]:
+def _objects(world: ClusterState, stores: Iterable[str]) -> Iterator[ObjectsStatus]:
     for number, store in enumerate(stores):
-        kinds: tuple[tuple[str, Heard[Any]], ...] = (
+        kinds: tuple[tuple[str, StoreCache[Any]], ...] = (
             ("Nodes", world.nodes_heard(number)),
             ("pods", world.pods_heard(number)),
             ("PodGroups", world.groups_heard(number)),

@@ -13,33 +13,33 @@ import msgspec
 
 from aggregator.advising.status import without_placement
 from aggregator.api.cluster_state_status import world_status
-from aggregator.api.explanation import Around, explain
+from aggregator.api.explanation import ExplanationContext, explain
 from aggregator.api.fault_status import (
     fault_statuses,
     server_fault_statuses,
     switch_fault_statuses,
 )
 from aggregator.api.openapi import (
-    Advice,
     AdviceOutcomes,
-    Documents,
+    AdvicePage,
+    ClusterStatePage,
+    DocumentsPage,
     EndedJobsPage,
-    Faults,
-    Jobs,
-    Leader,
-    Liveness,
-    Nodes,
+    FaultsPage,
+    JobsPage,
+    LeaderPage,
+    LivenessPage,
+    NodesPage,
     PublicFaultsPage,
-    Separation,
-    Services,
-    World,
+    SeparationPage,
+    ServicesPage,
 )
 from aggregator.api.rejections import refused_statuses, rejected_counts
 from aggregator.api.slices import in_slices
 from aggregator.api.status import (
+    AggregatorStatus,
     MissedWritesStatus,
     ServicesStatus,
-    Status,
     document_statuses,
     leader_status,
     liveness_status,
@@ -53,23 +53,23 @@ from aggregator.processors.status import all_counted, all_separated, separation_
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from aggregator.absence.directory_mark import Marks
+    from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.rules import Absence
     from aggregator.advising.advice import Advising
     from aggregator.api.explanation import Explanation
     from aggregator.api.readiness import Readiness
-    from aggregator.failover.takeover import Succession
-    from aggregator.inputs.cluster_state import World as ClusterWorld
-    from aggregator.jobs.job_view import Board
+    from aggregator.failover.takeover import Takeover
+    from aggregator.inputs.cluster_state import ClusterState as ClusterWorld
+    from aggregator.jobs.job_view import JobView
     from aggregator.jobs.status import JobStatus
-    from aggregator.liveness.monitor import Listener
+    from aggregator.liveness.monitor import HeartbeatMonitor
     from aggregator.merge.pipeline import Pipeline
     from aggregator.missed_writes.reader import MissedWrites
-    from aggregator.notify.notifier import Telling
+    from aggregator.notify.notifier import Notifier
     from aggregator.notify.sse import Stream
     from aggregator.processors.status import SeparationStatus
-    from aggregator.public_faults.plugin import PublicFaults
-    from aggregator.publish.publisher import Publisher
+    from aggregator.public_faults.plugin import PublicFaultsPlugin
+    from aggregator.publish.publisher import StorePublisher
     from aggregator.rank_tables.plugin import RankTables
     from service.clock import Clock
     from service.election.leadership import Leadership
@@ -82,20 +82,20 @@ class StatusParts:
 
     absences: Mapping[str, Absence]
     advising: Advising | None
-    board: Board
+    board: JobView
     leadership: Leadership
-    listener: Listener
-    marks: Marks
+    listener: HeartbeatMonitor
+    marks: DirectoryMarks
     missed_writes: Mapping[str, MissedWrites]
     pipeline: Pipeline
-    public_faults: PublicFaults
-    publishers: Sequence[Publisher]
+    public_faults: PublicFaultsPlugin
+    publishers: Sequence[StorePublisher]
     rank_tables: RankTables
     readiness: Readiness
     stores: Mapping[str, Store]
     stream: Stream
-    succession: Succession
-    telling: Telling
+    succession: Takeover
+    telling: Notifier
     world: ClusterWorld
 
 
@@ -116,25 +116,25 @@ class Picture:
     def _stores(self) -> tuple[str, ...]:
         return tuple(source.url for source in self._of.pipeline.sources)
 
-    async def nodes(self) -> Nodes:
+    async def nodes(self) -> NodesPage:
         """Every node."""
         now = self._clock()
         rows = node_statuses(self._of.pipeline, self._of.listener, now)
-        return Nodes(now.wall_ms, await in_slices(rows))
+        return NodesPage(now.wall_ms, await in_slices(rows))
 
-    async def faults(self) -> Faults:
+    async def faults(self) -> FaultsPage:
         """Every fault."""
         pipeline = self._of.pipeline
-        return Faults(
+        return FaultsPage(
             self._at_ms,
             await in_slices(fault_statuses(pipeline)),
             await in_slices(switch_fault_statuses(pipeline)),
             await in_slices(server_fault_statuses(pipeline)),
         )
 
-    async def jobs(self) -> Jobs:
+    async def jobs(self) -> JobsPage:
         """The jobs that are hit."""
-        return Jobs(self._at_ms, await in_slices(self._of.board.hit()))
+        return JobsPage(self._at_ms, await in_slices(self._of.board.hit()))
 
     def job(self, job: str) -> JobStatus | None:
         """One job; ``None`` where nobody knows of it."""
@@ -149,18 +149,18 @@ class Picture:
         """What advises; ``None`` where that is not wanted or nothing schedules pods."""
         return self._of.advising
 
-    def advice(self, node: str | None = None) -> Advice | None:
+    def advice(self, node: str | None = None) -> AdvicePage | None:
         """What the scheduler will do; nothing where that is not computed.
 
         With ``node`` of that node and the jobs there; ``None`` where nothing is about it.
         """
         advising = self._of.advising
         if advising is None:
-            return Advice(self._at_ms, False, None)
+            return AdvicePage(self._at_ms, False, None)
         if node is None:
-            return Advice(self._at_ms, True, without_placement(advising.status()))
+            return AdvicePage(self._at_ms, True, without_placement(advising.status()))
         found = advising.answers.page_of_node(node)
-        return None if found is None else Advice(self._at_ms, True, found)
+        return None if found is None else AdvicePage(self._at_ms, True, found)
 
     def advice_outcomes(self) -> AdviceOutcomes:
         """What became of the deletions that were foretold."""
@@ -179,15 +179,15 @@ class Picture:
         alarm = self.liveness().liveness.alarm
         return EndedJobsPage(self._at_ms, self._of.leadership.leads, alarm, ended)
 
-    def liveness(self) -> Liveness:
+    def liveness(self) -> LivenessPage:
         """Who fell silent."""
-        return Liveness(self._at_ms, liveness_status(self._of.listener, self._publish_lost))
+        return LivenessPage(self._at_ms, liveness_status(self._of.listener, self._publish_lost))
 
-    def documents(self) -> Documents:
+    def documents(self) -> DocumentsPage:
         """What is read, what is published, and what is refused."""
         at_ms, of = self._at_ms, self._of
         stores, faults, tables = of.stores, of.public_faults, of.rank_tables
-        return Documents(
+        return DocumentsPage(
             at_ms,
             tuple(source_statuses(of.pipeline, of.world, stores.values(), of.marks)),
             tuple(document_statuses(self._of.publishers, at_ms)),
@@ -195,18 +195,18 @@ class Picture:
             tuple(rejected_counts(stores, self._of.pipeline, faults, tables)),
         )
 
-    def leader(self) -> Leader:
+    def leader(self) -> LeaderPage:
         """Who writes."""
         kept = self._of.succession.keeping.statuses()
-        return Leader(self._at_ms, leader_status(self._of.leadership), kept)
+        return LeaderPage(self._at_ms, leader_status(self._of.leadership), kept)
 
     def public_faults(self) -> PublicFaultsPage:
         """How it stands with public faults."""
         return PublicFaultsPage(self._at_ms, self._of.public_faults.status())
 
-    async def separation(self) -> Separation:
+    async def separation(self) -> SeparationPage:
         """How it stands with manual separation."""
-        return Separation(self._at_ms, await self._separation())
+        return SeparationPage(self._at_ms, await self._separation())
 
     async def _separation(self) -> SeparationStatus:
         processing, stores = self._of.pipeline.processing, self._stores
@@ -214,13 +214,13 @@ class Picture:
         counted = await in_slices(all_counted(processing, self._at_ms))
         return separation_status(processing, stores, chips, counted)
 
-    def world(self) -> World:
+    def world(self) -> ClusterStatePage:
         """What is known of Nodes, pods and PodGroups."""
-        return World(self._at_ms, world_status(self._of.world, self._stores))
+        return ClusterStatePage(self._at_ms, world_status(self._of.world, self._stores))
 
-    def services(self) -> Services:
+    def services(self) -> ServicesPage:
         """Who is served besides readers of documents."""
-        return Services(self._at_ms, self._services())
+        return ServicesPage(self._at_ms, self._services())
 
     def _services(self) -> ServicesStatus:
         server = self._of.telling.server
@@ -231,11 +231,11 @@ class Picture:
             history=self._of.telling.history.status(),
         )
 
-    async def status(self) -> Status:
+    async def status(self) -> AggregatorStatus:
         """Everything, for metrics."""
         now = self._clock()
         faults, documents, leader = await self.faults(), self.documents(), self.leader()
-        return Status(
+        return AggregatorStatus(
             at_ms=now.wall_ms,
             started_at_ms=self._started_at_ms,
             health=self._of.readiness.health(),
@@ -270,7 +270,7 @@ class Picture:
         if status is None:
             return None
         facts = msgspec.structs.replace(of.world.facts(node), lost=node in of.pipeline.lost)
-        around = Around(
+        around = ExplanationContext(
             facts=facts,
             standing=of.public_faults.standing(node),
             jobs=of.board.jobs_on(node),

@@ -20,12 +20,12 @@ from aggregator.api.chip_explanation import (
 )
 from aggregator.api.fault_status import ServerFaultStatus, faults_of_server
 from aggregator.api.status import NodeStatus
-from aggregator.inputs.node_context import Facts, Job
+from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
 from aggregator.jobs.message_types import Health
-from aggregator.jobs.node_impact import Part
+from aggregator.jobs.node_impact import NodeImpact
 from aggregator.jobs.status import RelationStatus
-from aggregator.public_faults.values import Standing
+from aggregator.public_faults.values import ActivePublicFault
 from contract.documents.node_info import NodeRecord, render_node_entry
 from service.clock import shown_time
 
@@ -92,22 +92,25 @@ class Explanation(msgspec.Struct, frozen=True):
     advice: AdviceAbout | None = None
 
 
-class Around(msgspec.Struct, frozen=True):
+class ExplanationContext(msgspec.Struct, frozen=True):
     """What is known of a node besides its documents.
 
     ``standing`` are its public faults; ``jobs`` those with pods there, by key, with what hits them
     there; ``relations`` the relation faults of all of them. ``publish_lost``: silence is published.
     """
 
-    facts: Facts = Facts()
-    standing: tuple[Standing, ...] = ()
-    jobs: tuple[tuple[str, Part | None], ...] = ()
+    facts: NodeContext = NodeContext()
+    standing: tuple[ActivePublicFault, ...] = ()
+    jobs: tuple[tuple[str, NodeImpact | None], ...] = ()
     relations: tuple[RelationStatus, ...] = ()
     publish_lost: bool = True
 
 
 def explain(
-    pipeline: Pipeline, status: NodeStatus, around: Around, acknowledged: Mapping[str, bool]
+    pipeline: Pipeline,
+    status: NodeStatus,
+    around: ExplanationContext,
+    acknowledged: Mapping[str, bool],
 ) -> Explanation:
     """Why the node of ``status`` is published as it is.
 
@@ -157,7 +160,7 @@ def _about_node(
     status: NodeStatus,
     server: NodeRecord | None,
     switch: SwitchRecord | None,
-    around: Around,
+    around: ExplanationContext,
 ) -> Iterator[str]:
     facts = around.facts
     yield _STATES[status.state]
@@ -197,7 +200,7 @@ def _about_node(
         )
 
 
-def _about_heartbeat(status: NodeStatus, around: Around) -> Iterator[str]:
+def _about_heartbeat(status: NodeStatus, around: ExplanationContext) -> Iterator[str]:
     if status.heartbeat_problem is not None:
         yield f"whether it is alive is unknown: {status.heartbeat_problem}"
     if status.heartbeat not in ("lost", "silent"):
@@ -213,7 +216,7 @@ def _about_heartbeat(status: NodeStatus, around: Around) -> Iterator[str]:
         yield f"its heartbeat fell silent{ago}: it is lost, and published UnHealthy for that"
 
 
-def _public(one: Standing) -> ExplainedPublicFault:
+def _public(one: ActivePublicFault) -> ExplainedPublicFault:
     if one.ends_at_ms is not None:
         because = f"{one.resource} told of it; it ends at {shown_time(one.ends_at_ms)}"
     else:
@@ -232,10 +235,10 @@ def _public(one: Standing) -> ExplainedPublicFault:
     )
 
 
-def _jobs(around: Around) -> Iterator[ExplainedJob]:
+def _jobs(around: ExplanationContext) -> Iterator[ExplainedJob]:
     facts = around.facts
     for key, part in around.jobs:
-        job = facts.jobs.get(key, Job(key))
+        job = facts.jobs.get(key, JobState(key))
         relations = tuple(one for one in around.relations if one.job == key)
         yield ExplainedJob(
             job=key,
@@ -249,7 +252,9 @@ def _jobs(around: Around) -> Iterator[ExplainedJob]:
         )
 
 
-def _about_job(name: str, part: Part | None, relations: Iterable[RelationStatus]) -> Iterator[str]:
+def _about_job(
+    name: str, part: NodeImpact | None, relations: Iterable[RelationStatus]
+) -> Iterator[str]:
     if part is None:
         yield f"nothing on this node hits {name}"
     else:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.agent_reports.fault_answers import Answers
-from aggregator.processors.custom_filter import event_key
+from aggregator.agent_reports.fault_answers import ChipFaultDetails
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import FILTER, NO_DEVICE_STATE, NO_SWITCH_STATE
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
+from contract.documents.switch_info import event_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -103,9 +103,9 @@ def fault_statuses(pipeline: Pipeline) -> Iterator[FaultStatus]:
 def _of_chips(pipeline: Pipeline, node: str, faults: Iterable[CodeFault]) -> Iterator[FaultStatus]:
     catalogue = shipped()
     received = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
-    answers: Answers | None = None
+    answers: ChipFaultDetails | None = None
     for fault in faults:
-        answers = answers or Answers(pipeline, node)
+        answers = answers or ChipFaultDetails(pipeline, node)
         answer = answers.of(fault.chip, fault.code)
         since_ms = received.get(fault.chip, {}).get(fault.code)
         if since_ms is None and fault.code == _MANUAL:

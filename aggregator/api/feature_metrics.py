@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from aggregator.advising.status import AdviceStatus
-    from aggregator.api.cluster_state_status import WorldStatus
-    from aggregator.api.status import Status
+    from aggregator.api.cluster_state_status import ClusterStateStatus
+    from aggregator.api.status import AggregatorStatus
     from aggregator.grpc.status import GrpcStatus
     from aggregator.notify.history import HistoryStatus
     from aggregator.processors.status import SeparationStatus
@@ -25,7 +25,7 @@ HEALTHS = ("Healthy", "SubHealthy", "UnHealthy")
 REASONS = (FILTER, ACCOMPANIES, UNDECIDED)
 
 
-def metrics_of_parts(status: Status) -> Iterator[Metric]:
+def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
     """All of them."""
     yield from _hidden(status)
     healths = Counter(job.health for job in status.jobs)
@@ -129,7 +129,7 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
     )
 
 
-def _hidden(status: Status) -> Iterator[Metric]:
+def _hidden(status: AggregatorStatus) -> Iterator[Metric]:
     why = Counter(one.hidden for one in status.faults)
     why.update(one.hidden for one in status.switch_faults)
     yield gauge(
@@ -196,7 +196,7 @@ def _separation(separation: SeparationStatus) -> Iterator[Metric]:
     )
 
 
-def _world(world: WorldStatus) -> Iterator[Metric]:
+def _world(world: ClusterStateStatus) -> Iterator[Metric]:
     followed = [([one.store, one.kind], one) for one in world.objects if one.followed]
     labels = ["store", "kind"]
     yield gauge(

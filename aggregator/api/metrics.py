@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
-    from aggregator.api.status import Status
+    from aggregator.api.status import AggregatorStatus
 
 NODE_STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
 HEARTBEAT_STATES = ("alive", "silent", "lost", "unknown")
@@ -32,7 +32,7 @@ OLDEST_HEARTBEATS = 1000
 """So many nodes have an age of their own, those silent for longest first; the rest is well."""
 
 
-def exposition(status: Status) -> bytes:
+def exposition(status: AggregatorStatus) -> bytes:
     """The metrics of ``status`` as text."""
     registry = CollectorRegistry()
     registry.register(_Picture(status))
@@ -40,7 +40,7 @@ def exposition(status: Status) -> bytes:
 
 
 class _Picture(Collector):
-    def __init__(self, status: Status) -> None:
+    def __init__(self, status: AggregatorStatus) -> None:
         self._status = status
 
     def collect(self) -> Iterator[Metric]:
@@ -53,7 +53,7 @@ class _Picture(Collector):
         yield from metrics_of_parts(self._status)
 
 
-def _cluster(status: Status) -> Iterator[Metric]:
+def _cluster(status: AggregatorStatus) -> Iterator[Metric]:
     states = Counter(node.state for node in status.nodes)
     yield gauge(
         "npu_vigil_nodes",
@@ -97,7 +97,7 @@ def _cluster(status: Status) -> Iterator[Metric]:
     )
 
 
-def _liveness(status: Status) -> Iterator[Metric]:
+def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
     states = Counter(node.heartbeat for node in status.nodes)
     yield gauge(
         "npu_vigil_heartbeats",
@@ -159,7 +159,7 @@ def _liveness(status: Status) -> Iterator[Metric]:
     )
 
 
-def _blind(status: Status) -> Iterator[Metric]:
+def _blind(status: AggregatorStatus) -> Iterator[Metric]:
     states = Counter(
         "unknown" if node.blind is None else "blind" if node.blind else "none"
         for node in status.nodes
@@ -197,7 +197,7 @@ def _blind(status: Status) -> Iterator[Metric]:
     )
 
 
-def _stores(status: Status) -> Iterator[Metric]:
+def _stores(status: AggregatorStatus) -> Iterator[Metric]:
     sources = status.sources
     yield gauge(
         "npu_vigil_store_connected",
@@ -267,7 +267,7 @@ def _stores(status: Status) -> Iterator[Metric]:
     )
 
 
-def _documents(status: Status) -> Iterator[Metric]:
+def _documents(status: AggregatorStatus) -> Iterator[Metric]:
     labels = ["store", "document"]
     documents = [([d.store, d.document], d) for d in status.documents]
     yield gauge(
@@ -338,7 +338,7 @@ def _documents(status: Status) -> Iterator[Metric]:
     )
 
 
-def _leader(status: Status) -> Iterator[Metric]:
+def _leader(status: AggregatorStatus) -> Iterator[Metric]:
     yield gauge(
         "npu_vigil_aggregator_leader",
         "1 while this aggregator writes, 0 while it follows another one.",

@@ -11,7 +11,7 @@ from aggregator.advising.outcomes import Missed
 from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus, AssumedAdvice
 from aggregator.agent_reports.blindness import BlindChange
 from aggregator.api import advice_pages, history_page
-from aggregator.api.cluster_state_status import WorldStatus
+from aggregator.api.cluster_state_status import ClusterStateStatus
 from aggregator.api.explanation import Explanation
 from aggregator.api.fault_status import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.api.rejections import RefusedStatus, RejectedCount
@@ -23,32 +23,32 @@ from aggregator.api.status import (
     ServicesStatus,
     SourceStatus,
 )
-from aggregator.failover.persistent_state import KeptStatus
+from aggregator.failover.persistent_state import PersistentStateStatus
 from aggregator.jobs.status import HitJob, JobStatus
 from aggregator.notify import sse
-from aggregator.notify.changes import Change
-from aggregator.notify.history_file import Page
+from aggregator.notify.changes import PublishedChange
+from aggregator.notify.history_file import HistoryPage
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 
 PATH = "/api/v1/openapi.json"
 
 
-class Nodes(msgspec.Struct, frozen=True):
+class NodesPage(msgspec.Struct, frozen=True):
     """Every node; ``at_ms`` is when the picture was taken (epoch milliseconds)."""
 
     at_ms: int
     nodes: tuple[NodeStatus, ...]
 
 
-class Liveness(msgspec.Struct, frozen=True):
+class LivenessPage(msgspec.Struct, frozen=True):
     """Who fell silent."""
 
     at_ms: int
     liveness: LivenessStatus
 
 
-class Advice(msgspec.Struct, frozen=True):
+class AdvicePage(msgspec.Struct, frozen=True):
     """What the scheduler will do about what is published; ``null`` where that is not computed."""
 
     at_ms: int
@@ -77,7 +77,7 @@ class AdviceOutcomes(msgspec.Struct, frozen=True):
     missed: tuple[Missed, ...]
 
 
-class Faults(msgspec.Struct, frozen=True):
+class FaultsPage(msgspec.Struct, frozen=True):
     """Every fault that holds now, those that are held back from readers, too."""
 
     at_ms: int
@@ -86,7 +86,7 @@ class Faults(msgspec.Struct, frozen=True):
     server_faults: tuple[ServerFaultStatus, ...]
 
 
-class Documents(msgspec.Struct, frozen=True):
+class DocumentsPage(msgspec.Struct, frozen=True):
     """The stores that are read, the documents that are published, and what is refused of others."""
 
     at_ms: int
@@ -96,15 +96,15 @@ class Documents(msgspec.Struct, frozen=True):
     rejected: tuple[RejectedCount, ...]
 
 
-class Leader(msgspec.Struct, frozen=True):
+class LeaderPage(msgspec.Struct, frozen=True):
     """Which of several aggregators writes, and the state that the next one will find."""
 
     at_ms: int
     leader: LeaderStatus
-    kept: tuple[KeptStatus, ...]
+    kept: tuple[PersistentStateStatus, ...]
 
 
-class Jobs(msgspec.Struct, frozen=True):
+class JobsPage(msgspec.Struct, frozen=True):
     """The jobs that are hit."""
 
     at_ms: int
@@ -118,21 +118,21 @@ class PublicFaultsPage(msgspec.Struct, frozen=True):
     public_faults: PublicFaultStatus
 
 
-class Separation(msgspec.Struct, frozen=True):
+class SeparationPage(msgspec.Struct, frozen=True):
     """How it stands with manual separation."""
 
     at_ms: int
     separation: SeparationStatus
 
 
-class World(msgspec.Struct, frozen=True):
+class ClusterStatePage(msgspec.Struct, frozen=True):
     """What stores tell of Nodes, pods and PodGroups."""
 
     at_ms: int
-    world: WorldStatus
+    world: ClusterStateStatus
 
 
-class Services(msgspec.Struct, frozen=True):
+class ServicesPage(msgspec.Struct, frozen=True):
     """Who is served besides readers of documents."""
 
     at_ms: int
@@ -177,7 +177,7 @@ class Operation(msgspec.Struct, frozen=True):
 _NODE = Parameter("node", "Only what is about this node")
 
 OPERATIONS: tuple[Operation, ...] = (
-    Operation("/api/v1/nodes", "Every node that is published or was heard of", Nodes),
+    Operation("/api/v1/nodes", "Every node that is published or was heard of", NodesPage),
     Operation(
         "/api/v1/nodes/{node}",
         "Why a node and its chips are published as they are",
@@ -185,9 +185,9 @@ OPERATIONS: tuple[Operation, ...] = (
         (Parameter("node", "The node's name", place="path"),),
         (404,),
     ),
-    Operation("/api/v1/liveness", "Who fell silent", Liveness),
-    Operation("/api/v1/faults", "Every fault that holds", Faults),
-    Operation("/api/v1/jobs", "Which jobs are hit, by what, on which nodes, since when", Jobs),
+    Operation("/api/v1/liveness", "Who fell silent", LivenessPage),
+    Operation("/api/v1/faults", "Every fault that holds", FaultsPage),
+    Operation("/api/v1/jobs", "Which jobs are hit, by what, on which nodes, since when", JobsPage),
     Operation(
         "/api/v1/jobs/{job}",
         "One job, hit or not, with its ranks and relation faults",
@@ -198,7 +198,7 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation(
         advice_pages.PATH,
         "What the scheduler will do about what is published",
-        Advice,
+        AdvicePage,
         (Parameter("node", "Only what is about this node and the jobs there, with placement"),),
         (404,),
     ),
@@ -244,15 +244,17 @@ OPERATIONS: tuple[Operation, ...] = (
         ),
     ),
     Operation("/api/v1/public-faults", "How it stands with public faults", PublicFaultsPage),
-    Operation("/api/v1/separation", "Which chips came into manual separation, by what", Separation),
-    Operation("/api/v1/world", "What stores tell of Nodes, pods and PodGroups", World),
-    Operation("/api/v1/services", "gRPC, rank tables, streams and the history", Services),
-    Operation("/api/v1/documents", "What is read, and what is published", Documents),
-    Operation("/api/v1/leader", "Which of several aggregators writes", Leader),
+    Operation(
+        "/api/v1/separation", "Which chips came into manual separation, by what", SeparationPage
+    ),
+    Operation("/api/v1/world", "What stores tell of Nodes, pods and PodGroups", ClusterStatePage),
+    Operation("/api/v1/services", "gRPC, rank tables, streams and the history", ServicesPage),
+    Operation("/api/v1/documents", "What is read, and what is published", DocumentsPage),
+    Operation("/api/v1/leader", "Which of several aggregators writes", LeaderPage),
     Operation(
         history_page.PATH,
         "What happened to faults, newest last",
-        Page,
+        HistoryPage,
         (
             _NODE,
             Parameter("since_ms", "Heard since this time, epoch milliseconds", is_number=True),
@@ -266,7 +268,7 @@ OPERATIONS: tuple[Operation, ...] = (
         "Changes as they happen: events change (of what is published), blind (of which sources "
         "give agents no answer), advice (of what the scheduler will do with a job), and gap where "
         "some are lost",
-        Change,
+        PublishedChange,
         (_NODE, Parameter("Last-Event-ID", "What came behind this event", place="header")),
         (503,),
         "text/event-stream",

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from aggregator.api.status import Health
+from aggregator.api.status import ProbeStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from aggregator.absence.rules import Absence
-    from aggregator.failover.takeover import Succession
+    from aggregator.failover.takeover import Takeover
     from aggregator.liveness.unread_heartbeats import Unread
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.publish.document_state import Authored
-    from aggregator.publish.publisher import Publisher
+    from aggregator.publish.document_state import OwnedDocument
+    from aggregator.publish.publisher import StorePublisher
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.stalls import Stalls
@@ -36,8 +36,8 @@ class Readiness:
     def __init__(
         self,
         pipeline: Pipeline,
-        publishers: tuple[Publisher, ...],
-        succession: Succession,
+        publishers: tuple[StorePublisher, ...],
+        succession: Takeover,
         leadership: Leadership,
         stalls: Stalls,
         not_served: Callable[[], str | None],
@@ -79,20 +79,20 @@ class Readiness:
         self.waits_for = None
         _log.info("everything known is published: %d nodes", len(self._pipeline.nodes))
 
-    def health(self) -> Health:
+    def health(self) -> ProbeStatus:
         """The cheap part of the picture, for probes."""
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
         if self.waits_for is None or self._follows():
             not_ready = (*served, *self._marks(), *self._failing())
-            return Health(self._stalls.stalled(), not_ready, self._warnings())
+            return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
         why = (
             f"{source.url} cannot be read: {source.interrupted}"
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
         not_ready = (self.waits_for, *why, *self._marks(), *served)
-        return Health(self._stalls.stalled(), not_ready, self._warnings())
+        return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
 
     def _failing(self) -> Iterator[str]:
         """Say what has failed for long. One document of many that is refused is not enough."""
@@ -122,7 +122,7 @@ class Readiness:
 
     def _warnings(self) -> tuple[str, ...]:
         """Heartbeats that are not read, documents that cannot be written or that others write."""
-        written: list[tuple[str, Authored[Any]]] = [
+        written: list[tuple[str, OwnedDocument[Any]]] = [
             (publisher.store.url, output)
             for publisher in self._publishers
             for _, output in sorted(publisher.outputs.items())

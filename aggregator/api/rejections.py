@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.public_faults.plugin import PublicFaults
+    from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.rank_tables.plugin import RankTables
     from stores.base import Store
 
@@ -40,7 +40,7 @@ class RejectedCount(msgspec.Struct, frozen=True):
 
 
 def refused_statuses(
-    stores: Mapping[str, Store], public_faults: PublicFaults, rank_tables: RankTables
+    stores: Mapping[str, Store], public_faults: PublicFaultsPlugin, rank_tables: RankTables
 ) -> Iterator[RefusedStatus]:
     """Name what is refused now: heartbeats, messages, and documents of public faults and tables."""
     for number, (url, store) in enumerate(stores.items()):
@@ -56,7 +56,7 @@ def refused_statuses(
 def rejected_counts(
     stores: Mapping[str, Store],
     pipeline: Pipeline,
-    public_faults: PublicFaults,
+    public_faults: PublicFaultsPlugin,
     rank_tables: RankTables,
 ) -> Iterator[RejectedCount]:
     """Count what was refused in each store, for every reason."""

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from aggregator.api.collect_status import Picture
-    from aggregator.api.status import Health
-    from aggregator.notify.history import History
+    from aggregator.api.status import ProbeStatus
+    from aggregator.notify.history import ClusterHistory
     from aggregator.notify.sse import Stream
 
 SOCKET_NAME = "aggregator.sock"
 
 
 def application(
-    probe: Callable[[], Health], picture: Picture, history: History, changes: Stream
+    probe: Callable[[], ProbeStatus], picture: Picture, history: ClusterHistory, changes: Stream
 ) -> web.Application:
     """The pages. ``probe`` and ``picture`` are asked anew for each request."""
 

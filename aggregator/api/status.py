@@ -10,10 +10,10 @@ from aggregator.absence.last_known_documents import LastingFeed
 from aggregator.absence.rules import DOCUMENTS
 from aggregator.advising.status import AdviceStatus
 from aggregator.agent_reports.blindness import BlindStatus, blind_statuses, record_of
-from aggregator.api.cluster_state_status import WorldStatus
+from aggregator.api.cluster_state_status import ClusterStateStatus
 from aggregator.api.fault_status import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.api.rejections import RejectedCount
-from aggregator.failover.persistent_state import KeptStatus
+from aggregator.failover.persistent_state import PersistentStateStatus
 from aggregator.grpc.status import GrpcStatus
 from aggregator.inputs.node_documents import newest
 from aggregator.jobs.status import HitJob
@@ -29,17 +29,17 @@ from contract.documents.cluster_info import cluster_device_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.absence.directory_mark import Marks
+    from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.rules import Absence
-    from aggregator.inputs.cluster_state import World
-    from aggregator.inputs.node_documents import Report
-    from aggregator.liveness.monitor import Listener
-    from aggregator.liveness.rules import Heard, Pulse
+    from aggregator.inputs.cluster_state import ClusterState
+    from aggregator.inputs.node_documents import NodeReport
+    from aggregator.liveness.monitor import HeartbeatMonitor
+    from aggregator.liveness.rules import HeartbeatListing, ObservedHeartbeat
     from aggregator.liveness.unread_heartbeats import Unread
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.publish.publisher import Publisher
+    from aggregator.publish.publisher import StorePublisher
     from contract.documents.cluster_device import DeviceRecord
-    from service.clock import Moment
+    from service.clock import Instant
     from service.election.leadership import Leadership
     from stores.base import Store
 
@@ -209,7 +209,7 @@ class MissedWritesStatus(msgspec.Struct, frozen=True):
     unreadable: int
 
 
-class Health(msgspec.Struct, frozen=True):
+class ProbeStatus(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready.
 
     ``warnings``: documents that cannot be written, or that somebody else writes. A leader that
@@ -232,12 +232,12 @@ class ServicesStatus(msgspec.Struct, frozen=True):
     history: HistoryStatus
 
 
-class Status(msgspec.Struct, frozen=True):
+class AggregatorStatus(msgspec.Struct, frozen=True):
     """Everything that is shown outside."""
 
     at_ms: int
     started_at_ms: int
-    health: Health
+    health: ProbeStatus
     nodes: tuple[NodeStatus, ...]
     liveness: LivenessStatus
     faults: tuple[FaultStatus, ...]
@@ -249,11 +249,11 @@ class Status(msgspec.Struct, frozen=True):
     missed_writes: tuple[MissedWritesStatus, ...]
     missing: tuple[MissingCount, ...]
     leader: LeaderStatus
-    kept: tuple[KeptStatus, ...]
+    kept: tuple[PersistentStateStatus, ...]
     jobs: tuple[HitJob, ...]
     public_faults: PublicFaultStatus
     separation: SeparationStatus
-    world: WorldStatus
+    world: ClusterStateStatus
     services: ServicesStatus
     advice: AdviceStatus | None
 
@@ -270,7 +270,7 @@ def leader_status(leadership: Leadership) -> LeaderStatus:
     )
 
 
-def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
+def liveness_status(listener: HeartbeatMonitor, published: bool) -> LivenessStatus:
     """Who fell silent."""
     verdict = listener.verdict
     unread = listener.unread
@@ -290,7 +290,9 @@ def liveness_status(listener: Listener, published: bool) -> LivenessStatus:
     )
 
 
-def node_statuses(pipeline: Pipeline, listener: Listener, now: Moment) -> Iterator[NodeStatus]:
+def node_statuses(
+    pipeline: Pipeline, listener: HeartbeatMonitor, now: Instant
+) -> Iterator[NodeStatus]:
     """Every node that is published or was heard of, sorted by name. It may be read in slices."""
     nodes = {node for lane in pipeline.lanes for node in lane.entries}
     for source in pipeline.sources:
@@ -304,7 +306,7 @@ def node_statuses(pipeline: Pipeline, listener: Listener, now: Moment) -> Iterat
 
 
 def node_status(
-    pipeline: Pipeline, listener: Listener, node: str, now: Moment
+    pipeline: Pipeline, listener: HeartbeatMonitor, node: str, now: Instant
 ) -> NodeStatus | None:
     """One node; ``None`` where nobody knows of it."""
     heard = _Places(listener.heard, listener.unread)
@@ -321,7 +323,7 @@ def node_status(
 class _Places(NamedTuple):
     """What is known of beats, by place, and which places are not read."""
 
-    all: Mapping[str, Heard]
+    all: Mapping[str, HeartbeatListing]
     unread: Mapping[str, Unread]
 
     def problem(self, node: str) -> str | None:
@@ -332,7 +334,7 @@ class _Places(NamedTuple):
 
 
 def _status_of(
-    pipeline: Pipeline, listener: Listener, node: str, heard: _Places, now: Moment
+    pipeline: Pipeline, listener: HeartbeatMonitor, node: str, heard: _Places, now: Instant
 ) -> NodeStatus:
     pulses = [pulse for one in heard.all.values() if (pulse := one.pulses.get(node)) is not None]
     pulse = max(pulses, key=lambda one: one.changed_at_ms, default=None)
@@ -368,9 +370,9 @@ def _node(
     pipeline: Pipeline,
     node: str,
     heartbeat: str,
-    pulse: Pulse | None,
+    pulse: ObservedHeartbeat | None,
     skew_ms: float | None,
-    now: Moment,
+    now: Instant,
     blind: tuple[BlindStatus, ...] | None,
 ) -> NodeStatus:
     report = newest(pipeline.device.inboxes, node)
@@ -418,7 +420,7 @@ def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
                 yield MissingStatus(source.url, document, one.since_ms, one.is_told)
 
 
-def missing_counts(absences: Iterable[Absence], now: Moment) -> Iterator[MissingCount]:
+def missing_counts(absences: Iterable[Absence], now: Instant) -> Iterator[MissingCount]:
     """What the stores lack, by kind of document."""
     for absence in absences:
         found = absence.missing(now)
@@ -427,7 +429,7 @@ def missing_counts(absences: Iterable[Absence], now: Moment) -> Iterator[Missing
             yield MissingCount(absence.url, document, len(mine), sum(one.is_held for one in mine))
 
 
-def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -> str:
+def _state(pipeline: Pipeline, node: str, report: NodeReport[DeviceRecord] | None) -> str:
     rejected = any(node in inbox.rejected for inbox in pipeline.device.inboxes)
     feeds = [source.devices for source in pipeline.sources]
     if not any(feed.has(node) for feed in feeds) and any(
@@ -444,7 +446,7 @@ def _state(pipeline: Pipeline, node: str, report: Report[DeviceRecord] | None) -
 
 
 def source_statuses(
-    pipeline: Pipeline, world: World, stores: Iterable[Store], marks: Marks
+    pipeline: Pipeline, world: ClusterState, stores: Iterable[Store], marks: DirectoryMarks
 ) -> Iterator[SourceStatus]:
     """The stores that are read; ``stores`` are those of ``pipeline``, in its order."""
     for number, (source, store) in enumerate(zip(pipeline.sources, stores, strict=True)):
@@ -466,7 +468,9 @@ def source_statuses(
         )
 
 
-def document_statuses(publishers: Iterable[Publisher], now_ms: int) -> Iterator[DocumentStatus]:
+def document_statuses(
+    publishers: Iterable[StorePublisher], now_ms: int
+) -> Iterator[DocumentStatus]:
     """The documents in the stores that are published to."""
     for publisher in publishers:
         for _, output in sorted(publisher.outputs.items()):

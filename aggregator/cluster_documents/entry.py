@@ -13,7 +13,7 @@ import msgspec
 from contract.documents.cluster_device import DeviceRecord, render_device_entry
 
 if TYPE_CHECKING:
-    from service.clock import Moment
+    from service.clock import Instant
 
 AHEAD_SECONDS = 5
 """How far a stamp may lead the clock."""
@@ -24,7 +24,7 @@ _PACE_MS = 1000
 R = TypeVar("R")
 
 
-class Entry(msgspec.Struct, Generic[R], frozen=True):
+class ClusterEntry(msgspec.Struct, Generic[R], frozen=True):
     """What a node's member says. ``made_at_ms`` is steady time, ``None`` for an earlier run's.
 
     ``whole``: the record is all that the text says.
@@ -44,8 +44,8 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 def merge(
-    node: str, record: DeviceRecord, previous: Entry[DeviceRecord] | None, now: Moment
-) -> Entry[DeviceRecord] | Wait:
+    node: str, record: DeviceRecord, previous: ClusterEntry[DeviceRecord] | None, now: Instant
+) -> ClusterEntry[DeviceRecord] | Wait:
     """The node's next entry; ``previous`` itself where only the time changed, and one with its text
     and stamp where the text says the same.
 
@@ -55,7 +55,7 @@ def merge(
     """
     if previous is None:
         stamp = _reported(record, now)
-        return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+        return ClusterEntry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
     if previous.whole and _same(record, previous.record):
         return previous
     if render_device_entry(node, record, previous.stamp) == previous.text:
@@ -66,7 +66,7 @@ def merge(
         until_ms = min(now.steady_ms + early_ms, previous.made_at_ms + _PACE_MS)
         if now.steady_ms < until_ms:
             return Wait(until_ms)
-    return Entry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
+    return ClusterEntry(render_device_entry(node, record, stamp), stamp, record, now.steady_ms)
 
 
 def _same(record: DeviceRecord, other: DeviceRecord) -> bool:
@@ -74,6 +74,6 @@ def _same(record: DeviceRecord, other: DeviceRecord) -> bool:
     return msgspec.structs.replace(record, update_time=other.update_time) == other
 
 
-def _reported(record: DeviceRecord, now: Moment) -> int:
+def _reported(record: DeviceRecord, now: Instant) -> int:
     """What the node says, unless its clock runs ahead of ours."""
     return min(record.update_time, now.wall_ms // 1000 + AHEAD_SECONDS)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from aggregator.cluster_documents.entry import Entry, Wait, merge
+from aggregator.cluster_documents.entry import ClusterEntry, Wait, merge
 from contract.documents import (
     cluster_info,
     cluster_node,
@@ -34,7 +34,7 @@ from contract.names import CLUSTER_NODE_NAME, device_info_name, node_info_name, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.clock import Moment
+    from service.clock import Instant
     from stores.base import Document
 
 R = TypeVar("R")
@@ -43,7 +43,7 @@ _LATEST_STAMP = 253_402_300_799
 """The end of the year 9999. A stamp that cannot grow would keep all of its document back."""
 
 
-class Reading(msgspec.Struct, Generic[R], frozen=True):
+class DecodedReport(msgspec.Struct, Generic[R], frozen=True):
     """What a document says, and what could not be read of it without harm to the rest."""
 
     record: R
@@ -59,48 +59,48 @@ class Content(Generic[R]):
     """The texts of its data keys."""
     optional: bool
     """Whether a document without any of it is a good one that says nothing."""
-    read: Callable[[Document], Reading[R]]
+    read: Callable[[Document], DecodedReport[R]]
     """Raises ``DocumentError``."""
     age: Callable[[R], int]
     """The node's own stamp: between stores the greater one counts."""
 
 
 @dataclass(frozen=True)
-class Kind(Content[R]):
+class DocumentKind(Content[R]):
     """One kind of document that is read, merged and published."""
 
     is_only_silence: Callable[[R], bool]
     """Whether this was published because the node fell silent and for no other reason."""
-    merge: Callable[[str, R, Entry[R] | None, Moment], Entry[R] | Wait]
+    merge: Callable[[str, R, ClusterEntry[R] | None, Instant], ClusterEntry[R] | Wait]
     heal: Callable[[R], R | None]
     """What a deleted node is last said to be; ``None`` where it may just be left out."""
     key: Callable[[str], str]
     document: Callable[[int], str]
     index: Callable[[str], int | None]
-    take_over: Callable[[str, str, str], tuple[str, Entry[R]]]
+    take_over: Callable[[str, str, str], tuple[str, ClusterEntry[R]]]
     """Node and entry of a member's key and text in a document; raises ``DocumentError``."""
-    as_shown: Callable[[str, Entry[R]], R]
+    as_shown: Callable[[str, ClusterEntry[R]], R]
     """What the text of a node's entry says that was taken over."""
     verify: Callable[[str, str, int], None]
     """Raises ``DocumentError`` where a reader would refuse a value."""
 
 
-def _read_device(document: Document) -> Reading[DeviceRecord]:
+def _read_device(document: Document) -> DecodedReport[DeviceRecord]:
     info = device_info.decode(document.data, document.name)
-    return Reading(device_record(info), info.faults_problem)
+    return DecodedReport(device_record(info), info.faults_problem)
 
 
-def _take_over_device(key: str, text: str, document: str) -> tuple[str, Entry[DeviceRecord]]:
+def _take_over_device(key: str, text: str, document: str) -> tuple[str, ClusterEntry[DeviceRecord]]:
     node, entry = cluster_info.read_device_entry(key, text, document)
     if entry.UpdateTime > _LATEST_STAMP:
         raise DocumentError(document, f"$.{key}.UpdateTime", f"is no time: {entry.UpdateTime}")
     record, stamp = cluster_info.record_of(entry), entry.UpdateTime
     if not _is_ours(key, text, document, cluster_info.verify_device_value):
         text = render_device_entry(node, record, stamp)
-    return node, Entry(text, stamp, record, whole=False)
+    return node, ClusterEntry(text, stamp, record, whole=False)
 
 
-def _device_as_shown(node: str, entry: Entry[DeviceRecord]) -> DeviceRecord:
+def _device_as_shown(node: str, entry: ClusterEntry[DeviceRecord]) -> DeviceRecord:
     key = device_info_name(node)
     return cluster_info.record_as_shown(
         cluster_info.read_device_entry(key, entry.text, key)[1], key
@@ -118,7 +118,7 @@ def _is_ours(key: str, text: str, document: str, verify: Callable[[str, str, int
     return True
 
 
-DEVICE = Kind[DeviceRecord](
+DEVICE = DocumentKind[DeviceRecord](
     name="device",
     texts=lambda document: (document.data.get(device_info.DEVICE_INFO_KEY),),
     optional=False,
@@ -136,30 +136,30 @@ DEVICE = Kind[DeviceRecord](
 )
 
 
-def _read_switch(document: Document) -> Reading[SwitchRecord]:
+def _read_switch(document: Document) -> DecodedReport[SwitchRecord]:
     record = switch_info.decode_switch_info(document.name, document.data)
     assert record is not None, "asked for only where the key is there"
-    return Reading(record)
+    return DecodedReport(record)
 
 
 def _merge_switch(
-    node: str, record: SwitchRecord, previous: Entry[SwitchRecord] | None, now: Moment
-) -> Entry[SwitchRecord] | Wait:
+    node: str, record: SwitchRecord, previous: ClusterEntry[SwitchRecord] | None, now: Instant
+) -> ClusterEntry[SwitchRecord] | Wait:
     """Readers take every switch entry, whatever its time: no stamp of ours is needed."""
     if previous and previous.whole and switch_info.is_same_switch(record, previous.record):
         return previous
     text = switch_info.render_switch_entry(node, record)
-    return Entry(text, record.update_time, record, now.steady_ms)
+    return ClusterEntry(text, record.update_time, record, now.steady_ms)
 
 
-def _take_over_switch(key: str, text: str, document: str) -> tuple[str, Entry[SwitchRecord]]:
+def _take_over_switch(key: str, text: str, document: str) -> tuple[str, ClusterEntry[SwitchRecord]]:
     node, record = cluster_switch.read_switch_entry(key, text, document)
     if not _is_ours(key, text, document, cluster_switch.verify_switch_value):
         text = switch_info.render_switch_entry(node, record)
-    return node, Entry(text, record.update_time, record)
+    return node, ClusterEntry(text, record.update_time, record)
 
 
-SWITCH = Kind[SwitchRecord](
+SWITCH = DocumentKind[SwitchRecord](
     name="switch",
     texts=lambda document: (document.data.get(device_info.SWITCH_INFO_KEY),),
     optional=True,
@@ -177,28 +177,28 @@ SWITCH = Kind[SwitchRecord](
 )
 
 
-def _read_node(document: Document) -> Reading[NodeRecord]:
-    return Reading(node_info.decode_node_info(document.name, document.data))
+def _read_node(document: Document) -> DecodedReport[NodeRecord]:
+    return DecodedReport(node_info.decode_node_info(document.name, document.data))
 
 
 def _merge_node(
-    node: str, record: NodeRecord, previous: Entry[NodeRecord] | None, now: Moment
-) -> Entry[NodeRecord] | Wait:
+    node: str, record: NodeRecord, previous: ClusterEntry[NodeRecord] | None, now: Instant
+) -> ClusterEntry[NodeRecord] | Wait:
     """Readers replace all they know by the document: no stamp of ours is needed."""
     if previous and previous.whole and node_info.is_same_node(record, previous.record):
         return previous
     text = node_info.render_node_entry(node, record)
-    return Entry(text, record.update_time_ms, record, now.steady_ms)
+    return ClusterEntry(text, record.update_time_ms, record, now.steady_ms)
 
 
-def _take_over_node(key: str, text: str, document: str) -> tuple[str, Entry[NodeRecord]]:
+def _take_over_node(key: str, text: str, document: str) -> tuple[str, ClusterEntry[NodeRecord]]:
     node, record = cluster_node.read_node_entry(key, text, document)
     if not _is_ours(key, text, document, cluster_node.verify_node_value):
         text = node_info.render_node_entry(node, record)
-    return node, Entry(text, record.update_time_ms, record)
+    return node, ClusterEntry(text, record.update_time_ms, record)
 
 
-NODE = Kind[NodeRecord](
+NODE = DocumentKind[NodeRecord](
     name="node",
     texts=lambda document: (
         document.data.get(node_info.DATA_KEY),
@@ -218,11 +218,11 @@ NODE = Kind[NodeRecord](
     verify=cluster_node.verify_node_value,
 )
 
-KINDS: tuple[Kind[Any], ...] = (DEVICE, SWITCH, NODE)
+KINDS: tuple[DocumentKind[Any], ...] = (DEVICE, SWITCH, NODE)
 
 
-def _read_own_key(document: Document) -> Reading[VigilRecord]:
-    return Reading(decode_vigil_key(document.data[VIGIL_KEY], document.name))
+def _read_own_key(document: Document) -> DecodedReport[VigilRecord]:
+    return DecodedReport(decode_vigil_key(document.data[VIGIL_KEY], document.name))
 
 
 OWN_KEY = Content[VigilRecord](
@@ -235,6 +235,6 @@ OWN_KEY = Content[VigilRecord](
 """What our agents report beside upstream's data keys; nothing of it is published for readers."""
 
 
-def kind_of(name: str) -> Kind[Any] | None:
+def kind_of(name: str) -> DocumentKind[Any] | None:
     """The kind of the document of this name; ``None`` where it is none of ours."""
     return next((kind for kind in KINDS if kind.index(name) is not None), None)

@@ -88,7 +88,7 @@ class _Shard:
         return value_of(member(self._key(node), self.texts[node]) for node in sorted(self.texts))
 
 
-class Shards:
+class ShardedDocument:
     """The assignment of nodes to documents and the value of each document.
 
     ``key`` is the name of a node's member.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 
-class Sheet:
+class SingleDocument:
     """Members of the document. It has the number 0, so that it looks like ``Shards``.
 
     ``key`` is the name of a node's member; ``weight`` says from its text how much it is missed:

@@ -24,12 +24,12 @@ import msgspec
 
 from aggregator.plugin import LAST
 from aggregator.publish.document_writer import compares_versions, ended
-from aggregator.publish.rate_limited_queue import Write
+from aggregator.publish.rate_limited_queue import WriteKind
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from pacing.backoff import Backoff
 from service.foreign_parts import added_by_others, differences
-from service.foreign_writes import LAST_PAUSE_SECONDS, Writer
+from service.foreign_writes import LAST_PAUSE_SECONDS, ForeignWriter
 from service.trouble import Troubles
 from stores.base import Document, Selection
 from stores.touch import touched_now
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.absence.last_known import LastKnown
-    from aggregator.plugin import Keeper
-    from aggregator.publish.write_queue import Turns
+    from aggregator.plugin import Persistent
+    from aggregator.publish.write_queue import WriteQueue
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.stalls import Stalls
@@ -64,7 +64,7 @@ _LAST_SECONDS = 0.5
 _Key = tuple[str, str]
 
 
-class KeptStatus(msgspec.Struct, frozen=True):
+class PersistentStateStatus(msgspec.Struct, frozen=True):
     """The state of one part: its documents, and those that cannot be read or written."""
 
     name: str
@@ -74,17 +74,17 @@ class KeptStatus(msgspec.Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-class Keeping:
+class PersistentState:
     """The documents of all ``keepers``. Only the leader writes them."""
 
     def __init__(
         self,
         store: Store,
-        keepers: Iterable[Keeper],
+        keepers: Iterable[Persistent],
         leadership: Leadership,
         clock: Clock,
         stalls: Stalls,
-        turns: Turns,
+        turns: WriteQueue,
         copies: LastKnown | None = None,
     ) -> None:
         self._store = store
@@ -307,7 +307,7 @@ class Keeping:
                     await asyncio.sleep(_SETTLE_SECONDS)
                 continue
             if not self._awaited[key[0]]:
-                await self._turns.write(STATE_PREFIX, Write.STATE)
+                await self._turns.write(STATE_PREFIX, WriteKind.STATE)
             key = self._next_due()
             if key is None or not self._leadership.leads:
                 continue
@@ -426,7 +426,9 @@ class Keeping:
                 self._copies.put(self._store.url, stored)
             if found := differences(stored, document):
                 self._undone[key] += 1
-                self._trouble.begin(key, f"conflict: {Writer(differing=found).changes(full)}")
+                self._trouble.begin(
+                    key, f"conflict: {ForeignWriter(differing=found).changes(full)}"
+                )
                 return False
         self._writes[name] += 1
         self._is_kept_again(key)
@@ -461,10 +463,10 @@ class Keeping:
         else:
             self._there[key] = there
 
-    def statuses(self) -> tuple[KeptStatus, ...]:
+    def statuses(self) -> tuple[PersistentStateStatus, ...]:
         """What is kept, by part."""
         return tuple(
-            KeptStatus(
+            PersistentStateStatus(
                 name=name,
                 documents=sum(key[0] == name for key in self._there),
                 bytes=sum(

@@ -19,7 +19,7 @@ from service.trouble import Trouble
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aggregator.inputs.node_documents import Feed, Source
+    from aggregator.inputs.node_documents import DocumentSource, DocumentWatch
     from aggregator.merge.pipeline import Pipeline
     from service.clock import Clock
     from stores.base import Document, Store
@@ -32,7 +32,7 @@ _FEW = 200
 _Read = dict[str, "Document | None"]
 
 
-class Doubts:
+class ReadRepair:
     """Asks ``stores`` for what the pipeline doubts; ``changed`` is told when that is known."""
 
     def __init__(
@@ -97,8 +97,8 @@ class Doubts:
 
 
 async def _all_of(
-    source: Source, store: Store, nodes: frozenset[str]
-) -> list[tuple[Feed, set[str], _Read]] | StoreError:
+    source: DocumentSource, store: Store, nodes: frozenset[str]
+) -> list[tuple[DocumentWatch, set[str], _Read]] | StoreError:
     """What the nodes say in one store."""
     told_by = [feed.listen() for feed in source.feeds]
     try:

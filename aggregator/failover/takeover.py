@@ -11,8 +11,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
-from aggregator.failover.persistent_state import Keeping
-from aggregator.publish.upstream_views import Views
+from aggregator.failover.persistent_state import PersistentState
+from aggregator.publish.upstream_views import UpstreamViews
 from contract.errors import StoreError
 from pacing.backoff import Backoff
 from service.trouble import Trouble
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from aggregator.absence.last_known import LastKnown
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.plugin_host import Parts
-    from aggregator.publish.publisher import Publisher
-    from service.clock import Clock, Moment
+    from aggregator.plugin_host import PluginHost
+    from aggregator.publish.publisher import StorePublisher
+    from service.clock import Clock, Instant
     from service.election.leadership import Leadership
     from service.stalls import Stalls
     from stores.base import Selection, WatchEvent
@@ -35,7 +35,7 @@ _VIEWS_MS = 200
 _GIVE_UP_SECONDS = 0.7
 
 
-class Succession:
+class Takeover:
     """Who writes. ``inherit`` is told whom the leader before has published as lost, ``began`` that
     everything is restored and the publishers may write.
     """
@@ -43,8 +43,8 @@ class Succession:
     def __init__(
         self,
         pipeline: Pipeline,
-        publishers: tuple[Publisher, ...],
-        parts: Parts,
+        publishers: tuple[StorePublisher, ...],
+        parts: PluginHost,
         leadership: Leadership,
         clock: Clock,
         stalls: Stalls,
@@ -59,9 +59,11 @@ class Succession:
         """Whether everything is known that a leader needs."""
         first = publishers[0].store
         turns = publishers[0].turns
-        self.keeping = Keeping(first, parts.keepers, leadership, clock, stalls, turns, copies)
+        self.keeping = PersistentState(
+            first, parts.keepers, leadership, clock, stalls, turns, copies
+        )
         self.views = {
-            publisher.store.url: Views(
+            publisher.store.url: UpstreamViews(
                 publisher.store,
                 parts.inputs if parts.reads(publisher.store.url) else (),
                 leadership,
@@ -173,7 +175,7 @@ class Succession:
             self.look(self._clock(), at_once=True)
             self.views[url].observe(selection, event)
 
-    def look(self, now: Moment, *, at_once: bool = False) -> int | None:
+    def look(self, now: Instant, *, at_once: bool = False) -> int | None:
         """Ask the parts what they keep and show; returns when to be asked again (steady time)."""
         self.keeping.look()
         if not self.leads or self._tasks is None or not self._parts.viewed:

@@ -13,7 +13,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError, Message
 
-from aggregator.grpc.subscriptions import Closed
+from aggregator.grpc.subscriptions import SubscriptionEnd
 
 if TYPE_CHECKING:
     from pacing.token_bucket import TokenBucket
@@ -74,8 +74,8 @@ def _written(message: Message) -> bytes:
     return message.SerializeToString()
 
 
-async def leave(context: Context, why: Closed | None) -> None:
+async def leave(context: Context, why: SubscriptionEnd | None) -> None:
     """End a stream whose mailbox was closed: well for one that was replaced (as upstream does),
     otherwise so that the client connects anew, to whoever leads."""
-    if why is Closed.STOPPING:
+    if why is SubscriptionEnd.STOPPING:
         await context.abort(grpc.StatusCode.UNAVAILABLE, why.value)

@@ -14,7 +14,7 @@ from aggregator.grpc.wire_messages import large_fault_signal
 from contract.wire import fault_pb2 as wire
 
 if TYPE_CHECKING:
-    from aggregator.grpc.interfaces import FaultMessage, Faults
+    from aggregator.grpc.interfaces import FaultMessage, JobFaultLookup
     from service.clock import Clock
 
 FOUND = 200
@@ -28,7 +28,7 @@ HOLDS_MS = 3000
 class ClusterView:
     """The answer that was made last."""
 
-    def __init__(self, faults: Faults, clock: Clock) -> None:
+    def __init__(self, faults: JobFaultLookup, clock: Clock) -> None:
         self._faults = faults
         self._clock = clock
         self._making = asyncio.Lock()

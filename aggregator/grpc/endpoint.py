@@ -30,22 +30,22 @@ class TlsFiles(msgspec.Struct, frozen=True):
     client_ca: Path
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class GrpcEndpoint(msgspec.Struct, frozen=True):
     """``listen`` is ``HOST:PORT`` (port 0: any); without ``tls`` it is plain text."""
 
     listen: str
     tls: TlsFiles | None
 
 
-def endpoint_of(section: GrpcSection) -> Endpoint | None:
+def endpoint_of(section: GrpcSection) -> GrpcEndpoint | None:
     """What the configuration says; ``None`` where nothing is to be served."""
     if section.listen is None:
         return None
     certificate, key = section.certificate_file, section.key_file
     client_ca = section.client_ca_file
     if certificate is None or key is None or client_ca is None:
-        return Endpoint(section.listen, None)
-    return Endpoint(section.listen, TlsFiles(certificate, key, client_ca))
+        return GrpcEndpoint(section.listen, None)
+    return GrpcEndpoint(section.listen, TlsFiles(certificate, key, client_ca))
 
 
 class Pem(NamedTuple):

@@ -11,7 +11,7 @@ from aggregator.grpc.call import Context, leave, refuse, streaming, unary
 from aggregator.grpc.cluster_view import FOUND, ClusterView
 from aggregator.grpc.interfaces import CLUSTER, NORMAL
 from aggregator.grpc.subscriber_log import ListeningLog
-from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
+from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
 from aggregator.grpc.takeover_recoveries import Recoveries
 from aggregator.grpc.wire_messages import fault_signal
 from contract.wire import fault_pb2 as wire
@@ -20,8 +20,8 @@ from pacing.token_bucket import TokenBucket
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from aggregator.grpc.interfaces import FaultMessage, Faults
-    from aggregator.grpc.subscriptions import Mailbox
+    from aggregator.grpc.interfaces import FaultMessage, JobFaultLookup
+    from aggregator.grpc.subscriptions import SubscriberWorkqueue
     from service.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -39,7 +39,9 @@ class FaultService:
     ``turned`` is told of each client that begins or ceases to listen.
     """
 
-    def __init__(self, faults: Faults, clock: Clock, turned: Callable[[Client], None]) -> None:
+    def __init__(
+        self, faults: JobFaultLookup, clock: Clock, turned: Callable[[Subscriber], None]
+    ) -> None:
         self.subscriptions = Subscriptions()
         self.sent = 0
         self._faults = faults
@@ -62,8 +64,10 @@ class FaultService:
         }
 
     def changed(self, jobs: Iterable[str], *, serves: bool) -> None:
-        """What ``Faults`` says of these jobs changed, or they came or went. ``serves``: clients
-        can listen now.
+        """Push the changes of these jobs to their subscribers.
+
+        Called when ``JobFaultLookup`` has other faults of them, or they came or went. ``serves``:
+        clients can subscribe now.
         """
         jobs = tuple(jobs)
         self._recoveries.note(jobs, self._clock().steady_ms, told=serves)
@@ -72,10 +76,10 @@ class FaultService:
             for mailbox in (*self.subscriptions.listening(job), *everywhere):
                 mailbox.put(job)
 
-    async def _client(self, request: wire.ClientInfo, context: Context) -> Client:
+    async def _client(self, request: wire.ClientInfo, context: Context) -> Subscriber:
         if not request.role:
             await refuse(context, "the role is empty")
-        client = Client(request.jobId or CLUSTER, request.role)
+        client = Subscriber(request.jobId or CLUSTER, request.role)
         for what, text in zip(("jobId", "role"), client, strict=True):
             if len(text.encode()) > LONGEST_ID_BYTES:
                 await refuse(context, f"the {what} is longer than {LONGEST_ID_BYTES} bytes")
@@ -111,7 +115,7 @@ class FaultService:
             self._listening_log.ends(client, mailbox.closed)
             self._turned(client)
 
-    def _missed(self, client: Client) -> Iterator[str]:
+    def _missed(self, client: Subscriber) -> Iterator[str]:
         """Jobs that a leader before may have called ill to this client, and that are not now."""
         now_ms = self._clock().steady_ms
         if client.job == CLUSTER:
@@ -119,7 +123,11 @@ class FaultService:
         return self._recoveries.of(client.job, now_ms)
 
     async def _push(
-        self, client: Client, mailbox: Mailbox, context: Context, missed: Iterable[str]
+        self,
+        client: Subscriber,
+        mailbox: SubscriberWorkqueue,
+        context: Context,
+        missed: Iterable[str],
     ) -> None:
         told: dict[str, object] = dict.fromkeys(missed, "something, by another leader")
         """What was said last of each job with which something is wrong."""

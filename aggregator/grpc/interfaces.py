@@ -21,7 +21,7 @@ NORMAL = "normal"
 """``signal_type`` of a message that says that nothing is wrong (any more)."""
 
 
-class SwitchFault(Protocol):
+class SwitchFaultMessage(Protocol):
     """``SwitchFaultInfo``; all are texts, the time is Unix seconds."""
 
     @property
@@ -36,7 +36,7 @@ class SwitchFault(Protocol):
     def fault_level(self) -> str: ...
 
 
-class DeviceFault(Protocol):
+class DeviceFaultMessage(Protocol):
     """``DeviceFaultInfo``: the faults of one chip, switch or part of a server."""
 
     @property
@@ -52,12 +52,12 @@ class DeviceFault(Protocol):
     @property
     def fault_reasons(self) -> Sequence[str]: ...
     @property
-    def switch_faults(self) -> Sequence[SwitchFault]: ...
+    def switch_faults(self) -> Sequence[SwitchFaultMessage]: ...
     @property
     def fault_levels(self) -> Sequence[str]: ...
 
 
-class NodeFaults(Protocol):
+class NodeFaultsMessage(Protocol):
     """``NodeFaultInfo``: what is wrong on one node."""
 
     @property
@@ -69,7 +69,7 @@ class NodeFaults(Protocol):
     @property
     def fault_level(self) -> str: ...
     @property
-    def devices(self) -> Sequence[DeviceFault]: ...
+    def devices(self) -> Sequence[DeviceFaultMessage]: ...
 
 
 class FaultMessage(Protocol):
@@ -80,10 +80,10 @@ class FaultMessage(Protocol):
     @property
     def signal_type(self) -> str: ...
     @property
-    def nodes(self) -> Sequence[NodeFaults]: ...
+    def nodes(self) -> Sequence[NodeFaultsMessage]: ...
 
 
-class Faults(Protocol):
+class JobFaultLookup(Protocol):
     """The job view, as the fault service asks it. Whatever it answers may be asked often."""
 
     def knows(self, job_id: str, role: str) -> bool:
@@ -99,14 +99,14 @@ class Faults(Protocol):
         """What is wrong in the whole cluster, whoever it hits."""
 
 
-class Tables(Protocol):
+class RankTableLookup(Protocol):
     """The global rank tables, as their service asks for them."""
 
     def text(self, job_id: str) -> str | None:
         """The table of a MindIE ``jobID``; ``None`` while there is none that is whole."""
 
 
-class Answer(Protocol):
+class MessageReply(Protocol):
     """What a message about public faults led to (clusterd#4.1)."""
 
     @property
@@ -115,6 +115,6 @@ class Answer(Protocol):
     def info(self) -> str: ...
 
 
-Send: TypeAlias = Callable[[PublicFault], Awaitable[Answer]]
+Send: TypeAlias = Callable[[PublicFault], Awaitable[MessageReply]]
 """Takes in a message about public faults, not judged yet; it may wait until it can be, and until it
 is kept. Raises ``StoreError`` where it is not: then it is to be said again."""

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
 from aggregator.grpc.subscriber_log import ListeningLog
-from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Client, Subscriptions
+from aggregator.grpc.subscriptions import LONGEST_ID_BYTES, Subscriber, Subscriptions
 from contract.wire import config_pb2 as wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.grpc.interfaces import Tables
+    from aggregator.grpc.interfaces import RankTableLookup
     from pacing.token_bucket import TokenBucket
     from service.clock import Clock
 
@@ -28,7 +28,7 @@ _ONE = ""
 class RankTableService:
     """Pushes the table of a jobID when it is whole, and again when it changed."""
 
-    def __init__(self, tables: Tables, clock: Clock) -> None:
+    def __init__(self, tables: RankTableLookup, clock: Clock) -> None:
         self.subscriptions = Subscriptions()
         self.sent = 0
         self._tables = tables
@@ -50,7 +50,7 @@ class RankTableService:
                 mailbox.put(job)
 
     async def _register(self, request: wire.ClientInfo, context: Context) -> wire.Status:
-        client = Client(request.jobId, _ONE)
+        client = Subscriber(request.jobId, _ONE)
         if len(client.job.encode()) > LONGEST_ID_BYTES:
             await refuse(context, f"the jobId is longer than {LONGEST_ID_BYTES} bytes")
         now_ms = self._clock().steady_ms
@@ -60,7 +60,7 @@ class RankTableService:
         return _REGISTERED
 
     async def _subscribe(self, request: wire.ClientInfo, context: Context) -> None:
-        client = Client(request.jobId, _ONE)
+        client = Subscriber(request.jobId, _ONE)
         if not self.subscriptions.is_registered(client, self._clock().steady_ms):
             await refuse(context, f"jobId={client.job} role={request.role} is not registered")
         mailbox = self.subscriptions.subscribe(client)

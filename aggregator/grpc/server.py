@@ -23,9 +23,9 @@ from service.trouble import Trouble
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.grpc.endpoint import Endpoint
-    from aggregator.grpc.interfaces import Faults, Send, Tables
-    from aggregator.grpc.subscriptions import Client
+    from aggregator.grpc.endpoint import GrpcEndpoint
+    from aggregator.grpc.interfaces import JobFaultLookup, RankTableLookup, Send
+    from aggregator.grpc.subscriptions import Subscriber
     from service.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -67,12 +67,12 @@ class GrpcServer:
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        faults: Faults,
-        tables: Tables,
+        endpoint: GrpcEndpoint,
+        faults: JobFaultLookup,
+        tables: RankTableLookup,
         send: Send,
         clock: Clock,
-        turned: Callable[[Client], None] = lambda _: None,
+        turned: Callable[[Subscriber], None] = lambda _: None,
     ) -> None:
         self._endpoint = endpoint
         self._tls = None if endpoint.tls is None else TlsMaterial(endpoint.tls)
@@ -158,7 +158,7 @@ class GrpcServer:
             _log.info("serving gRPC no more")
 
     def changed(self, jobs: Iterable[str]) -> None:
-        """What ``Faults`` says of these jobs and jobIDs changed, or they came or went."""
+        """What ``JobFaultLookup`` says of these jobs and jobIDs changed, or they came or went."""
         self._faults.changed(jobs, serves=self.port is not None)
 
     def tables_changed(self, jobs: Iterable[str]) -> None:

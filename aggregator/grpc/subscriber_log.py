@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from aggregator.grpc.subscriptions import Closed
+from aggregator.grpc.subscriptions import SubscriptionEnd
 
 if TYPE_CHECKING:
-    from aggregator.grpc.subscriptions import Client
+    from aggregator.grpc.subscriptions import Subscriber
     from service.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -36,26 +36,26 @@ class ListeningLog:
     def __init__(self, what: str, clock: Clock) -> None:
         self._what = what
         self._clock = clock
-        self._replaced: dict[Client, _Replaced] = {}
+        self._replaced: dict[Subscriber, _Replaced] = {}
 
-    def begins(self, client: Client) -> None:
+    def begins(self, client: Subscriber) -> None:
         """Log that ``client`` listens, unless it was replaced within the last minute."""
         if not self._is_quiet(client):
             _log.info("%s: listens to %s", _name(client), self._what)
 
-    def ends(self, client: Client, closed: Closed | None) -> None:
+    def ends(self, client: Subscriber, closed: SubscriptionEnd | None) -> None:
         """Log that ``client`` listens no more; ``closed`` says why the service ended it."""
-        if closed is Closed.REPLACED:
+        if closed is SubscriptionEnd.REPLACED:
             self._count(client)
         elif not self._is_quiet(client):
             self._replaced.pop(client, None)
             _log.info("%s: listens to %s no more", _name(client), self._what)
 
-    def _is_quiet(self, client: Client) -> bool:
+    def _is_quiet(self, client: Subscriber) -> bool:
         one = self._replaced.get(client)
         return one is not None and self._clock().steady_ms < one.last_at_ms + _PERIOD_MS
 
-    def _count(self, client: Client) -> None:
+    def _count(self, client: Subscriber) -> None:
         now_ms = self._clock().steady_ms
         one = self._replaced.get(client)
         if one is None:
@@ -80,7 +80,7 @@ class ListeningLog:
             one.logged_at_ms, one.count = now_ms, 0
 
 
-def _name(client: Client) -> str:
+def _name(client: Subscriber) -> str:
     if not client.role:
         return f"jobID {client.job!r}"
     return f"job {client.job!r}, role {client.role!r}"

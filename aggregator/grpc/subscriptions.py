@@ -23,14 +23,14 @@ LONGEST_ID_BYTES = 256
 """Of a job or a role that is registered."""
 
 
-class Closed(enum.Enum):
+class SubscriptionEnd(enum.Enum):
     """Why a mailbox gives nothing any more."""
 
     REPLACED = "a newer registration took its place"
     STOPPING = "this replica does not lead (any more)"
 
 
-class Mailbox:
+class SubscriberWorkqueue:
     """The jobs that a subscriber is to be sent, in the order in which they changed first.
 
     Only the name is kept, each once; the state is looked up when it is taken. So a subscriber that
@@ -38,7 +38,7 @@ class Mailbox:
     """
 
     def __init__(self) -> None:
-        self.closed: Closed | None = None
+        self.closed: SubscriptionEnd | None = None
         self._waiting: dict[str, None] = {}
         self._woken = asyncio.Event()
 
@@ -51,7 +51,7 @@ class Mailbox:
             self._waiting[name] = None
             self._woken.set()
 
-    def close(self, why: Closed) -> None:
+    def close(self, why: SubscriptionEnd) -> None:
         """Let ``take`` end; what was not taken is dropped. The first reason counts."""
         if self.closed is None:
             self.closed = why
@@ -70,7 +70,7 @@ class Mailbox:
         return None
 
 
-class Client(NamedTuple):
+class Subscriber(NamedTuple):
     """For whom a client asks."""
 
     job: str
@@ -82,7 +82,7 @@ class _Registered:
 
     def __init__(self, until_ms: int) -> None:
         self.until_ms = until_ms
-        self.mailbox: Mailbox | None = None
+        self.mailbox: SubscriberWorkqueue | None = None
 
 
 class Subscriptions:
@@ -97,28 +97,28 @@ class Subscriptions:
         """How many clients registered, listening or not."""
         return sum(len(roles) for roles in self._clients.values())
 
-    def listening(self, job: str) -> list[Mailbox]:
+    def listening(self, job: str) -> list[SubscriberWorkqueue]:
         """Of those who subscribed to exactly this job."""
         return [
             one.mailbox for one in self._clients.get(job, {}).values() if one.mailbox is not None
         ]
 
     @property
-    def subscribed(self) -> frozenset[Client]:
+    def subscribed(self) -> frozenset[Subscriber]:
         """Everybody who listens."""
         return frozenset(
-            Client(job, role)
+            Subscriber(job, role)
             for job, roles in self._clients.items()
             for role, one in roles.items()
             if one.mailbox is not None
         )
 
-    def is_registered(self, client: Client, now_ms: int) -> bool:
+    def is_registered(self, client: Subscriber, now_ms: int) -> bool:
         """Whether this client registered and was not forgotten."""
         self._sweep(now_ms)
         return client.role in self._clients.get(client.job, {})
 
-    def has_room(self, client: Client, now_ms: int) -> bool:
+    def has_room(self, client: Subscriber, now_ms: int) -> bool:
         """Whether one more client may register."""
         self._sweep(now_ms)
         roles = self._clients.get(client.job)
@@ -126,23 +126,23 @@ class Subscriptions:
             return len(self._clients) < MOST_JOBS
         return client.role in roles or len(roles) < MOST_ROLES
 
-    def register(self, client: Client, now_ms: int) -> None:
+    def register(self, client: Subscriber, now_ms: int) -> None:
         """Register, and end the subscription of whoever did before as the same."""
         roles = self._clients.setdefault(client.job, {})
         before = roles.get(client.role)
         if before is not None and before.mailbox is not None:
-            before.mailbox.close(Closed.REPLACED)
+            before.mailbox.close(SubscriptionEnd.REPLACED)
         roles[client.role] = _Registered(now_ms + LEASE_MS)
 
-    def subscribe(self, client: Client) -> Mailbox:
+    def subscribe(self, client: Subscriber) -> SubscriberWorkqueue:
         """Listen as a registered client; the newest of several listens alone."""
         one = self._clients[client.job][client.role]
         if one.mailbox is not None:
-            one.mailbox.close(Closed.REPLACED)
-        one.mailbox = Mailbox()
+            one.mailbox.close(SubscriptionEnd.REPLACED)
+        one.mailbox = SubscriberWorkqueue()
         return one.mailbox
 
-    def end(self, client: Client, mailbox: Mailbox) -> None:
+    def end(self, client: Subscriber, mailbox: SubscriberWorkqueue) -> None:
         """A subscription ended: forget the client, unless another took its place already."""
         roles = self._clients.get(client.job, {})
         one = roles.get(client.role)
@@ -154,7 +154,7 @@ class Subscriptions:
         for roles in self._clients.values():
             for one in roles.values():
                 if one.mailbox is not None:
-                    one.mailbox.close(Closed.STOPPING)
+                    one.mailbox.close(SubscriptionEnd.STOPPING)
         self._clients.clear()
 
     def _sweep(self, now_ms: int) -> None:
@@ -163,14 +163,14 @@ class Subscriptions:
         self._sweep_at_ms = now_ms + LEASE_MS // 10
         self._forget(
             [
-                Client(job, role)
+                Subscriber(job, role)
                 for job, roles in self._clients.items()
                 for role, one in roles.items()
                 if one.mailbox is None and one.until_ms <= now_ms
             ]
         )
 
-    def _forget(self, clients: Iterable[Client]) -> None:
+    def _forget(self, clients: Iterable[Subscriber]) -> None:
         for client in clients:
             roles = self._clients[client.job]
             del roles[client.role]

@@ -13,7 +13,7 @@ from aggregator.grpc.interfaces import NORMAL
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aggregator.grpc.interfaces import Faults
+    from aggregator.grpc.interfaces import JobFaultLookup
 
 FOR_MS = 600_000
 """Clients whose leader was lost come back within two minutes as a rule."""
@@ -25,7 +25,7 @@ MOST = 10_000
 class Recoveries:
     """Times are steady ms."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: JobFaultLookup) -> None:
         self._faults = faults
         self._ill: dict[str, bool] = {}
         """Jobs and MindIE's jobIDs that are ill, and whether it is a job."""

@@ -12,14 +12,14 @@ from contract.documents.public_fault import (
     FAULTS_MOST,
     INFLUENCE_MOST,
     LOCATIONS_MOST,
-    Fault,
     Influence,
     PublicFault,
+    PublicFaultEntry,
 )
 from contract.wire import fault_pb2, pubfault_pb2
 
 if TYPE_CHECKING:
-    from aggregator.grpc.interfaces import DeviceFault, FaultMessage, NodeFaults
+    from aggregator.grpc.interfaces import DeviceFaultMessage, FaultMessage, NodeFaultsMessage
 
 
 _MANY = 100
@@ -45,8 +45,8 @@ async def public_fault(request: pubfault_pb2.PublicFaultRequest) -> PublicFault:
     )
 
 
-def _fault(fault: pubfault_pb2.Fault) -> Fault:
-    return Fault(
+def _fault(fault: pubfault_pb2.Fault) -> PublicFaultEntry:
+    return PublicFaultEntry(
         fault_id=fault.faultId,
         fault_type=fault.faultType,
         fault_code=fault.faultCode,
@@ -89,7 +89,7 @@ def _signal(
     )
 
 
-def _node(node: NodeFaults) -> fault_pb2.NodeFaultInfo:
+def _node(node: NodeFaultsMessage) -> fault_pb2.NodeFaultInfo:
     return fault_pb2.NodeFaultInfo(
         nodeName=node.node_name,
         nodeIP=node.node_ip,
@@ -99,7 +99,7 @@ def _node(node: NodeFaults) -> fault_pb2.NodeFaultInfo:
     )
 
 
-def _device(device: DeviceFault) -> fault_pb2.DeviceFaultInfo:
+def _device(device: DeviceFaultMessage) -> fault_pb2.DeviceFaultInfo:
     return fault_pb2.DeviceFaultInfo(
         deviceId=device.device_id,
         deviceType=device.device_type,

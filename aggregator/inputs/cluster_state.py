@@ -8,20 +8,20 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from aggregator.inputs.multi_store_cache import Book
-from aggregator.inputs.node_context import Facts, Job, NodeState, Pod
+from aggregator.inputs.multi_store_cache import MultiStoreCache
+from aggregator.inputs.node_context import JobState, NodeContext, NodeState, PodState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from aggregator.inputs.multi_store_cache import Heard
+    from aggregator.inputs.multi_store_cache import StoreCache
     from stores.cluster import JobsEvent, NodeStatesEvent, PodsEvent
 
 V = TypeVar("V")
 
 _NOBODY: frozenset[str] = frozenset()
 
-_Saying: TypeAlias = tuple[str, str, str, str]
+_JobFields: TypeAlias = tuple[str, str, str, str]
 """What a pod says of its job: namespace, name, label ``app``, label ``jobID``."""
 
 
@@ -31,12 +31,12 @@ class _PodsOfJob:
     __slots__ = ("_sayings", "pods", "said")
 
     def __init__(self) -> None:
-        self.pods: dict[str, Pod] = {}
-        self._sayings: dict[_Saying, int] = {}
-        self.said = Job("")
+        self.pods: dict[str, PodState] = {}
+        self._sayings: dict[_JobFields, int] = {}
+        self.said = JobState("")
         """What they say of it; they are made of one template, so mostly all say the same."""
 
-    def change(self, pod: Pod, by: int) -> bool:
+    def change(self, pod: PodState, by: int) -> bool:
         """A pod came (1) or went (-1); whether they say something else of their job now."""
         saying = (
             pod.namespace,
@@ -57,11 +57,11 @@ class _PodsOfJob:
             return True
         namespace, name, app, job_id = min(self._sayings)
         labels = {key: text for key, text in (("app", app), ("jobID", job_id)) if text}
-        before, self.said = self.said, Job(pod.job, namespace, name, {}, labels)
+        before, self.said = self.said, JobState(pod.job, namespace, name, {}, labels)
         return before != self.said
 
 
-class World:
+class ClusterState:
     """What is known of Nodes, pods and jobs.
 
     ``followed`` says of each store, in their order, whether it knows of such things at all. An
@@ -69,13 +69,13 @@ class World:
     """
 
     def __init__(self, followed: Sequence[bool]) -> None:
-        self._pods = Book[Pod](followed)
-        self._nodes = Book[NodeState](followed)
-        self._groups = Book[Job](followed)
-        self._jobs: dict[str, Job] = {}
-        self._pods_on: dict[str, tuple[Pod, ...]] = {}
+        self._pods = MultiStoreCache[PodState](followed)
+        self._nodes = MultiStoreCache[NodeState](followed)
+        self._groups = MultiStoreCache[JobState](followed)
+        self._jobs: dict[str, JobState] = {}
+        self._pods_on: dict[str, tuple[PodState, ...]] = {}
         self._pods_of: dict[str, _PodsOfJob] = {}
-        self._groups_of: dict[str, tuple[tuple[int, str, Job], ...]] = {}
+        self._groups_of: dict[str, tuple[tuple[int, str, JobState], ...]] = {}
         """PodGroups by their owner, each with when it was made and its uid, the oldest first."""
         self._last_node: dict[str, str] = {}
         """Where the last pod of a job was that has a PodGroup and no pods."""
@@ -97,10 +97,10 @@ class World:
         return self._changed(self._pods, source, was_known, dirty)
 
     def observe_nodes(self, source: int, event: NodeStatesEvent) -> frozenset[str]:
-        """Take in what the store with this number tells of Nodes.
+        """Apply a Node event of the store with this number; return the nodes that changed.
 
-        Nothing is told of its first list: no ``Facts`` are made of Nodes, and who asks for them
-        sees that they are ``nodes_known`` now.
+        The first list returns no nodes: no ``NodeContext`` is made of Node objects, and callers
+        that need these read ``nodes_known``.
         """
         was_known = self._nodes.heard[source].known
         dirty: set[str] = set()
@@ -126,13 +126,13 @@ class World:
         return self._changed(self._groups, source, was_known, dirty)
 
     def _changed(
-        self, book: Book[V], source: int, was_known: bool, dirty: set[str]
+        self, book: MultiStoreCache[V], source: int, was_known: bool, dirty: set[str]
     ) -> frozenset[str] | None:
         if book.heard[source].known and not was_known:
             return None
         return frozenset(dirty) if dirty else _NOBODY
 
-    def _place(self, pod: Pod, by: int) -> None:
+    def _place(self, pod: PodState, by: int) -> None:
         others = [one for one in self._pods_on.get(pod.node, ()) if one.uid != pod.uid]
         if by > 0:
             others.append(pod)
@@ -142,7 +142,7 @@ class World:
         else:
             self._pods_on.pop(pod.node, None)
 
-    def _count(self, pod: Pod, by: int) -> bool:
+    def _count(self, pod: PodState, by: int) -> bool:
         found = self._pods_of.setdefault(pod.job, _PodsOfJob())
         says_else = found.change(pod, by)
         if not found.pods:
@@ -187,7 +187,7 @@ class World:
         elif names:
             sharing[number] = names
 
-    def _group(self, uid: str, job: Job, by: int) -> None:
+    def _group(self, uid: str, job: JobState, by: int) -> None:
         groups = [one for one in self._groups_of.pop(job.key, ()) if one[1] != uid]
         if by > 0:
             groups.append((job.created_at_ms, uid, job))
@@ -195,21 +195,23 @@ class World:
         if groups:
             self._groups_of[job.key] = tuple(groups)
 
-    def facts(self, node: str, lost: bool = False) -> Facts:
+    def facts(self, node: str, lost: bool = False) -> NodeContext:
         """What is known of a node; ``lost``: it fell silent."""
         if not self._pods.known:
-            return Facts(None, lost)
+            return NodeContext(None, lost)
         pods = self._pods_on.get(node)
         if pods is None:
-            return Facts(_NOBODY, lost)
+            return NodeContext(_NOBODY, lost)
         used = frozenset(chip for pod in pods for chip in pod.chips)
-        return Facts(used, lost, pods, {pod.job: self._jobs[pod.job] for pod in pods if pod.job})
+        return NodeContext(
+            used, lost, pods, {pod.job: self._jobs[pod.job] for pod in pods if pod.job}
+        )
 
-    def pods_on(self, node: str) -> tuple[Pod, ...]:
+    def pods_on(self, node: str) -> tuple[PodState, ...]:
         """The pods of a node, in order of namespace and name."""
         return self._pods_on.get(node, ())
 
-    def jobs(self) -> Mapping[str, Job]:
+    def jobs(self) -> Mapping[str, JobState]:
         """All jobs that have a PodGroup or a pod, by key; as they are now, also later."""
         return MappingProxyType(self._jobs)
 
@@ -231,22 +233,22 @@ class World:
         name = self._numbered.get(serial_number)
         return None if name is None else self._nodes.get(name)
 
-    def pods_heard(self, source: int) -> Heard[Pod]:
+    def pods_heard(self, source: int) -> StoreCache[PodState]:
         """What a store tells of pods, by uid."""
         return self._pods.heard[source]
 
-    def nodes_heard(self, source: int) -> Heard[NodeState]:
+    def nodes_heard(self, source: int) -> StoreCache[NodeState]:
         """What a store tells of Nodes, by name."""
         return self._nodes.heard[source]
 
-    def groups_heard(self, source: int) -> Heard[Job]:
+    def groups_heard(self, source: int) -> StoreCache[JobState]:
         """What a store tells of PodGroups, by uid."""
         return self._groups.heard[source]
 
     def answered(self, source: int) -> bool:
         """Whether this store has told all that facts are made of, or that it will not now.
 
-        Nodes are not in ``Facts``, and take longest: nothing else waits for them.
+        Nodes are not in ``NodeContext``, and take longest: nothing else waits for them.
         """
         return self._pods.heard[source].answered and self._groups.heard[source].answered
 
@@ -262,5 +264,5 @@ class World:
         return self._pods.known
 
 
-def _order(pod: Pod) -> tuple[str, str, str]:
+def _order(pod: PodState) -> tuple[str, str, str]:
     return pod.namespace, pod.name, pod.uid

@@ -12,8 +12,8 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from aggregator.inputs.cluster_state import World
-    from aggregator.inputs.multi_store_cache import Heard
+    from aggregator.inputs.cluster_state import ClusterState
+    from aggregator.inputs.multi_store_cache import StoreCache
     from service.stalls import Stalls
     from stores.base import Store
     from stores.cluster import NodeStatesEvent
@@ -30,7 +30,7 @@ V = TypeVar("V")
 
 
 async def follow(
-    world: World,
+    world: ClusterState,
     number: int,
     store: Store,
     told: Callable[[frozenset[str] | None], None],
@@ -80,7 +80,7 @@ class _Feeds:
         what: str,
         events: Callable[[], AsyncIterator[Event]],
         observe: Callable[[int, Event | Interrupted], frozenset[str] | None],
-        heard: Heard[V],
+        heard: StoreCache[V],
     ) -> NoReturn:
         """Follow one kind."""
 
@@ -102,7 +102,9 @@ class _Feeds:
                 take(Interrupted(str(error)))
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
-    def _say(self, what: str, heard: Heard[V], interrupted: str | None, absent: str | None) -> None:
+    def _say(
+        self, what: str, heard: StoreCache[V], interrupted: str | None, absent: str | None
+    ) -> None:
         """What was so before is over, or something begins."""
         if heard.interrupted is not None and interrupted is None:
             _log.warning("%s of %s cannot be read: %s", what, self._url, heard.interrupted)
@@ -117,12 +119,12 @@ class _Feeds:
 class _Numbered:
     """Says which serial numbers several Nodes have."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ClusterState) -> None:
         self._world = world
         self._shared: frozenset[str] = frozenset()
 
     def observe(self, source: int, event: NodeStatesEvent) -> frozenset[str]:
-        """See ``World.observe_nodes``."""
+        """See ``ClusterState.observe_nodes``."""
         changed = self._world.observe_nodes(source, event)
         shared = self._world.shared_serial_numbers
         if shared.keys() != self._shared:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from stores.cluster import NotThere, Snapshot, Update
+from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-class Heard(Generic[V]):
+class StoreCache(Generic[V]):
     """What one store tells of one kind."""
 
     def __init__(self, *, is_followed: bool) -> None:
@@ -36,11 +36,13 @@ class Heard(Generic[V]):
         return not self.is_followed or self.known or self.interrupted is not None
 
 
-class Book(Generic[V]):
+class MultiStoreCache(Generic[V]):
     """One kind of objects of all stores."""
 
     def __init__(self, followed: Sequence[bool]) -> None:
-        self.heard: tuple[Heard[V], ...] = tuple(Heard(is_followed=one) for one in followed)
+        self.heard: tuple[StoreCache[V], ...] = tuple(
+            StoreCache(is_followed=one) for one in followed
+        )
 
     @property
     def known(self) -> bool:
@@ -62,7 +64,7 @@ class Book(Generic[V]):
         return iter(dict.fromkeys(key for one in self.heard for key in one.told))
 
     def observe(
-        self, source: int, event: Snapshot[V] | Update[V] | NotThere | Interrupted
+        self, source: int, event: Snapshot[V] | Update[V] | KindUnavailable | Interrupted
     ) -> Iterator[tuple[str, V | None, V | None]]:
         """Take in an event; of all that changed by it the key, what it was and what it is."""
         one = self.heard[source]
@@ -71,7 +73,7 @@ class Book(Generic[V]):
                 one.interrupted = reason
             case Update(key, value):
                 yield from self._set(one, key, value)
-            case NotThere(reason):
+            case KindUnavailable(reason):
                 one.known, one.interrupted, one.absent = True, None, reason
                 for key in tuple(one.told):
                     yield from self._set(one, key, None)
@@ -83,7 +85,7 @@ class Book(Generic[V]):
                     yield from self._set(one, key, value)
 
     def _set(
-        self, one: Heard[V], key: str, value: V | None
+        self, one: StoreCache[V], key: str, value: V | None
     ) -> Iterator[tuple[str, V | None, V | None]]:
         if one.told.get(key) == value:
             return

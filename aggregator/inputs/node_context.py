@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 
-from stores.cluster import Job, NodeState, Pod, Texts
+from stores.cluster import JobState, NodeState, PodState, Texts
 
-__all__ = ["Facts", "Job", "NodeState", "Pod", "Texts"]
+__all__ = ["JobState", "NodeContext", "NodeState", "PodState", "Texts"]
 
 
-class Facts(msgspec.Struct, frozen=True):
+class NodeContext(msgspec.Struct, frozen=True):
     """What is known of one node, for the processors.
 
     ``used``: names of the chips that pods use, ``None`` where nobody knows. ``lost``: it fell
@@ -21,5 +21,5 @@ class Facts(msgspec.Struct, frozen=True):
 
     used: frozenset[str] | None = None
     lost: bool = False
-    pods: tuple[Pod, ...] = ()
-    jobs: dict[str, Job] = {}
+    pods: tuple[PodState, ...] = ()
+    jobs: dict[str, JobState] = {}

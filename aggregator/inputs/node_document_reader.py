@@ -10,7 +10,7 @@ from contract.errors import StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aggregator.inputs.node_documents import Feed, Inbox, Rejected
+    from aggregator.inputs.node_documents import DocumentCache, DocumentWatch, Rejected
     from service.stalls import Stalls
     from stores.base import Store, WatchEvent
 
@@ -28,9 +28,9 @@ class DocumentLog(Protocol):
 
 
 async def read_documents(
-    feed: Feed,
+    feed: DocumentWatch,
     store: Store,
-    observe: Callable[[Feed, WatchEvent], None],
+    observe: Callable[[DocumentWatch, WatchEvent], None],
     stalls: Stalls,
     log: DocumentLog,
 ) -> NoReturn:
@@ -44,12 +44,12 @@ async def read_documents(
     raise StoreError(f"the watch of {store.url} ended")
 
 
-def _inboxes(feed: Feed) -> tuple[Inbox[Any], ...]:
+def _inboxes(feed: DocumentWatch) -> tuple[DocumentCache[Any], ...]:
     return (*feed.inboxes, feed.own_key)
 
 
 def _say(
-    feed: Feed,
+    feed: DocumentWatch,
     url: str,
     interrupted: str | None,
     refused: list[dict[str, Rejected]],

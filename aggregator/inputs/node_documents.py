@@ -25,13 +25,13 @@ from contract.names import (
     node_name_problem,
 )
 from service.store_outage import Failing
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.cluster_documents.kinds import Content, Kind
+    from aggregator.cluster_documents.kinds import Content, DocumentKind
     from stores.base import WatchEvent
 
 MAX_NODES = 16_000
@@ -40,7 +40,7 @@ MAX_NODES = 16_000
 R = TypeVar("R")
 
 
-class Report(msgspec.Struct, Generic[R], frozen=True):
+class NodeReport(msgspec.Struct, Generic[R], frozen=True):
     """The last good document of a node. ``received_at_ms`` is wall time.
 
     ``digest`` stands for its texts, which are a kilobyte or more of each node.
@@ -60,19 +60,19 @@ class Rejected(msgspec.Struct, frozen=True):
     digest: bytes
 
 
-class Inbox(Generic[R]):
+class DocumentCache(Generic[R]):
     """What one store said of one kind."""
 
     def __init__(self, kind: Content[R]) -> None:
         self.kind = kind
-        self.reports: dict[str, Report[R]] = {}
+        self.reports: dict[str, NodeReport[R]] = {}
         self.rejected: dict[str, Rejected] = {}
         self.rejected_total = 0
 
     def take(self, node: str, document: Document, now_ms: int) -> bool:
         """Take in a node's document; whether that changed anything.
 
-        Of one that has nothing for this kind see ``Feed``.
+        Of one that has nothing for this kind see ``DocumentWatch``.
         """
         if self._is_silent(document):
             return False
@@ -97,7 +97,7 @@ class Inbox(Generic[R]):
             self.rejected[node] = Rejected(since_ms, str(error), digest)
             return True
         self.rejected.pop(node, None)
-        self.reports[node] = Report(
+        self.reports[node] = NodeReport(
             digest=digest,
             record=reading.record,
             received_at_ms=now_ms,
@@ -143,14 +143,16 @@ class Inbox(Generic[R]):
         return report is not None or rejected is not None
 
 
-class Feed:
+class DocumentWatch:
     """One watch of one store: the documents of all nodes in one namespace."""
 
-    def __init__(self, namespace: str, prefix: str, inboxes: tuple[Inbox[Any], ...]) -> None:
+    def __init__(
+        self, namespace: str, prefix: str, inboxes: tuple[DocumentCache[Any], ...]
+    ) -> None:
         self.selection = Selection(namespace=namespace, label=REPORT_LABEL, spoilt=True)
         """What to watch."""
         self.inboxes = inboxes
-        self.own_key = Inbox(OWN_KEY)
+        self.own_key = DocumentCache(OWN_KEY)
         """Our agents' own data key in the same documents: about the node whose document it is, and
         without effect on what is merged."""
         self.own_key_changed: set[str] = set()
@@ -186,7 +188,7 @@ class Feed:
         immutable. See ``settle``.
         """
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 self.listed = True
                 self.interrupted = None
                 return self._replace(documents, now_ms, deleted_at_ms)
@@ -298,7 +300,7 @@ class Feed:
     def _is_refused(self, node: str) -> bool:
         return any(node in inbox.rejected for inbox in self.inboxes)
 
-    def tells(self, kind: Kind[Any], node: str) -> bool:
+    def tells(self, kind: DocumentKind[Any], node: str) -> bool:
         """Whether the node has a document that says something of this kind, even one that is
         refused. A good document without the key of an optional kind ends what an earlier one said
         of it (upstream keeps that for ever, ``clusterd#1.5``); a bad one ends nothing.
@@ -355,19 +357,19 @@ class Feed:
         return name.removeprefix(self._prefix)
 
 
-class Source:
+class DocumentSource:
     """Everything that one store said; ``feed`` makes a watch of it."""
 
-    def __init__(self, url: str, feed: type[Feed] = Feed) -> None:
+    def __init__(self, url: str, feed: type[DocumentWatch] = DocumentWatch) -> None:
         self.url = url
-        self.device = Inbox(DEVICE)
-        self.switch = Inbox(SWITCH)
-        self.node = Inbox(NODE)
+        self.device = DocumentCache(DEVICE)
+        self.switch = DocumentCache(SWITCH)
+        self.node = DocumentCache(NODE)
         devices = (self.device, self.switch)
         self.devices = feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
         self.nodes = feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
         self.feeds = (self.devices, self.nodes)
-        self.inboxes: tuple[Inbox[Any], ...] = (
+        self.inboxes: tuple[DocumentCache[Any], ...] = (
             self.device,
             self.switch,
             self.node,
@@ -385,9 +387,9 @@ class Source:
         return next((feed.interrupted for feed in self.feeds if feed.interrupted), None)
 
 
-def newest(inboxes: Iterable[Inbox[R]], node: str) -> Report[R] | None:
+def newest(inboxes: Iterable[DocumentCache[R]], node: str) -> NodeReport[R] | None:
     """The report that counts for a node: the one with the greatest stamp."""
-    found: Report[R] | None = None
+    found: NodeReport[R] | None = None
     for inbox in inboxes:
         report = inbox.reports.get(node)
         if report is None:

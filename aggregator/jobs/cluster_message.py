@@ -22,7 +22,7 @@ from aggregator.jobs.rank_faults import NODE, NPU, SWITCH, WHOLE, device_id_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aggregator.jobs.interfaces import Published
+    from aggregator.jobs.interfaces import PublishedView
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchRecord
@@ -31,7 +31,7 @@ _PRE_SEPARATE = "PreSeparateFault"
 
 
 def cluster_info(
-    name: str, ip: str, serial_number: str, told: Published, *, ready: bool
+    name: str, ip: str, serial_number: str, told: PublishedView, *, ready: bool
 ) -> NodeFaultInfo | None:
     """The node's part of the cluster's message; ``None`` where nothing is wrong."""
     if told.device is None:

@@ -17,13 +17,13 @@ from aggregator.inputs.node_context import NodeState
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from aggregator.inputs.node_context import Job, Pod
+    from aggregator.inputs.node_context import JobState, PodState
 
-_NOWHERE: dict[str, Place] = {}
+_NOWHERE: dict[str, LeftPlace] = {}
 _NOBODY: frozenset[str] = frozenset()
 
 
-class Place(msgspec.Struct, frozen=True):
+class LeftPlace(msgspec.Struct, frozen=True):
     """A node as it was known when a pod left it, and the chips that pods of the job had there."""
 
     node: NodeState
@@ -34,7 +34,7 @@ class _Incomplete(msgspec.Struct):
     """``without_chips``: how many of its pods had none when it was complete."""
 
     without_chips: int
-    places: dict[str, Place] = {}
+    places: dict[str, LeftPlace] = {}
 
 
 class Held:
@@ -53,13 +53,17 @@ class Held:
         """The jobs that have left a place there."""
         return self._on.get(node, _NOBODY)
 
-    def places(self, job: str) -> Mapping[str, Place]:
+    def places(self, job: str) -> Mapping[str, LeftPlace]:
         """The left places of a job by name of their node."""
         one = self._jobs.get(job)
         return _NOWHERE if one is None else one.places
 
     def leave(
-        self, node: NodeState, pods: Iterable[Pod], about: Job | None, counts: tuple[int, int]
+        self,
+        node: NodeState,
+        pods: Iterable[PodState],
+        about: JobState | None,
+        counts: tuple[int, int],
     ) -> None:
         """These pods of one job leave a node.
 
@@ -75,10 +79,10 @@ class Held:
             one = self._jobs[about.key] = _Incomplete(counts[0] - counts[1])
         before = one.places.get(node.name)
         chips = frozenset(chip for pod in pods for chip in pod.chips)
-        one.places[node.name] = Place(node, chips if before is None else chips | before.chips)
+        one.places[node.name] = LeftPlace(node, chips if before is None else chips | before.chips)
         self._on.setdefault(node.name, set()).add(about.key)
 
-    def release(self, about: Job | None, job: str, counts: tuple[int, int]) -> bool:
+    def release(self, about: JobState | None, job: str, counts: tuple[int, int]) -> bool:
         """Forget the left places of a job that is complete again, was deleted, or has no known
         size any more; returns whether it was one of these.
         """

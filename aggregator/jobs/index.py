@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from aggregator.inputs.node_context import Pod
+    from aggregator.inputs.node_context import PodState
 
-_NOBODY: tuple[Pod, ...] = ()
+_NOBODY: tuple[PodState, ...] = ()
 _NOWHERE: frozenset[str] = frozenset()
 _NONE = (0, 0)
 
 
-class Index:
+class PodIndex:
     """Pods by node, nodes by job."""
 
     def __init__(self) -> None:
-        self._on: dict[str, tuple[Pod, ...]] = {}
+        self._on: dict[str, tuple[PodState, ...]] = {}
         self._at: dict[str, set[str]] = {}
         self._counts: dict[str, tuple[int, int]] = {}
 
-    def put(self, node: str, pods: Iterable[Pod]) -> Mapping[str, bool]:
+    def put(self, node: str, pods: Iterable[PodState]) -> Mapping[str, bool]:
         """These, and no others, are the pods of a node now.
 
         Returns the jobs whose pods changed, and whether one came or got its chips.
@@ -59,7 +59,7 @@ class Index:
                 moved[pod.job] = moved.get(pod.job, False) or came
         return moved
 
-    def _count(self, pod: Pod, by: int) -> None:
+    def _count(self, pod: PodState, by: int) -> None:
         pods, with_chips = self.counts(pod.job)
         counts = (pods + by, with_chips + (by if pod.chips else 0))
         if counts == _NONE:
@@ -71,7 +71,7 @@ class Index:
         """How many pods a job has on nodes, and how many of them have chips."""
         return self._counts.get(job, _NONE)
 
-    def on(self, node: str) -> tuple[Pod, ...]:
+    def on(self, node: str) -> tuple[PodState, ...]:
         """The pods of a node that belong to a job, by uid."""
         return self._on.get(node, _NOBODY)
 
@@ -79,7 +79,7 @@ class Index:
         """The jobs that have a pod there."""
         return frozenset(pod.job for pod in self._on.get(node, _NOBODY))
 
-    def pods(self, job: str, node: str) -> tuple[Pod, ...]:
+    def pods(self, job: str, node: str) -> tuple[PodState, ...]:
         """The pods of a job on a node, by uid."""
         return tuple(pod for pod in self._on.get(node, _NOBODY) if pod.job == job)
 

@@ -13,10 +13,10 @@ from contract.documents.switch_info import SwitchEvent, SwitchRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from aggregator.inputs.node_context import Job, NodeState, Pod
+    from aggregator.inputs.node_context import JobState, NodeState, PodState
 
 
-class World(Protocol):
+class ClusterStateLookup(Protocol):
     """Pods, jobs and Node objects as they are now. It is asked often: answers are looked up."""
 
     @property
@@ -27,17 +27,17 @@ class World(Protocol):
     def nodes_known(self) -> bool:
         """Whether Node objects were listed; before that none of them is missing."""
 
-    def pods_on(self, node: str) -> Iterable[Pod]:
+    def pods_on(self, node: str) -> Iterable[PodState]:
         """The pods of a node that are neither done nor failed."""
 
     def node(self, name: str) -> NodeState | None:
         """The Node object; ``None`` where there is none."""
 
-    def jobs(self) -> Mapping[str, Job]:
+    def jobs(self) -> Mapping[str, JobState]:
         """All jobs by key, those whose pods are on no node yet, too."""
 
 
-class HiddenFault(Protocol):
+class WithheldFaultView(Protocol):
     """A chip's fault that is not published, and why; jobs are told of what a filter hides."""
 
     @property
@@ -46,7 +46,7 @@ class HiddenFault(Protocol):
     def why(self) -> str: ...
 
 
-class HiddenEvent(Protocol):
+class WithheldEventView(Protocol):
     """A switch's event that a job's filter hides."""
 
     @property
@@ -55,7 +55,7 @@ class HiddenEvent(Protocol):
     def level(self) -> str: ...
 
 
-class Published(Protocol):
+class PublishedView(Protocol):
     """What is published of one node now, and what is kept out of it on purpose.
 
     ``received_ms`` (chip to code) and ``events_received_ms`` (by ``<code>_<chip>_<port>``): wall
@@ -70,9 +70,9 @@ class Published(Protocol):
     @property
     def node(self) -> NodeRecord | None: ...
     @property
-    def hidden(self) -> Sequence[HiddenFault]: ...
+    def hidden(self) -> Sequence[WithheldFaultView]: ...
     @property
-    def hidden_events(self) -> Sequence[HiddenEvent]: ...
+    def hidden_events(self) -> Sequence[WithheldEventView]: ...
     @property
     def received_ms(self) -> Mapping[str, Mapping[str, int]]: ...
     @property
@@ -83,18 +83,18 @@ class _Nothing(msgspec.Struct, frozen=True):
     device: DeviceRecord | None = None
     switch: SwitchRecord | None = None
     node: NodeRecord | None = None
-    hidden: tuple[HiddenFault, ...] = ()
-    hidden_events: tuple[HiddenEvent, ...] = ()
+    hidden: tuple[WithheldFaultView, ...] = ()
+    hidden_events: tuple[WithheldEventView, ...] = ()
     received_ms: dict[str, dict[str, int]] = {}
     events_received_ms: dict[str, int] = {}
 
 
-NOTHING: Published = _Nothing()
+NOTHING: PublishedView = _Nothing()
 """Of a node of which nothing is known."""
 
 _FILTER = "filter"
 
 
-def filtered(told: Published) -> list[CodeFault]:
+def filtered(told: PublishedView) -> list[CodeFault]:
     """The chip faults that only a filter hides."""
     return [one.fault for one in told.hidden if one.why == _FILTER]

@@ -9,37 +9,37 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.jobs.held import Held
-from aggregator.jobs.index import Index
+from aggregator.jobs.index import PodIndex
 from aggregator.jobs.labels import PodLabel, wanted_labels
 from aggregator.jobs.message_types import CLUSTER
 from aggregator.jobs.messages import message, node_info
 from aggregator.jobs.mindie_groups import Groups
-from aggregator.jobs.node_impact import Part, part
-from aggregator.jobs.node_view import Nodes
+from aggregator.jobs.node_impact import NodeImpact, part
+from aggregator.jobs.node_view import ViewedNodes
 from aggregator.jobs.rank_faults import fault_devices
 from aggregator.jobs.ranks import RankRecord, rank_records, seats
 from aggregator.jobs.relation_inputs import followed, pods_hit, relevant
-from aggregator.jobs.relation_state import RelationBook
+from aggregator.jobs.relation_state import RelationState
 from aggregator.jobs.relation_tables import SHIPPED
 from aggregator.jobs.status import hit_job, job_status, relation_statuses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from aggregator.inputs.node_context import Pod
-    from aggregator.jobs.interfaces import Published, World
+    from aggregator.inputs.node_context import PodState
+    from aggregator.jobs.interfaces import ClusterStateLookup, PublishedView
     from aggregator.jobs.message_types import FaultMsgSignal, NodeFaultInfo
-    from aggregator.jobs.rank_faults import FaultDevice
-    from aggregator.jobs.relation_tables import Tables
-    from aggregator.jobs.relations import Place, Relevant
+    from aggregator.jobs.rank_faults import RankFaultDevice
+    from aggregator.jobs.relation_tables import RelationTables
+    from aggregator.jobs.relations import FaultPlace, Relevant
     from aggregator.jobs.status import HitJob, JobStatus, RelationStatus
-    from service.clock import Moment
+    from service.clock import Instant
 
-_NO_PARTS: dict[str, Part] = {}
+_NO_PARTS: dict[str, NodeImpact] = {}
 _MOST_CHANGED = 100_000
 
 
-class Board:
+class JobView:
     """What is wrong, for whom.
 
     It keeps relation faults (``Keeper``), and their windows end by time alone (``Timed``).
@@ -49,30 +49,30 @@ class Board:
 
     def __init__(
         self,
-        world: World,
-        published: Callable[[str], Published | None],
-        tables: Tables = SHIPPED,
+        world: ClusterStateLookup,
+        published: Callable[[str], PublishedView | None],
+        tables: RelationTables = SHIPPED,
         is_read: Callable[[], bool] = lambda: True,
     ) -> None:
         self._world = world
         self._is_read = is_read
-        self._book = RelationBook(tables)
-        self._index = Index()
+        self._book = RelationState(tables)
+        self._index = PodIndex()
         self._groups = Groups()
         self._held = Held()
-        self._nodes = Nodes(world, published)
+        self._nodes = ViewedNodes(world, published)
         self._dirty: set[str] = set()
         self._restored: frozenset[str] = frozenset()
         self._sees_jobs = False
         self._saw_nodes = False
         self._relevant: dict[str, dict[str, Relevant]] = {}
-        self._parts: dict[str, dict[str, Part]] = {}
+        self._parts: dict[str, dict[str, NodeImpact]] = {}
         self._messages: dict[str, FaultMsgSignal] = {}
         self._changed: dict[str, None] = {}
 
     # What happens
 
-    def changed(self, nodes: Iterable[str], now: Moment) -> None:
+    def changed(self, nodes: Iterable[str], now: Instant) -> None:
         """Something is published of these nodes, or their pods, jobs or Node objects changed."""
         self._dirty.update(nodes)
         if self._world.nodes_known and not self._saw_nodes:
@@ -98,7 +98,7 @@ class Board:
         for job in sorted(waiting - touched.keys() - due):
             self._say(job)
 
-    def step(self, now: Moment) -> frozenset[str]:
+    def step(self, now: Instant) -> frozenset[str]:
         """Do what is due. No node is to be judged again for it: relations change no document."""
         self.changed((), now)
         return frozenset()
@@ -125,10 +125,10 @@ class Board:
             if not quiet or self._is_hit(job, node)
         ]
 
-    def _hold(self, node: str, pods: Iterable[Pod]) -> None:
+    def _hold(self, node: str, pods: Iterable[PodState]) -> None:
         """Hold the places of pods that were on the node and are not among ``pods``."""
         stay = {(pod.uid, pod.job) for pod in pods}
-        left: dict[str, list[Pod]] = {}
+        left: dict[str, list[PodState]] = {}
         for pod in self._index.on(node):
             if (pod.uid, pod.job) not in stay:
                 left.setdefault(pod.job, []).append(pod)
@@ -165,7 +165,7 @@ class Board:
         """Whether something on the node hit the job until now."""
         return node in self._parts.get(job, _NO_PARTS) or node in self._relevant.get(job, {})
 
-    def _update(self, job: str, came: Mapping[str, bool], now: Moment) -> None:
+    def _update(self, job: str, came: Mapping[str, bool], now: Instant) -> None:
         """Bring a job up to date for these nodes, on which a pod of it has come or not."""
         found = self._relevant.setdefault(job, {})
         nodes = frozenset(came)
@@ -178,7 +178,7 @@ class Board:
                 found[node] = one
         if found or self._book.tracks(job):
 
-            def hit(place: Place) -> tuple[str, ...]:
+            def hit(place: FaultPlace) -> tuple[str, ...]:
                 return pods_hit(place, self._index.pods(job, place.node))
 
             fresh = [node for node in came if came[node]]
@@ -194,7 +194,7 @@ class Board:
     def _chips(self, job: str, node: str) -> frozenset[str]:
         return frozenset(chip for pod in self._index.pods(job, node) for chip in pod.chips)
 
-    def _update_part(self, job: str, node: str, now: Moment) -> None:
+    def _update_part(self, job: str, node: str, now: Instant) -> None:
         parts = self._parts.setdefault(job, {})
         before = parts.pop(node, None)
         if self._index.pods(job, node):
@@ -223,7 +223,7 @@ class Board:
         group = self._groups.of(job)
         self._note(job, *(() if group is None else (group,)))
 
-    def _wrong(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[FaultDevice]]]:
+    def _wrong(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
         """What hits a job by node: its pods, and the places that pods have left."""
         parts, held = self._parts.get(job, _NO_PARTS), self._held.places(job)
         for node, one in parts.items():
@@ -271,7 +271,7 @@ class Board:
 
     def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
         """A node of several of its jobs is told of once."""
-        by_node: dict[str, tuple[NodeFaultInfo, list[FaultDevice]]] = {}
+        by_node: dict[str, tuple[NodeFaultInfo, list[RankFaultDevice]]] = {}
         for job in sorted(members):
             for one, faults in self._wrong(job):
                 by_node.setdefault(one.node_name, (one, []))[1].extend(faults)
@@ -320,7 +320,7 @@ class Board:
         parts = self._parts.get(job, _NO_PARTS)
         return job_status(job, about, parts, self.ranks(job), self._book.tracks(job))
 
-    def jobs_on(self, node: str) -> tuple[tuple[str, Part | None], ...]:
+    def jobs_on(self, node: str) -> tuple[tuple[str, NodeImpact | None], ...]:
         """The jobs that have a pod on a node, each with what hits it there."""
         jobs = sorted(self._index.jobs_on(node))
         return tuple((job, self._parts.get(job, _NO_PARTS).get(node)) for job in jobs)
@@ -360,7 +360,7 @@ class Board:
         """What a bucket holds; ``None`` where nothing is in it."""
         return self._book.text(bucket)
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """Take over what was kept; returns what could not be read."""
         problems = self._book.restore(texts, now)
         self._restored = frozenset(self._book.jobs)

@@ -14,8 +14,8 @@ from aggregator.jobs.relation_tables import SEPARATE
 from aggregator.jobs.relations import worst
 
 if TYPE_CHECKING:
-    from aggregator.jobs.index import Index
-    from aggregator.jobs.relation_state import RelationBook
+    from aggregator.jobs.index import PodIndex
+    from aggregator.jobs.relation_state import RelationState
 
 LABEL = "fault-type"
 
@@ -29,7 +29,7 @@ class PodLabel(msgspec.Struct, frozen=True):
     value: str
 
 
-def wanted_labels(book: RelationBook, index: Index) -> tuple[PodLabel, ...]:
+def wanted_labels(book: RelationState, index: PodIndex) -> tuple[PodLabel, ...]:
     """The labels that are wanted and not there."""
     wanted: list[PodLabel] = []
     for job in sorted(book.jobs):

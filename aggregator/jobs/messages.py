@@ -23,7 +23,7 @@ from contract.codes.levels import ChipLevel
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aggregator.jobs.rank_faults import FaultDevice
+    from aggregator.jobs.rank_faults import RankFaultDevice
 
 _BY_SERIOUSNESS = {level.value: -rank for rank, level in enumerate(ChipLevel)}
 _LEAST = -len(_BY_SERIOUSNESS)
@@ -36,10 +36,10 @@ def message(job: str, nodes: Iterable[NodeFaultInfo]) -> FaultMsgSignal:
 
 
 def node_info(
-    name: str, ip: str, serial_number: str, faults: Iterable[FaultDevice]
+    name: str, ip: str, serial_number: str, faults: Iterable[RankFaultDevice]
 ) -> NodeFaultInfo:
     """What is told of one node; its devices are sorted by id and type as texts."""
-    by_device: dict[tuple[str, str], list[FaultDevice]] = {}
+    by_device: dict[tuple[str, str], list[RankFaultDevice]] = {}
     for fault in faults:
         by_device.setdefault((fault.device_id, fault.device_type), []).append(fault)
     devices = tuple(_device(members) for _, members in sorted(by_device.items()))
@@ -54,7 +54,7 @@ def worst_word(devices: Iterable[DeviceFaultInfo]) -> str:
 _BY_WORD = {health.word: health for health in Health}
 
 
-def _device(faults: Sequence[FaultDevice]) -> DeviceFaultInfo:
+def _device(faults: Sequence[RankFaultDevice]) -> DeviceFaultInfo:
     first = faults[0]
     health = max(health_of_level(fault.level) for fault in faults)
     levels = worst_levels(
@@ -90,7 +90,7 @@ def _is_worse(level: str, other: str, is_chip: bool) -> bool:
     return health_of_level(level) >= health_of_level(other)
 
 
-def _switch_faults(faults: Iterable[FaultDevice]) -> tuple[SwitchFaultInfo, ...]:
+def _switch_faults(faults: Iterable[RankFaultDevice]) -> tuple[SwitchFaultInfo, ...]:
     """One for each event; one that is raised to another level stays one event."""
     events: dict[tuple[str, str, str], SwitchFaultInfo] = {}
     for fault in faults:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from aggregator.inputs.node_context import Job, Pod
+    from aggregator.inputs.node_context import JobState, PodState
 
 GROUP_LABEL = "jobID"
 APP_LABEL = "app"
@@ -21,7 +21,7 @@ class Groups:
         self._of: dict[str, tuple[str, str]] = {}
         self._members: dict[str, set[str]] = {}
 
-    def put(self, job: str, about: Job | None, pods: Iterable[Pod]) -> frozenset[str]:
+    def put(self, job: str, about: JobState | None, pods: Iterable[PodState]) -> frozenset[str]:
         """What is known of a job; returns the groups that changed."""
         group, app = _labelled(about, pods)
         before = self._of.get(job)
@@ -60,7 +60,7 @@ class Groups:
         return any(self._of[job][1] == app for job in self.members(group))
 
 
-def _labelled(about: Job | None, pods: Iterable[Pod]) -> tuple[str, str]:
+def _labelled(about: JobState | None, pods: Iterable[PodState]) -> tuple[str, str]:
     of_job = () if about is None else (about.labels,)
     for labels in (*of_job, *(pod.labels for pod in pods)):
         if labels.get(GROUP_LABEL):

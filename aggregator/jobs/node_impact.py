@@ -8,7 +8,7 @@ import msgspec
 
 from aggregator.jobs.message_types import Health, NodeFaultInfo, health_of_status
 from aggregator.jobs.messages import node_info
-from aggregator.jobs.rank_faults import FaultDevice, fault_devices, rank_faults
+from aggregator.jobs.rank_faults import RankFaultDevice, fault_devices, rank_faults
 from aggregator.jobs.relation_inputs import followed
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 
@@ -16,32 +16,32 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from aggregator.inputs.node_context import NodeState
-    from aggregator.jobs.interfaces import Published
-    from aggregator.jobs.relations import Place, Track
+    from aggregator.jobs.interfaces import PublishedView
+    from aggregator.jobs.relations import FaultPlace, Track
 
 _BY_STRATEGY = {SUB_HEALTH: Health.SUB_HEALTHY, SEPARATE: Health.UNHEALTHY}
 _MILD = frozenset({"NotHandleFault", "PreSeparate", "PreSeparateNPU"})
 _SUB_HEALTH_FAULT = "SubHealthFault"
 
 
-class Part(msgspec.Struct, frozen=True):
+class NodeImpact(msgspec.Struct, frozen=True):
     """What hits a job on a node. ``since_ms`` is wall time: the first of it was heard of then."""
 
     info: NodeFaultInfo
-    faults: tuple[FaultDevice, ...]
+    faults: tuple[RankFaultDevice, ...]
     health: Health
     since_ms: int
 
 
 def part(
     node: NodeState,
-    told: Published,
+    told: PublishedView,
     chips: Collection[str],
-    tracks: Mapping[Place, Track],
+    tracks: Mapping[FaultPlace, Track],
     *,
     ready: bool,
     now_ms: int,
-) -> Part | None:
+) -> NodeImpact | None:
     """What hits a job that has these chips on ``node``; ``None`` where nothing does."""
     faults = fault_devices(told, chips, ready=ready)
     faults += followed(node.name, tracks)
@@ -49,13 +49,13 @@ def part(
         return None
     info = node_info(node.name, node.ip, node.serial_number, faults)
     health = _health(told, chips, tracks, node.name, ready=ready)
-    return Part(info, tuple(faults), health, _since_ms(told, chips, now_ms))
+    return NodeImpact(info, tuple(faults), health, _since_ms(told, chips, now_ms))
 
 
 def _health(
-    told: Published,
+    told: PublishedView,
     chips: Collection[str],
-    tracks: Mapping[Place, Track],
+    tracks: Mapping[FaultPlace, Track],
     node: str,
     *,
     ready: bool,
@@ -78,7 +78,7 @@ def _rank_health(level: str) -> Health:
     return Health.HEALTHY if level in _MILD else Health.UNHEALTHY
 
 
-def _since_ms(told: Published, chips: Collection[str], now_ms: int) -> int:
+def _since_ms(told: PublishedView, chips: Collection[str], now_ms: int) -> int:
     received: Iterable[int | None] = (
         told.received_ms.get(fault.chip, {}).get(fault.code)
         for fault in (() if told.device is None else told.device.faults)

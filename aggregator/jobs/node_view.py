@@ -18,13 +18,15 @@ from contract.documents.cluster_node import is_only_silence
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from aggregator.jobs.interfaces import Published, World
+    from aggregator.jobs.interfaces import ClusterStateLookup, PublishedView
 
 
-class Nodes:
+class ViewedNodes:
     """The nodes as they were looked at last."""
 
-    def __init__(self, world: World, published: Callable[[str], Published | None]) -> None:
+    def __init__(
+        self, world: ClusterStateLookup, published: Callable[[str], PublishedView | None]
+    ) -> None:
         self._world = world
         self._published = published
         self._known: dict[str, NodeState] = {}
@@ -40,7 +42,7 @@ class Nodes:
         """The Node object as it was seen last: one that went keeps its address."""
         return self._known.get(node) or NodeState(node)
 
-    def told(self, node: str) -> Published:
+    def told(self, node: str) -> PublishedView:
         """What is published of it now."""
         return self._published(node) or NOTHING
 
@@ -48,7 +50,7 @@ class Nodes:
         """Whether the Node is there and ready, as far as is known, and its agent not silent."""
         return self._is_up(node, self.told(node))
 
-    def _is_up(self, node: str, told: Published) -> bool:
+    def _is_up(self, node: str, told: PublishedView) -> bool:
         if told.node is not None and is_only_silence(told.node):
             return False
         if not self._world.nodes_known:

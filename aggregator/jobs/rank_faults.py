@@ -16,7 +16,7 @@ from aggregator.jobs.interfaces import filtered
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from aggregator.jobs.interfaces import Published
+    from aggregator.jobs.interfaces import PublishedView
     from contract.documents.cluster_device import CodeFault, DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchEvent
@@ -36,7 +36,7 @@ _FREE_RESTART = "FreeRestartNPU"
 _BY_SWITCH = {_UNHEALTHY: SEPARATE, "SubHealthy": SUB_HEALTH}
 
 
-class FaultDevice(msgspec.Struct, frozen=True):
+class RankFaultDevice(msgspec.Struct, frozen=True):
     """One fault of one device. ``time_ms`` is when it began as its source tells it.
 
     The last three are about switches only, ``switch_time`` in the unit that its writer chose.
@@ -66,7 +66,7 @@ def device_id_of(chip: str) -> str:
     return chip.partition("-")[2].partition("-")[0] or WHOLE
 
 
-def is_quiet(told: Published, *, ready: bool) -> bool:
+def is_quiet(told: PublishedView, *, ready: bool) -> bool:
     """Whether nothing at all is wrong on the node, which is so for most of them."""
     return (
         ready
@@ -80,24 +80,26 @@ def is_quiet(told: Published, *, ready: bool) -> bool:
     )
 
 
-def fault_devices(told: Published, chips: Collection[str], *, ready: bool) -> list[FaultDevice]:
+def fault_devices(
+    told: PublishedView, chips: Collection[str], *, ready: bool
+) -> list[RankFaultDevice]:
     """Everything on the node that hits pods with these chips, what is hidden, too."""
-    found: list[FaultDevice] = []
+    found: list[RankFaultDevice] = []
     if chips:
         if told.switch is not None:
             found += (_of_switch(event, told.switch.level) for event in told.switch.events)
         found += (_of_switch(one.event, one.level) for one in told.hidden_events)
     if not ready:
-        found.append(FaultDevice(WHOLE, NODE, "", SEPARATE))
+        found.append(RankFaultDevice(WHOLE, NODE, "", SEPARATE))
     found += of_parts(told.node)
     hidden = _counting(filtered(told), told.device, chips)
     for fault in (*_of_chips(told.device, chips), *hidden):
         device_id = device_id_of(fault.chip)
-        found.append(FaultDevice(device_id, NPU, fault.code, fault.level, _began_ms(fault)))
+        found.append(RankFaultDevice(device_id, NPU, fault.code, fault.level, _began_ms(fault)))
     return found
 
 
-def rank_faults(told: Published, chips: Collection[str], *, ready: bool) -> list[RankFault]:
+def rank_faults(told: PublishedView, chips: Collection[str], *, ready: bool) -> list[RankFault]:
     """What the ranks of the job on the node suffer from; what is hidden does not count."""
     found: list[RankFault] = []
     if chips and told.switch is not None and told.switch.status in _BY_SWITCH:
@@ -123,11 +125,11 @@ def _joined(codes: Iterable[str]) -> str:
     return ",".join(dict.fromkeys(codes))
 
 
-def of_parts(record: NodeRecord | None) -> Iterator[FaultDevice]:
+def of_parts(record: NodeRecord | None) -> Iterator[RankFaultDevice]:
     """The parts of the server, one for each of their codes."""
     for device in () if record is None else record.faults:
         for code in device.fault_code or ():
-            yield FaultDevice(
+            yield RankFaultDevice(
                 str(device.device_id),
                 device.device_type,
                 code,
@@ -136,8 +138,8 @@ def of_parts(record: NodeRecord | None) -> Iterator[FaultDevice]:
             )
 
 
-def _of_switch(event: SwitchEvent, level: str) -> FaultDevice:
-    return FaultDevice(
+def _of_switch(event: SwitchEvent, level: str) -> RankFaultDevice:
+    return RankFaultDevice(
         WHOLE,
         SWITCH,
         event.assembled_fault_code,

@@ -17,9 +17,9 @@ from aggregator.jobs.rank_faults import device_id_of, rank_faults
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.inputs.node_context import Pod
-    from aggregator.jobs.interfaces import Published
-    from aggregator.jobs.relations import Place, Track
+    from aggregator.inputs.node_context import PodState
+    from aggregator.jobs.interfaces import PublishedView
+    from aggregator.jobs.relations import FaultPlace, Track
 
 RANK_ANNOTATION = "hccl/rankIndex"
 _LEVELS = {"SubHealth": "SubHealthFault", "Separate": "SeparateFault"}
@@ -47,7 +47,7 @@ class RankRecord(msgspec.Struct, frozen=True):
     device_id: str
 
 
-def seats(pods: Iterable[Pod]) -> dict[str, list[Seat]]:
+def seats(pods: Iterable[PodState]) -> dict[str, list[Seat]]:
     """The seats of a job by node, in the order of their ranks."""
     by_rank = sorted(pods, key=lambda pod: (_rank_of(pod) is None, _rank_of(pod) or 0, pod.uid))
     found: dict[str, list[Seat]] = {}
@@ -66,7 +66,7 @@ def seats(pods: Iterable[Pod]) -> dict[str, list[Seat]]:
     return found
 
 
-def _rank_of(pod: Pod) -> int | None:
+def _rank_of(pod: PodState) -> int | None:
     text = pod.annotations.get(RANK_ANNOTATION, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _LONGEST_RANK else None
 
@@ -78,9 +78,9 @@ def _number(chip: str) -> tuple[int, str]:
 
 def rank_records(
     node: str,
-    told: Published,
+    told: PublishedView,
     on_node: Iterable[Seat],
-    tracks: Mapping[Place, Track],
+    tracks: Mapping[FaultPlace, Track],
     *,
     ready: bool,
 ) -> Iterator[RankRecord]:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, FaultDevice, device_id_of
+from aggregator.jobs.rank_faults import NPU, SWITCH, WHOLE, RankFaultDevice, device_id_of
 from aggregator.jobs.relation_tables import CQE_CODES
-from aggregator.jobs.relations import Place, Relevant, Trigger
+from aggregator.jobs.relations import FaultPlace, Relevant, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from aggregator.inputs.node_context import Pod
-    from aggregator.jobs.interfaces import Published
-    from aggregator.jobs.relation_tables import Tables
+    from aggregator.inputs.node_context import PodState
+    from aggregator.jobs.interfaces import PublishedView
+    from aggregator.jobs.relation_tables import RelationTables
     from aggregator.jobs.relations import Track
 
 _NOTHING = Relevant()
@@ -24,11 +24,11 @@ _NOTHING = Relevant()
 
 def relevant(
     node: str,
-    told: Published,
+    told: PublishedView,
     chips: Collection[str],
     before: Relevant | None,
     now_ms: int,
-    tables: Tables,
+    tables: RelationTables,
 ) -> Relevant:
     """What is relevant on ``node`` for a job that has these chips there.
 
@@ -38,8 +38,8 @@ def relevant(
     before = _NOTHING if before is None else before
     if not chips or (told.switch is not None and told.switch.status == "UnHealthy"):
         return _NOTHING
-    faults: dict[Place, int] = {}
-    triggers: dict[Place, Trigger] = {}
+    faults: dict[FaultPlace, int] = {}
+    triggers: dict[FaultPlace, Trigger] = {}
     in_super_pod = told.device is not None and told.device.super_pod_id >= 0
     for place, received_ms in _received(node, told, chips):
         if place.code in tables.relations:
@@ -54,20 +54,20 @@ def relevant(
 
 
 def _received(
-    node: str, told: Published, chips: Collection[str]
-) -> Iterator[tuple[Place, int | None]]:
+    node: str, told: PublishedView, chips: Collection[str]
+) -> Iterator[tuple[FaultPlace, int | None]]:
     """Every fault of the chips and of the switch, and when it was first heard of."""
     for fault in () if told.device is None else told.device.faults:
         if fault.chip in chips:
             times = told.received_ms.get(fault.chip, {})
-            yield Place(node, fault.chip, fault.code), times.get(fault.code)
+            yield FaultPlace(node, fault.chip, fault.code), times.get(fault.code)
     for event in () if told.switch is None else told.switch.events:
         code, chip, port = event.assembled_fault_code, event.switch_chip_id, event.switch_port_id
         key = f"{code}_{chip}_{port}"
-        yield Place(node, f"{chip}/{port}", code), told.events_received_ms.get(key)
+        yield FaultPlace(node, f"{chip}/{port}", code), told.events_received_ms.get(key)
 
 
-def pods_hit(place: Place, pods: Iterable[Pod]) -> tuple[str, ...]:
+def pods_hit(place: FaultPlace, pods: Iterable[PodState]) -> tuple[str, ...]:
     """The pods of a job on a node, by uid, that a fault hits: those with the chip, or with any."""
     return tuple(
         pod.uid
@@ -76,7 +76,7 @@ def pods_hit(place: Place, pods: Iterable[Pod]) -> tuple[str, ...]:
     )
 
 
-def followed(node: str, tracks: Mapping[Place, Track]) -> Iterator[FaultDevice]:
+def followed(node: str, tracks: Mapping[FaultPlace, Track]) -> Iterator[RankFaultDevice]:
     """The devices of a node that are as ill as a strategy says that followed for them."""
     here = [(place, track) for place, track in tracks.items() if place.node == node]
     for place, track in sorted(here, key=lambda one: one[0]):
@@ -84,7 +84,7 @@ def followed(node: str, tracks: Mapping[Place, Track]) -> Iterator[FaultDevice]:
             continue
         if place.is_switch:
             chip, _, port = place.subject.partition("/")
-            yield FaultDevice(
+            yield RankFaultDevice(
                 WHOLE,
                 SWITCH,
                 place.code,
@@ -96,4 +96,4 @@ def followed(node: str, tracks: Mapping[Place, Track]) -> Iterator[FaultDevice]:
             )
         else:
             device_id = device_id_of(place.subject)
-            yield FaultDevice(device_id, NPU, place.code, track.result, track.since_ms)
+            yield RankFaultDevice(device_id, NPU, place.code, track.result, track.since_ms)

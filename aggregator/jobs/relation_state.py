@@ -13,37 +13,37 @@ from zlib import crc32
 import msgspec
 
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
-from aggregator.jobs.relations import Around, Place, Track, judged, stronger
+from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from aggregator.jobs.relation_tables import Tables
+    from aggregator.jobs.relation_tables import RelationTables
     from aggregator.jobs.relations import Relevant
-    from service.clock import Moment
+    from service.clock import Instant
 
 _BUCKETS = 64
-_NONE: dict[Place, Track] = {}
+_NONE: dict[FaultPlace, Track] = {}
 _RESULTS = ("", SUB_HEALTH, SEPARATE)
 
 
 _encoder = msgspec.json.Encoder(order="sorted")
-_decoder = msgspec.json.Decoder(dict[str, list[tuple[Place, Track]]])
+_decoder = msgspec.json.Decoder(dict[str, list[tuple[FaultPlace, Track]]])
 
 
-class RelationBook:
+class RelationState:
     """Relation faults by job."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: RelationTables) -> None:
         self.tables = tables
-        self._tracks: dict[str, dict[Place, Track]] = {}
+        self._tracks: dict[str, dict[FaultPlace, Track]] = {}
         self._in: dict[str, set[str]] = {}
         """The jobs with relation faults, by bucket."""
-        self._due: dict[str, dict[Place, int]] = {}
+        self._due: dict[str, dict[FaultPlace, int]] = {}
         self._heap: list[tuple[int, str]] = []
         self._changed: set[str] = set()
 
-    def tracks(self, job: str) -> Mapping[Place, Track]:
+    def tracks(self, job: str) -> Mapping[FaultPlace, Track]:
         """The relation faults of a job."""
         return self._tracks.get(job, _NONE)
 
@@ -61,22 +61,22 @@ class RelationBook:
         self,
         job: str,
         relevant: Iterable[Relevant],
-        pods: Callable[[Place], tuple[str, ...]],
+        pods: Callable[[FaultPlace], tuple[str, ...]],
         came: Collection[str],
-        now: Moment,
+        now: Instant,
     ) -> frozenset[str]:
         """Judge a job's relation faults; returns nodes for which something else follows now.
 
-        ``pods`` and ``came`` as in ``Around``.
+        ``pods`` and ``came`` as in ``RelationContext``.
         """
         before = self.tracks(job)
         dues = self._due.get(job, {})
 
-        def is_overdue(place: Place) -> bool:
+        def is_overdue(place: FaultPlace) -> bool:
             at_ms = dues.get(place)
             return at_ms is not None and at_ms <= now.steady_ms
 
-        around = Around(pods, is_overdue, came, now.wall_ms)
+        around = RelationContext(pods, is_overdue, came, now.wall_ms)
         after = judged(before, relevant, around, self.tables)
         new = {place: track for place, track in after.items() if place not in dues}
         renewed = {
@@ -98,7 +98,7 @@ class RelationBook:
             if _result(before.get(place)) != _result(after.get(place))
         )
 
-    def _set(self, job: str, tracks: dict[Place, Track]) -> None:
+    def _set(self, job: str, tracks: dict[FaultPlace, Track]) -> None:
         bucket = _bucket(job)
         self._changed.add(bucket)
         if tracks:
@@ -111,14 +111,14 @@ class RelationBook:
         if not self._in[bucket]:
             del self._in[bucket]
 
-    def _await(self, job: str, place: Place, track: Track, now: Moment) -> None:
+    def _await(self, job: str, place: FaultPlace, track: Track, now: Instant) -> None:
         window_ms = self.tables.windows_ms.get(place.code, 0)
         left_ms = min(window_ms, track.since_ms + window_ms - now.wall_ms)
         at_ms = now.steady_ms + left_ms
         self._due.setdefault(job, {})[place] = at_ms
         heapq.heappush(self._heap, (at_ms, job))
 
-    def take_due(self, now: Moment) -> frozenset[str]:
+    def take_due(self, now: Instant) -> frozenset[str]:
         """The jobs that time alone may have changed."""
         due = set()
         while self._heap and self._heap[0][0] <= now.steady_ms:
@@ -143,7 +143,7 @@ class RelationBook:
         kept = {job: sorted(self._tracks[job].items(), key=lambda item: item[0]) for job in jobs}
         return _encoder.encode(kept).decode() if kept else None
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> list[str]:
+    def restore(self, texts: Mapping[str, str], now: Instant) -> list[str]:
         """Take over what was kept; of what is known already the stronger result counts.
 
         Returns why a bucket cannot be read: nothing of it counts.
@@ -164,7 +164,7 @@ class RelationBook:
                 self._take_over(job, tracks, now)
         return problems
 
-    def _take_over(self, job: str, kept: Iterable[tuple[Place, Track]], now: Moment) -> None:
+    def _take_over(self, job: str, kept: Iterable[tuple[FaultPlace, Track]], now: Instant) -> None:
         tracks = dict(self.tracks(job))
         for place, track in kept:
             known = tracks.get(place)

@@ -23,7 +23,7 @@ CQE_CODES = frozenset({"8C1F8608", "4C1F8608"})
 when the time of the fault before them is over."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class RelationRow(msgspec.Struct, frozen=True):
     """When ``trigger`` and all of ``relations`` hold in a job, ``strategy`` follows."""
 
     trigger: str
@@ -32,10 +32,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Tables:
+class RelationTables:
     """``windows_ms``: how long a relation fault waits for its trigger; 0 where none is named."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[RelationRow, ...]
     windows_ms: Mapping[str, int]
 
     @cached_property
@@ -52,13 +52,13 @@ class Tables:
 _LINK_DOWN = "81078603"
 _SWITCH_PORT_DOWN = "[0x08520003,na,L2,na]"
 
-SHIPPED = Tables(
+SHIPPED = RelationTables(
     rows=(
-        Row("8C1F8609", (_LINK_DOWN,), SUB_HEALTH),
-        Row("8C1F860B", (_LINK_DOWN,), SEPARATE),
-        Row("8C1F860B", (_SWITCH_PORT_DOWN,), SEPARATE),
-        Row("8C1F8608", (_LINK_DOWN,), SEPARATE),
-        Row("4C1F8608", (_LINK_DOWN,), SEPARATE),
+        RelationRow("8C1F8609", (_LINK_DOWN,), SUB_HEALTH),
+        RelationRow("8C1F860B", (_LINK_DOWN,), SEPARATE),
+        RelationRow("8C1F860B", (_SWITCH_PORT_DOWN,), SEPARATE),
+        RelationRow("8C1F8608", (_LINK_DOWN,), SEPARATE),
+        RelationRow("4C1F8608", (_LINK_DOWN,), SEPARATE),
     ),
     windows_ms={_LINK_DOWN: 300_000, _SWITCH_PORT_DOWN: 300_000},
 )

@@ -21,12 +21,12 @@ from aggregator.jobs.relation_tables import CQE_CODES, SEPARATE, SUB_HEALTH
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from aggregator.jobs.relation_tables import Row, Tables
+    from aggregator.jobs.relation_tables import RelationRow, RelationTables
 
 _STRENGTH = {"": 0, SUB_HEALTH: 1, SEPARATE: 2}
 
 
-class Place(NamedTuple):
+class FaultPlace(NamedTuple):
     """Where a code holds: ``subject`` is a chip's name, or ``<chip>/<port>`` of a switch."""
 
     node: str
@@ -49,8 +49,8 @@ class Trigger(NamedTuple):
 class Relevant(msgspec.Struct, frozen=True):
     """What of a node's faults a job's relations are about; times are receive times."""
 
-    faults: dict[Place, int] = {}
-    triggers: dict[Place, Trigger] = {}
+    faults: dict[FaultPlace, int] = {}
+    triggers: dict[FaultPlace, Trigger] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -74,25 +74,28 @@ class Track(msgspec.Struct, frozen=True, omit_defaults=True):
     pods: tuple[str, ...] = ()
 
 
-class Around(NamedTuple):
+class RelationContext(NamedTuple):
     """What else of the job counts.
 
     ``pods``: uids of those that a fault hits. ``is_overdue``: whether its window is over.
     ``came``: nodes on which a pod of it has just come or got its chips; ``now_ms`` is wall time.
     """
 
-    pods: Callable[[Place], tuple[str, ...]]
-    is_overdue: Callable[[Place], bool]
+    pods: Callable[[FaultPlace], tuple[str, ...]]
+    is_overdue: Callable[[FaultPlace], bool]
     came: Collection[str]
     now_ms: int
 
 
 def judged(
-    tracks: Mapping[Place, Track], relevant: Iterable[Relevant], around: Around, tables: Tables
-) -> dict[Place, Track]:
+    tracks: Mapping[FaultPlace, Track],
+    relevant: Iterable[Relevant],
+    around: RelationContext,
+    tables: RelationTables,
+) -> dict[FaultPlace, Track]:
     """What is to be remembered of a job's relation faults, and what follows from them, now."""
-    present: dict[Place, int] = {}
-    triggers: dict[Place, Trigger] = {}
+    present: dict[FaultPlace, int] = {}
+    triggers: dict[FaultPlace, Trigger] = {}
     for one in relevant:
         present |= one.faults
         triggers |= one.triggers
@@ -115,7 +118,7 @@ def judged(
     return after
 
 
-def _seen(track: Track | None, place: Place, since_ms: int, around: Around) -> Track:
+def _seen(track: Track | None, place: FaultPlace, since_ms: int, around: RelationContext) -> Track:
     if track is None or track.is_gone:
         return Track(since_ms, is_old=place.node in around.came and since_ms < around.now_ms)
     if track.result:
@@ -131,7 +134,9 @@ def _gone(track: Track) -> Track:
     return msgspec.structs.replace(track, is_gone=True, result="", pods=())
 
 
-def _follow(tracks: dict[Place, Track], row: Row, around: Around, *, gone: bool) -> None:
+def _follow(
+    tracks: dict[FaultPlace, Track], row: RelationRow, around: RelationContext, *, gone: bool
+) -> None:
     open_places = [
         place
         for place, track in tracks.items()
@@ -143,14 +148,18 @@ def _follow(tracks: dict[Place, Track], row: Row, around: Around, *, gone: bool)
         tracks[place] = _with(place, tracks[place], row.strategy, around)
 
 
-def _with(place: Place, track: Track, strategy: str, around: Around) -> Track:
+def _with(place: FaultPlace, track: Track, strategy: str, around: RelationContext) -> Track:
     if _STRENGTH[track.result] >= _STRENGTH[strategy]:
         return track
     return msgspec.structs.replace(track, result=strategy, pods=around.pods(place))
 
 
 def _closed_if_over(
-    place: Place, track: Track, late_ms: Iterable[int], around: Around, tables: Tables
+    place: FaultPlace,
+    track: Track,
+    late_ms: Iterable[int],
+    around: RelationContext,
+    tables: RelationTables,
 ) -> Track:
     if track.is_closed:
         return track

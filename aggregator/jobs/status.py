@@ -8,15 +8,15 @@ import msgspec
 
 from aggregator.advising.status import AdviceOfJob
 from aggregator.jobs.message_types import Health
-from aggregator.jobs.rank_faults import FaultDevice
+from aggregator.jobs.rank_faults import RankFaultDevice
 from aggregator.jobs.ranks import RankRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.inputs.node_context import Job
-    from aggregator.jobs.node_impact import Part
-    from aggregator.jobs.relations import Place, Track
+    from aggregator.inputs.node_context import JobState
+    from aggregator.jobs.node_impact import NodeImpact
+    from aggregator.jobs.relations import FaultPlace, Track
 
 
 class NodeHit(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class NodeHit(msgspec.Struct, frozen=True):
     ip: str
     health: str
     since_ms: int
-    faults: tuple[FaultDevice, ...]
+    faults: tuple[RankFaultDevice, ...]
 
 
 class HitJob(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ class JobStatus(HitJob, frozen=True):
     advice: AdviceOfJob | None = None
 
 
-def hit_job(job: str, about: Job | None, parts: Mapping[str, Part]) -> HitJob:
+def hit_job(job: str, about: JobState | None, parts: Mapping[str, NodeImpact]) -> HitJob:
     """The state of a job that is hit by these parts, by node."""
     return HitJob(
         job,
@@ -84,7 +84,7 @@ def hit_job(job: str, about: Job | None, parts: Mapping[str, Part]) -> HitJob:
     )
 
 
-def relation_statuses(job: str, tracks: Mapping[Place, Track]) -> Iterator[RelationStatus]:
+def relation_statuses(job: str, tracks: Mapping[FaultPlace, Track]) -> Iterator[RelationStatus]:
     """The relation faults of a job."""
     for place, track in sorted(tracks.items(), key=lambda item: item[0]):
         yield RelationStatus(
@@ -100,10 +100,10 @@ def relation_statuses(job: str, tracks: Mapping[Place, Track]) -> Iterator[Relat
 
 def job_status(
     job: str,
-    about: Job | None,
-    parts: Mapping[str, Part],
+    about: JobState | None,
+    parts: Mapping[str, NodeImpact],
     ranks: Iterable[RankRecord],
-    tracks: Mapping[Place, Track],
+    tracks: Mapping[FaultPlace, Track],
 ) -> JobStatus:
     """Everything about a job."""
     hit = hit_job(job, about, parts)

@@ -17,7 +17,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.liveness.rules import Pulse
+    from aggregator.liveness.rules import ObservedHeartbeat
     from stores.base import Beat
 
 WARNING_MS = 2000
@@ -44,7 +44,7 @@ class Skews(msgspec.Struct, frozen=True):
 
 def observed(
     before: Skews,
-    pulses: Mapping[str, Pulse],
+    pulses: Mapping[str, ObservedHeartbeat],
     beats: Iterable[Beat],
     asked_at_ms: int,
     now_ms: int,

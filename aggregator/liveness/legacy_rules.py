@@ -47,29 +47,29 @@ def sensible_interval(seconds: int) -> int:
     return seconds if 1 <= seconds <= _LONGEST_SECONDS else _FALLBACK_SECONDS
 
 
-class Marks(msgspec.Struct, frozen=True):
+class LegacyAnnotations(msgspec.Struct, frozen=True):
     """What a Node with the label has in its annotations; ``None`` for no heartbeat."""
 
     beat: NodeBeat | None
 
 
-def marks_of(node: NodeObject) -> Marks | None:
+def marks_of(node: NodeObject) -> LegacyAnnotations | None:
     """``None`` where the heartbeats of ``node`` are not to be judged."""
     name, value = HEARTBEAT_LABEL
     if node.labels.get(name) != value:
         return None
     text = node.annotations.get(HEARTBEAT_ANNOTATION)
     if text is None:
-        return Marks(None)
+        return LegacyAnnotations(None)
     interval = integer(node.annotations.get(INTERVAL_ANNOTATION, ""))
-    return Marks(NodeBeat(integer(text), sensible_interval(interval)))
+    return LegacyAnnotations(NodeBeat(integer(text), sensible_interval(interval)))
 
 
 class OldNodes:
     """The Nodes of one store that have the label, as the watch of those tells of them."""
 
     def __init__(self) -> None:
-        self.marks: dict[str, Marks] = {}
+        self.marks: dict[str, LegacyAnnotations] = {}
         self.listed = False
         self.interrupted: str | None = None
 
@@ -102,7 +102,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 def told(
     seen: Seen,
-    marks: Mapping[str, Marks],
+    marks: Mapping[str, LegacyAnnotations],
     record_of: Callable[[str], NodeRecord | None],
     has_own: Callable[[str], bool],
     is_silent: Callable[[str], bool],

@@ -11,7 +11,7 @@ from aggregator.liveness import legacy_rules
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.legacy_rules import OldNodes, Seen
 from aggregator.liveness.persisted_row import LastSeen
-from aggregator.liveness.rules import Heard
+from aggregator.liveness.rules import HeartbeatListing
 from contract.documents.node_info import NodeBeat
 from contract.errors import StoreError
 from contract.names import HEARTBEAT_LABEL
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from contract.documents.node_info import NodeRecord
-    from service.clock import Clock, Moment
+    from service.clock import Clock, Instant
     from stores.base import ClusterObjects
 
 _log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _PATIENCE_MS = 30_000
 _AGAIN_SECONDS = 30.0
 
 
-class OldListener:
+class LegacyHeartbeatWatch:
     """Old heartbeats in the store at ``url``; ``record_of`` gives a node's last good node-info.
 
     ``unread`` says why node-info, which may have heartbeats in it, is not known as it is now;
@@ -46,14 +46,14 @@ class OldListener:
     ) -> None:
         self.url = url
         self.nodes = OldNodes()
-        self.heard = Heard()
+        self.heard = HeartbeatListing()
         self.problem: str | None = None
         self._objects = objects
         self._record_of = record_of
         self._unread = unread
         self._clock = clock
         self._seen = Seen()
-        self._remembered: Heard | None = None
+        self._remembered: HeartbeatListing | None = None
         self._began_ms: int | None = None
         self._has_begun = False
 
@@ -109,7 +109,7 @@ class OldListener:
 
     def listen(
         self,
-        now: Moment,
+        now: Instant,
         has_own: Callable[[str], bool],
         lost: Collection[str],
         blind: str | None,
@@ -122,7 +122,7 @@ class OldListener:
             if not self.nodes.listed or problem is not None:
                 # What cannot be read is waited for no longer than stores are at the start.
                 if problem is not None and now.steady_ms - self._began_ms > _PATIENCE_MS:
-                    self.heard = Heard(listed_at_ms=now.steady_ms)
+                    self.heard = HeartbeatListing(listed_at_ms=now.steady_ms)
                 return
             self._has_begun = True
             if self._remembered is not None:
@@ -138,6 +138,6 @@ class OldListener:
         )
         self.heard = liveness.listed(self.heard, beats, now.steady_ms, lost)
 
-    def _is_silent(self, now: Moment, node: str) -> bool:
+    def _is_silent(self, now: Instant, node: str) -> bool:
         pulse = self.heard.pulses.get(node)
         return pulse is None or now.steady_ms > pulse.silent_at_ms

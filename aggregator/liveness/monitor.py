@@ -12,7 +12,7 @@ from aggregator.liveness import clock_skew
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.clock_skew import Skews
 from aggregator.liveness.first_heartbeat_probe import Rehearsals
-from aggregator.liveness.rules import Brake, Heard, Verdict
+from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden
 from service.shortened import shortened
@@ -21,10 +21,10 @@ from stores.base import Beat
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from aggregator.liveness.legacy_watch import OldListener
-    from aggregator.liveness.persisted import Memory
-    from aggregator.liveness.rules import Pulse
-    from service.clock import Clock, Moment
+    from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+    from aggregator.liveness.persisted import PersistedHeartbeats
+    from aggregator.liveness.rules import ObservedHeartbeat
+    from service.clock import Clock, Instant
     from service.stalls import Stalls
     from stores.base import Store
 
@@ -35,7 +35,7 @@ _NOTE_MS = 30_000
 """Between two looks at what is to be kept, unless somebody falls silent for good."""
 
 
-class Listener:
+class HeartbeatMonitor:
     """Lists the beats of each store once per interval; ``changed`` is told who is lost.
 
     ``old`` listen for heartbeats of old releases in the stores of the same URL. ``lasting`` are
@@ -49,16 +49,16 @@ class Listener:
         changed: Callable[[frozenset[str]], None],
         clock: Clock,
         stalls: Stalls,
-        old: Mapping[str, OldListener],
-        memory: Memory,
+        old: Mapping[str, LegacyHeartbeatWatch],
+        memory: PersistedHeartbeats,
         heard: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
         lasting: Collection[str] = (),
-        noted: Callable[[str, str, Pulse | None], None] = lambda *_: None,
+        noted: Callable[[str, str, ObservedHeartbeat | None], None] = lambda *_: None,
     ) -> None:
         """``heard`` gets the beats of each listing."""
         self._stores = stores
         self._heard = heard
-        self._lasting: dict[str, dict[str, Pulse]] = {url: {} for url in lasting}
+        self._lasting: dict[str, dict[str, ObservedHeartbeat]] = {url: {} for url in lasting}
         self._noted = noted
         self._changed = changed
         self._clock = clock
@@ -70,14 +70,16 @@ class Listener:
         self._rehearsals = {
             url: Rehearsals(store, clock, self._judge) for url, store in stores.items()
         }
-        self._beats = {url: Heard(rehearsals=one.results) for url, one in self._rehearsals.items()}
+        self._beats = {
+            url: HeartbeatListing(rehearsals=one.results) for url, one in self._rehearsals.items()
+        }
         self._began_ms = clock().steady_ms
         self._forbidden: set[str] = set()
         self.skews = dict.fromkeys(stores, Skews())
-        self.verdict = Verdict()
+        self.verdict = LostNodes()
 
     @property
-    def heard(self) -> dict[str, Heard]:
+    def heard(self) -> dict[str, HeartbeatListing]:
         """What is known of the beats in each place."""
         return self._beats | {f"nodes in {url}": one.heard for url, one in self._old.items()}
 
@@ -149,7 +151,7 @@ class Listener:
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
         """Listen until cancelled. ``lost``: who was published lost by the run before."""
-        self.verdict = Verdict(dict.fromkeys(lost, liveness.LONG_AGO_MS))
+        self.verdict = LostNodes(dict.fromkeys(lost, liveness.LONG_AGO_MS))
         self._remember()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -247,7 +249,7 @@ class Listener:
         self._heard(url, beats)
         self._say_wrong_clocks()
 
-    def _remembered(self, url: str) -> dict[str, Pulse]:
+    def _remembered(self, url: str) -> dict[str, ObservedHeartbeat]:
         """Who beat in an earlier run, with what the leader before has seen of those silent."""
         silent = self._beats[url].pulses
         return {
@@ -261,7 +263,12 @@ class Listener:
             for node, pulse in self._lasting[url].items()
         }
 
-    def _note_new(self, url: str, before: Mapping[str, Pulse], pulses: Mapping[str, Pulse]) -> None:
+    def _note_new(
+        self,
+        url: str,
+        before: Mapping[str, ObservedHeartbeat],
+        pulses: Mapping[str, ObservedHeartbeat],
+    ) -> None:
         for node, pulse in pulses.items():
             known = before.get(node)
             if known is None or (known.holder, known.interval_ms) != (
@@ -270,14 +277,14 @@ class Listener:
             ):
                 self._noted(url, node, pulse)
 
-    def _listen_to_old(self, url: str, now: Moment) -> None:
+    def _listen_to_old(self, url: str, now: Instant) -> None:
         old = self._old.get(url)
         if old is not None:
             old.listen(now, self._has_own, self.verdict.lost, self._beats[url].problem)
         if now.steady_ms - self._noted_at_ms > _NOTE_MS:
             self._note(now)
 
-    def _note(self, now: Moment) -> None:
+    def _note(self, now: Instant) -> None:
         self._noted_at_ms = now.steady_ms
         self._memory.note(self._beats.values())
 
@@ -304,7 +311,7 @@ class Listener:
             self._note(self._clock())
             self._changed(frozenset(self.verdict.lost))
 
-    def _say(self, before: Verdict) -> None:
+    def _say(self, before: LostNodes) -> None:
         lost, was_lost = self.verdict.lost.keys(), before.lost.keys()
         held, was_held = _nodes(self.verdict.brake), _nodes(before.brake)
         if lost - was_lost:

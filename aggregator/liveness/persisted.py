@@ -20,9 +20,9 @@ from contract.names import node_name_problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from aggregator.liveness.legacy_watch import OldListener
-    from aggregator.liveness.rules import Heard
-    from service.clock import Clock, Moment
+    from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+    from aggregator.liveness.rules import HeartbeatListing
+    from service.clock import Clock, Instant
 
 _BUCKETS = 16
 """100 bytes for each of 16,000 nodes are 100 KB a document."""
@@ -45,7 +45,7 @@ def encode(seen: Iterable[LastSeen]) -> str:
     return msgspec.json.encode(sorted(seen, key=lambda one: (one.node, one.holder))).decode()
 
 
-class Memory:
+class PersistedHeartbeats:
     """Keeps what the listeners of all stores have seen: a ``Keeper``.
 
     ``changed`` is told when there is something to be kept.
@@ -53,7 +53,7 @@ class Memory:
 
     name = "heartbeats"
 
-    def __init__(self, old: Iterable[OldListener], clock: Clock) -> None:
+    def __init__(self, old: Iterable[LegacyHeartbeatWatch], clock: Clock) -> None:
         self._old = tuple(old)
         self._clock = clock
         self._rows: dict[tuple[str, bool], LastSeen] = {}
@@ -64,7 +64,7 @@ class Memory:
         """Beats of the stores, as the leader before has seen them."""
         self.changed: Callable[[], None] = lambda: None
 
-    def note(self, own: Iterable[Heard]) -> None:
+    def note(self, own: Iterable[HeartbeatListing]) -> None:
         """Take down how it is now; ``own`` is what was heard of beats of the stores."""
         self._has_begun = True
         rows: dict[tuple[str, bool], LastSeen] = {}
@@ -106,7 +106,7 @@ class Memory:
         """See ``Keeper``."""
         return self._texts.get(bucket)
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:  # noqa: ARG002
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:  # noqa: ARG002
         """See ``Keeper``. A follower has listened for itself and knows better."""
         if self._has_begun:
             return ()
@@ -129,7 +129,7 @@ def _bucket(node: str) -> str:
     return f"{crc32(node.encode()) % _BUCKETS:x}"
 
 
-def _silent(heard: Iterable[Heard], now: Moment) -> Iterable[LastSeen]:
+def _silent(heard: Iterable[HeartbeatListing], now: Instant) -> Iterable[LastSeen]:
     for one in heard:
         for node, pulse in one.pulses.items():
             if pulse.holder and now.steady_ms > pulse.silent_at_ms:

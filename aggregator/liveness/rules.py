@@ -54,7 +54,7 @@ LONG_AGO_MS = -(10**12)
 """When a node fell silent whose verdict is not doubted any more."""
 
 
-class Pulse(msgspec.Struct, frozen=True, gc=False):
+class ObservedHeartbeat(msgspec.Struct, frozen=True, gc=False):
     """The last beat of a node as the observer sees it.
 
     ``changed_at_ms`` and ``counts_from_ms`` are steady time: when it last changed, and from when
@@ -99,13 +99,13 @@ class Rehearsal(msgspec.Struct, frozen=True):
     refused_at_ms: int | None = None
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HeartbeatListing(msgspec.Struct, frozen=True):
     """What the beats in one store were at its last listing, and why there is no later one.
 
     ``as_they_come``: the store hears them, and a listing costs little.
     """
 
-    pulses: dict[str, Pulse] = {}
+    pulses: dict[str, ObservedHeartbeat] = {}
     listed_at_ms: int | None = None
     problem: str | None = None
     as_they_come: bool = False
@@ -120,7 +120,7 @@ class Brake(msgspec.Struct, frozen=True):
     changed_at_ms: int
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class LostNodes(msgspec.Struct, frozen=True):
     """``lost``: who is lost, with when each fell silent (steady time)."""
 
     lost: dict[str, int] = {}
@@ -149,13 +149,13 @@ def interval_ms(seconds: float) -> int:
     return int(milliseconds) if is_sensible else _FALLBACK_MS
 
 
-def period_ms(heard: Iterable[Heard]) -> int:
+def period_ms(heard: Iterable[HeartbeatListing]) -> int:
     """Return the shortest interval: an observer that was away for longer may have missed beats."""
     intervals = (pulse.interval_ms for one in heard for pulse in one.pulses.values())
     return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
 
 
-def listing_period_ms(heard: Iterable[Heard]) -> int:
+def listing_period_ms(heard: Iterable[HeartbeatListing]) -> int:
     """Return how often to list beats: once per shortest interval that a node usually beats at.
 
     An announced absence does not count: an agent that begins meanwhile may be killed as well. Where
@@ -176,7 +176,7 @@ def listing_period_ms(heard: Iterable[Heard]) -> int:
     return max(_SHORTEST_PERIOD_MS, shortest)
 
 
-def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
+def next_ms(heard: Iterable[HeartbeatListing], now_ms: int) -> int:
     """When to list beats next: after a period, or as soon as the first node is silent.
 
     Beats that come in time move that on, so nothing more is listed while all is well. What is found
@@ -201,13 +201,13 @@ def next_ms(heard: Iterable[Heard], now_ms: int) -> int:
 
 
 def listed(
-    heard: Heard,
+    heard: HeartbeatListing,
     beats: Iterable[Beat],
     now_ms: int,
     lost: Collection[str],
     took_ms: int = 0,
-    lasting: Mapping[str, Pulse] | None = None,
-) -> Heard:
+    lasting: Mapping[str, ObservedHeartbeat] | None = None,
+) -> HeartbeatListing:
     """The store's beats were listed. A node in ``lost`` stays silent until its beat changes.
 
     After a time without listings everybody else gets a fresh threshold, as after an answer that
@@ -255,7 +255,7 @@ def listed(
             ):
                 pulses[beat.node] = known
                 continue
-        pulses[beat.node] = Pulse(
+        pulses[beat.node] = ObservedHeartbeat(
             beat.holder,
             beat.beaten_at_ms,
             interval,
@@ -270,10 +270,12 @@ def listed(
             was_there = not known.is_missing and now_ms <= known.silent_at_ms
             is_fresh = blind or heard.listed_at_ms is None or was_there
             pulses[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
-    return Heard(pulses, now_ms, as_they_come=as_they_come)
+    return HeartbeatListing(pulses, now_ms, as_they_come=as_they_come)
 
 
-def _missing(known: Pulse, now_ms: int, *, is_lost: bool, is_fresh: bool) -> Pulse:
+def _missing(
+    known: ObservedHeartbeat, now_ms: int, *, is_lost: bool, is_fresh: bool
+) -> ObservedHeartbeat:
     """Return the pulse of a node whose beat the store lost."""
     from_ms = known.counts_from_ms
     if is_lost:
@@ -285,7 +287,7 @@ def _missing(known: Pulse, now_ms: int, *, is_lost: bool, is_fresh: bool) -> Pul
     )
 
 
-def _usual_interval_ms(known: Pulse, interval: int) -> int:
+def _usual_interval_ms(known: ObservedHeartbeat, interval: int) -> int:
     """Return the interval to expect the node's beats at after one with ``interval``.
 
     The beat that announces an absence is the last one of its agent: an interval is usual when two
@@ -294,30 +296,32 @@ def _usual_interval_ms(known: Pulse, interval: int) -> int:
     return interval if interval == known.interval_ms else min(interval, known.usual_interval_ms)
 
 
-def remembered(beats: Iterable[Beat], changed_at_ms: Mapping[str, int]) -> Heard:
+def remembered(beats: Iterable[Beat], changed_at_ms: Mapping[str, int]) -> HeartbeatListing:
     """What the run before knew: beats, and when each changed by our steady clock."""
     pulses = {}
     for beat in beats:
         at_ms = changed_at_ms[beat.node]
         interval = interval_ms(beat.interval_seconds)
-        pulses[beat.node] = Pulse(beat.holder, beat.beaten_at_ms, interval, at_ms, at_ms)
-    return Heard(pulses)
+        pulses[beat.node] = ObservedHeartbeat(
+            beat.holder, beat.beaten_at_ms, interval, at_ms, at_ms
+        )
+    return HeartbeatListing(pulses)
 
 
-def failed(heard: Heard, problem: str) -> Heard:
+def failed(heard: HeartbeatListing, problem: str) -> HeartbeatListing:
     """The store's beats could not be listed: nobody's silence counts."""
     return msgspec.structs.replace(heard, problem=problem)
 
 
-def kept(holder: str, interval_ms: int, now_ms: int) -> Pulse:
+def kept(holder: str, interval_ms: int, now_ms: int) -> ObservedHeartbeat:
     """Return the pulse of a node that beat in an earlier run."""
     usual_ms = min(interval_ms, _FALLBACK_MS)
-    return Pulse(
+    return ObservedHeartbeat(
         holder, 0, interval_ms, now_ms, now_ms, usual_interval_ms=usual_ms, is_missing=True
     )
 
 
-def beats(heard: Heard, brake: Brake | None, node: str) -> bool | None:
+def beats(heard: HeartbeatListing, brake: Brake | None, node: str) -> bool | None:
     """Whether the node beats in this store; ``None`` where that cannot be said."""
     if heard.listed_at_ms is None or heard.problem is not None:
         return None
@@ -327,7 +331,7 @@ def beats(heard: Heard, brake: Brake | None, node: str) -> bool | None:
     return pulse is not None and heard.listed_at_ms <= pulse.silent_at_ms
 
 
-def silenced(heard: Heard, node: str) -> Heard:
+def silenced(heard: HeartbeatListing, node: str) -> HeartbeatListing:
     """Somebody else has seen that the node is silent: so it is for us until its beat changes."""
     pulse = heard.pulses.get(node)
     if pulse is None or heard.listed_at_ms is None:
@@ -337,7 +341,7 @@ def silenced(heard: Heard, node: str) -> Heard:
     return msgspec.structs.replace(heard, pulses=heard.pulses | {node: silent})
 
 
-def judge(before: Verdict, heard: Sequence[Heard], now_ms: int) -> Verdict:
+def judge(before: LostNodes, heard: Sequence[HeartbeatListing], now_ms: int) -> LostNodes:
     """Who is lost after the last listings; a node is silent where it is in every store.
 
     Before each store was listed once nobody falls silent: the node may beat in the other one.
@@ -372,15 +376,15 @@ def judge(before: Verdict, heard: Sequence[Heard], now_ms: int) -> Verdict:
         else:
             lost |= fresh
     if not held:
-        return Verdict(lost)
+        return LostNodes(lost)
     changed_at_ms = now_ms
     if before.brake is not None and held.keys() == before.brake.nodes.keys():
         changed_at_ms = before.brake.changed_at_ms
     readable = all(one.problem is None for one in heard)
     wait_ms = _longest_wait_ms(held, states, len(states) - len(lost))
     if readable and wait_ms is not None and now_ms - changed_at_ms > wait_ms:
-        return Verdict(lost | dict.fromkeys(held, LONG_AGO_MS))
-    return Verdict(lost, Brake(held, changed_at_ms))
+        return LostNodes(lost | dict.fromkeys(held, LONG_AGO_MS))
+    return LostNodes(lost, Brake(held, changed_at_ms))
 
 
 def _are_many(nodes: int, beating: int) -> bool:
@@ -396,7 +400,7 @@ def _longest_wait_ms(
     return _HOLD_MS if len(held) * _MOST <= beating else None
 
 
-def late(heard: Heard) -> list[str]:
+def late(heard: HeartbeatListing) -> list[str]:
     """Return the nodes that have missed a beat."""
     at_ms = heard.listed_at_ms
     if at_ms is None:
@@ -404,16 +408,16 @@ def late(heard: Heard) -> list[str]:
     return [node for node, pulse in heard.pulses.items() if _is_late(pulse, at_ms)]
 
 
-def _is_silent(pulse: Pulse, listed_at_ms: int | None) -> bool:
+def _is_silent(pulse: ObservedHeartbeat, listed_at_ms: int | None) -> bool:
     return listed_at_ms is not None and listed_at_ms > pulse.silent_at_ms
 
 
-def _is_late(pulse: Pulse, listed_at_ms: int) -> bool:
+def _is_late(pulse: ObservedHeartbeat, listed_at_ms: int) -> bool:
     quiet_ms = listed_at_ms - pulse.counts_from_ms
     return pulse.broken_at_ms is not None or quiet_ms * 2 > _MISSED_INTERVALS * pulse.interval_ms
 
 
-def _states(heard: Iterable[Heard], silent: Collection[str]) -> dict[str, _State]:
+def _states(heard: Iterable[HeartbeatListing], silent: Collection[str]) -> dict[str, _State]:
     """How each node is; those in ``silent`` have been found silent before."""
     states: dict[str, _State] = {}
     for one in heard:
@@ -431,7 +435,7 @@ def _states(heard: Iterable[Heard], silent: Collection[str]) -> dict[str, _State
 
 
 def _rehearsed(
-    state: _State, pulse: Pulse, listed_at_ms: int, rehearsal: Rehearsal | None
+    state: _State, pulse: ObservedHeartbeat, listed_at_ms: int, rehearsal: Rehearsal | None
 ) -> _State:
     """Return ``state`` of who is silent by its beats; a beat may be on its way for longer."""
     if rehearsal is None or rehearsal.took_ms is None:
@@ -442,7 +446,7 @@ def _rehearsed(
     )
 
 
-def _silent_at_ms(pulse: Pulse, rehearsal: Rehearsal | None) -> int:
+def _silent_at_ms(pulse: ObservedHeartbeat, rehearsal: Rehearsal | None) -> int:
     """The last moment at which a node is not silent, as far as a rehearsal has shown."""
     at_ms = pulse.silent_at_ms
     if rehearsal is None:
@@ -455,7 +459,7 @@ def _silent_at_ms(pulse: Pulse, rehearsal: Rehearsal | None) -> int:
     return at_ms
 
 
-def _late_state(pulse: Pulse, listed_at_ms: int) -> _State:
+def _late_state(pulse: ObservedHeartbeat, listed_at_ms: int) -> _State:
     return _State(
         silent=_is_silent(pulse, listed_at_ms),
         late=True,

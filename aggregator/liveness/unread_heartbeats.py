@@ -16,8 +16,8 @@ from service.clock import shown_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aggregator.liveness.rules import Heard
-    from service.clock import Moment
+    from aggregator.liveness.rules import HeartbeatListing
+    from service.clock import Instant
 
 _PERIODS = 2
 SHORTEST_MS = 10_000
@@ -31,7 +31,7 @@ class Unread(msgspec.Struct, frozen=True):
     is_long: bool
 
 
-def ages_ms(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, int]:
+def ages_ms(heard: Mapping[str, HeartbeatListing], began_ms: int, now: Instant) -> dict[str, int]:
     """Return how long ago each place was listed.
 
     One that was never listed counts from ``began_ms`` (steady time).
@@ -42,7 +42,7 @@ def ages_ms(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str,
     }
 
 
-def unread(heard: Mapping[str, Heard], began_ms: int, now: Moment) -> dict[str, Unread]:
+def unread(heard: Mapping[str, HeartbeatListing], began_ms: int, now: Instant) -> dict[str, Unread]:
     """Return the places without a listing for two periods, at least 10 s. See ``ages_ms``."""
     found = {}
     for place, age_ms in ages_ms(heard, began_ms, now).items():

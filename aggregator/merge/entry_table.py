@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
-from aggregator.cluster_documents.entry import Entry, Wait
-from aggregator.inputs.node_documents import Inbox, newest
+from aggregator.cluster_documents.entry import ClusterEntry, Wait
+from aggregator.inputs.node_documents import DocumentCache, newest
 from contract.documents.cluster_info import entry_texts
 from contract.errors import DocumentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from aggregator.cluster_documents.kinds import Kind
+    from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.cluster_documents.shards import Value
-    from service.clock import Moment
+    from service.clock import Instant
     from stores.base import Document
 
 R = TypeVar("R")
@@ -28,7 +28,7 @@ _REMEMBERED = 20_000
 """Stamps of dropped nodes that are kept: a node that returns must not fall behind its ghost."""
 
 
-class Shelf(Protocol):
+class DocumentLayout(Protocol):
     """Where a lane puts its entries: ``Shards`` or ``Sheet``."""
 
     @property
@@ -45,31 +45,31 @@ class Shelf(Protocol):
     def value(self, index: int, /) -> Value: ...
 
 
-class Judge(Protocol[R]):
+class EntryJudge(Protocol[R]):
     """What is published of what a node said; ``None`` where there is nothing to say."""
 
     def __call__(
-        self, node: str, record: R | None, published: R | None, now: Moment, /
+        self, node: str, record: R | None, published: R | None, now: Instant, /
     ) -> R | None:
         """``published`` is what is published of it now, unless its document was deleted."""
 
 
-class Lane(Generic[R]):
+class EntryTable(Generic[R]):
     """The entries of one kind between their reports and their documents."""
 
     def __init__(
         self,
-        kind: Kind[R],
-        inboxes: Sequence[Inbox[R]],
-        shelf: Shelf,
+        kind: DocumentKind[R],
+        inboxes: Sequence[DocumentCache[R]],
+        shelf: DocumentLayout,
         touch_period_seconds: float,
-        judge: Judge[R],
+        judge: EntryJudge[R],
     ) -> None:
         self.kind = kind
         self._judge = judge
         self.inboxes = tuple(inboxes)
         self.shelf = shelf
-        self.entries: dict[str, Entry[R]] = {}
+        self.entries: dict[str, ClusterEntry[R]] = {}
         self.healing: dict[str, int | None] = {}
         """Deleted nodes and the steady time at which they are dropped, once that is known."""
         self.doubted: set[str] = set()
@@ -87,14 +87,14 @@ class Lane(Generic[R]):
         computed again from it. A node that was deleted and is not published any more is dropped.
         What cannot be read is returned, and overwritten, not obeyed.
         """
-        found: dict[int, dict[str, Entry[R]]] = {}
+        found: dict[int, dict[str, ClusterEntry[R]]] = {}
         unreadable: list[DocumentError] = []
         for document in documents:
             index = self.kind.index(document.name)
             if index is not None:
                 found[index], problems = self._entries_of(document)
                 unreadable += problems
-        published: dict[str, Entry[R]] = {}
+        published: dict[str, ClusterEntry[R]] = {}
         for _, entries in sorted(found.items()):
             for node, one in entries.items():
                 if node not in published or published[node].stamp < one.stamp:
@@ -110,15 +110,17 @@ class Lane(Generic[R]):
         self.entries |= published
         return unreadable
 
-    def _forget_dropped(self, published: Mapping[str, Entry[R]]) -> None:
+    def _forget_dropped(self, published: Mapping[str, ClusterEntry[R]]) -> None:
         for node in self.healing.keys() - published.keys():
             self._remember(node, self.entries.pop(node).stamp)
             del self.healing[node]
         self.healing = dict.fromkeys(self.healing)
 
-    def _entries_of(self, document: Document) -> tuple[dict[str, Entry[R]], list[DocumentError]]:
+    def _entries_of(
+        self, document: Document
+    ) -> tuple[dict[str, ClusterEntry[R]], list[DocumentError]]:
         """What a document says by node; of what is known already, that."""
-        entries: dict[str, Entry[R]] = {}
+        entries: dict[str, ClusterEntry[R]] = {}
         problems: list[DocumentError] = []
         try:
             texts = entry_texts(document.data.get(document.name, ""), document.name)
@@ -138,7 +140,7 @@ class Lane(Generic[R]):
             entries[node] = entry
         return entries, problems
 
-    def follow(self, document: Document, now: Moment) -> tuple[frozenset[str], frozenset[str]]:
+    def follow(self, document: Document, now: Instant) -> tuple[frozenset[str], frozenset[str]]:
         """Another leader wrote this document of ours; returns the nodes of which it says something
         else than we do (their next entries are computed from it), and all that are in it.
         """
@@ -191,11 +193,11 @@ class Lane(Generic[R]):
             self.shelf.ensure(index)
         return indices
 
-    def due(self, now: Moment) -> set[str]:
+    def due(self, now: Instant) -> set[str]:
         """Nodes whose change had to wait until now."""
         return {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
 
-    def update(self, node: str, now: Moment, *, gone: bool) -> frozenset[int]:
+    def update(self, node: str, now: Instant, *, gone: bool) -> frozenset[int]:
         """Bring a node's entry up to date; returns the documents that changed.
 
         ``gone``: its document is known to have been deleted.
@@ -230,16 +232,16 @@ class Lane(Generic[R]):
             return frozenset()
         return self.shelf.put(node, entry.text)
 
-    def _is_over(self, node: str, entry: Entry[R]) -> bool:
+    def _is_over(self, node: str, entry: ClusterEntry[R]) -> bool:
         """Whether an entry about which nobody says anything does not hold without that."""
         return node in self.healing or self.kind.is_only_silence(entry.record)
 
-    def _ghost(self, node: str, record: R) -> Entry[R] | None:
+    def _ghost(self, node: str, record: R) -> ClusterEntry[R] | None:
         """What readers may still remember of a node that was dropped: only its stamp matters."""
         stamp = self._past.pop(node, None)
-        return None if stamp is None else Entry("", stamp, record, whole=False)
+        return None if stamp is None else ClusterEntry("", stamp, record, whole=False)
 
-    def drop_healed(self, now: Moment) -> frozenset[int]:
+    def drop_healed(self, now: Instant) -> frozenset[int]:
         """Leave out the deleted nodes whose time has come; returns the documents that changed."""
         changed: set[int] = set()
         for node, drop_at_ms in tuple(self.healing.items()):

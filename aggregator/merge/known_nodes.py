@@ -10,9 +10,9 @@ from aggregator.inputs.node_documents import newest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.inputs.cluster_state import World
+    from aggregator.inputs.cluster_state import ClusterState
     from aggregator.merge.pipeline import Pipeline
-    from service.clock import Moment
+    from service.clock import Instant
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ PATIENCE_MS = 5000
 back what is said of the nodes of others."""
 
 
-class ClusterPlaces:
+class KnownNodes:
     """Places as the pipeline's documents and the world tell them.
 
     A chip that a pod uses may be in no list of the node's document (``device-plugin#1.3``),
@@ -31,7 +31,7 @@ class ClusterPlaces:
     long as its node is.
     """
 
-    def __init__(self, pipeline: Pipeline, world: World) -> None:
+    def __init__(self, pipeline: Pipeline, world: ClusterState) -> None:
         self.synced = False
         self._pipeline = pipeline
         self._world = world
@@ -55,7 +55,7 @@ class ClusterPlaces:
         state = self._world.node_by_serial_number(serial_number)
         return None if state is None else state.name
 
-    def look(self, nodes: Iterable[str], now: Moment) -> None:
+    def look(self, nodes: Iterable[str], now: Instant) -> None:
         """Something was told of these nodes."""
         for node in nodes:
             report = newest(self._pipeline.device.inboxes, node)
@@ -72,7 +72,7 @@ class ClusterPlaces:
         if not self.synced:
             self._sync(now)
 
-    def _sync(self, now: Moment) -> None:
+    def _sync(self, now: Instant) -> None:
         """Whether nobody is unknown any more only because nothing was read yet."""
         sources = self._pipeline.sources
         if self._until_ms is None:

@@ -11,18 +11,18 @@ import msgspec
 
 from aggregator.absence.last_known_documents import LastingFeed
 from aggregator.cluster_documents.kinds import DEVICE, NODE, SWITCH
-from aggregator.cluster_documents.shards import Shards
-from aggregator.cluster_documents.single_document import Sheet
-from aggregator.inputs.node_context import Facts
-from aggregator.inputs.node_documents import Feed, Source, newest
-from aggregator.merge.entry_table import Lane
-from aggregator.processors.engine import Processing
+from aggregator.cluster_documents.shards import ShardedDocument
+from aggregator.cluster_documents.single_document import SingleDocument
+from aggregator.inputs.node_context import NodeContext
+from aggregator.inputs.node_documents import DocumentSource, DocumentWatch, newest
+from aggregator.merge.entry_table import EntryTable
+from aggregator.processors.engine import ProcessorEngine
 from aggregator.processors.state_types import (
     NO_DEVICE_STATE,
     NO_SWITCH_STATE,
-    HiddenEvent,
-    HiddenFault,
     Times,
+    WithheldEvent,
+    WithheldFault,
     earliest,
 )
 from contract.documents.cluster_device import DeviceRecord
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from aggregator.cluster_documents.shards import Value
-    from aggregator.processors.engine import PublicFaults
+    from aggregator.processors.engine import PublicFaultProcessor
     from contract.errors import DocumentError
-    from service.clock import Moment
+    from service.clock import Instant
     from stores.base import Document, WatchEvent
 
 LOST_ANNOTATION = "npu-vigil/lost"
@@ -48,12 +48,12 @@ _LOST_BYTES = 200 * 1024
 """Kubernetes allows 256 KiB of annotations on one object."""
 
 
-def _nothing(_: str) -> Facts:
+def _nothing(_: str) -> NodeContext:
     """What is known of a node besides its documents where nobody asks."""
-    return Facts()
+    return NodeContext()
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishedNode(msgspec.Struct, frozen=True):
     """What is published of a node, by kind, and what is not.
 
     After a restart a device record is without faults until the node was read. ``hidden`` faults of
@@ -64,8 +64,8 @@ class Published(msgspec.Struct, frozen=True):
     device: DeviceRecord | None
     switch: SwitchRecord | None
     node: NodeRecord | None
-    hidden: tuple[HiddenFault, ...] = ()
-    hidden_events: tuple[HiddenEvent, ...] = ()
+    hidden: tuple[WithheldFault, ...] = ()
+    hidden_events: tuple[WithheldEvent, ...] = ()
     received_ms: Times = {}
     events_received_ms: dict[str, int] = {}
 
@@ -85,19 +85,21 @@ class Pipeline:
         stores: Sequence[str],
         touch_period_seconds: float,
         *,
-        facts: Callable[[str], Facts] | None = None,
-        public: PublicFaults | None = None,
+        facts: Callable[[str], NodeContext] | None = None,
+        public: PublicFaultProcessor | None = None,
         deleted_after_ms: int = 0,
         lasting: Collection[str] = (),
     ) -> None:
         """``deleted_after_ms``: a document that is gone for so long was deleted (0: at once). See
         ``forget_deleted``. ``lasting``: stores in which absence ends nothing.
         """
-        self.sources = tuple(Source(url, LastingFeed if url in lasting else Feed) for url in stores)
+        self.sources = tuple(
+            DocumentSource(url, LastingFeed if url in lasting else DocumentWatch) for url in stores
+        )
         self.knows_all = not lasting
         """Whether all is known that the stores had in an earlier run: who is only in documents of
         that run was deleted, or ended."""
-        self.processing = Processing(len(self.sources), facts or _nothing, public)
+        self.processing = ProcessorEngine(len(self.sources), facts or _nothing, public)
         """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
         """
@@ -105,17 +107,27 @@ class Pipeline:
         """Nodes of which something else is published or hidden since the step before the last."""
         self.unreadable: list[DocumentError] = []
         """Documents of an earlier run that could not be taken over."""
-        self._sheet = Sheet(NODE.key, missed)
+        self._sheet = SingleDocument(NODE.key, missed)
         period, judge = touch_period_seconds, self.processing
-        self.device = Lane(
-            DEVICE, [s.device for s in self.sources], Shards(DEVICE.key), period, judge.device
+        self.device = EntryTable(
+            DEVICE,
+            [s.device for s in self.sources],
+            ShardedDocument(DEVICE.key),
+            period,
+            judge.device,
         )
-        self.switch = Lane(
-            SWITCH, [s.switch for s in self.sources], Shards(SWITCH.key), period, judge.switch
+        self.switch = EntryTable(
+            SWITCH,
+            [s.switch for s in self.sources],
+            ShardedDocument(SWITCH.key),
+            period,
+            judge.switch,
         )
-        self.node = Lane(NODE, [s.node for s in self.sources], self._sheet, period, judge.node)
-        self.lanes: tuple[Lane[Any], ...] = (self.device, self.switch, self.node)
-        self._feeds: dict[str, tuple[Feed, ...]] = {
+        self.node = EntryTable(
+            NODE, [s.node for s in self.sources], self._sheet, period, judge.node
+        )
+        self.lanes: tuple[EntryTable[Any], ...] = (self.device, self.switch, self.node)
+        self._feeds: dict[str, tuple[DocumentWatch, ...]] = {
             DEVICE.name: tuple(source.devices for source in self.sources),
             SWITCH.name: tuple(source.devices for source in self.sources),
             NODE.name: tuple(source.nodes for source in self.sources),
@@ -156,7 +168,7 @@ class Pipeline:
                 self._note_lost()
 
     def follow(
-        self, document: Document, now: Moment, *, doubt: bool = False
+        self, document: Document, now: Instant, *, doubt: bool = False
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Another leader wrote this document; returns the nodes of which it says something else
         than was computed here, and all that are in it. ``doubt``: see ``restore``.
@@ -177,7 +189,9 @@ class Pipeline:
         """
         return frozenset(node for lane in self.lanes for node in lane.doubted)
 
-    def read(self, feed: Feed, documents: Mapping[str, Document | None], now: Moment) -> None:
+    def read(
+        self, feed: DocumentWatch, documents: Mapping[str, Document | None], now: Instant
+    ) -> None:
         """Take in the documents of these nodes, which were asked for by name."""
         for node, document in documents.items():
             self._dirty |= feed.read(node, document, now.wall_ms)
@@ -200,7 +214,7 @@ class Pipeline:
             lane.kind.document(index) for lane in self.lanes for index in lane.adopt(documents)
         )
 
-    def observe(self, feed: Feed, event: WatchEvent, now: Moment) -> None:
+    def observe(self, feed: DocumentWatch, event: WatchEvent, now: Instant) -> None:
         """Take in one event of a watch of a store."""
         if isinstance(event, Interrupted):
             feed.reading.failed("watch", event.reason, now.steady_ms)
@@ -208,10 +222,10 @@ class Pipeline:
             feed.reading.succeeded()
         self._dirty |= feed.observe(event, now.wall_ms, self._deleted_at_ms(now))
 
-    def _deleted_at_ms(self, now: Moment) -> int | None:
+    def _deleted_at_ms(self, now: Instant) -> int | None:
         return now.steady_ms + self._deleted_after_ms if self._deleted_after_ms else None
 
-    def forget_deleted(self, now: Moment) -> None:
+    def forget_deleted(self, now: Instant) -> None:
         """Take documents for deleted that have been gone for long enough; before a step."""
         for source in self.sources:
             for feed in source.feeds:
@@ -240,7 +254,7 @@ class Pipeline:
         """Nodes that are published ``UnHealthy`` because they fell silent."""
         return self.processing.lost
 
-    def step(self, now: Moment) -> frozenset[str]:
+    def step(self, now: Instant) -> frozenset[str]:
         """Bring the documents up to date; returns the names of those that changed."""
         fresh = self._settle()
         self._dirty |= self.processing.advance(now)
@@ -279,13 +293,13 @@ class Pipeline:
         self.processing.altered.clear()
         return frozenset(changed)
 
-    def published(self, node: str) -> Published:
+    def published(self, node: str) -> PublishedNode:
         """What is published of a node, and what is not."""
         device = self.device.entries.get(node)
         switch = self.switch.entries.get(node)
         server = self.node.entries.get(node)
         processing = self.processing
-        return Published(
+        return PublishedNode(
             None if device is None else device.record,
             None if switch is None else switch.record,
             None if server is None else server.record,
@@ -309,7 +323,7 @@ class Pipeline:
                 fresh.add(name)
         return frozenset(fresh)
 
-    def _lasts(self, lane: Lane[Any], node: str, now: Moment) -> bool:
+    def _lasts(self, lane: EntryTable[Any], node: str, now: Instant) -> bool:
         """Whether what is published of a node lasts, of which no store says anything: one that may
         come back without what it had lacks the document.
         """
@@ -325,11 +339,11 @@ class Pipeline:
         lasting[0].lack(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
         return True
 
-    def _is_present(self, lane: Lane[Any], node: str) -> bool:
+    def _is_present(self, lane: EntryTable[Any], node: str) -> bool:
         """Whether a document of the node says something of the kind, even one that is refused."""
         return any(feed.tells(lane.kind, node) for feed in self._feeds[lane.kind.name])
 
-    def _was_deleted(self, lane: Lane[Any], node: str) -> bool:
+    def _was_deleted(self, lane: EntryTable[Any], node: str) -> bool:
         """Whether a document went since the last step: what it said does not hold any more, even
         if the node has a new one already, which may be refused or silent about the kind.
         """
@@ -379,7 +393,7 @@ class Pipeline:
         lane, index = self._lane(name)
         return lane.shelf.revision(index)
 
-    def _lane(self, name: str) -> tuple[Lane[Any], int]:
+    def _lane(self, name: str) -> tuple[EntryTable[Any], int]:
         for lane in self.lanes:
             index = lane.kind.index(name)
             if index is not None:

@@ -21,7 +21,7 @@ AGAIN_MS = 5000
 """Until a document is read again that could not be read."""
 
 
-class Claim(NamedTuple):
+class WriteClaim(NamedTuple):
     """A document of a node, by its kind (``contract.documents.write_numbers.KINDS``)."""
 
     kind: str
@@ -31,7 +31,7 @@ class Claim(NamedTuple):
 class Got(Protocol):
     """What is here of the documents of nodes."""
 
-    def __call__(self, claim: Claim, number: int, /) -> bool:
+    def __call__(self, claim: WriteClaim, number: int, /) -> bool:
         """Whether the write of this number is here, or a later one. A negative one: nothing."""
 
 
@@ -49,8 +49,8 @@ class Claims:
         self._got = got
         self._texts: dict[str, str] = {}
         """The key of each node that has one, as it was compared last."""
-        self._waiting: dict[Claim, _Waiting] = {}
-        self._asked: dict[Claim, int] = {}
+        self._waiting: dict[WriteClaim, _Waiting] = {}
+        self._asked: dict[WriteClaim, int] = {}
         """For which number each was read."""
 
     def hear(self, beats: Iterable[Beat], now_ms: int) -> None:
@@ -74,7 +74,7 @@ class Claims:
             numbers = {}
         self._texts[node] = text
         for kind in KINDS:
-            claim, number = Claim(kind, node), numbers.get(kind)
+            claim, number = WriteClaim(kind, node), numbers.get(kind)
             before = self._waiting.pop(claim, None)
             if number is None or self._asked.get(claim) == number:
                 continue
@@ -92,7 +92,7 @@ class Claims:
             self._waiting.pop(claim, None)
             self._asked.pop(claim, None)
 
-    def due(self, now_ms: int) -> dict[Claim, int]:
+    def due(self, now_ms: int) -> dict[WriteClaim, int]:
         """Return what is to be read now, with the number that each claims."""
         due = {c: one.number for c, one in self._waiting.items() if one.due_ms <= now_ms}
         for claim in [claim for claim, number in due.items() if self._got(claim, number)]:
@@ -103,7 +103,7 @@ class Claims:
         """Return when ``due`` has something to return."""
         return min((one.due_ms for one in self._waiting.values()), default=None)
 
-    def read(self, asked: Mapping[Claim, int]) -> None:
+    def read(self, asked: Mapping[WriteClaim, int]) -> None:
         """Note that these were read for these numbers."""
         for claim, number in asked.items():
             self._asked[claim] = number
@@ -111,7 +111,7 @@ class Claims:
             if waiting is not None and waiting.number == number:
                 del self._waiting[claim]
 
-    def failed(self, asked: Iterable[Claim], now_ms: int) -> None:
+    def failed(self, asked: Iterable[WriteClaim], now_ms: int) -> None:
         """Note that these could not be read."""
         for claim in asked:
             waiting = self._waiting.get(claim)

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from aggregator.inputs.read_by_name import read_by_name
-from aggregator.missed_writes.claims import Claim, Claims
+from aggregator.missed_writes.claims import Claims, WriteClaim
 from contract.codes.storage_faults import RESOURCES
 from contract.errors import StoreError
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
@@ -24,9 +24,9 @@ from stores.base import Changed, Selection
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from aggregator.inputs.node_documents import Feed, Source
+    from aggregator.inputs.node_documents import DocumentSource, DocumentWatch
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.public_faults.plugin import PublicFaults
+    from aggregator.public_faults.plugin import PublicFaultsPlugin
     from service.clock import Clock
     from stores.base import Beat, Document, Store, WatchEvent
 
@@ -42,7 +42,7 @@ RESULTS = (MISSED, UNFOUNDED, FAILED)
 not be read."""
 
 
-class Documents(Protocol):
+class KindReports(Protocol):
     """The documents of one kind in one store."""
 
     selection: Selection
@@ -70,7 +70,10 @@ class Reports:
     """Device-info or node-info, whose age is in units of which a second has ``a_second``."""
 
     def __init__(
-        self, feed: Feed, a_second: int, take: Callable[[Feed, Mapping[str, Document | None]], None]
+        self,
+        feed: DocumentWatch,
+        a_second: int,
+        take: Callable[[DocumentWatch, Mapping[str, Document | None]], None],
     ) -> None:
         self.selection = feed.selection
         self.is_here = feed.has
@@ -82,13 +85,13 @@ class Reports:
         self._take = take
 
     def number(self, node: str) -> int | None:
-        """See ``Documents``."""
+        """See ``KindReports``."""
         inbox = self._feed.inboxes[0]
         report = inbox.reports.get(node)
         return None if report is None else inbox.kind.age(report.record) // self._a_second
 
     def take(self, found: Mapping[str, Document | None]) -> None:
-        """See ``Documents``."""
+        """See ``KindReports``."""
         self._take(self._feed, found)
 
 
@@ -101,7 +104,11 @@ class StorageFaults:
     selection = Selection(namespace=PUBLIC_FAULT_NAMESPACE, label=PUBLIC_FAULT_LABEL)
 
     def __init__(
-        self, client: str, faults: PublicFaults, source: int, take: Callable[[WatchEvent], None]
+        self,
+        client: str,
+        faults: PublicFaultsPlugin,
+        source: int,
+        take: Callable[[WatchEvent], None],
     ) -> None:
         self._resource = RESOURCES[client]
         self._faults = faults
@@ -109,27 +116,27 @@ class StorageFaults:
         self._take = take
 
     def number(self, node: str) -> int | None:
-        """See ``Documents``."""
+        """See ``KindReports``."""
         sent_at_ms = self._faults.sent_at_ms(self._source, self._place(node))
         return None if sent_at_ms is None else sent_at_ms // 1000
 
     def is_here(self, node: str) -> bool:
-        """See ``Documents``."""
+        """See ``KindReports``."""
         return self.number(node) is not None
 
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
-        """See ``Documents``."""
+        """See ``KindReports``."""
         return {node: public_fault_name(node, self._resource) for node in sorted(nodes)}
 
     def listen(self) -> set[str]:
-        """See ``Documents``."""
+        """See ``KindReports``."""
         return set()
 
     def heard(self, told: set[str]) -> None:
-        """See ``Documents``."""
+        """See ``KindReports``."""
 
     def take(self, found: Mapping[str, Document | None]) -> None:
-        """See ``Documents``."""
+        """See ``KindReports``."""
         for document in found.values():
             if document is not None:
                 self._take(Changed(document))
@@ -139,19 +146,19 @@ class StorageFaults:
 
 
 def documents_of(
-    source: Source,
+    source: DocumentSource,
     number: int,
     pipeline: Pipeline,
-    faults: PublicFaults,
+    faults: PublicFaultsPlugin,
     clock: Clock,
     take: Callable[[int, WatchEvent], None],
-) -> dict[str, Documents]:
+) -> dict[str, KindReports]:
     """Return all kinds of documents of the store with this number; ``take`` gets public faults."""
 
-    def reports(feed: Feed, a_second: int) -> Reports:
+    def reports(feed: DocumentWatch, a_second: int) -> Reports:
         return Reports(feed, a_second, lambda feed, found: pipeline.read(feed, found, clock()))
 
-    found: dict[str, Documents] = {
+    found: dict[str, KindReports] = {
         "device-info": reports(source.devices, 1),
         "node-info": reports(source.nodes, 1000),
     }
@@ -168,7 +175,7 @@ class MissedWrites:
     def __init__(
         self,
         store: Store,
-        documents: Mapping[str, Documents],
+        documents: Mapping[str, KindReports],
         clock: Clock,
         changed: Callable[[], None],
     ) -> None:
@@ -195,7 +202,7 @@ class MissedWrites:
             self._wake.set()
         self._say_problems()
 
-    def _has_got(self, claim: Claim, number: int) -> bool:
+    def _has_got(self, claim: WriteClaim, number: int) -> bool:
         documents = self._documents.get(claim.kind)
         if documents is None:
             return True  # nobody reads it
@@ -225,7 +232,7 @@ class MissedWrites:
     async def _read(self, kind: str, numbers: Mapping[str, int]) -> None:
         """Read these nodes' documents of a kind, each for its number."""
         documents = self._documents[kind]
-        asked = {Claim(kind, node): number for node, number in numbers.items()}
+        asked = {WriteClaim(kind, node): number for node, number in numbers.items()}
         told = documents.listen()
         try:
             async with asyncio.timeout(_READ_SECONDS):

@@ -12,7 +12,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.merge.pipeline import Published
+    from aggregator.merge.pipeline import PublishedNode
     from contract.documents.cluster_device import CodeFault
 
 _NOTHING: dict[tuple[str, str], str] = {}
@@ -21,7 +21,7 @@ STATUS = "status"
 """The code of what is about a part of a node as a whole: the word that is published of it."""
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class PublishedChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """One fault of one node, as it is published from ``at_ms`` on (epoch milliseconds).
 
     ``subject`` is a chip (``Ascend910-3``), a port (``switch 1 port 4``), a part of the server
@@ -41,13 +41,13 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
     severity_source: str | None = None
 
 
-class Changes:
+class ChangeDetector:
     """Knows what was published of each node last: only of those that are not well."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[tuple[str, str], str]] = {}
 
-    def seed(self, node: str, published: Published, faults: Iterable[CodeFault]) -> None:
+    def seed(self, node: str, published: PublishedNode, faults: Iterable[CodeFault]) -> None:
         """Take over what an earlier run published; ``faults`` of chips are not in the record."""
         chips = {(fault.chip, fault.code): fault.level for fault in faults}
         self._note(node, chips | _levels(published))
@@ -67,8 +67,8 @@ class Changes:
         return frozenset(self._known)
 
     def observe(
-        self, node: str, published: Published, now_ms: int, faults: Iterable[CodeFault] = ()
-    ) -> tuple[Change, ...]:
+        self, node: str, published: PublishedNode, now_ms: int, faults: Iterable[CodeFault] = ()
+    ) -> tuple[PublishedChange, ...]:
         """What changed of a node since it was told last; ``faults`` as in ``seed``."""
         before = self._known.get(node, _NOTHING)
         levels = {(fault.chip, fault.code): fault.level for fault in faults} | _levels(published)
@@ -76,7 +76,7 @@ class Changes:
             return ()
         self._note(node, levels)
         return tuple(
-            Change(node, now_ms, *key, before.get(key), levels.get(key))
+            PublishedChange(node, now_ms, *key, before.get(key), levels.get(key))
             for key in sorted(before.keys() | levels.keys())
             if before.get(key) != levels.get(key)
         )
@@ -88,11 +88,11 @@ class Changes:
             self._known.pop(node, None)
 
 
-def _levels(published: Published) -> dict[tuple[str, str], str]:
+def _levels(published: PublishedNode) -> dict[tuple[str, str], str]:
     return dict(_pairs(published))
 
 
-def _pairs(published: Published) -> Iterator[tuple[tuple[str, str], str]]:
+def _pairs(published: PublishedNode) -> Iterator[tuple[tuple[str, str], str]]:
     if published.device is not None:
         for fault in published.device.faults:
             yield (fault.chip, fault.code), fault.level

@@ -20,7 +20,7 @@ import msgspec
 from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
-    Page,
+    HistoryPage,
     Taken,
     read_page,
     read_standing,
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from aggregator.notify.changes import Change
+    from aggregator.notify.changes import PublishedChange
     from aggregator.notify.history_file import Asked, Standing
     from service.clock import Clock
-    from stores.base import EventChannel, Heard, Telling
+    from stores.base import EventChannel, HistoryAck, HistoryBatch
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ class HistoryStatus(msgspec.Struct, frozen=True):
     unkept: int = 0
 
 
-class History:
+class ClusterHistory:
     """The history in ``directory``: what is published, and what is told over ``channels`` (by
     store)."""
 
@@ -87,7 +87,7 @@ class History:
         self._path = directory / FILE_NAME
         self._channels = channels
         self._clock = clock
-        self._waiting: deque[tuple[str, Telling]] = deque()
+        self._waiting: deque[tuple[str, HistoryBatch]] = deque()
         self._waiting_events = 0
         self._came = asyncio.Event()
         self._came.set()  # a file that cannot be opened is said at once
@@ -100,7 +100,7 @@ class History:
             level=logging.ERROR,
         )
         self._events = self._lost = self._refused = self._left = 0
-        self._changes: deque[Change] = deque()
+        self._changes: deque[PublishedChange] = deque()
         self._published = self._unkept = 0
         self._begins_with: Standing | None = None
         self._gathering: asyncio.TimerHandle | None = None
@@ -149,7 +149,7 @@ class History:
         self._begins_with = standing
         self._came.set()
 
-    def note(self, changes: Iterable[Change]) -> None:
+    def note(self, changes: Iterable[PublishedChange]) -> None:
         """Take what changed in what is published; never waits for the disk. A process that is
         killed takes the last second of it along.
         """
@@ -166,7 +166,7 @@ class History:
         self._gathering = None
         self._came.set()
 
-    async def page(self, asked: Asked) -> Page:
+    async def page(self, asked: Asked) -> HistoryPage:
         """A part of the history. Raises ``StoreError`` while it cannot be read."""
         try:
             return await asyncio.to_thread(read_page, self._path, asked)
@@ -226,7 +226,9 @@ class History:
             await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
             raise
 
-    def _take(self, tellings: list[Telling], changes: tuple[Change, ...], now_ms: int) -> Taken:
+    def _take(
+        self, tellings: list[HistoryBatch], changes: tuple[PublishedChange, ...], now_ms: int
+    ) -> Taken:
         if self._file is None:
             self._file = HistoryFile(self._path)
         if self._begins_with is not None:
@@ -246,7 +248,7 @@ class History:
         return self._file.prune(older_than_ms=oldest_ms, max_bytes=_MAX_BYTES)
 
     async def _answer(
-        self, tellings: tuple[tuple[str, Telling], ...], heard: tuple[Heard, ...]
+        self, tellings: tuple[tuple[str, HistoryBatch], ...], heard: tuple[HistoryAck, ...]
     ) -> None:
         """Say over the way that a node's telling came what is kept of it."""
         ways = {(one.node, one.journal): url for url, one in tellings}

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from aggregator.notify.changes import Change
+from aggregator.notify.changes import PublishedChange
 from contract.documents.episodes import EpisodeEvent
 from service.private import private_database
-from stores.base import Heard, Telling
+from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -69,7 +69,7 @@ Standing: TypeAlias = dict[str, dict[tuple[str, str], str]]
 """Node to subject and code to level."""
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class HistoryRow(msgspec.Struct, frozen=True, omit_defaults=True):
     """One row of the history, in the order of arrival (``number``).
 
     ``event`` is what a node told of its ``journal``. Where ``lost`` is not 0 there is none: so many
@@ -83,13 +83,13 @@ class Told(msgspec.Struct, frozen=True, omit_defaults=True):
     heard_at_ms: int
     event: EpisodeEvent | None = None
     lost: int = 0
-    published: Change | None = None
+    published: PublishedChange | None = None
 
 
-class Page(msgspec.Struct, frozen=True):
+class HistoryPage(msgspec.Struct, frozen=True):
     """A part of the history, the newest last. ``next``: what to ask for behind it (``after``)."""
 
-    events: tuple[Told, ...]
+    events: tuple[HistoryRow, ...]
     next: int
     more: bool
 
@@ -109,7 +109,7 @@ class Asked(msgspec.Struct, frozen=True):
 class Taken(msgspec.Struct, frozen=True):
     """What came of tellings: what is kept of each journal that spoke, and how many rows are new."""
 
-    heard: tuple[Heard, ...]
+    heard: tuple[HistoryAck, ...]
     events: int = 0
     lost: int = 0
     refused: int = 0
@@ -141,22 +141,22 @@ class HistoryFile:
             connection.close()
             raise
 
-    def take(self, tellings: Iterable[Telling], now_ms: int) -> Taken:
+    def take(self, tellings: Iterable[HistoryBatch], now_ms: int) -> Taken:
         """Keep for good what of ``tellings`` is next; all of it or, with an error, nothing.
 
         One that begins behind what is kept of its journal changes nothing; one that begins before
         it counts from there on.
         """
-        heard: dict[tuple[str, str], Heard] = {}
+        heard: dict[tuple[str, str], HistoryAck] = {}
         events = lost = refused = 0
         with self._transaction():
             for telling in tellings:
                 known, lost_after = self._position(telling)
                 key = telling.node, telling.journal
                 heard.pop(key, None)
-                heard[key] = Heard(telling.node, telling.journal, max(known, telling.upto))
+                heard[key] = HistoryAck(telling.node, telling.journal, max(known, telling.upto))
                 if telling.after > known:
-                    heard[key] = Heard(telling.node, telling.journal, known)
+                    heard[key] = HistoryAck(telling.node, telling.journal, known)
                     refused += 1
                 elif telling.upto > known:
                     new = [event for event in telling.events if event.sequence > known]
@@ -179,7 +179,7 @@ class HistoryFile:
                 for key, level in levels.items()
             )
 
-    def note(self, changes: Iterable[Change]) -> None:
+    def note(self, changes: Iterable[PublishedChange]) -> None:
         """Keep for good what changed in what is published; all of it or, with an error, nothing."""
         changes = tuple(changes)
         with self._transaction():
@@ -202,7 +202,7 @@ class HistoryFile:
     def _stand(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
         self._connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", rows)
 
-    def _position(self, telling: Telling) -> tuple[int, int]:
+    def _position(self, telling: HistoryBatch) -> tuple[int, int]:
         """What is kept of the journal, and behind which sequence rows of it were last lost."""
         row = self._connection.execute(
             "SELECT sequence, lost_after FROM positions WHERE node = ? AND journal = ?",
@@ -210,7 +210,7 @@ class HistoryFile:
         ).fetchone()
         return (0, -1) if row is None else (row[0], row[1])
 
-    def _keep(self, telling: Telling, new: list[EpisodeEvent], lost: int, now_ms: int) -> None:
+    def _keep(self, telling: HistoryBatch, new: list[EpisodeEvent], lost: int, now_ms: int) -> None:
         node, journal = telling.node, telling.journal
         insert = (
             "INSERT INTO events (node, journal, heard_at_ms, lost, body) VALUES (?, ?, ?, ?, ?)"
@@ -267,10 +267,10 @@ class HistoryFile:
         self._connection.close()
 
 
-def read_page(path: Path, asked: Asked) -> Page:
+def read_page(path: Path, asked: Asked) -> HistoryPage:
     """Read a part of the history. Raises ``sqlite3.Error`` or ``OSError``."""
     if not path.exists():
-        return Page((), asked.after or 0, more=False)
+        return HistoryPage((), asked.after or 0, more=False)
     where = ["number > ?"]
     parameters: list[object] = [-1 if asked.after is None else asked.after]
     if asked.node is not None:
@@ -282,7 +282,7 @@ def read_page(path: Path, asked: Asked) -> Page:
     newest = asked.after is None and asked.since_ms is None
     with closing(sqlite3.connect(path, timeout=_BUSY_SECONDS)) as connection:
         if not _has_table(connection, "events"):
-            return Page((), asked.after or 0, more=False)
+            return HistoryPage((), asked.after or 0, more=False)
         rows = connection.execute(
             "SELECT number, node, journal, heard_at_ms, lost, body FROM events"
             f" WHERE {' AND '.join(where)} ORDER BY number {'DESC' if newest else ''} LIMIT ?",
@@ -293,7 +293,7 @@ def read_page(path: Path, asked: Asked) -> Page:
     if newest:
         rows.reverse()
     told = tuple(_told(*row) for row in rows)
-    return Page(told, told[-1].number if told else asked.after or 0, more)
+    return HistoryPage(told, told[-1].number if told else asked.after or 0, more)
 
 
 def read_standing(path: Path) -> Standing | None:
@@ -318,11 +318,11 @@ def _has_table(connection: sqlite3.Connection, name: str) -> bool:
     return found is not None
 
 
-def _told(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> Told:
+def _told(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryRow:
     if journal:
-        return Told(number, node, journal, at_ms, _event.decode(body), lost)
-    return Told(number, node, journal, at_ms, published=_change.decode(body))
+        return HistoryRow(number, node, journal, at_ms, _event.decode(body), lost)
+    return HistoryRow(number, node, journal, at_ms, published=_change.decode(body))
 
 
 _event = msgspec.json.Decoder(EpisodeEvent | None)
-_change = msgspec.json.Decoder(Change)
+_change = msgspec.json.Decoder(PublishedChange)

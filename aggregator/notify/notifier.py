@@ -10,39 +10,39 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.agent_reports.blindness import BlindChanges
-from aggregator.agent_reports.fault_answers import Answers
-from aggregator.notify.changes import Changes
+from aggregator.agent_reports.fault_answers import ChipFaultDetails
+from aggregator.notify.changes import ChangeDetector
 from aggregator.notify.node_log import NodeLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.grpc.server import GrpcServer
-    from aggregator.inputs.cluster_state import World
-    from aggregator.jobs.job_view import Board
-    from aggregator.merge.pipeline import Pipeline, Published
-    from aggregator.notify.changes import Change
-    from aggregator.notify.history import History
+    from aggregator.inputs.cluster_state import ClusterState
+    from aggregator.jobs.job_view import JobView
+    from aggregator.merge.pipeline import Pipeline, PublishedNode
+    from aggregator.notify.changes import PublishedChange
+    from aggregator.notify.history import ClusterHistory
     from aggregator.notify.pod_labels import Labelling
     from aggregator.notify.sse import Stream
     from aggregator.rank_tables.plugin import RankTables
     from contract.documents.cluster_device import CodeFault
-    from service.clock import Moment
+    from service.clock import Instant
 
 _NO_FAULTS = '-Fault":"[]"'
 
 
-class Telling:
+class Notifier:
     """Knows everybody who listens."""
 
     def __init__(
         self,
         pipeline: Pipeline,
-        world: World,
-        board: Board,
+        world: ClusterState,
+        board: JobView,
         tables: RankTables,
         stream: Stream,
-        history: History,
+        history: ClusterHistory,
         labelling: Labelling,
     ) -> None:
         self.server: GrpcServer | None = None
@@ -55,13 +55,13 @@ class Telling:
         self.history = history
         self._labelling = labelling
         self.log = NodeLog()
-        self._changes = Changes()
+        self._changes = ChangeDetector()
         self._blind = BlindChanges(pipeline)
         self._computed: set[str] = set()
         """Nodes of which a follower computed something that its leader has not published yet."""
         self._is_seeded = False
 
-    async def seed(self, now: Moment) -> None:
+    async def seed(self, now: Instant) -> None:
         """What an earlier run has told of is no news; all that is published else now is. What it
         told of is in the history, and where that is lost, in the documents that it wrote.
         """
@@ -79,7 +79,7 @@ class Telling:
         self._blind.take(now.wall_ms)  # what an earlier run showed as blind is no news either
         self._is_seeded = True
 
-    def followed(self, differ: frozenset[str], found: frozenset[str], now: Moment) -> None:
+    def followed(self, differ: frozenset[str], found: frozenset[str], now: Instant) -> None:
         """Another leader has published a document: of the nodes that ``differ`` something else than
         was computed here, of others that were ``found`` in it the same.
         """
@@ -100,14 +100,14 @@ class Telling:
             return ()
         return device.kind.as_shown(node, entry).faults
 
-    def began(self, now: Moment) -> None:
+    def began(self, now: Instant) -> None:
         """From now on what we computed is published: what of it is not yet, is news."""
         self._computed.clear()
         for node in sorted(self._changes.nodes | self._pipeline.nodes):
             self._observe(node, now)
         self.log.begin(self._pipeline.nodes, self._changes.standing)
 
-    def _observe(self, node: str, now: Moment) -> tuple[Change, ...]:
+    def _observe(self, node: str, now: Instant) -> tuple[PublishedChange, ...]:
         published, shown = self._pipeline.published(node), self._shown_faults(node)
         changes = self._changes.observe(node, published, now.wall_ms, shown)
         if changes:
@@ -117,12 +117,12 @@ class Telling:
         return changes
 
     def _answered(
-        self, node: str, changes: tuple[Change, ...], published: Published
-    ) -> tuple[Change, ...]:
+        self, node: str, changes: tuple[PublishedChange, ...], published: PublishedNode
+    ) -> tuple[PublishedChange, ...]:
         """Add what is answered now about the faults of chips that hold."""
         if published.device is None:
             return changes
-        chips, answers = published.device.chips, Answers(self._pipeline, node)
+        chips, answers = published.device.chips, ChipFaultDetails(self._pipeline, node)
         return tuple(
             one
             if one.level is None or one.subject not in chips
@@ -132,7 +132,7 @@ class Telling:
             for one in changes
         )
 
-    def after(self, moved: Iterable[str], now: Moment, *, leads: bool) -> None:
+    def after(self, moved: Iterable[str], now: Instant, *, leads: bool) -> None:
         """The pipeline has made a step. ``moved``: nodes whose Node, pods or jobs changed.
 
         What a follower computes is not published: it tells what its leader does.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from aggregator.advising.status import AdviceChange
     from aggregator.agent_reports.blindness import BlindChange
-    from aggregator.notify.changes import Change
+    from aggregator.notify.changes import PublishedChange
 
 PATH = "/api/v1/stream"
 _KEPT = 10_000
@@ -72,7 +72,7 @@ class Stream:
         gaps = self._gaps + sum(client.gaps for client in self._clients)
         return StreamStatus(len(self._clients), self._number, gaps, self._displaced)
 
-    def send(self, changes: Iterable[Change]) -> None:
+    def send(self, changes: Iterable[PublishedChange]) -> None:
         """Send these changes; never waits for anybody."""
         self._send(b"change", changes)
 
@@ -84,7 +84,9 @@ class Stream:
         """Send these changes of what the scheduler will do, as ``send`` does."""
         self._send(b"advice", changes)
 
-    def _send(self, name: bytes, changes: Iterable[Change | BlindChange | AdviceChange]) -> None:
+    def _send(
+        self, name: bytes, changes: Iterable[PublishedChange | BlindChange | AdviceChange]
+    ) -> None:
         for change in changes:
             self._number += 1
             body = msgspec.json.encode(change)

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from aggregator.inputs.node_context import Facts
+from aggregator.inputs.node_context import NodeContext
 from aggregator.processors.apply_separation import separate
 from aggregator.processors.custom_filter import (
-    event_key,
     filter_device,
     filter_switch,
     filters,
@@ -21,10 +20,10 @@ from aggregator.processors.record_edits import list_recovering, unlisted
 from aggregator.processors.state_types import (
     NO_SWITCH_STATE,
     DeviceState,
-    HiddenEvent,
-    HiddenFault,
     Occurrence,
     SwitchState,
+    WithheldEvent,
+    WithheldFault,
     earliest,
     receive,
 )
@@ -32,44 +31,44 @@ from aggregator.processors.uce_accompany import accompany
 from contract.documents.cluster_device import DeviceRecord, pre_separate_device
 from contract.documents.cluster_node import lost_node
 from contract.documents.node_info import NodeRecord, pre_separate_node
-from contract.documents.switch_info import SwitchRecord, pre_separate_switch
+from contract.documents.switch_info import SwitchRecord, event_key, pre_separate_switch
 
 
-class Around(msgspec.Struct, frozen=True):
+class ChainContext(msgspec.Struct, frozen=True):
     """What a chain is told besides the record.
 
     ``separated`` are the node's chips in manual separation. ``counting``: new faults count.
     ``controllers``: MindIE jobs whose controller listens.
     """
 
-    facts: Facts
+    facts: NodeContext
     separated: frozenset[str] = frozenset()
     counting: bool = False
     controllers: frozenset[str] = frozenset()
 
 
-class Device(msgspec.Struct, frozen=True):
+class DeviceResult(msgspec.Struct, frozen=True):
     """What becomes of a device record. ``due_ms``: when time alone changes something (wall)."""
 
     record: DeviceRecord
     state: DeviceState
-    hidden: tuple[HiddenFault, ...] = ()
+    hidden: tuple[WithheldFault, ...] = ()
     occurrences: tuple[Occurrence, ...] = ()
     due_ms: int | None = None
 
 
-class Switch(msgspec.Struct, frozen=True):
+class SwitchResult(msgspec.Struct, frozen=True):
     """What becomes of a switch record. ``due_ms``: when time alone changes something (wall)."""
 
     record: SwitchRecord
     state: SwitchState = NO_SWITCH_STATE
-    hidden: tuple[HiddenEvent, ...] = ()
+    hidden: tuple[WithheldEvent, ...] = ()
     due_ms: int | None = None
 
 
 def process_device(
-    node: str, record: DeviceRecord, state: DeviceState, around: Around, now_ms: int
-) -> Device:
+    node: str, record: DeviceRecord, state: DeviceState, around: ChainContext, now_ms: int
+) -> DeviceResult:
     """Custom filter, UCE-accompany, pre-separate, increment, manual separation.
 
     A chip whose fault is hidden is among those that recover, unless it is in another list.
@@ -86,7 +85,7 @@ def process_device(
     if around.counting:
         seen, occurrences = new_faults(node, record, state, received, around.facts)
     record = separate(record, around.separated)
-    return Device(
+    return DeviceResult(
         list_recovering(record, nowhere),
         DeviceState(received, accompanied.uce, seen, accompanied.companions),
         hidden,
@@ -95,7 +94,9 @@ def process_device(
     )
 
 
-def process_switch(record: SwitchRecord, state: SwitchState, around: Around, now_ms: int) -> Switch:
+def process_switch(
+    record: SwitchRecord, state: SwitchState, around: ChainContext, now_ms: int
+) -> SwitchResult:
     """Custom filter, pre-separate."""
     keys = {event_key(event) for event in record.events}
     received = {key: min(state.received.get(key, now_ms), now_ms) for key in sorted(keys)}
@@ -103,11 +104,11 @@ def process_switch(record: SwitchRecord, state: SwitchState, around: Around, now
     wanted = filters(around.facts, around.controllers)
     record, hidden = filter_switch(record, state, wanted, now_ms)
     record = pre_separate_switch(record, _in_use(around.facts))
-    return Switch(record, state, hidden, next_change_ms(hidden))
+    return SwitchResult(record, state, hidden, next_change_ms(hidden))
 
 
 def process_node(
-    record: NodeRecord | None, published: NodeRecord | None, facts: Facts
+    record: NodeRecord | None, published: NodeRecord | None, facts: NodeContext
 ) -> NodeRecord | None:
     """Pre-separate; a node that fell silent is unhealthy whatever it said last.
 
@@ -120,5 +121,5 @@ def process_node(
     return None if record is None else pre_separate_node(record, _in_use(facts))
 
 
-def _in_use(facts: Facts) -> bool | None:
+def _in_use(facts: NodeContext) -> bool | None:
     return None if facts.used is None else bool(facts.used)

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.processors.record_edits import PUBLIC_FAULT, remove_faults
-from aggregator.processors.state_types import FILTER, HiddenEvent, HiddenFault, earliest
+from aggregator.processors.state_types import FILTER, WithheldEvent, WithheldFault, earliest
+from contract.documents.switch_info import event_key
 
 if TYPE_CHECKING:
-    from aggregator.inputs.node_context import Facts, Job
+    from aggregator.inputs.node_context import JobState, NodeContext
     from aggregator.processors.state_types import SwitchState, Times
     from contract.documents.cluster_device import DeviceRecord
-    from contract.documents.switch_info import SwitchEvent, SwitchRecord
+    from contract.documents.switch_info import SwitchRecord
 
 CODES = "huawei.com/schedule.filter.faultCode"
 LEVELS = "huawei.com/schedule.filter.faultLevel"
@@ -89,7 +90,7 @@ def _filter(codes: str, levels: str, is_server: bool) -> Filter:
     return Filter(read_filter(codes), by_level)
 
 
-def filters(facts: Facts, controllers: frozenset[str]) -> list[tuple[frozenset[str], Filter]]:
+def filters(facts: NodeContext, controllers: frozenset[str]) -> list[tuple[frozenset[str], Filter]]:
     """The filters of the jobs on a node, each with the chips of its job on this node.
 
     ``controllers``: the jobs whose MindIE controller listens. Without it a server's job rides out
@@ -108,7 +109,7 @@ def filters(facts: Facts, controllers: frozenset[str]) -> list[tuple[frozenset[s
     return found
 
 
-def _server(job: Job, pods: list[dict[str, str]]) -> str:
+def _server(job: JobState, pods: list[dict[str, str]]) -> str:
     """The MindIE job that a job is a server of; empty for any other job."""
     for labels in (job.labels, *pods):
         if labels.get("app") == "mindie-ms-server" and labels.get("jobID"):
@@ -121,7 +122,7 @@ def filter_device(
     received: Times,
     wanted: list[tuple[frozenset[str], Filter]],
     now_ms: int,
-) -> tuple[DeviceRecord, tuple[HiddenFault, ...]]:
+) -> tuple[DeviceRecord, tuple[WithheldFault, ...]]:
     """Hide what the jobs on the faulty chips ride out. Public faults are always shown."""
     hidden = []
     for fault in record.faults:
@@ -134,7 +135,7 @@ def filter_device(
         )
         until_ms = max((end for end in ends if end is not None), default=-1)
         if now_ms <= until_ms:
-            hidden.append(HiddenFault(fault, FILTER, until_ms))
+            hidden.append(WithheldFault(fault, FILTER, until_ms))
     return remove_faults(record, [one.fault for one in hidden]), tuple(hidden)
 
 
@@ -143,7 +144,7 @@ def filter_switch(
     state: SwitchState,
     wanted: list[tuple[frozenset[str], Filter]],
     now_ms: int,
-) -> tuple[SwitchRecord, tuple[HiddenEvent, ...]]:
+) -> tuple[SwitchRecord, tuple[WithheldEvent, ...]]:
     """Hide what any job on the node rides out, and judge the node by what is left.
 
     An event without a level of its own is always shown.
@@ -160,7 +161,7 @@ def filter_switch(
         )
         until_ms = max((end for end in ends if end is not None), default=-1)
         if now_ms <= until_ms:
-            hidden.append(HiddenEvent(event, time_ms, level, until_ms))
+            hidden.append(WithheldEvent(event, time_ms, level, until_ms))
         else:
             shown.append(event)
     if not hidden:
@@ -175,12 +176,7 @@ def filter_switch(
     return record, tuple(hidden)
 
 
-def event_key(event: SwitchEvent) -> str:
-    """The key of a switch's event in the time map (clusterd#1.5)."""
-    return f"{event.assembled_fault_code}_{event.switch_chip_id}_{event.switch_port_id}"
-
-
-def next_change_ms(hidden: tuple[HiddenFault | HiddenEvent, ...]) -> int | None:
+def next_change_ms(hidden: tuple[WithheldFault | WithheldEvent, ...]) -> int | None:
     """When the first of the hidden faults comes to light (wall)."""
     until_ms = earliest(*(one.until_ms for one in hidden))
     return None if until_ms is None else until_ms + 1

@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from aggregator.processors import state_codec
-from aggregator.processors.chains import Around, process_device, process_node, process_switch
-from aggregator.processors.separation_documents import Documents
-from aggregator.processors.state import Memory
+from aggregator.processors.chains import ChainContext, process_device, process_node, process_switch
+from aggregator.processors.separation_documents import SeparationDocuments
+from aggregator.processors.state import ProcessorState
 from aggregator.processors.state_types import (
     NO_DEVICE_STATE,
     NO_SWITCH_STATE,
-    HiddenEvent,
-    HiddenFault,
     Occurrence,
+    WithheldEvent,
+    WithheldFault,
     earliest,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from aggregator.inputs.node_context import Facts
+    from aggregator.inputs.node_context import NodeContext
     from aggregator.plugin import View
     from contract.documents.cluster_device import DeviceRecord
     from contract.documents.node_info import NodeRecord
     from contract.documents.switch_info import SwitchRecord
-    from service.clock import Moment
+    from service.clock import Instant
     from stores.base import Selection, WatchEvent
 
 
@@ -43,14 +43,14 @@ _PATIENCE_MS = 30_000
 """How long the list of separated chips is not shown for the sake of a store that is away."""
 
 
-class PublicFaults(Protocol):
+class PublicFaultProcessor(Protocol):
     """The first processor of the device chain (clusterd#3.2)."""
 
-    def apply(self, node: str, record: DeviceRecord, now: Moment) -> DeviceRecord:
+    def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
         """``record`` with the public faults of ``node``; quick where there are none."""
 
 
-class Processing:
+class ProcessorEngine:
     """The chains with everything that they remember.
 
     It is a ``Reader``, a ``Keeper`` and a ``Viewed``; ``advance`` is called by the pipeline.
@@ -60,20 +60,23 @@ class Processing:
     name = "processing"
 
     def __init__(
-        self, stores: int, facts: Callable[[str], Facts], public: PublicFaults | None = None
+        self,
+        stores: int,
+        facts: Callable[[str], NodeContext],
+        public: PublicFaultProcessor | None = None,
     ) -> None:
         self.lost: frozenset[str] = frozenset()
         """Nodes that fell silent and are published so."""
         self.controllers: frozenset[str] = frozenset()
         """MindIE jobs whose controller listens."""
-        self.memory = Memory()
+        self.memory = ProcessorState()
         self.separation = self.memory.separation
         self.windows = self.memory.windows
         self.devices = self.memory.devices
         self.switches = self.memory.switches
-        self.documents = Documents(self.separation, stores)
-        self.hidden: dict[str, tuple[HiddenFault, ...]] = {}
-        self.hidden_events: dict[str, tuple[HiddenEvent, ...]] = {}
+        self.documents = SeparationDocuments(self.separation, stores)
+        self.hidden: dict[str, tuple[WithheldFault, ...]] = {}
+        self.hidden_events: dict[str, tuple[WithheldEvent, ...]] = {}
         self.altered: set[str] = set()
         """Nodes of which something was hidden or shown again since this was cleared."""
         self._facts = facts
@@ -88,7 +91,7 @@ class Processing:
         self._began_ms: int | None = None
 
     def device(
-        self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Moment
+        self, node: str, record: DeviceRecord | None, _: DeviceRecord | None, now: Instant
     ) -> DeviceRecord | None:
         """What is published of a device record."""
         if record is None:
@@ -98,7 +101,7 @@ class Processing:
         if not record.faults and node not in self.devices and node not in self.separation.chips:
             return record
         state = self.devices.get(node, NO_DEVICE_STATE)
-        around = Around(
+        around = ChainContext(
             self._facts_of(node),
             self.separation.of(node),
             self.separation.policy.enabled,
@@ -112,7 +115,7 @@ class Processing:
         return done.record
 
     def switch(
-        self, node: str, record: SwitchRecord | None, _: SwitchRecord | None, now: Moment
+        self, node: str, record: SwitchRecord | None, _: SwitchRecord | None, now: Instant
     ) -> SwitchRecord | None:
         """What is published of a switch record."""
         if record is None:
@@ -121,7 +124,7 @@ class Processing:
         if quiet and node not in self.switches:
             return record
         state = self.switches.get(node, NO_SWITCH_STATE)
-        around = Around(self._facts_of(node), controllers=self.controllers)
+        around = ChainContext(self._facts_of(node), controllers=self.controllers)
         done = process_switch(record, state, around, now.wall_ms)
         self.memory.remember(self.switches, node, done.state, NO_SWITCH_STATE)
         self._set_aside(self.hidden_events, node, done.hidden)
@@ -129,7 +132,7 @@ class Processing:
         return done.record
 
     def node(
-        self, node: str, record: NodeRecord | None, published: NodeRecord | None, _: Moment
+        self, node: str, record: NodeRecord | None, published: NodeRecord | None, _: Instant
     ) -> NodeRecord | None:
         """What is published of a node record, and of a node that fell silent."""
         if node not in self.lost and (record is None or (record.tells_parts and not record.faults)):
@@ -151,7 +154,7 @@ class Processing:
         """Nodes of which something is remembered."""
         return self.memory.nodes
 
-    def _facts_of(self, node: str) -> Facts:
+    def _facts_of(self, node: str) -> NodeContext:
         facts = self._facts(node)
         if node in self.lost:
             facts = msgspec.structs.replace(facts, lost=True)
@@ -166,7 +169,7 @@ class Processing:
         else:
             del book[node]
 
-    def _plan(self, key: tuple[str, str], due_ms: int | None, now: Moment) -> None:
+    def _plan(self, key: tuple[str, str], due_ms: int | None, now: Instant) -> None:
         if due_ms is None:
             self._due.pop(key, None)
         else:
@@ -174,7 +177,7 @@ class Processing:
 
     # What time alone does.
 
-    def advance(self, now: Moment) -> frozenset[str]:
+    def advance(self, now: Instant) -> frozenset[str]:
         """Do what is due; returns nodes to be judged again."""
         if self._began_ms is None:
             self._began_ms = now.steady_ms
@@ -189,7 +192,7 @@ class Processing:
             self.settle(now)
         return frozenset(nodes)
 
-    def _separate(self, now: Moment) -> frozenset[str]:
+    def _separate(self, now: Instant) -> frozenset[str]:
         counted, nodes = self.windows.step(now.wall_ms)
         self.memory.to_keep |= nodes
         changed = self.separation.count(counted) | self.separation.release(now.wall_ms)
@@ -198,7 +201,7 @@ class Processing:
             self.separation.prune(now.wall_ms)
         return changed
 
-    def settle(self, now: Moment) -> None:
+    def settle(self, now: Instant) -> None:
         """After nodes were judged: let their new faults wait, and see when something is due."""
         if self._new:
             self.windows.add(self._new)
@@ -232,7 +235,7 @@ class Processing:
         return self.documents.listed
 
     def observe(
-        self, source: int, selection: Selection, event: WatchEvent, now: Moment
+        self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
         """Take in an event of the store with this number; returns nodes to be judged again."""
         was = self.separation.policy
@@ -269,7 +272,7 @@ class Processing:
         """What a bucket holds now."""
         return self.memory.text(bucket)
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """Take over what an earlier leader kept; returns what could not be read."""
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()

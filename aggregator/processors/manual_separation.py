@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.processors.separation_policy import Policy
+from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.state_types import earliest
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ class Separated(msgspec.Struct, frozen=True, omit_defaults=True):
     shown: tuple[int, ...] = ()
 
 
-class Separation:
+class ManualSeparation:
     """What is counted, and who is separated."""
 
     def __init__(self) -> None:
-        self.policy = Policy()
+        self.policy = SeparationPolicy()
         self.counts: dict[str, Counts] = {}
         self.chips: dict[str, dict[str, Separated]] = {}
         """Node to chip."""
@@ -54,7 +54,7 @@ class Separation:
         """The separated chips of a node, where the policy is on."""
         return frozenset(self.chips.get(node, ())) if self.policy.enabled else frozenset()
 
-    def set_policy(self, policy: Policy) -> frozenset[str]:
+    def set_policy(self, policy: SeparationPolicy) -> frozenset[str]:
         """Judge by ``policy``; returns the nodes that are concerned. One that is off forgets."""
         was, self.policy = self.policy, policy
         if policy.enabled:

@@ -13,7 +13,7 @@ from aggregator.processors.state_types import Occurrence
 from contract.codes.levels import ChipLevel
 
 if TYPE_CHECKING:
-    from aggregator.inputs.node_context import Facts
+    from aggregator.inputs.node_context import NodeContext
     from aggregator.processors.state_types import DeviceState, Times
     from contract.documents.cluster_device import DeviceRecord
 
@@ -22,7 +22,7 @@ _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
 
 def new_faults(
-    node: str, record: DeviceRecord, state: DeviceState, received: Times, facts: Facts
+    node: str, record: DeviceRecord, state: DeviceState, received: Times, facts: NodeContext
 ) -> tuple[dict[str, dict[str, str]], tuple[Occurrence, ...]]:
     """What is shown of a node now, and what of it is new and counts.
 

@@ -14,17 +14,17 @@ from aggregator.plugin import View
 from aggregator.processors import manual_info
 from aggregator.processors import separation_policy as policies
 from aggregator.processors.manual_info import NAMESPACE, read_chips, render_chips
-from aggregator.processors.separation_policy import Policy, read_policy
+from aggregator.processors.separation_policy import SeparationPolicy, read_policy
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.errors import DocumentError
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from aggregator.processors.manual_info import Codes
-    from aggregator.processors.manual_separation import Separated, Separation
+    from aggregator.processors.manual_separation import ManualSeparation, Separated
     from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -36,19 +36,19 @@ _POLICY = Selection(namespace=NAMESPACE, name=policies.NAME)
 _CHIPS = Selection(namespace=NAMESPACE, name=manual_info.NAME)
 
 
-class Documents:
+class SeparationDocuments:
     """``clusterd-config-cm`` and ``clusterd-manual-info-cm`` of all stores that are read."""
 
     inputs = (_POLICY, _CHIPS)
 
-    def __init__(self, separation: Separation, stores: int) -> None:
+    def __init__(self, separation: ManualSeparation, stores: int) -> None:
         self.problems: dict[tuple[int, str], str] = {}
         """Store and place of what cannot be read, and why. What was in force stays."""
         self.is_patient = True
         """Whether a store that has not answered yet is still waited for."""
         self._stores = stores
         self._separation = separation
-        self._policies: dict[int, Policy] = {}
+        self._policies: dict[int, SeparationPolicy] = {}
         self._unlisted = {(store, one) for store in range(stores) for one in self.inputs}
         self._said: dict[int, dict[str, dict[str, Codes]]] = {}
         self._left: dict[tuple[str, str], int] = {}
@@ -60,7 +60,7 @@ class Documents:
         return not self._unlisted
 
     @property
-    def policy(self) -> Policy | None:
+    def policy(self) -> SeparationPolicy | None:
         """What the first store that has a document says; ``None`` where none has."""
         return self._policies[min(self._policies)] if self._policies else None
 
@@ -69,7 +69,7 @@ class Documents:
     ) -> frozenset[str]:
         """Take in an event of the store with this number; returns nodes to be judged again."""
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 document = next((one for one in documents if one.name == selection.name), None)
             case Changed(document) if document.name == selection.name:
                 pass
@@ -77,7 +77,7 @@ class Documents:
                 document = None
             case Changed() | Deleted() | Interrupted():
                 return frozenset()
-        is_first = isinstance(event, Listed) and (source, selection) in self._unlisted
+        is_first = isinstance(event, DocumentsListed) and (source, selection) in self._unlisted
         if is_first:
             self._unlisted.discard((source, selection))
         if selection == _POLICY:

@@ -20,7 +20,7 @@ _MOST_BRACKETS = 16
 _HOUR_MS = 3_600_000
 
 
-class Policy(msgspec.Struct, frozen=True):
+class SeparationPolicy(msgspec.Struct, frozen=True):
     """``threshold`` times within ``window_hours`` separate a chip; without another for
     ``free_hours`` it is released (-1: never). Off as long as no document says otherwise.
     """
@@ -41,7 +41,7 @@ class Policy(msgspec.Struct, frozen=True):
         return None if self.free_hours == NEVER else self.free_hours * _HOUR_MS
 
 
-def read_policy(data: Mapping[str, str]) -> Policy:
+def read_policy(data: Mapping[str, str]) -> SeparationPolicy:
     """The policy of the document; raises ``DocumentError`` for one that upstream refuses.
 
     A member that is missing is false or 0, as in Go, and 0 is out of every range.
@@ -62,7 +62,7 @@ def read_policy(data: Mapping[str, str]) -> Policy:
     free = _number(release, "release", "fault_free_hours", NEVER, 240)
     if free == 0:
         raise DocumentError(NAME, f"{KEY}.release.fault_free_hours", "is 0: neither -1 nor 1..240")
-    return Policy(
+    return SeparationPolicy(
         enabled=bool(enabled),
         window_hours=_number(separate, "separate", "fault_window_hours", 1, 720),
         threshold=_number(separate, "separate", "fault_threshold", 1, 50),

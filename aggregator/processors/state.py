@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from aggregator.processors import state_takeover
-from aggregator.processors.manual_separation import Separation
-from aggregator.processors.separation_policy import Policy
+from aggregator.processors.manual_separation import ManualSeparation
+from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.software_fault_window import Windows
-from aggregator.processors.state_codec import POLICY, Kept, bucket_of, decode_bucket, encode_bucket
+from aggregator.processors.state_codec import (
+    POLICY,
+    PersistedNode,
+    bucket_of,
+    decode_bucket,
+    encode_bucket,
+)
 from aggregator.processors.state_types import (
     NO_DEVICE_STATE,
     NO_SWITCH_STATE,
@@ -25,7 +31,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 
-class Memory:
+class ProcessorState:
     """States of nodes, new faults that wait, counters and separated chips.
 
     The books are filled and emptied, never replaced.
@@ -35,7 +41,7 @@ class Memory:
         self.devices: dict[str, DeviceState] = {}
         self.switches: dict[str, SwitchState] = {}
         self.windows = Windows()
-        self.separation = Separation()
+        self.separation = ManualSeparation()
         self.to_keep: set[str] = set()
         """Nodes, and ``policy``, about which something is to be kept anew."""
         self.left_out: dict[str, int] = {}
@@ -66,7 +72,7 @@ class Memory:
         """What a bucket holds now; ``None``: nothing."""
         if bucket == POLICY:
             policy = self.separation.policy
-            return None if policy == Policy() else msgspec.json.encode(policy).decode()
+            return None if policy == SeparationPolicy() else msgspec.json.encode(policy).decode()
         waiting: dict[str, list[Occurrence]] = {}
         for one in self.windows.waiting:
             if bucket_of(one.node) == bucket:
@@ -74,7 +80,7 @@ class Memory:
         counts, chips = self.separation.counts, self.separation.chips
         names = self.nodes | waiting.keys() | counts.keys() | chips.keys()
         nodes = {
-            node: Kept(
+            node: PersistedNode(
                 self.devices.get(node, NO_DEVICE_STATE),
                 self.switches.get(node, NO_SWITCH_STATE),
                 tuple(sorted(waiting.get(node, ()))),
@@ -99,7 +105,7 @@ class Memory:
         for bucket, text in sorted(texts.items()):
             if bucket == POLICY:
                 try:
-                    self.separation.policy = msgspec.json.decode(text, type=Policy)
+                    self.separation.policy = msgspec.json.decode(text, type=SeparationPolicy)
                 except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                     problems.append(f"bucket {bucket}: {error}")
                 continue
@@ -126,7 +132,7 @@ class Memory:
         self.windows.add(missing)
         self.to_keep |= {one.node for one in missing}
 
-    def _restore(self, node: str, kept: Kept) -> None:
+    def _restore(self, node: str, kept: PersistedNode) -> None:
         if kept.device != NO_DEVICE_STATE:
             self.devices[node] = kept.device
         if kept.switch != NO_SWITCH_STATE:

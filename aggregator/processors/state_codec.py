@@ -30,7 +30,7 @@ POLICY = "policy"
 """The bucket of the policy in force."""
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+class PersistedNode(msgspec.Struct, frozen=True, omit_defaults=True):
     """Everything that is remembered of one node."""
 
     device: DeviceState = NO_DEVICE_STATE
@@ -40,7 +40,7 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     separated: dict[str, Separated] = {}
 
 
-NOTHING = Kept()
+NOTHING = PersistedNode()
 
 
 @lru_cache(maxsize=32_768)
@@ -49,7 +49,7 @@ def bucket_of(node: str) -> str:
     return f"{crc32(node.encode()) % BUCKETS:02x}"
 
 
-def encode_bucket(nodes: Mapping[str, Kept]) -> tuple[str | None, int]:
+def encode_bucket(nodes: Mapping[str, PersistedNode]) -> tuple[str | None, int]:
     """The text of a bucket, ``None`` without anything, and how many nodes had no room in it
     with all that is known of them.
 
@@ -64,7 +64,7 @@ def encode_bucket(nodes: Mapping[str, Kept]) -> tuple[str | None, int]:
         whole = nodes[node]
         if whole == NOTHING:
             continue
-        for kept in (whole, Kept(counts=whole.counts, separated=whole.separated)):
+        for kept in (whole, PersistedNode(counts=whole.counts, separated=whole.separated)):
             member = msgspec.json.encode({node: kept})[1:-1].decode()
             size = len(member.encode()) + 1
             if kept != NOTHING and size <= room:
@@ -76,10 +76,10 @@ def encode_bucket(nodes: Mapping[str, Kept]) -> tuple[str | None, int]:
 
 
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_kept = msgspec.json.Decoder(Kept)
+_kept = msgspec.json.Decoder(PersistedNode)
 
 
-def decode_bucket(bucket: str, text: str) -> tuple[dict[str, Kept], list[str]]:
+def decode_bucket(bucket: str, text: str) -> tuple[dict[str, PersistedNode], list[str]]:
     """The nodes of a bucket's text, and what of it could not be read and why."""
     try:
         members = _members.decode(text)

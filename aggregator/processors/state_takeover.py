@@ -20,7 +20,7 @@ from aggregator.processors.state_types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aggregator.processors.manual_separation import Separation
+    from aggregator.processors.manual_separation import ManualSeparation
     from aggregator.processors.state_types import Occurrence, Times
 
 _FOR_MS = 60_000
@@ -77,7 +77,7 @@ def books(
 
 
 def missing(
-    own: Iterable[Occurrence], kept: Iterable[Occurrence], separation: Separation, now_ms: int
+    own: Iterable[Occurrence], kept: Iterable[Occurrence], separation: ManualSeparation, now_ms: int
 ) -> Iterator[Occurrence]:
     """Those of ``own`` that were neither waiting nor counted."""
     times: dict[tuple[str, str, str], list[int]] = {}

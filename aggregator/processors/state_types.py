@@ -47,7 +47,7 @@ ACCOMPANIES = "accompanies"
 UNDECIDED = "undecided"
 
 
-class HiddenFault(msgspec.Struct, frozen=True):
+class WithheldFault(msgspec.Struct, frozen=True):
     """A chip's fault that is not published.
 
     ``why``: ``filter`` (a job rides it out; the job is told of it all the same), ``accompanies``
@@ -60,7 +60,7 @@ class HiddenFault(msgspec.Struct, frozen=True):
     until_ms: int | None
 
 
-class HiddenEvent(msgspec.Struct, frozen=True):
+class WithheldEvent(msgspec.Struct, frozen=True):
     """A switch's event that is not published because a job rides it out."""
 
     event: SwitchEvent

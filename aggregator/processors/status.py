@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.processors import separation_policy as policies
-from aggregator.processors.separation_policy import Policy
+from aggregator.processors.separation_policy import SeparationPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aggregator.processors.engine import Processing
+    from aggregator.processors.engine import ProcessorEngine
 
 
 class SeparatingCode(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class SeparationStatus(msgspec.Struct, frozen=True):
     """
 
     listed: bool
-    policy: Policy
+    policy: SeparationPolicy
     chips: tuple[SeparatedChip, ...]
     counted: tuple[CountedCode, ...]
     waiting: int
@@ -75,7 +75,7 @@ class SeparationStatus(msgspec.Struct, frozen=True):
 
 
 def separation_status(
-    processing: Processing,
+    processing: ProcessorEngine,
     stores: Sequence[str],
     chips: tuple[SeparatedChip, ...],
     counted: tuple[CountedCode, ...],
@@ -99,7 +99,7 @@ def separation_status(
     )
 
 
-def all_separated(processing: Processing, stores: Sequence[str]) -> Iterator[SeparatedChip]:
+def all_separated(processing: ProcessorEngine, stores: Sequence[str]) -> Iterator[SeparatedChip]:
     """The chips that are in manual separation. It may be read in slices."""
     separation = processing.separation
     free_ms = separation.policy.free_ms
@@ -113,7 +113,7 @@ def all_separated(processing: Processing, stores: Sequence[str]) -> Iterator[Sep
             yield SeparatedChip(node, chip, tuple(codes), shown_in)
 
 
-def all_counted(processing: Processing, now_ms: int) -> Iterator[CountedCode]:
+def all_counted(processing: ProcessorEngine, now_ms: int) -> Iterator[CountedCode]:
     """What is counted; ``now_ms`` is wall time. It may be read in slices."""
     window_ms = processing.separation.policy.window_ms
     for node, chips in sorted(processing.separation.counts.items()):

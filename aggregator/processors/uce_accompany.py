@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.processors.record_edits import remove_faults
-from aggregator.processors.state_types import ACCOMPANIES, UNDECIDED, HiddenFault, earliest
+from aggregator.processors.state_types import ACCOMPANIES, UNDECIDED, WithheldFault, earliest
 from contract.documents.cluster_device import DeviceRecord
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Accompanied(msgspec.Struct, frozen=True):
     record: DeviceRecord
     uce: dict[str, int]
     companions: Sightings
-    hidden: tuple[HiddenFault, ...] = ()
+    hidden: tuple[WithheldFault, ...] = ()
     due_ms: int | None = None
 
 
@@ -89,14 +89,14 @@ def _sightings(companions: Iterable[CodeFault], before: Sightings, now_ms: int) 
 
 def _judge(
     fault: CodeFault, uce: dict[str, int], sightings: Sightings, now_ms: int
-) -> HiddenFault | None:
+) -> WithheldFault | None:
     time_ms = uce.get(fault.chip)
     if time_ms is not None and abs(time_ms - fault.time_ms) <= WINDOW_MS:
-        return HiddenFault(fault, ACCOMPANIES, None)
+        return WithheldFault(fault, ACCOMPANIES, None)
     # A node whose clock runs ahead must not hide its fault for longer than others.
     since_ms = sightings[fault.chip][fault.code][fault.time_ms]
     until_ms = min(fault.time_ms, since_ms) + WINDOW_MS
-    return HiddenFault(fault, UNDECIDED, until_ms) if now_ms <= until_ms else None
+    return WithheldFault(fault, UNDECIDED, until_ms) if now_ms <= until_ms else None
 
 
 def _is_remembered(time_ms: int, now_ms: int) -> bool:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from aggregator.public_faults.values import Outcome, Over, Standing
+from aggregator.public_faults.values import ActivePublicFault, EndedFault, FaultOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aggregator.public_faults.persisted_rows import Rows
-    from aggregator.public_faults.values import Key, Saying
-    from service.clock import Moment
+    from aggregator.public_faults.values import Key, PublicFaultReport
+    from service.clock import Instant
 
 LEAST_MS = 5000
 """How long a fault stands at least, and one that is told once."""
@@ -36,7 +36,7 @@ are judged within a moment."""
 _MOST_OVER = 50_000
 
 
-class Ledger:
+class ActiveFaults:
     """The faults by node. ``rows`` keeps the same for the next run.
 
     ``revision`` grows with every change of what stands.
@@ -51,22 +51,22 @@ class Ledger:
         """Whether a fault has ever stood."""
         self.unplaced: set[Key] = set()
         self._rows = rows
-        self._nodes: dict[str, dict[tuple[str, str], Standing]] = {}
-        self._over: dict[Key, Over] = {}
+        self._nodes: dict[str, dict[tuple[str, str], ActivePublicFault]] = {}
+        self._over: dict[Key, EndedFault] = {}
         self._due: dict[Key, int] = {}
         """Steady time at which something ends by itself."""
         self._heap: list[tuple[int, Key]] = []
 
     @property
-    def nodes(self) -> Mapping[str, Mapping[tuple[str, str], Standing]]:
+    def nodes(self) -> Mapping[str, Mapping[tuple[str, str], ActivePublicFault]]:
         """What stands, by node, then by resource and fault id."""
         return self._nodes
 
-    def get(self, key: Key) -> Standing | None:
+    def get(self, key: Key) -> ActivePublicFault | None:
         """What stands of this fault."""
         return self._nodes.get(key[0], {}).get(key[1:])
 
-    def is_newer(self, saying: Saying) -> bool:
+    def is_newer(self, saying: PublicFaultReport) -> bool:
         """Whether nothing that was told as late is known of this fault."""
         known = self.get(saying.key) or self._over.get(saying.key)
         return known is None or known.told_at_ms < saying.told_at_ms
@@ -79,13 +79,15 @@ class Ledger:
             return f"{MOST_OF_A_NODE} faults of node {node!r} stand"
         return None
 
-    def say(self, saying: Saying, level: str, now: Moment, *, placed: bool) -> Outcome:
+    def say(
+        self, saying: PublicFaultReport, level: str, now: Instant, *, placed: bool
+    ) -> FaultOutcome:
         """Take in what is said; ``level`` is that of its code."""
         key = saying.key
-        before: Standing | Over | None = self.get(key) or self._over.get(key)
+        before: ActivePublicFault | EndedFault | None = self.get(key) or self._over.get(key)
         if before is not None and _was_overtaken(saying, before):
-            return Outcome.OVERTAKEN
-        standing = before if isinstance(before, Standing) else None
+            return FaultOutcome.OVERTAKEN
+        standing = before if isinstance(before, ActivePublicFault) else None
         if saying.assertion == "recover":
             return self._recover(saying, standing, now)
         if standing is not None and standing.ends_at_ms is None:
@@ -94,12 +96,12 @@ class Ledger:
             )
             self._nodes[key[0]][key[1:]] = newer
             self._rows.put_quietly("fault", key, newer)
-            return Outcome.KNOWN
+            return FaultOutcome.KNOWN
         if standing is None and self.full(saying.node) is not None:
-            return Outcome.FULL
+            return FaultOutcome.FULL
         ends = saying.assertion == "once"
         self._put(
-            Standing(
+            ActivePublicFault(
                 *key,
                 saying.fault_type,
                 saying.code,
@@ -114,17 +116,19 @@ class Ledger:
             )
         )
         self._schedule(key, now.steady_ms + LEAST_MS if ends else None)
-        return Outcome.ADDED
+        return FaultOutcome.ADDED
 
-    def _recover(self, saying: Saying, standing: Standing | None, now: Moment) -> Outcome:
+    def _recover(
+        self, saying: PublicFaultReport, standing: ActivePublicFault | None, now: Instant
+    ) -> FaultOutcome:
         if standing is None:
             self._bury(saying.key, saying.told_at_ms, saying.received_at_ms, now)
-            return Outcome.ABSENT
+            return FaultOutcome.ABSENT
         left_ms = _left_ms(standing.added_at_ms + LEAST_MS, now)
         if left_ms == 0:
             self._drop(saying.key)
             self._bury(saying.key, saying.told_at_ms, saying.received_at_ms, now)
-            return Outcome.ENDED
+            return FaultOutcome.ENDED
         ending = replace(
             standing,
             told_at_ms=saying.told_at_ms,
@@ -133,9 +137,9 @@ class Ledger:
         )
         self._put(ending)
         self._schedule(saying.key, now.steady_ms + left_ms)
-        return Outcome.ENDING
+        return FaultOutcome.ENDING
 
-    def adopt(self, standing: Standing) -> bool:
+    def adopt(self, standing: ActivePublicFault) -> bool:
         """Take over what another program has known, unless more is known here."""
         known = self.get(standing.key) or self._over.get(standing.key)
         if known is not None or self.count >= MOST_FAULTS:
@@ -143,7 +147,9 @@ class Ledger:
         self._put(standing)
         return True
 
-    def restore(self, faults: Iterable[Standing], over: Iterable[Over], now: Moment) -> None:
+    def restore(
+        self, faults: Iterable[ActivePublicFault], over: Iterable[EndedFault], now: Instant
+    ) -> None:
         """Begin anew with what an earlier run has kept."""
         self.dirty |= self._nodes.keys()
         self._nodes.clear()
@@ -161,7 +167,7 @@ class Ledger:
             if self.get(one.key) is None:
                 self._bury(one.key, one.told_at_ms, one.received_at_ms, now)
 
-    def step(self, now: Moment) -> None:
+    def step(self, now: Instant) -> None:
         """End what is due."""
         while self._heap and self._heap[0][0] <= now.steady_ms:
             due_ms, key = heapq.heappop(self._heap)
@@ -216,7 +222,7 @@ class Ledger:
             if one.resource == resource
         )
 
-    def _put(self, standing: Standing) -> None:
+    def _put(self, standing: ActivePublicFault) -> None:
         key = standing.key
         faults = self._nodes.setdefault(key[0], {})
         before = faults.get(key[1:])
@@ -244,7 +250,7 @@ class Ledger:
         self.dirty.add(key[0])
         self.revision += 1
 
-    def _bury(self, key: Key, told_at_ms: int, received_at_ms: int, now: Moment) -> None:
+    def _bury(self, key: Key, told_at_ms: int, received_at_ms: int, now: Instant) -> None:
         left_ms = received_at_ms + OVERTAKEN_MS - now.wall_ms
         if left_ms <= 0:
             return
@@ -252,7 +258,7 @@ class Ledger:
             oldest = next(iter(self._over))
             del self._over[oldest], self._due[oldest]
             self._rows.drop("over", oldest)
-        self._over[key] = over = Over(*key, told_at_ms, received_at_ms)
+        self._over[key] = over = EndedFault(*key, told_at_ms, received_at_ms)
         self._rows.put("over", key, over)
         self._schedule(key, now.steady_ms + min(left_ms, OVERTAKEN_MS))
 
@@ -267,16 +273,16 @@ class Ledger:
                 heapq.heapify(self._heap)
 
 
-def _was_overtaken(saying: Saying, newest: Standing | Over) -> bool:
+def _was_overtaken(saying: PublicFaultReport, newest: ActivePublicFault | EndedFault) -> bool:
     late_ms = newest.told_at_ms - saying.told_at_ms
     waited_ms = max(0, saying.received_at_ms - newest.received_at_ms)
     return 0 < late_ms <= OVERTAKEN_MS - waited_ms
 
 
-def _left_ms(at_ms: int, now: Moment) -> int:
+def _left_ms(at_ms: int, now: Instant) -> int:
     """How long until a wall time that is 5 s ahead at most: clocks are set back."""
     return min(max(0, at_ms - now.wall_ms), LEAST_MS)
 
 
-def _shown(standing: Standing) -> tuple[object, ...]:
+def _shown(standing: ActivePublicFault) -> tuple[object, ...]:
     return standing.code, standing.level, standing.devices, standing.time_seconds, standing.placed

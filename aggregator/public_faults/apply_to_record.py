@@ -13,7 +13,7 @@ from contract.documents.cluster_device import CodeFault, DeviceRecord
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aggregator.public_faults.values import Standing
+    from aggregator.public_faults.values import ActivePublicFault
 
 PUBLIC_FAULT = "PublicFault"
 MOST_SHOWN = 1000
@@ -28,7 +28,7 @@ _LEAVES_FREE = frozenset(
 _RANK = {level.value: rank for rank, level in enumerate(ChipLevel)}
 
 
-class _Said(NamedTuple):
+class _ReportedFault(NamedTuple):
     """What is said of a chip, whenever that began."""
 
     device: int
@@ -37,7 +37,7 @@ class _Said(NamedTuple):
 
 
 def with_public_faults(
-    record: DeviceRecord, faults: Iterable[Standing], now_seconds: int
+    record: DeviceRecord, faults: Iterable[ActivePublicFault], now_seconds: int
 ) -> DeviceRecord:
     """``record`` with these faults.
 
@@ -48,11 +48,11 @@ def with_public_faults(
     keep of it; every chip is isolated that should be.
     """
     chips = record.chips
-    times: dict[_Said, set[int]] = {}  # equal ones are one (clusterd#2.3)
+    times: dict[_ReportedFault, set[int]] = {}  # equal ones are one (clusterd#2.3)
     for one in faults:
         for device in one.devices:
             if one.placed or f"{record.chip_type}-{device}" in chips:
-                said = _Said(device, one.level, one.code)
+                said = _ReportedFault(device, one.level, one.code)
                 times.setdefault(said, set()).add(one.time_seconds)
     if not times:
         return record
@@ -77,13 +77,13 @@ def with_public_faults(
     )
 
 
-def _fewer(times: Mapping[_Said, set[int]]) -> dict[_Said, set[int]]:
+def _fewer(times: Mapping[_ReportedFault, set[int]]) -> dict[_ReportedFault, set[int]]:
     """The latest time of each code of a chip; of too many the worst, of each chip as many."""
     latest = {said: max(found) for said, found in times.items()}
     if len(latest) > MOST_SHOWN:
         worst_first = sorted(latest, key=lambda one: (_rank(one.level), -latest[one], one))
         place: Counter[int] = Counter()
-        order: list[tuple[int, _Said]] = []
+        order: list[tuple[int, _ReportedFault]] = []
         for said in worst_first:
             place[said.device] += 1
             order.append((place[said.device], said))

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from aggregator.public_faults.node_lookup import Places
+    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.persisted_rows import Rows
-    from service.clock import Moment
+    from service.clock import Instant
 
 AWAY_MS = 24 * 3600 * 1000
 _LOOK_MS = 60_000
 
 
-class Away:
+class DeletedNodes:
     """Looks once a minute."""
 
     def __init__(self, rows: Rows) -> None:
@@ -28,7 +28,7 @@ class Away:
         """Wall and steady time of the look that did not find it."""
         self._looked_ms: int | None = None
 
-    def look(self, nodes: Collection[str], places: Places, now: Moment) -> list[str]:
+    def look(self, nodes: Collection[str], places: NodeLookup, now: Instant) -> list[str]:
         """Which of the nodes with faults have been away for too long; they are forgotten."""
         if self._looked_ms is not None and now.steady_ms < self._looked_ms + _LOOK_MS:
             return []
@@ -54,7 +54,7 @@ class Away:
         """Wall time since when each is away."""
         return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
 
-    def restore(self, away: Mapping[str, int], now: Moment) -> None:
+    def restore(self, away: Mapping[str, int], now: Instant) -> None:
         """Go on where an earlier run ended."""
         self._since.clear()
         for node, wall_ms in away.items():

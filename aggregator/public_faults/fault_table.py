@@ -16,7 +16,7 @@ from contract.operator_rules.public_fault_table import (
     shipped_table,
 )
 from service.trouble import Troubles
-from stores.base import Changed, Deleted, Listed, Selection
+from stores.base import Changed, Deleted, DocumentsListed, Selection
 
 if TYPE_CHECKING:
     from stores.base import WatchEvent
@@ -28,7 +28,7 @@ CONFIG_MAP = Selection(namespace=NAMESPACE, name=NAME)
 FILE, SHIPPED = "file", "shipped"
 
 
-class Tables:
+class FaultTables:
     """The good ones by place: a store's number stands for its ConfigMap."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Tables:
         """Take in an event of the ConfigMap in the store with this number."""
         place = f"{NAMESPACE}/{NAME} of store {source}"
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 found = next((one.data for one in documents), None)
                 self.put(place, None if found is None else found.get(TABLE_KEY))
             case Changed(document):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from aggregator.public_faults.pieces import in_pieces
 
 if TYPE_CHECKING:
-    from aggregator.public_faults.plugin import PublicFaults
-    from aggregator.public_faults.validation import Answer
+    from aggregator.public_faults.plugin import PublicFaultsPlugin
+    from aggregator.public_faults.validation import ValidationReply
     from contract.documents.public_fault import PublicFault
     from service.clock import Clock
 
@@ -18,11 +18,11 @@ PATIENCE_SECONDS = 4.0
 
 
 async def answered(
-    faults: PublicFaults,
+    faults: PublicFaultsPlugin,
     message: PublicFault,
     clock: Clock,
     patience_seconds: float = PATIENCE_SECONDS,
-) -> Answer:
+) -> ValidationReply:
     """Take in a message, as soon as it is known which nodes there are.
 
     Where that takes too long the message is taken all the same and waits. The caller wakes whoever

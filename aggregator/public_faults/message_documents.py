@@ -11,7 +11,7 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract.documents.public_fault import DATA_KEY
-from stores.base import Changed, Deleted, Listed
+from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 MOST_DOCUMENTS = 50_000
 
 
-class Origin(NamedTuple):
+class MessageOrigin(NamedTuple):
     """A document by the number of its store, and its namespace and name with a slash between."""
 
     source: int
     place: str
 
 
-class Documents:
+class MessageDocuments:
     """What the stores have. ``texts`` are those of the data key, ``None`` where it is missing."""
 
     def __init__(self, rows: Rows, sources: int) -> None:
-        self.texts: dict[Origin, str | None] = {}
+        self.texts: dict[MessageOrigin, str | None] = {}
         self.beyond = 0
         """How many documents were not read because there are too many."""
         self._rows = rows
@@ -44,10 +44,12 @@ class Documents:
         """By place and number of the store: digest of the text that has counted. Numbers below 0
         stand for stores of an earlier run, whichever they were."""
 
-    def observe(self, source: int, event: WatchEvent) -> tuple[list[Origin], list[Origin]]:
+    def observe(
+        self, source: int, event: WatchEvent
+    ) -> tuple[list[MessageOrigin], list[MessageOrigin]]:
         """Take in an event; returns the documents with a new text and those that are gone."""
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 self._listed.add(source)
                 named = {_origin(source, document): document for document in documents}
                 gone = [one for one in self.texts if one.source == source and one not in named]
@@ -60,7 +62,7 @@ class Documents:
                 origin = _origin(source, document)
                 return [origin] if self._is_new(origin, document) else [], []
             case Deleted(namespace, name):
-                origin = Origin(source, f"{namespace}/{name}")
+                origin = MessageOrigin(source, f"{namespace}/{name}")
                 if origin not in self.texts:
                     return [], []
                 self._forget(origin)
@@ -72,7 +74,7 @@ class Documents:
         """Whether what has counted of a document there is still a text with this digest."""
         return digest in self._counted.get(place, {}).values()
 
-    def count(self, origin: Origin) -> None:
+    def count(self, origin: MessageOrigin) -> None:
         """The text of a document has counted."""
         if origin not in self.texts:
             return  # it went while its message waited
@@ -94,13 +96,13 @@ class Documents:
                 self.count(origin)
         self._forget_earlier()
 
-    def uncounted(self) -> Iterator[Origin]:
+    def uncounted(self) -> Iterator[MessageOrigin]:
         """Documents whose text has not counted."""
         for origin, text in self.texts.items():
             if not self._has_counted(origin.place, text):
                 yield origin
 
-    def _is_new(self, origin: Origin, document: Document) -> bool:
+    def _is_new(self, origin: MessageOrigin, document: Document) -> bool:
         text = document.data.get(DATA_KEY)
         if origin in self.texts:
             if self.texts[origin] == text:
@@ -117,7 +119,7 @@ class Documents:
     def _has_counted(self, place: str, text: str | None) -> bool:
         return digest_of(text) in self._counted.get(place, {}).values()
 
-    def _forget(self, origin: Origin) -> None:
+    def _forget(self, origin: MessageOrigin) -> None:
         del self.texts[origin]
         by_source = self._counted.get(origin.place, {})
         by_source.pop(origin.source, None)
@@ -141,8 +143,8 @@ class Documents:
             self._rows.drop("document", (place,))
 
 
-def _origin(source: int, document: Document) -> Origin:
-    return Origin(source, f"{document.namespace}/{document.name}")
+def _origin(source: int, document: Document) -> MessageOrigin:
+    return MessageOrigin(source, f"{document.namespace}/{document.name}")
 
 
 def digest_of(text: str | None) -> str:

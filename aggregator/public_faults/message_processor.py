@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING
 
 from aggregator.accepted_namespaces import namespace_of
 from aggregator.public_faults.active_faults import OVERTAKEN_MS
-from aggregator.public_faults.message_documents import Documents, Origin, digest_of
-from aggregator.public_faults.message_reader import Reader
+from aggregator.public_faults.message_documents import MessageDocuments, MessageOrigin, digest_of
+from aggregator.public_faults.message_reader import MessageReader
 from aggregator.public_faults.node_ownership import belongs
-from aggregator.public_faults.pending_messages import Waiting
-from aggregator.public_faults.pieces import PIECE, Backlog
-from aggregator.public_faults.rate_limits import Limits
+from aggregator.public_faults.pending_messages import PendingMessages
+from aggregator.public_faults.pieces import PIECE, WorkBacklog
+from aggregator.public_faults.rate_limits import MessageLimits
 from aggregator.public_faults.recent_texts import Recent
 from aggregator.public_faults.status import Record, Rejections
-from aggregator.public_faults.unknown_nodes import AbsentNodes, is_there
+from aggregator.public_faults.unknown_nodes import UnknownNodes, is_there
 from aggregator.public_faults.validation import (
     INVALID,
     LIMITED,
     OK,
-    Answer,
+    ValidationReply,
     answer,
     placed,
 )
-from aggregator.public_faults.values import Absent, Outcome
+from aggregator.public_faults.values import FaultOutcome, UnplacedFault
 from contract.errors import DocumentError, Problem
-from service.clock import Moment
+from service.clock import Instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.accepted_namespaces import Namespaces
-    from aggregator.public_faults.active_faults import Ledger
-    from aggregator.public_faults.fault_table import Tables
-    from aggregator.public_faults.node_lookup import Places
-    from aggregator.public_faults.persisted_rows import Rows, State
-    from aggregator.public_faults.values import Saying
+    from aggregator.public_faults.active_faults import ActiveFaults
+    from aggregator.public_faults.fault_table import FaultTables
+    from aggregator.public_faults.node_lookup import NodeLookup
+    from aggregator.public_faults.persisted_rows import PersistedRows, Rows
+    from aggregator.public_faults.values import PublicFaultReport
     from contract.documents.public_fault import PublicFault
     from pacing.cooperative import Work
     from stores.base import WatchEvent
@@ -48,32 +48,37 @@ _TOLD = 250
 """So much is said in a piece."""
 
 
-class Hearing:
+class MessageProcessor:
     """``places`` is ``None`` until it is known which nodes there are; until then messages wait."""
 
     def __init__(
-        self, rows: Rows, ledger: Ledger, tables: Tables, sources: int, namespaces: Namespaces
+        self,
+        rows: Rows,
+        ledger: ActiveFaults,
+        tables: FaultTables,
+        sources: int,
+        namespaces: Namespaces,
     ) -> None:
-        self.places: Places | None = None
-        self.documents = Documents(rows, sources)
-        self.waiting = Waiting(rows)
-        self.absent = AbsentNodes(rows)
-        self.backlog = Backlog()
+        self.places: NodeLookup | None = None
+        self.documents = MessageDocuments(rows, sources)
+        self.waiting = PendingMessages(rows)
+        self.absent = UnknownNodes(rows)
+        self.backlog = WorkBacklog()
         """Documents that are to be taken in."""
         self.record = Record()
         self.rejections = Rejections()
         self.namespaces = namespaces
-        self.now = Moment(0, 0)
+        self.now = Instant(0, 0)
         """The time at which the next piece is done."""
         self._serves = False
         self._looks = 0
         self._ledger = ledger
         self._tables = tables
-        self._reader = Reader(tables, ledger)
-        self._limits = Limits()
+        self._reader = MessageReader(tables, ledger)
+        self._limits = MessageLimits()
         self._recent = Recent()
 
-    def sending(self, message: PublicFault) -> Work[Answer]:
+    def sending(self, message: PublicFault) -> Work[ValidationReply]:
         """Take in a message that came over gRPC."""
         resource = self._reader.known(message.resource)
         try:
@@ -97,7 +102,9 @@ class Hearing:
         code = LIMITED if limited else OK if said else INVALID
         return self._answered(code, resource, [*limited, *problems], held)
 
-    def _answered(self, code: int, resource: str, refused: list[Problem], held: int = 0) -> Answer:
+    def _answered(
+        self, code: int, resource: str, refused: list[Problem], held: int = 0
+    ) -> ValidationReply:
         verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
         self.record.count(resource, verdict)
         self.record.judged(f"messages of {resource} over gRPC", refused, self.now)
@@ -119,13 +126,15 @@ class Hearing:
             self.absent.forget(origin.place, self.documents.holds)
         self.take_documents(new)
 
-    def take_documents(self, new: Iterable[Origin]) -> None:
+    def take_documents(self, new: Iterable[MessageOrigin]) -> None:
         """Judge documents, of several those first that were told first."""
         self.backlog.add(self._taking_documents(tuple(new)))
         self.backlog.do_piece()
 
-    def _taking_documents(self, new: tuple[Origin, ...]) -> Work[None]:
-        read: list[tuple[int, Origin, str | None, list[Saying], list[Problem]]] = []
+    def _taking_documents(self, new: tuple[MessageOrigin, ...]) -> Work[None]:
+        read: list[
+            tuple[int, MessageOrigin, str | None, list[PublicFaultReport], list[Problem]]
+        ] = []
         for origin in new:
             yield 1
             if origin not in self.documents.texts:
@@ -172,7 +181,7 @@ class Hearing:
             self.backlog.add(self._serving())
 
     def _serving(self) -> Work[None]:
-        blocked: set[Origin] = set()
+        blocked: set[MessageOrigin] = set()
         for pending in self.waiting.line():
             yield 1
             origin = pending.origin
@@ -187,7 +196,7 @@ class Hearing:
                 self._count(origin)
         self._serves = False
 
-    def _count(self, origin: Origin) -> None:
+    def _count(self, origin: MessageOrigin) -> None:
         self.documents.count(origin)
         self.absent.forget(origin.place, self.documents.holds)
 
@@ -203,7 +212,7 @@ class Hearing:
         if come:
             self.backlog.add(self._coming(come, self.places))
 
-    def _coming(self, come: list[Absent], places: Places) -> Work[None]:
+    def _coming(self, come: list[UnplacedFault], places: NodeLookup) -> Work[None]:
         for one in sorted(come, key=lambda one: one.saying.told_at_ms):
             yield 1
             saying = one.saying
@@ -226,7 +235,7 @@ class Hearing:
                 where = f"public faults in {one.place}"
                 self.record.judged(where, [*missing, *full], self.now)
 
-    def restore(self, state: State) -> None:
+    def restore(self, state: PersistedRows) -> None:
         """Go on where an earlier run ended. What documents say that has not counted, counts."""
         self.backlog.clear()
         self._serves = False
@@ -241,7 +250,10 @@ class Hearing:
             self.waiting.put(None, (saying,))
 
     def _taking(
-        self, origin: Origin | None, said: Iterable[Saying], problems: Iterable[Problem]
+        self,
+        origin: MessageOrigin | None,
+        said: Iterable[PublicFaultReport],
+        problems: Iterable[Problem],
     ) -> Work[bool]:
         """Take in a message that was judged, if it is its time."""
         if self.places is None:
@@ -260,20 +272,20 @@ class Hearing:
         elif origin in self.documents.texts:
             is_all = len(missing) == len(absent) and not any((*problems, *full))
             for saying in absent:
-                self.absent.put(Absent(saying, origin.place, digest_of(text), is_all))
+                self.absent.put(UnplacedFault(saying, origin.place, digest_of(text), is_all))
             self.record.judged(_named(origin), [*problems, *missing, *full], self.now)
         self.record.count(self._reader.known(resource), "taken" if good else "refused")
         return True
 
     def _placing(
-        self, said: Iterable[Saying], places: Places
-    ) -> Work[tuple[list[Saying], list[Problem], list[Saying]]]:
+        self, said: Iterable[PublicFaultReport], places: NodeLookup
+    ) -> Work[tuple[list[PublicFaultReport], list[Problem], list[PublicFaultReport]]]:
         """What is about nodes and chips that are there, what is not and why, and which of that is
         about nodes that may come.
         """
-        good: list[Saying] = []
+        good: list[PublicFaultReport] = []
         problems: list[Problem] = []
-        absent: list[Saying] = []
+        absent: list[PublicFaultReport] = []
         for number, saying in enumerate(said):
             if number % PIECE == PIECE - 1:
                 yield PIECE
@@ -292,8 +304,8 @@ class Hearing:
         return good, problems, absent
 
     def _within_limits(
-        self, resource: str, said: list[Saying]
-    ) -> tuple[list[Saying], list[Problem]]:
+        self, resource: str, said: list[PublicFaultReport]
+    ) -> tuple[list[PublicFaultReport], list[Problem]]:
         nodes = frozenset(one.node or one.serial_number for one in said)
         refused = self._limits.take(resource, nodes, self.now.steady_ms)
         problems = [
@@ -303,7 +315,10 @@ class Hearing:
         return [s for s in said if (s.node or s.serial_number) not in refused], problems
 
     def _saying(
-        self, said: Iterable[Saying], places: Places, overtaken: list[Problem] | None = None
+        self,
+        said: Iterable[PublicFaultReport],
+        places: NodeLookup,
+        overtaken: list[Problem] | None = None,
     ) -> Work[list[Problem]]:
         """Take in what is said; returns what cannot be. To ``overtaken`` is added what says nothing
         any more: who sends it may have a clock that is behind.
@@ -320,14 +335,14 @@ class Hearing:
             is_placed = bool(places.chips(saying.node))
             outcome = self._ledger.say(saying, str(level or ""), self.now, placed=is_placed)
             self.record.count(self._reader.known(saying.resource), outcome)
-            if outcome is Outcome.OVERTAKEN and overtaken is not None:
+            if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
                 what = f"something newer was told of it on node {saying.node!r}"
                 overtaken.append(Problem(f"fault {saying.fault_id}", what))
-            if outcome is Outcome.FULL:
+            if outcome is FaultOutcome.FULL:
                 what = f"{self._ledger.full(saying.node)}: there is room for no more"
                 problems.append(Problem(f"fault {saying.fault_id}", what))
         return problems
 
 
-def _named(origin: Origin) -> str:
+def _named(origin: MessageOrigin) -> str:
     return f"public faults in {origin.place}"

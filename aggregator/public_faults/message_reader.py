@@ -14,13 +14,13 @@ from aggregator.public_faults.node_ownership import (
     split,
 )
 from aggregator.public_faults.validation import sayings
-from aggregator.public_faults.values import Saying
+from aggregator.public_faults.values import PublicFaultReport
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
 
 if TYPE_CHECKING:
-    from aggregator.public_faults.active_faults import Ledger
-    from aggregator.public_faults.fault_table import Tables
+    from aggregator.public_faults.active_faults import ActiveFaults
+    from aggregator.public_faults.fault_table import FaultTables
     from contract.documents.public_fault import PublicFault
     from pacing.cooperative import Work
 
@@ -36,15 +36,15 @@ class Read(msgspec.Struct, frozen=True):
 
     resource: str
     sent_at_ms: int = 0
-    own: list[Saying] = []
+    own: list[PublicFaultReport] = []
     problems: list[Problem] = []
     foreign: Foreign | None = None
 
 
-class Reader:
+class MessageReader:
     """Reads by the codes and resources in force."""
 
-    def __init__(self, tables: Tables, ledger: Ledger) -> None:
+    def __init__(self, tables: FaultTables, ledger: ActiveFaults) -> None:
         self._tables = tables
         self._ledger = ledger
 
@@ -75,7 +75,7 @@ class Reader:
 
     def sayings(
         self, message: PublicFault, document: str, now_ms: int
-    ) -> Work[tuple[list[Saying], list[Problem]]]:
+    ) -> Work[tuple[list[PublicFaultReport], list[Problem]]]:
         """Judge a message wherever it came from. Raises ``DocumentError`` for all of it."""
         return sayings(
             message,

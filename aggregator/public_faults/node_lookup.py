@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Places(Protocol):
+class NodeLookup(Protocol):
     """What others know of nodes; asked when something is said of one."""
 
     @property

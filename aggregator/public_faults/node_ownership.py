@@ -17,8 +17,8 @@ from service.shortened import shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.public_faults.values import Saying
-    from contract.names import Owner
+    from aggregator.public_faults.values import PublicFaultReport
+    from contract.names import DocumentOwner
 
 _SHOWN = 3
 
@@ -30,12 +30,12 @@ class Foreign(msgspec.Struct, frozen=True):
     problem: Problem
 
 
-def owner_at(place: str) -> Owner | None:
+def owner_at(place: str) -> DocumentOwner | None:
     """Return the node that the document at ``place`` (``namespace/name``) belongs to, if any."""
     return owner_of(place.partition("/")[2])
 
 
-def foreign_kind(owner: Owner) -> Foreign | None:
+def foreign_kind(owner: DocumentOwner) -> Foreign | None:
     """Return why a document of ``owner`` can carry no message; ``None`` where it can."""
     if owner.resource is not None:
         return None
@@ -46,7 +46,7 @@ def foreign_kind(owner: Owner) -> Foreign | None:
     return Foreign(Reason.OTHER_KIND, Problem("metadata.labels", what))
 
 
-def foreign_resource(owner: Owner, resource: str) -> Foreign | None:
+def foreign_resource(owner: DocumentOwner, resource: str) -> Foreign | None:
     """Return why a message of ``resource`` does not belong to ``owner``; ``None`` where it does."""
     if resource == owner.resource:
         return None
@@ -54,12 +54,14 @@ def foreign_resource(owner: Owner, resource: str) -> Foreign | None:
     return Foreign(Reason.OTHER_RESOURCE, Problem("resource", what))
 
 
-def split(owner: Owner, sayings: Iterable[Saying]) -> tuple[list[Saying], Foreign | None]:
+def split(
+    owner: DocumentOwner, sayings: Iterable[PublicFaultReport]
+) -> tuple[list[PublicFaultReport], Foreign | None]:
     """Return those of ``sayings`` that are about the own node, and what names others.
 
     A serial number is taken for another node: whose it is, other writers decide.
     """
-    own: list[Saying] = []
+    own: list[PublicFaultReport] = []
     others: dict[str, None] = {}
     for one in sayings:
         if one.node == owner.node:
@@ -73,7 +75,7 @@ def split(owner: Owner, sayings: Iterable[Saying]) -> tuple[list[Saying], Foreig
     return own, Foreign(Reason.OTHER_NODE, Problem("influence", what))
 
 
-def belongs(place: str, saying: Saying) -> bool:
+def belongs(place: str, saying: PublicFaultReport) -> bool:
     """Return whether ``saying`` may stand in the document at ``place``."""
     owner = owner_at(place)
     return owner is None or (saying.resource == owner.resource and saying.node == owner.node)

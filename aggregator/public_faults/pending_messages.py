@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.public_faults.message_documents import Origin
-from aggregator.public_faults.values import Saying
+from aggregator.public_faults.message_documents import MessageOrigin
+from aggregator.public_faults.values import PublicFaultReport
 from contract.errors import Problem
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class Pending(msgspec.Struct, frozen=True):
     """A message that waits; ``origin`` of ``None``: it came over gRPC."""
 
     number: int
-    origin: Origin | None
-    said: tuple[Saying, ...]
+    origin: MessageOrigin | None
+    said: tuple[PublicFaultReport, ...]
     problems: tuple[Problem, ...] = ()
     """What was refused of it before."""
 
 
-class Waiting:
+class PendingMessages:
     """In order of their arrival."""
 
     def __init__(self, rows: Rows) -> None:
@@ -47,7 +47,7 @@ class Waiting:
         self._rows = rows
         self._line: dict[int, Pending] = {}
         self._held = 0
-        self._of: Counter[Origin] = Counter()
+        self._of: Counter[MessageOrigin] = Counter()
         self._next = 0
 
     def __len__(self) -> int:
@@ -58,12 +58,15 @@ class Waiting:
         """How much of what came over gRPC waits."""
         return self._held
 
-    def has(self, origin: Origin) -> bool:
+    def has(self, origin: MessageOrigin) -> bool:
         """Whether something of this document waits: what comes later must not overtake it."""
         return self._of[origin] > 0
 
     def put(
-        self, origin: Origin | None, said: Iterable[Saying], problems: Iterable[Problem] = ()
+        self,
+        origin: MessageOrigin | None,
+        said: Iterable[PublicFaultReport],
+        problems: Iterable[Problem] = (),
     ) -> bool:
         """Let a message wait; whether there is room for it."""
         said = tuple(said)
@@ -84,7 +87,10 @@ class Waiting:
         return True
 
     def _append(
-        self, origin: Origin | None, said: tuple[Saying, ...], problems: tuple[Problem, ...]
+        self,
+        origin: MessageOrigin | None,
+        said: tuple[PublicFaultReport, ...],
+        problems: tuple[Problem, ...],
     ) -> Pending:
         pending = Pending(self._next, origin, said, problems)
         self._line[pending.number] = pending
@@ -117,7 +123,7 @@ class Waiting:
         self._of.clear()
         self._held = 0
 
-    def _drop_first(self, origin: Origin) -> None:
+    def _drop_first(self, origin: MessageOrigin) -> None:
         self.done(next(one for one in self._line.values() if one.origin == origin))
         self.dropped += 1
 

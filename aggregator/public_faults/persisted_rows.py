@@ -12,7 +12,12 @@ from zlib import crc32
 import msgspec
 
 from aggregator.plugin import LAST
-from aggregator.public_faults.values import Absent, Over, Saying, Standing
+from aggregator.public_faults.values import (
+    ActivePublicFault,
+    EndedFault,
+    PublicFaultReport,
+    UnplacedFault,
+)
 from contract.go.decode import Int64
 
 if TYPE_CHECKING:
@@ -22,11 +27,13 @@ _BUCKETS = 32
 _MOST_ROWS = 1000
 """Per part: a row has less than 800 bytes."""
 
-Row: TypeAlias = Standing | Over | Saying | Absent | tuple[str, ...] | int
+Row: TypeAlias = (
+    ActivePublicFault | EndedFault | PublicFaultReport | UnplacedFault | tuple[str, ...] | int
+)
 _Name: TypeAlias = tuple[str, tuple[str, ...]]
 
 
-class State(msgspec.Struct, frozen=True, omit_defaults=True):
+class PersistedRows(msgspec.Struct, frozen=True, omit_defaults=True):
     """The rows of one bucket, or of all.
 
     ``held`` waits until nodes are known, in the order in which it was said. ``documents`` holds
@@ -34,15 +41,15 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     time at which that was noticed. ``absent`` is said of nodes that are not there yet.
     """
 
-    faults: tuple[Standing, ...] = ()
-    over: tuple[Over, ...] = ()
-    held: tuple[Saying, ...] = ()
+    faults: tuple[ActivePublicFault, ...] = ()
+    over: tuple[EndedFault, ...] = ()
+    held: tuple[PublicFaultReport, ...] = ()
     documents: dict[str, tuple[str, ...]] = {}
     away: dict[str, Int64] = {}
-    absent: tuple[Absent, ...] = ()
+    absent: tuple[UnplacedFault, ...] = ()
 
 
-_decoder = msgspec.json.Decoder(State)
+_decoder = msgspec.json.Decoder(PersistedRows)
 
 
 class Rows:
@@ -97,13 +104,13 @@ class Rows:
         if not found:
             return None
         rows = {name: found[name] for name in sorted(found)}
-        state = State(
-            tuple(row for row in rows.values() if isinstance(row, Standing)),
-            tuple(row for row in rows.values() if isinstance(row, Over)),
-            tuple(row for row in rows.values() if isinstance(row, Saying)),
+        state = PersistedRows(
+            tuple(row for row in rows.values() if isinstance(row, ActivePublicFault)),
+            tuple(row for row in rows.values() if isinstance(row, EndedFault)),
+            tuple(row for row in rows.values() if isinstance(row, PublicFaultReport)),
             {key[0]: row for (_, key), row in rows.items() if isinstance(row, tuple)},
             {key[0]: row for (_, key), row in rows.items() if isinstance(row, int)},
-            tuple(row for row in rows.values() if isinstance(row, Absent)),
+            tuple(row for row in rows.values() if isinstance(row, UnplacedFault)),
         )
         return msgspec.json.encode(state, order="sorted").decode()
 
@@ -130,7 +137,7 @@ def _home(kind: str, key: tuple[str, ...]) -> str:
     return f"{prefix}{crc32(key[0].encode()) % _BUCKETS:02}"
 
 
-def read(texts: Mapping[str, str]) -> tuple[State, list[str]]:
+def read(texts: Mapping[str, str]) -> tuple[PersistedRows, list[str]]:
     """The rows in these buckets together, and which of these could not be read."""
     states, unreadable = [], []
     for bucket, text in sorted(texts.items()):
@@ -145,7 +152,7 @@ def read(texts: Mapping[str, str]) -> tuple[State, list[str]]:
         away |= state.away
     held = sorted((one for s in states for one in s.held), key=lambda one: one.received_at_ms)
     return (
-        State(
+        PersistedRows(
             tuple(one for state in states for one in state.faults),
             tuple(one for state in states for one in state.over),
             tuple(held),

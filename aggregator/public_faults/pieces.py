@@ -32,7 +32,7 @@ async def in_pieces(work: Work[T]) -> T:
             await asyncio.sleep(0)
 
 
-class Backlog:
+class WorkBacklog:
     """Works one after the other."""
 
     def __init__(self) -> None:

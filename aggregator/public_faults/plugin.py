@@ -14,33 +14,33 @@ import msgspec
 from aggregator.accepted_namespaces import ALL, Namespaces
 from aggregator.plugin import LAST
 from aggregator.public_faults import persisted_rows, statistic_view
-from aggregator.public_faults.active_faults import Ledger
+from aggregator.public_faults.active_faults import ActiveFaults
 from aggregator.public_faults.apply_to_record import with_public_faults
-from aggregator.public_faults.deleted_nodes import Away
-from aggregator.public_faults.fault_table import CONFIG_MAP, FILE, Tables
-from aggregator.public_faults.message_documents import Origin
-from aggregator.public_faults.message_processor import Hearing
+from aggregator.public_faults.deleted_nodes import DeletedNodes
+from aggregator.public_faults.fault_table import CONFIG_MAP, FILE, FaultTables
+from aggregator.public_faults.message_documents import MessageOrigin
+from aggregator.public_faults.message_processor import MessageProcessor
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.validation import existing_devices
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
 from contract.names import PUBLIC_FAULT_LABEL
 from pacing.cooperative import whole
-from stores.base import Changed, Deleted, Listed, Selection
+from stores.base import Changed, Deleted, DocumentsListed, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from aggregator.plugin import View
-    from aggregator.public_faults.node_lookup import Places
+    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.status import Rejections
-    from aggregator.public_faults.validation import Answer
-    from aggregator.public_faults.values import Key, Standing
+    from aggregator.public_faults.validation import ValidationReply
+    from aggregator.public_faults.values import ActivePublicFault, Key
     from contract.documents.cluster_device import DeviceRecord
     from contract.documents.public_fault import PublicFault
     from contract.operator_rules.public_fault_table import PublicFaultTable
     from pacing.cooperative import Work
-    from service.clock import Moment
+    from service.clock import Instant
     from stores.base import WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class _About(msgspec.Struct, frozen=True):
     used: bool = False
 
 
-class PublicFaults:
+class PublicFaultsPlugin:
     """``sources`` is how many stores are read; documents count from these ``namespaces``."""
 
     inputs = (MESSAGES, STATISTIC, CONFIG_MAP)
@@ -78,12 +78,14 @@ class PublicFaults:
         self.ready = asyncio.Event()
         """Set once it is known which nodes there are."""
         self._rows = persisted_rows.Rows()
-        self._ledger = Ledger(self._rows)
-        self._tables = Tables()
+        self._ledger = ActiveFaults(self._rows)
+        self._tables = FaultTables()
         self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
-        self._hearing = Hearing(self._rows, self._ledger, self._tables, sources, self.namespaces)
-        self._away = Away(self._rows)
-        self._places: Places | None = None
+        self._hearing = MessageProcessor(
+            self._rows, self._ledger, self._tables, sources, self.namespaces
+        )
+        self._away = DeletedNodes(self._rows)
+        self._places: NodeLookup | None = None
         self._sources = sources
         self._statistic: dict[int, Mapping[str, str]] = {}
         """What each store has of upstream's document now."""
@@ -98,7 +100,7 @@ class PublicFaults:
         """Held by whom a message is taken in piece by piece: the next one must not overtake it."""
         self._view: tuple[int, View] | None = None
 
-    def know(self, places: Places) -> None:
+    def know(self, places: NodeLookup) -> None:
         """From now on this says which nodes and chips there are."""
         self._places = places
 
@@ -110,7 +112,7 @@ class PublicFaults:
         return self.take_changed_nodes()
 
     def observe(
-        self, source: int, selection: Selection, event: WatchEvent, now: Moment
+        self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
         """See ``Reader``."""
         self._settle(now)
@@ -124,11 +126,11 @@ class PublicFaults:
             self._judge_again(before)
         return self.take_changed_nodes()
 
-    def send(self, message: PublicFault, now: Moment) -> Answer:
+    def send(self, message: PublicFault, now: Instant) -> ValidationReply:
         """Take in a message that came over gRPC, at once."""
         return whole(self.sending(message, now))
 
-    def sending(self, message: PublicFault, now: Moment) -> Work[Answer]:
+    def sending(self, message: PublicFault, now: Instant) -> Work[ValidationReply]:
         """The same in pieces, of several messages one after the other (``turn``).
 
         Until it is known which nodes there are (``ready``) it waits, and is answered with 0.
@@ -136,7 +138,7 @@ class PublicFaults:
         self._settle(now)
         return self._hearing.sending(message)
 
-    def _settle(self, now: Moment) -> None:
+    def _settle(self, now: Instant) -> None:
         self._hearing.now = now
         if self._places is not None and self._places.synced and not self.ready.is_set():
             self.ready.set()
@@ -151,7 +153,7 @@ class PublicFaults:
             _log.info("public faults: %d codes, from %s", len(table.levels), place)
             self._ledger.judge_again(table.levels)
 
-    def step(self, now: Moment) -> frozenset[str]:
+    def step(self, now: Instant) -> frozenset[str]:
         """See ``Timed``."""
         self._last_step_ms = now.steady_ms
         if not self._is_whole:
@@ -175,7 +177,7 @@ class PublicFaults:
         hearing.backlog.do_piece()
         return self.take_changed_nodes()
 
-    def _look_for_chips(self, key: Key, places: Places, now: Moment) -> None:
+    def _look_for_chips(self, key: Key, places: NodeLookup, now: Instant) -> None:
         standing = self._ledger.get(key)
         assert standing is not None
         existing = existing_devices(standing.devices, places.chips(standing.node))
@@ -207,7 +209,7 @@ class PublicFaults:
             due.append(self._last_step_ms)
         return min((at for at in due if at is not None), default=None)
 
-    def apply(self, node: str, record: DeviceRecord, now: Moment) -> DeviceRecord:
+    def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
         """The first step of the device chain: ``record`` with the public faults of ``node``."""
         faults = self._ledger.nodes.get(node)
         if faults is None:
@@ -234,14 +236,14 @@ class PublicFaults:
             self._view = ledger.revision, statistic_view.view(ledger.nodes, ledger.count)
         return (self._view[1],)
 
-    def standing(self, node: str) -> tuple[Standing, ...]:
+    def standing(self, node: str) -> tuple[ActivePublicFault, ...]:
         """The faults that stand on a node, by resource and id."""
         faults = self._ledger.nodes.get(node, {})
         return tuple(faults[key] for key in sorted(faults))
 
     def sent_at_ms(self, source: int, place: str) -> int | None:
         """Return the time of the message that the store with this number has at ``place``."""
-        text = self._hearing.documents.texts.get(Origin(source, place))
+        text = self._hearing.documents.texts.get(MessageOrigin(source, place))
         try:
             return None if text is None else decode_public_fault(place, {DATA_KEY: text}).timestamp
         except DocumentError:
@@ -293,7 +295,7 @@ class PublicFaults:
             return None
         return msgspec.json.encode(_About(self._ledger.was_used)).decode()
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         """See ``Keeper``. What documents say that have not counted yet, counts on top of it."""
         kept = dict(texts)
         self._kept_about = kept.pop(_ABOUT, None)
@@ -318,9 +320,9 @@ class PublicFaults:
         self._take_over(now)
         return unreadable
 
-    def _observe_statistic(self, source: int, event: WatchEvent, now: Moment) -> None:
+    def _observe_statistic(self, source: int, event: WatchEvent, now: Instant) -> None:
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 self._statistic[source] = next((one.data for one in documents), {})
             case Changed(document):
                 self._statistic[source] = document.data
@@ -328,7 +330,7 @@ class PublicFaults:
                 self._statistic[source] = {}
         self._take_over(now)
 
-    def _take_over(self, now: Moment) -> None:
+    def _take_over(self, now: Instant) -> None:
         """Where nothing of ours was kept, what upstream left is the state (clusterd#2.7)."""
         if self._began_ms is None:
             self._began_ms = now.steady_ms

@@ -13,7 +13,7 @@ RESOURCE_BURST, RESOURCE_PER_SECOND = 4000, 2000
 _MOST_BUCKETS = 65_536
 
 
-class Limits:
+class MessageLimits:
     """Counts messages by resource, and by resource and node."""
 
     def __init__(self) -> None:

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aggregator.public_faults.message_documents import Origin
-    from service.clock import Moment
+    from aggregator.public_faults.message_documents import MessageOrigin
+    from service.clock import Instant
 
 FOR_MS = 60_000
 """Longer than nobody leads after a kill, with the second that a leader may not have kept yet."""
 _MOST_CHARACTERS = 16 << 20
 
 
-class _Said(NamedTuple):
+class _RecentText(NamedTuple):
     at_ms: int
-    origin: Origin
+    origin: MessageOrigin
     text: str
 
 
@@ -30,16 +30,16 @@ class Recent:
     """In the order in which it was said."""
 
     def __init__(self) -> None:
-        self._said: deque[_Said] = deque()
+        self._said: deque[_RecentText] = deque()
         self._size = 0
 
-    def note(self, origin: Origin, text: str, now: Moment) -> None:
+    def note(self, origin: MessageOrigin, text: str, now: Instant) -> None:
         """A document says this."""
-        self._said.append(_Said(now.steady_ms, origin, text))
+        self._said.append(_RecentText(now.steady_ms, origin, text))
         self._size += len(text)
         while self._size > _MOST_CHARACTERS or self._said[0].at_ms + FOR_MS < now.steady_ms:
             self._size -= len(self._said.popleft().text)
 
-    def since(self, now: Moment) -> Iterator[tuple[Origin, str]]:
+    def since(self, now: Instant) -> Iterator[tuple[MessageOrigin, str]]:
         """What was said in the last ``FOR_MS``."""
         return ((o, text) for at_ms, o, text in self._said if at_ms + FOR_MS >= now.steady_ms)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.plugin import View
-from aggregator.public_faults.values import Standing
+from aggregator.public_faults.values import ActivePublicFault
 from contract.documents.public_fault import LAST_DEVICE
 from contract.errors import DocumentError
 from contract.go import encode as go_json
@@ -42,7 +42,7 @@ class _Entry(GoStruct, frozen=True, omit_defaults=True):
     time_seconds: Int64 = msgspec.field(default=0, name="faultTime")
 
 
-def view(nodes: Mapping[str, Mapping[tuple[str, str], Standing]], count: int) -> View:
+def view(nodes: Mapping[str, Mapping[tuple[str, str], ActivePublicFault]], count: int) -> View:
     """The document. Above 4500 faults, or what fits into one, the last ones are only counted."""
     shown: dict[str, list[object]] = {}
     room, entries = _MOST_BYTES, 0
@@ -73,13 +73,13 @@ def _view(shown: dict[str, list[object]], count: int, notice: dict[str, str]) ->
     return View(NAMESPACE, NAME, data | notice, dict([LABEL]))
 
 
-def read(data: Mapping[str, str], now_ms: int) -> tuple[Iterable[Standing], list[str]]:
+def read(data: Mapping[str, str], now_ms: int) -> tuple[Iterable[ActivePublicFault], list[str]]:
     """The faults that upstream left in the document, and what cannot be faults."""
     text = data.get(FAULTS_KEY)
     if not text:
         return (), []
     nodes, strange = _entries(text)
-    found: list[Standing] = []
+    found: list[ActivePublicFault] = []
     for node, entries in nodes.items():
         for index, one in enumerate(entries):
             devices = tuple(d for d in one.devices or () if 0 <= d <= LAST_DEVICE)
@@ -87,7 +87,7 @@ def read(data: Mapping[str, str], now_ms: int) -> tuple[Iterable[Standing], list
                 strange.append(f"{NAME}: {FAULTS_KEY}.{node}[{index}] is no public fault")
                 continue
             found.append(
-                Standing(
+                ActivePublicFault(
                     node,
                     one.resource,
                     one.fault_id,

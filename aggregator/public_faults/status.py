@@ -13,11 +13,11 @@ from stores.refusals import Refused, Spacing
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.public_faults.message_documents import Origin
+    from aggregator.public_faults.message_documents import MessageOrigin
     from aggregator.public_faults.node_ownership import Foreign
     from contract.errors import Problem
     from contract.refusal import Reason
-    from service.clock import Moment
+    from service.clock import Instant
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _MOST_REFUSALS = 100
 _MOST_SHOWN = 10
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class RefusedMessage(msgspec.Struct, frozen=True):
     """Something that was refused, at ``at_ms`` (wall time), of what ``origin`` said."""
 
     at_ms: int
@@ -68,7 +68,7 @@ class PublicFaultStatus(msgspec.Struct, frozen=True):
     away: dict[str, int]
     counts: tuple[Count, ...]
     troubles: dict[str, str]
-    refused: tuple[Refusal, ...]
+    refused: tuple[RefusedMessage, ...]
     table: str
     table_problems: tuple[str, ...]
 
@@ -81,7 +81,7 @@ class Record:
         self._named: set[str] = set()
         """Origins whose trouble is in the log, and its end is not yet."""
         self._spacing = Spacing()
-        self.refused: deque[Refusal] = deque(maxlen=_MOST_REFUSALS)
+        self.refused: deque[RefusedMessage] = deque(maxlen=_MOST_REFUSALS)
         self._counts: Counter[tuple[str, str]] = Counter()
 
     @property
@@ -93,11 +93,11 @@ class Record:
         """One more."""
         self._counts[resource, verdict] += 1
 
-    def judged(self, origin: str, problems: Iterable[Problem], now: Moment) -> None:
+    def judged(self, origin: str, problems: Iterable[Problem], now: Instant) -> None:
         """The newest message of ``origin`` has been judged; without problems it is good."""
         problems = tuple(problems)
         for problem in problems:
-            self.refused.append(Refusal(now.wall_ms, origin, problem.where, problem.what))
+            self.refused.append(RefusedMessage(now.wall_ms, origin, problem.where, problem.what))
         if not problems:
             self._end(origin, "everything is taken again")
             return
@@ -114,7 +114,7 @@ class Record:
 
     def refuse(self, origin: str, problem: Problem, now_ms: int) -> None:
         """Something was refused after its message was taken; that happens once."""
-        self.refused.append(Refusal(now_ms, origin, problem.where, problem.what))
+        self.refused.append(RefusedMessage(now_ms, origin, problem.where, problem.what))
         _log.warning("%s: refused: %s", origin, problem)
 
     def gone(self, origin: str) -> None:
@@ -133,9 +133,9 @@ class Rejections:
     def __init__(self) -> None:
         self.counts: Counter[tuple[int, Reason]] = Counter()
         """By number of the store: how many texts came with something foreign."""
-        self._now: dict[Origin, Foreign] = {}
+        self._now: dict[MessageOrigin, Foreign] = {}
 
-    def judged(self, origin: Origin, foreign: Foreign | None) -> None:
+    def judged(self, origin: MessageOrigin, foreign: Foreign | None) -> None:
         """Note what of the newest text of a document is ``foreign``."""
         if foreign is None:
             self._now.pop(origin, None)
@@ -144,7 +144,7 @@ class Rejections:
         if origin in self._now or len(self._now) < _MOST_ORIGINS:
             self._now[origin] = foreign
 
-    def gone(self, origin: Origin) -> None:
+    def gone(self, origin: MessageOrigin) -> None:
         """Note that there is no such document any more."""
         self._now.pop(origin, None)
 

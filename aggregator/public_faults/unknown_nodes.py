@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from aggregator.public_faults.node_lookup import Places
+    from aggregator.public_faults.node_lookup import NodeLookup
     from aggregator.public_faults.persisted_rows import Rows
-    from aggregator.public_faults.values import Absent, Saying
+    from aggregator.public_faults.values import PublicFaultReport, UnplacedFault
 
 MOST = 10_000
 """Beyond that the oldest is forgotten."""
 
 
-class AbsentNodes:
+class UnknownNodes:
     """By node or serial number, then by resource and fault id: the newest saying."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._of: dict[tuple[str, str], dict[tuple[str, str], Absent]] = {}
+        self._of: dict[tuple[str, str], dict[tuple[str, str], UnplacedFault]] = {}
         self._order: dict[tuple[str, ...], None] = {}
         self._at: dict[str, set[tuple[str, ...]]] = {}
         """By place of the document."""
@@ -32,7 +32,7 @@ class AbsentNodes:
     def __len__(self) -> int:
         return len(self._order)
 
-    def put(self, one: Absent) -> None:
+    def put(self, one: UnplacedFault) -> None:
         """Keep this until its node comes."""
         saying = one.saying
         self.drop(saying)
@@ -43,7 +43,7 @@ class AbsentNodes:
         if len(self._order) > MOST:
             self.drop(self._get(next(iter(self._order))).saying)
 
-    def drop(self, saying: Saying) -> None:
+    def drop(self, saying: PublicFaultReport) -> None:
         """Something newer is said of this fault."""
         if _row(saying) not in self._order:
             return
@@ -58,7 +58,7 @@ class AbsentNodes:
             del self._of[_owner(saying)]
         self._rows.drop("absent", _row(saying))
 
-    def come(self, places: Places) -> list[Absent]:
+    def come(self, places: NodeLookup) -> list[UnplacedFault]:
         """What is said of nodes that are there now."""
         return [
             one
@@ -67,7 +67,7 @@ class AbsentNodes:
             for one in found.values()
         ]
 
-    def keeps(self, one: Absent) -> bool:
+    def keeps(self, one: UnplacedFault) -> bool:
         """Whether nothing newer was said since."""
         found = self._of.get(_owner(one.saying), {})
         return found.get((one.saying.resource, one.saying.fault_id)) is one
@@ -88,7 +88,7 @@ class AbsentNodes:
             if not holds(one.place, one.digest):
                 self.drop(one.saying)
 
-    def restore(self, kept: Iterable[Absent]) -> None:
+    def restore(self, kept: Iterable[UnplacedFault]) -> None:
         """Go on where an earlier run ended."""
         self._of.clear()
         self._order.clear()
@@ -96,19 +96,19 @@ class AbsentNodes:
         for one in kept:
             self.put(one)
 
-    def _get(self, row: tuple[str, ...]) -> Absent:
+    def _get(self, row: tuple[str, ...]) -> UnplacedFault:
         node, number, resource, fault = row
         return self._of[node, number][resource, fault]
 
 
-def is_there(node: str, serial_number: str, places: Places) -> bool:
+def is_there(node: str, serial_number: str, places: NodeLookup) -> bool:
     """Whether there is the node of this name or else of this serial number."""
     return places.has_node(node) if node else places.node_of(serial_number) is not None
 
 
-def _owner(saying: Saying) -> tuple[str, str]:
+def _owner(saying: PublicFaultReport) -> tuple[str, str]:
     return saying.node, "" if saying.node else saying.serial_number
 
 
-def _row(saying: Saying) -> tuple[str, ...]:
+def _row(saying: PublicFaultReport) -> tuple[str, ...]:
     return *_owner(saying), saying.resource, saying.fault_id

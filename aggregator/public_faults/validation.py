@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from aggregator.public_faults.values import Saying
+from aggregator.public_faults.values import PublicFaultReport
 from contract.documents.public_fault import accepting
 from contract.errors import Problem, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from aggregator.public_faults.node_lookup import Places
+    from aggregator.public_faults.node_lookup import NodeLookup
     from contract.documents.public_fault import PublicFault
     from contract.operator_rules.public_fault_table import PublicFaultTable
     from pacing.cooperative import Work
@@ -28,7 +28,7 @@ _TOLD_MOST = 10
 _SENT = "public fault send successfully"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ValidationReply(msgspec.Struct, frozen=True):
     """What a sender hears. ``code`` is 0 where something was taken, 409 where nothing may be, and
     410 where some of it may be said again later.
     """
@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
     refused: tuple[Problem, ...] = ()
 
 
-def answer(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> Answer:
+def answer(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> ValidationReply:
     """An answer in which the first of what was refused is named."""
     if code == OK:
         info = _SENT
@@ -51,7 +51,7 @@ def answer(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> Answer:
     info += "; ".join(map(str, refused[:_TOLD_MOST]))
     if len(refused) > _TOLD_MOST:
         info += f"; and {len(refused) - _TOLD_MOST} more"
-    return Answer(code, info, refused)
+    return ValidationReply(code, info, refused)
 
 
 def sayings(
@@ -61,7 +61,7 @@ def sayings(
     table: PublicFaultTable,
     ending: Callable[[], Collection[str]],
     received_at_ms: int,
-) -> Work[tuple[list[Saying], list[Problem]]]:
+) -> Work[tuple[list[PublicFaultReport], list[Problem]]]:
     """What a message says, and what of it is refused. Raises ``DocumentError`` for all of it.
 
     ``ending`` are the codes of faults of this resource that stand although no table names them any
@@ -80,7 +80,7 @@ def sayings(
     said = []
     for fault in faults:
         said += [
-            Saying(
+            PublicFaultReport(
                 about.node_name,
                 "" if about.node_name else about.node_sn,
                 message.resource,
@@ -105,7 +105,9 @@ def _is_in(message: PublicFault, table: PublicFaultTable) -> bool:
     return all(fault.fault_code in table.levels for fault in message.faults or ())
 
 
-def placed(saying: Saying, places: Places) -> tuple[Saying | None, list[Problem]]:
+def placed(
+    saying: PublicFaultReport, places: NodeLookup
+) -> tuple[PublicFaultReport | None, list[Problem]]:
     """What is left of ``saying`` on nodes and chips that exist, and what is refused.
 
     A recovery is about the fault whatever chips it names. Chips of a node that has told of none yet

@@ -20,7 +20,7 @@ Device: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LAST_DEVICE)]
 """Physical id of a chip."""
 
 
-class Saying(msgspec.Struct, frozen=True, array_like=True):
+class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
     """What a message says of one fault on one node.
 
     ``told_at_ms`` is the message's own time, ``received_at_ms`` ours; both are wall times.
@@ -46,7 +46,7 @@ class Saying(msgspec.Struct, frozen=True, array_like=True):
         return self.node, self.resource, self.fault_id
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True):
+class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
     """A fault that stands. Times in milliseconds are wall times.
 
     ``level`` is the last one that a table gave its code. ``told_at_ms`` and ``received_at_ms`` are
@@ -74,19 +74,19 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
         return self.node, self.resource, self.fault_id
 
 
-class Absent(msgspec.Struct, frozen=True, array_like=True):
+class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
     """What the document at ``place`` says of a node that is not there.
 
     ``digest`` is that of its text. ``is_all``: nothing else of it was refused.
     """
 
-    saying: Saying
+    saying: PublicFaultReport
     place: str
     digest: str
     is_all: bool
 
 
-class Over(msgspec.Struct, frozen=True, array_like=True):
+class EndedFault(msgspec.Struct, frozen=True, array_like=True):
     """A fault that does not stand, by a message of a moment ago."""
 
     node: str
@@ -101,7 +101,7 @@ class Over(msgspec.Struct, frozen=True, array_like=True):
         return self.node, self.resource, self.fault_id
 
 
-class Outcome(StrEnum):
+class FaultOutcome(StrEnum):
     """What came of a saying."""
 
     ADDED = "added"

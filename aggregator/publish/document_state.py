@@ -20,7 +20,7 @@ from stores.touch import TOUCHED
 
 if TYPE_CHECKING:
     from aggregator.cluster_documents.shards import Value
-    from service.clock import Moment
+    from service.clock import Instant
 
 LATE_MS = 2000
 """An earlier own document that is shown for longer is no late event: somebody put it back."""
@@ -28,24 +28,24 @@ LATE_MS = 2000
 _NEVER = -1
 
 
-class Shown(Enum):
+class StoreContent(Enum):
     """What the store shows when it is no document."""
 
     NOTHING = "nothing"
     UNKNOWN = "unknown"
 
 
-class Wanted(Protocol):
+class DesiredContent(Protocol):
     """What a document must say; ``revision`` grows with every change of it."""
 
     @property
     def revision(self) -> int: ...
 
 
-W = TypeVar("W", bound=Wanted)
+W = TypeVar("W", bound=DesiredContent)
 
 
-class Authored(Generic[W]):
+class OwnedDocument(Generic[W]):
     """What is known of one document of ours, which must have ``labels`` and may have others.
 
     ``all_keys``: its readers act on each of its data keys, so all of them are ours.
@@ -59,7 +59,7 @@ class Authored(Generic[W]):
         self.labels = labels
         self.acknowledged = _NEVER
         """Revision of the value that the store is known to have."""
-        self.shown: Document | Shown = Shown.UNKNOWN
+        self.shown: Document | StoreContent = StoreContent.UNKNOWN
         self.foreign = ForeignWrites()
         self.conflict_writer = UNKNOWN
         """Who writes it besides us during a conflict."""
@@ -121,7 +121,7 @@ class Authored(Generic[W]):
             return None
         return self.added.beside(Document(self.namespace, self.name, data, self.labels))
 
-    def begin(self, now: Moment, *, fence: bool) -> None:
+    def begin(self, now: Instant, *, fence: bool) -> None:
         """We lead from now on, and what was known of own writes is another leader's affair.
 
         ``fence``: one who led before may have a write under way, and the watch may be behind.
@@ -134,7 +134,7 @@ class Authored(Generic[W]):
         self.pending_since_ms = None
         self._began_ms = now.steady_ms if fence else None
         self._repair = False
-        self._judged = self.shown is Shown.UNKNOWN
+        self._judged = self.shown is StoreContent.UNKNOWN
         self._late_since_ms = None
         self._own_versions.clear()
         self._replaced.clear()
@@ -147,22 +147,22 @@ class Authored(Generic[W]):
         list is nobody's foreign write.
         """
         self._may_have_forgotten, self._is_first_list = True, False
-        self.shows(Shown.UNKNOWN)
+        self.shows(StoreContent.UNKNOWN)
 
-    def listed(self, shown: Document | Shown) -> None:
+    def listed(self, shown: Document | StoreContent) -> None:
         """The first list of the store's watch said what is there."""
         self._is_first_list = False
         self.shows(shown)
         self._is_first_list = True
 
-    def shows(self, shown: Document | Shown) -> None:
+    def shows(self, shown: Document | StoreContent) -> None:
         """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
         if self._is_first_list:
             self._may_have_forgotten = self._is_first_list = False
         self.shown = shown
-        self._judged = shown is Shown.UNKNOWN
+        self._judged = shown is StoreContent.UNKNOWN
         self._late_since_ms = None
-        if shown is Shown.NOTHING:
+        if shown is StoreContent.NOTHING:
             self.version = ""
             self.added = NOTHING
         elif isinstance(shown, Document) and not self._is_older(shown):
@@ -176,7 +176,7 @@ class Authored(Generic[W]):
     def sees(self, document: Document | None) -> None:
         """The store was asked, after it refused a write."""
         is_repaired = self._repair and self._judged and self._is_what_was_shown(document)
-        self.shows(Shown.NOTHING if document is None else document)
+        self.shows(StoreContent.NOTHING if document is None else document)
         self.version = "" if document is None else document.version
         if is_repaired:
             self._judged = True
@@ -184,13 +184,13 @@ class Authored(Generic[W]):
     def _is_what_was_shown(self, document: Document | None) -> bool:
         """Whether this is no second change of somebody else, since the one that the watch told."""
         if document is None or not self.labels.items() <= document.labels.items():
-            return self.shown is Shown.NOTHING  # as a watch shows one without the label
+            return self.shown is StoreContent.NOTHING  # as a watch shows one without the label
         return isinstance(self.shown, Document) and self.shown.version == document.version
 
     @property
     def was_seen(self) -> bool:
         """Whether the store has, or had, any document of this name, as far as is known."""
-        return self.acknowledged != _NEVER or not isinstance(self.shown, Shown)
+        return self.acknowledged != _NEVER or not isinstance(self.shown, StoreContent)
 
     @property
     def settled(self) -> bool:
@@ -199,7 +199,7 @@ class Authored(Generic[W]):
         """
         return self._judged
 
-    def must_write(self, value: W, now: Moment) -> bool:
+    def must_write(self, value: W, now: Instant) -> bool:
         """Whether ``value`` has to be written now. Not to be asked while a write is in flight."""
         if self.acknowledged == _NEVER and self._shows_exactly(value):
             self._has(value)
@@ -212,18 +212,18 @@ class Authored(Generic[W]):
             self.pending_since_ms = None
         return (behind or self._repair) and self.foreign.pause_seconds(_seconds(now)) <= 0
 
-    def conflict_seconds(self, value: W, now: Moment) -> float:
+    def conflict_seconds(self, value: W, now: Instant) -> float:
         """In how many seconds a conflict is over, or lets us write what must be written."""
         over_seconds = self.foreign.seconds_until_over(_seconds(now))
         if value.revision <= self.acknowledged and not self._repair:
             return over_seconds
         return min(over_seconds, self.foreign.pause_seconds(_seconds(now)))
 
-    def tried(self, now: Moment) -> None:
+    def tried(self, now: Instant) -> None:
         """A write is acknowledged or has failed: in a conflict the next one has to wait."""
         self.foreign.wrote(_seconds(now))
 
-    def _judge(self, value: W, now: Moment) -> None:
+    def _judge(self, value: W, now: Instant) -> None:
         if self._judged or (not self._shows_exactly(value) and self._is_late(now)):
             return
         self._judged = True
@@ -237,19 +237,19 @@ class Authored(Generic[W]):
         self._repair = True
         if self._may_have_forgotten and not self.differing:
             return
-        self._foreign = None if isinstance(self.shown, Shown) else self._ours(self.shown)
+        self._foreign = None if isinstance(self.shown, StoreContent) else self._ours(self.shown)
         self.foreign_total += 1
         # What an operator may change as often as he likes, a webhook may not.
         if (self.differing or not self.is_input) and self.foreign.saw(_seconds(now)):
             self.asks_who = True
 
-    def _is_late(self, now: Moment) -> bool:
+    def _is_late(self, now: Instant) -> bool:
         """Whether this may be the event of an own write before the last one, or of another leader's
         from before we led.
         """
         if self._is_newest_own():
             return False
-        if isinstance(self.shown, Shown):
+        if isinstance(self.shown, StoreContent):
             may_be = self._was_immutable
         else:
             may_be = (
@@ -276,7 +276,7 @@ class Authored(Generic[W]):
         return {key: text for key, text in shown.data.items() if is_key_acted_on(key, self.name)}
 
     def _is_newest_own(self) -> bool:
-        if isinstance(self.shown, Shown):
+        if isinstance(self.shown, StoreContent):
             return False
         if self.shown.immutable:
             return False
@@ -288,7 +288,7 @@ class Authored(Generic[W]):
 
     def _shows_exactly(self, value: W) -> bool:
         """Whether what is ours is there; what others added is their business."""
-        if self.shown is Shown.UNKNOWN:
+        if self.shown is StoreContent.UNKNOWN:
             return False
         return not self._differences(value)
 
@@ -296,7 +296,7 @@ class Authored(Generic[W]):
         """What of ours is shown otherwise than ``value`` has it."""
         data = self.data(value)
         wanted = None if data is None else Document(self.namespace, self.name, data, self.labels)
-        shown = None if isinstance(self.shown, Shown) else self.shown
+        shown = None if isinstance(self.shown, StoreContent) else self.shown
         return differences(shown, wanted, all_keys=self.all_keys)
 
     def written(self, version: str, value: W, replaced: str | None) -> None:
@@ -321,7 +321,7 @@ class Authored(Generic[W]):
             self._judged = False
         elif self._judged:
             # What was shown is from before this write; the watch has yet to show it.
-            self.shown = Shown.UNKNOWN
+            self.shown = StoreContent.UNKNOWN
 
     def _has(self, value: W) -> None:
         """The store has ``value``: it was written, or an earlier run wrote it."""
@@ -337,11 +337,11 @@ class Authored(Generic[W]):
         self._touched = self.data(value)
 
 
-def _seconds(now: Moment) -> float:
+def _seconds(now: Instant) -> float:
     return now.steady_ms / 1000
 
 
-class Output(Authored["Value"]):
+class ClusterDocument(OwnedDocument["Value"]):
     """What is known of one cluster document."""
 
     def __init__(self, name: str) -> None:
@@ -352,11 +352,11 @@ class Output(Authored["Value"]):
         self.nodes = 0
 
     def data(self, value: Value) -> dict[str, str]:
-        """See ``Authored``."""
+        """See ``OwnedDocument``."""
         return {self.name: value.text}
 
     def document(self, value: Value) -> Document:
-        """See ``Authored``."""
+        """See ``OwnedDocument``."""
         data, annotations = self.data(value), value.annotations
         ours = Document(self.namespace, self.name, data, self.labels, annotations)
         return self.added.beside(ours)

@@ -12,16 +12,16 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
-from aggregator.publish.document_state import LATE_MS, Authored, Shown, W
+from aggregator.publish.document_state import LATE_MS, OwnedDocument, StoreContent, W
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
-from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, Writer
+from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from aggregator.publish.touch_schedule import Touches
-    from aggregator.publish.write_queue import Turns
+    from aggregator.publish.touch_schedule import TouchSchedule
+    from aggregator.publish.write_queue import WriteQueue
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.stalls import Stalls
@@ -43,7 +43,7 @@ def compares_versions(store: Store) -> bool:
 
 
 @dataclass(frozen=True)
-class Desk:
+class WriterContext:
     """What all writers to one store share; ``failing`` are their writes.
 
     ``touches`` of ``None``: nothing is touched; ``turns`` of ``None``: nobody waits for a turn.
@@ -54,11 +54,11 @@ class Desk:
     clock: Clock
     stalls: Stalls
     failing: Failing
-    touches: Touches | None = None
-    turns: Turns | None = None
+    touches: TouchSchedule | None = None
+    turns: WriteQueue | None = None
 
 
-class Writing(Generic[W]):
+class DocumentWriter(Generic[W]):
     """Writes ``output`` until it says ``value``, and whenever it does not say so any more.
 
     ``check`` raises ``DocumentError`` for what its readers would refuse; ``acknowledged`` is told
@@ -68,8 +68,8 @@ class Writing(Generic[W]):
 
     def __init__(
         self,
-        desk: Desk,
-        output: Authored[W],
+        desk: WriterContext,
+        output: OwnedDocument[W],
         *,
         value: Callable[[], W],
         check: Callable[[W], None] = lambda _: None,
@@ -129,13 +129,13 @@ class Writing(Generic[W]):
             output.foreign.forget()
             return
         if output.differing:
-            output.conflict_writer = Writer(differing=output.differing)
+            output.conflict_writer = ForeignWriter(differing=output.differing)
             return
         try:
             found = await self._store.other_writer(output.namespace, output.name)
         except StoreError:
             return
-        output.conflict_writer = UNKNOWN if found is None else Writer(found.name)
+        output.conflict_writer = UNKNOWN if found is None else ForeignWriter(found.name)
 
     def _say_conflict(self) -> None:
         output = self.output
@@ -195,7 +195,7 @@ class Writing(Generic[W]):
     async def _rest(self, value: W) -> None:
         """Nothing is to be written now: wait, and touch the document when that is due."""
         output = self.output
-        if not output.fenced and not isinstance(output.shown, Shown):
+        if not output.fenced and not isinstance(output.shown, StoreContent):
             # Who led before computed what it may still write from the version before this touch.
             await self._touch(value)
             output.fenced = output.touch_error is None

@@ -15,14 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.cluster_documents.kinds import kind_of
-from aggregator.publish.document_state import Output, Shown
-from aggregator.publish.document_writer import Desk, Writing, ended
-from aggregator.publish.touch_schedule import Touches
-from aggregator.publish.write_queue import Turns
+from aggregator.publish.document_state import ClusterDocument, StoreContent
+from aggregator.publish.document_writer import DocumentWriter, WriterContext, ended
+from aggregator.publish.touch_schedule import TouchSchedule
+from aggregator.publish.write_queue import WriteQueue
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from service.store_outage import Failing
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ SELECTION = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL, owned=Tr
 """What to watch in every store that is published to."""
 
 
-class Publisher:
+class StorePublisher:
     """Owns the documents of one store.
 
     ``value`` says what a document must say, ``acknowledged`` is told what the store has,
@@ -54,9 +54,9 @@ class Publisher:
         store: Store,
         *,
         value: Callable[[str], Value],
-        acknowledged: Callable[[Publisher, str, int], None],
+        acknowledged: Callable[[StorePublisher, str, int], None],
         appeared: Callable[[Iterable[Document]], None],
-        followed: Callable[[Publisher, Document], None],
+        followed: Callable[[StorePublisher, Document], None],
         leadership: Leadership,
         touch_period_seconds: float,
         writes_per_second: int,
@@ -66,7 +66,7 @@ class Publisher:
     ) -> None:
         self.store = store
         self._forgot = forgot
-        self.outputs: dict[str, Output] = {}
+        self.outputs: dict[str, ClusterDocument] = {}
         self.interrupted: str | None = None
         self.interruptions_total = 0
         self.reading = Failing()
@@ -81,11 +81,11 @@ class Publisher:
         self._stalls = stalls
         self._leadership = leadership
         self._touch_period_seconds = touch_period_seconds
-        self.turns = Turns(writes_per_second, clock)
+        self.turns = WriteQueue(writes_per_second, clock)
         """Everything that is written to the store waits for its turn here."""
-        self._desk: Desk | None = None
+        self._desk: WriterContext | None = None
         """There while we lead."""
-        self._writings: dict[str, Writing[Value]] = {}
+        self._writings: dict[str, DocumentWriter[Value]] = {}
         self._tasks: dict[str, asyncio.Task[NoReturn]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._seen: asyncio.Future[tuple[Document, ...]] | None = None
@@ -122,13 +122,13 @@ class Publisher:
 
     def lead(self, names: Iterable[str]) -> None:
         """Write from now on, these documents first."""
-        self._desk = Desk(
+        self._desk = WriterContext(
             self.store,
             self._leadership,
             self._clock,
             self._stalls,
             self.writing,
-            Touches(self._touch_period_seconds),
+            TouchSchedule(self._touch_period_seconds),
             self.turns,
         )
         for output in self.outputs.values():
@@ -157,10 +157,10 @@ class Publisher:
                 self._tasks[name] = task
             self._writings[name].wake.set()
 
-    def _writing(self, desk: Desk, name: str) -> Writing[Value]:
+    def _writing(self, desk: WriterContext, name: str) -> DocumentWriter[Value]:
         kind = kind_of(name)
         assert kind is not None, "every document is of a kind"
-        return Writing(
+        return DocumentWriter(
             desk,
             self._output(name),
             value=partial(self._value, name),
@@ -177,7 +177,7 @@ class Publisher:
 
     def _take(self, event: WatchEvent) -> None:
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 if self.interrupted is not None:
                     _log.info("%s answers again", self.store.url)
                     self.interrupted = None
@@ -188,7 +188,7 @@ class Publisher:
                 self._shows(document.name, document)
                 self._stray((document,))
             case Deleted(_, name):
-                self._shows(name, Shown.NOTHING)
+                self._shows(name, StoreContent.NOTHING)
                 self._forgot()
             case Interrupted(reason):
                 if self.interrupted is None:
@@ -204,13 +204,18 @@ class Publisher:
         # What is there at first is taken over as a whole, by who waits for it.
         follows = self._first().done()
         for name in self.outputs.keys() | there.keys():
-            self._shows(name, there.get(name, Shown.NOTHING), follows=follows, is_list=True)
+            self._shows(name, there.get(name, StoreContent.NOTHING), follows=follows, is_list=True)
         if not self._first().done():
             self._first().set_result(documents)
         self._stray(documents)
 
     def _shows(
-        self, name: str, shown: Document | Shown, *, follows: bool = True, is_list: bool = False
+        self,
+        name: str,
+        shown: Document | StoreContent,
+        *,
+        follows: bool = True,
+        is_list: bool = False,
     ) -> None:
         if kind_of(name) is None:
             return
@@ -231,9 +236,9 @@ class Publisher:
         if strange and self._writings:
             self._appeared(strange)
 
-    def _output(self, name: str) -> Output:
+    def _output(self, name: str) -> ClusterDocument:
         if name not in self.outputs:
-            self.outputs[name] = Output(name)
+            self.outputs[name] = ClusterDocument(name)
             if self._desk is not None:
                 # Nothing was seen of it: a document that is not there, unless the watch is behind.
                 self.outputs[name].version = "" if self.interrupted is None else None

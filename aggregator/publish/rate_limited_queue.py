@@ -31,7 +31,7 @@ _CAN_WAIT = 2
 """The last rank."""
 
 
-class Write(Enum):
+class WriteKind(Enum):
     """What is to be written."""
 
     CHANGE = "change"
@@ -42,10 +42,10 @@ class Write(Enum):
 class _Waiting(NamedTuple):
     since_ms: int
     number: int
-    what: Write
+    what: WriteKind
 
 
-class Pace:
+class RateLimitedQueue:
     """Documents that want to be written, in the order in which they may be."""
 
     def __init__(self, writes_per_second: int) -> None:
@@ -59,7 +59,7 @@ class Pace:
         self._since_state = 0
         """Other writes since state was written last."""
 
-    def ask(self, name: str, now_ms: int, what: Write = Write.CHANGE) -> None:
+    def ask(self, name: str, now_ms: int, what: WriteKind = WriteKind.CHANGE) -> None:
         """A document wants to be written, or touched."""
         self._asked += 1
         self._waiting[name] = _Waiting(now_ms, self._asked, what)
@@ -76,7 +76,7 @@ class Pace:
             if self._bucket.wait_ms(now_ms, needed):
                 break
             what = self._waiting.pop(name).what
-            self._since_state = 0 if what is Write.STATE else self._since_state + 1
+            self._since_state = 0 if what is WriteKind.STATE else self._since_state + 1
             self._bucket.take()
             granted.append(name)
         return granted
@@ -89,11 +89,11 @@ class Pace:
     def _turn(self, name: str, now_ms: int) -> tuple[int, int]:
         waiting = self._waiting[name]
         match waiting.what:
-            case Write.CHANGE:
+            case WriteKind.CHANGE:
                 rank = 1
-            case Write.TOUCH:
+            case WriteKind.TOUCH:
                 rank = _CAN_WAIT if now_ms - waiting.since_ms < _TOUCH_PATIENCE_MS else 1
-            case Write.STATE:
+            case WriteKind.STATE:
                 rank = _CAN_WAIT if self._since_state < _STATE_SHARE - 1 else 0
         return rank, waiting.number
 

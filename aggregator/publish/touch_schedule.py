@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from service.clock import Moment
+    from service.clock import Instant
 
 _FIRST = 1 / 3
 _AGAIN_MS = 5000
 
 
-class Touches:
+class TouchSchedule:
     """When each document was written or touched last."""
 
     def __init__(self, period_seconds: float) -> None:
         self._period_ms = int(period_seconds * 1000)
         self._next_ms: dict[str, int] = {}
 
-    def written(self, name: str, now: Moment) -> None:
+    def written(self, name: str, now: Instant) -> None:
         """The document was written or touched."""
         self._next_ms[name] = now.steady_ms + self._period_ms
 
-    def failed(self, name: str, now: Moment) -> None:
+    def failed(self, name: str, now: Instant) -> None:
         """A touch failed: try again before a reader minds."""
         self._next_ms[name] = now.steady_ms + min(self._period_ms, _AGAIN_MS)
 
-    def due_ms(self, name: str, now: Moment) -> int:
+    def due_ms(self, name: str, now: Instant) -> int:
         """Milliseconds until it must be touched; 0 or less when that is now."""
         if name not in self._next_ms:
             phase = crc32(name.encode()) / 2**32

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator.plugin import View
-from aggregator.publish.document_state import Authored, Shown
-from aggregator.publish.document_writer import Desk, Writing, ended
+from aggregator.publish.document_state import OwnedDocument, StoreContent
+from aggregator.publish.document_writer import DocumentWriter, WriterContext, ended
 from contract.errors import StoreError
 from service.store_outage import Failing
 from service.trouble import Trouble
-from stores.base import Changed, Deleted, Listed, Selection
+from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-    from aggregator.publish.write_queue import Turns
+    from aggregator.publish.write_queue import WriteQueue
     from service.clock import Clock
     from service.election.leadership import Leadership
     from service.stalls import Stalls
@@ -47,25 +47,25 @@ class Showing(msgspec.Struct, frozen=True):
     revision: int
 
 
-class ViewOutput(Authored[Showing]):
+class ViewOutput(OwnedDocument[Showing]):
     """What is known of one view in one store. Its readers act on whatever key it has."""
 
     all_keys = True
 
     def data(self, value: Showing) -> dict[str, str] | None:
-        """See ``Authored``."""
+        """See ``OwnedDocument``."""
         return value.view.data
 
 
 class _Shown:
     """One view: its watch and its writer."""
 
-    def __init__(self, desk: Desk, showing: Showing) -> None:
+    def __init__(self, desk: WriterContext, showing: Showing) -> None:
         view = showing.view
         self.showing = showing
         self.output = ViewOutput(view.namespace, view.name, view.labels)
         self.output.begin(desk.clock(), fence=desk.leadership.fences)
-        self.writing = Writing(
+        self.writing = DocumentWriter(
             desk, self.output, value=lambda: self.showing, pause_seconds=_PAUSE_SECONDS
         )
         self._store = desk.store
@@ -90,13 +90,13 @@ class _Shown:
         if not isinstance(event, Interrupted):
             self._trouble.end()
         match event:
-            case Listed(documents):
+            case DocumentsListed(documents):
                 mine = (one for one in documents if _is_of(view, one.namespace, one.name))
-                self.output.listed(next(mine, Shown.NOTHING))
+                self.output.listed(next(mine, StoreContent.NOTHING))
             case Changed(document) if _is_of(view, document.namespace, document.name):
                 self.output.shows(document)
             case Deleted(namespace, name) if _is_of(view, namespace, name):
-                self.output.shows(Shown.NOTHING)
+                self.output.shows(StoreContent.NOTHING)
             case Changed() | Deleted():
                 return
             case Interrupted(reason):
@@ -117,7 +117,7 @@ def _is_selected(view: View, selection: Selection) -> bool:
     )
 
 
-class Views:
+class UpstreamViews:
     """All views in one store; ``inputs`` are what parts read of it."""
 
     def __init__(
@@ -127,9 +127,9 @@ class Views:
         leadership: Leadership,
         clock: Clock,
         stalls: Stalls,
-        turns: Turns,
+        turns: WriteQueue,
     ) -> None:
-        self._desk = Desk(store, leadership, clock, stalls, Failing(), turns=turns)
+        self._desk = WriterContext(store, leadership, clock, stalls, Failing(), turns=turns)
         self._inputs = tuple(inputs)
         self._shown: dict[_Key, _Shown] = {}
         self._tasks: list[asyncio.Task[NoReturn]] = []

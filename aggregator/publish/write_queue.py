@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.publish.rate_limited_queue import Pace, Write
+from aggregator.publish.rate_limited_queue import RateLimitedQueue, WriteKind
 
 if TYPE_CHECKING:
     from service.clock import Clock
 
 
-class Turns:
-    """A ``Pace`` whose documents are awaited, each by one task."""
+class WriteQueue:
+    """A ``RateLimitedQueue`` whose documents are awaited, each by one task."""
 
     def __init__(self, writes_per_second: int, clock: Clock) -> None:
         self._clock = clock
-        self._pace = Pace(writes_per_second)
+        self._pace = RateLimitedQueue(writes_per_second)
         self._turns: dict[str, asyncio.Future[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def write(self, name: str, what: Write = Write.CHANGE) -> None:
+    async def write(self, name: str, what: WriteKind = WriteKind.CHANGE) -> None:
         """Wait until a document may be written."""
         try:
             await self._ask(name, what)
@@ -29,7 +29,7 @@ class Turns:
 
     async def touch(self, name: str, changed: asyncio.Event) -> bool:
         """Wait until a document may be touched, or has ``changed``; whether it may be touched."""
-        turn = self._ask(name, Write.TOUCH)
+        turn = self._ask(name, WriteKind.TOUCH)
         if turn.done():
             return True
         change = asyncio.ensure_future(changed.wait())
@@ -40,7 +40,7 @@ class Turns:
             self._withdraw(name)
         return turn.done() and not turn.cancelled()
 
-    def _ask(self, name: str, what: Write) -> asyncio.Future[None]:
+    def _ask(self, name: str, what: WriteKind) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         now_ms = self._clock().steady_ms
         turn = self._turns[name] = loop.create_future()

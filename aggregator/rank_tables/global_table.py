@@ -17,10 +17,10 @@ from contract.go import encode as go_json
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aggregator.rank_tables.job_table import Device, JobTable, Server
+    from aggregator.rank_tables.job_table import JobTable, RankTableDevice, RankTableServer
 
 
-class Place(msgspec.Struct, frozen=True):
+class InstancePlace(msgspec.Struct, frozen=True):
     """Where a pod of the service itself runs: its node's address and its own."""
 
     host_ip: str
@@ -28,7 +28,9 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def render(
-    tables: Iterable[JobTable], coordinators: Sequence[Place], controllers: Sequence[Place]
+    tables: Iterable[JobTable],
+    coordinators: Sequence[InstancePlace],
+    controllers: Sequence[InstancePlace],
 ) -> str | None:
     """The table as JSON; ``None`` while it is not whole.
 
@@ -44,11 +46,11 @@ def render(
     return go_json.encode({"version": version, "status": COMPLETED, "server_group_list": groups})
 
 
-def _placed(places: Sequence[Place]) -> bool:
+def _placed(places: Sequence[InstancePlace]) -> bool:
     return bool(places) and all(place.ip and place.host_ip for place in places)
 
 
-def _places(group: str, places: Sequence[Place]) -> dict[str, Any]:
+def _places(group: str, places: Sequence[InstancePlace]) -> dict[str, Any]:
     servers = [{"server_id": place.host_ip, "server_ip": place.ip} for place in places]
     return {"group_id": group, "server_count": str(len(places)), "server_list": servers}
 
@@ -74,12 +76,12 @@ def _job(group: str, table: JobTable) -> dict[str, Any]:
     }
 
 
-def _address(server: Server) -> str:
+def _address(server: RankTableServer) -> str:
     """The host's; operators that do not write ``host_ip`` have it as the id."""
     return server.host_ip or server.server_id
 
 
-def _server(server: Server) -> dict[str, Any]:
+def _server(server: RankTableServer) -> dict[str, Any]:
     devices = [_device(number, device) for number, device in enumerate(server.device or ())]
     return {
         **_where({"device": devices}),
@@ -88,7 +90,7 @@ def _server(server: Server) -> dict[str, Any]:
     }
 
 
-def _device(number: int, device: Device) -> dict[str, str]:
+def _device(number: int, device: RankTableDevice) -> dict[str, str]:
     return {
         "device_id": device.device_id,
         "device_ip": device.device_ip,

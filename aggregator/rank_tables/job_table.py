@@ -22,7 +22,7 @@ COMPLETED = "completed"
 _DEPLOY_LABELS = ("grt-server/deploy-server", "grt-group/deploy-server")
 
 
-class Device(GoStruct, frozen=True):
+class RankTableDevice(GoStruct, frozen=True):
     """A chip; all texts."""
 
     device_id: str = ""
@@ -31,35 +31,35 @@ class Device(GoStruct, frozen=True):
     rank_id: str = ""
 
 
-class Server(GoStruct, frozen=True):
+class RankTableServer(GoStruct, frozen=True):
     """A pod of the job and its chips; ``container_ip`` is the pod's address."""
 
-    device: list[Device] | None = None
+    device: list[RankTableDevice] | None = None
     server_id: str = ""
     host_ip: str = ""
     container_ip: str = ""
     hardware_type: str = ""
 
 
-class SuperPodServer(GoStruct, frozen=True):
+class RankTableSuperPodServer(GoStruct, frozen=True):
     """A server of a super pod, by the id that it has in the table."""
 
     server_id: str = ""
 
 
-class SuperPod(GoStruct, frozen=True):
+class RankTableSuperPod(GoStruct, frozen=True):
     """Which servers of the table are in one super pod."""
 
     super_pod_id: str = ""
-    server_list: list[SuperPodServer] | None = None
+    server_list: list[RankTableSuperPodServer] | None = None
 
 
 class _Hccl(GoStruct, frozen=True):
     status: str = ""
-    server_list: list[Server] | None = None
+    server_list: list[RankTableServer] | None = None
     server_count: str = ""
     version: str = ""
-    super_pod_list: list[SuperPod] | None = None
+    super_pod_list: list[RankTableSuperPod] | None = None
 
 
 class JobTable(msgspec.Struct, frozen=True):
@@ -73,8 +73,8 @@ class JobTable(msgspec.Struct, frozen=True):
     deploy_server: str = ""
     version: str = ""
     server_count: str = ""
-    servers: tuple[Server, ...] = ()
-    super_pods: tuple[SuperPod, ...] = ()
+    servers: tuple[RankTableServer, ...] = ()
+    super_pods: tuple[RankTableSuperPod, ...] = ()
 
 
 def decode_job_table(document: Document) -> JobTable:

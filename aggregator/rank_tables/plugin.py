@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from aggregator.accepted_namespaces import ALL, Namespaces
-from aggregator.rank_tables.global_table import Place, render
+from aggregator.rank_tables.global_table import InstancePlace, render
 from aggregator.rank_tables.job_table import (
     JOB_ID_LABEL,
     PREFIX,
@@ -19,15 +19,15 @@ from aggregator.rank_tables.job_table import (
 from contract.errors import DocumentError, quoted
 from contract.names import REPORT_LABEL
 from service.trouble import Troubles
-from stores.base import Changed, Deleted, Listed, Selection
+from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.refusals import Spacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.inputs.node_context import Pod
-    from service.clock import Moment
+    from aggregator.inputs.node_context import PodState
+    from service.clock import Instant
     from stores.base import Document, WatchEvent
 
 _log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class _Member(NamedTuple):
     job_id: str
     app: str
     name: str
-    place: Place
+    place: InstancePlace
 
 
 class RankTablesStatus(msgspec.Struct, frozen=True):
@@ -120,11 +120,11 @@ class RankTables:
             shared=dict(sorted(self._shared.items())),
         )
 
-    def observe(self, source: int, _: Selection, event: WatchEvent, now: Moment) -> frozenset[str]:
+    def observe(self, source: int, _: Selection, event: WatchEvent, now: Instant) -> frozenset[str]:
         """See ``Reader``. No node is judged by it."""
         self._now_ms = now.steady_ms
         match self.namespaces.taken(source, event):
-            case Listed(documents):
+            case DocumentsListed(documents):
                 self._replace(source, documents)
             case Changed(document):
                 self._put(source, document)
@@ -134,7 +134,7 @@ class RankTables:
                 pass
         return _NOWHERE
 
-    def set_pods(self, node: str, pods: Iterable[Pod]) -> None:
+    def set_pods(self, node: str, pods: Iterable[PodState]) -> None:
         """These are all pods of ``node`` that matter now."""
         before = self._nodes.get(node, {})
         after = {pod.uid: member for pod in pods if (member := _member(pod)) is not None}
@@ -266,8 +266,8 @@ def _by_name(member: _Member) -> tuple[str, str, str]:
     return member.name, member.place.ip, member.place.host_ip
 
 
-def _member(pod: Pod) -> _Member | None:
+def _member(pod: PodState) -> _Member | None:
     app, job_id = pod.labels.get(APP_LABEL), pod.labels.get(JOB_ID_LABEL)
     if job_id is None or app not in (COORDINATOR, CONTROLLER):
         return None
-    return _Member(pod.namespace, job_id, app, pod.name, Place(pod.host_ip, pod.ip))
+    return _Member(pod.namespace, job_id, app, pod.name, InstancePlace(pod.host_ip, pod.ip))

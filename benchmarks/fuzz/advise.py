@@ -11,10 +11,10 @@ import msgspec
 from advisor.advise import advise
 from advisor.controllers.motor_scaling_rule import read_rule, target_index
 from advisor.inputs.scheduler_options import scheduler_options
-from advisor.options import Options, Profile
+from advisor.options import AdvisorOptions, Profile
 from advisor.report import flat
-from advisor.scheduler_view.state import State
-from advisor.snapshot import ConfigMap
+from advisor.scheduler_view.state import SchedulerState
+from advisor.snapshot import StoredConfigMap
 from advisor.what_if.assume import assume
 from advisor.what_if.assumptions import parse_all
 from contract import scheduling
@@ -26,7 +26,7 @@ from vigil.advise.dump import sessions_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ClusterSnapshot
 
 _SWITCHES = (
     'actions: "enqueue, allocate, backfill"\nconfigurations:\n- name: init-params\n'
@@ -58,28 +58,28 @@ def _lines() -> str:
 
 def _dump(text: str) -> None:
     """What is read is advised about, and each pod that goes is one of the dump."""
-    states = dict.fromkeys(Profile, State())
+    states = dict.fromkeys(Profile, SchedulerState())
     for snapshot in sessions_of([("dump", text.encode("utf-8", "replace"))]):
         uids = {pod.uid for pod in snapshot.pods}
         for profile in Profile:
-            report, after = advise(snapshot, states[profile], Options(profile=profile))
-            states[profile] = msgspec.json.decode(msgspec.json.encode(after), type=State)
+            report, after = advise(snapshot, states[profile], AdvisorOptions(profile=profile))
+            states[profile] = msgspec.json.decode(msgspec.json.encode(after), type=SchedulerState)
             assert states[profile] == after
             assert {pod["uid"] for pod in flat(report)["deletions"]} <= uids
 
 
 @cache
-def _snapshot() -> Snapshot:
+def _snapshot() -> ClusterSnapshot:
     (found,) = sessions_of([("dump", as_list(two_pods_on_two_of_three_nodes()).encode())])
     return found
 
 
 def _assume(text: str) -> None:
-    assume(_snapshot(), parse_all([text]), Options())
+    assume(_snapshot(), parse_all([text]), AdvisorOptions())
 
 
 def _switches(text: str) -> None:
-    one = ConfigMap(
+    one = StoredConfigMap(
         scheduling.SCHEDULER_NAMESPACE,
         scheduling.SCHEDULER_CONFIGMAP,
         {scheduling.SCHEDULER_CONFIG_KEY: text},
@@ -89,7 +89,7 @@ def _switches(text: str) -> None:
     options, problem = found
     assert 2 <= options.grace_over_time <= 3600
     if problem:
-        assert options == Options()
+        assert options == AdvisorOptions()
         raise VigilError(problem)
 
 

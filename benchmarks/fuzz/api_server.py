@@ -10,7 +10,7 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 Event = TypeVar("Event")
 
@@ -31,7 +31,7 @@ class _Once:
 
 
 class Answers:
-    """Stands in for ``Connection``: ``listed`` is the body of every list, ``frames`` of a watch."""
+    """Replaces ``ApiConnection``: ``listed`` is the body of every list, ``frames`` of a watch."""
 
     def __init__(self, listed: bytes, frames: bytes) -> None:
         self._listed = listed
@@ -40,9 +40,9 @@ class Answers:
         self.content = self
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> ApiConnection:
         """This, for those who ask a connection."""
-        return cast("Connection", self)
+        return cast("ApiConnection", self)
 
     async def request(self, *_: object, **__: object) -> tuple[int, bytes]:
         """Every answer is the list."""

@@ -9,7 +9,7 @@ import logging
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from aggregator.inputs.cluster_state import World
+from aggregator.inputs.cluster_state import ClusterState
 from benchmarks.fuzz.api_server import Answers, events_of
 from contract.errors import VigilError
 from stores.kubernetes_api.cluster import KubernetesCluster
@@ -87,8 +87,8 @@ class ClusterObjects:
         prefix: str,
         make: Callable[[str], dict[str, Any]],
         follow: Callable[[KubernetesCluster], AsyncIterator[Any]],
-        observe: Callable[[World], Callable[[int, Any], frozenset[str] | None]],
-        told: Callable[[World], Mapping[str, object]],
+        observe: Callable[[ClusterState], Callable[[int, Any], frozenset[str] | None]],
+        told: Callable[[ClusterState], Mapping[str, object]],
     ) -> None:
         self.name = name
         self.seeds: Sequence[str] = (json.dumps(make("c")), json.dumps(make("d")))
@@ -120,14 +120,14 @@ class ClusterObjects:
         cluster = KubernetesCluster(Answers(body, told).connection)
         return _loop().run_until_complete(events_of(self._follow(cluster)))
 
-    def _world(self, events: Sequence[Any]) -> World:
-        world = World([True])
+    def _world(self, events: Sequence[Any]) -> ClusterState:
+        world = ClusterState([True])
         for event in events:
             self._observe(world)(0, event)
         return world
 
 
-def _check(world: World) -> None:
+def _check(world: ClusterState) -> None:
     """What was told can be asked for."""
     for pod in world.pods_heard(0).told.values():
         facts = world.facts(pod.node)

@@ -7,7 +7,7 @@ import math
 from typing import TYPE_CHECKING, cast
 
 from contract.errors import StoreMisconfigured, VigilError
-from stores.kubernetes_api.client.configuration import Reading
+from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_plugin import PluginUnusable, credential_in
 from stores.kubernetes_api.client.proxies import proxy_for
 
@@ -99,7 +99,7 @@ class Kubeconfigs:
         given = _Given(text)
         files, plugins = cast("CredentialFiles", given), cast("Plugins", given)
         try:
-            found = Reading(files, plugins, {}, math.inf).read("/etc/config")
+            found = ConfigurationReader(files, plugins, {}, math.inf).read("/etc/config")
         except StoreMisconfigured as error:
             shown = str(error)
             assert shown.isprintable()

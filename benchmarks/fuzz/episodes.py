@@ -13,7 +13,7 @@ from aggregator.notify.history_file import HistoryFile
 from contract.codes.levels import Severity
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject, host_subject
-from stores.base import Heard, Telling
+from stores.base import HistoryAck, HistoryBatch
 from stores.mqtt.channel_codec import decode_heard, decode_telling, encode_heard, encode_telling
 
 _NODE = "node-1"
@@ -29,9 +29,9 @@ def _event(sequence: int, place: int = 0) -> EpisodeEvent:
     )
 
 
-def _telling(after: int, upto: int, journal: str = "j", lost: int = 0) -> Telling:
+def _telling(after: int, upto: int, journal: str = "j", lost: int = 0) -> HistoryBatch:
     events = [_event(n, place) for n in range(after + 1 + lost, upto + 1) for place in (0, 1)]
-    return Telling(_NODE, journal, after, upto, tuple(events), lost)
+    return HistoryBatch(_NODE, journal, after, upto, tuple(events), lost)
 
 
 class Tellings:
@@ -64,12 +64,12 @@ class Tellings:
         known = msgspec.structs.replace(_telling(0, _KNOWN), node=node)
         told = msgspec.structs.replace(telling, node=node)
         before = self._file.take([known], _NOW_MS)
-        assert before.heard == (Heard(node, "j", _KNOWN),)
+        assert before.heard == (HistoryAck(node, "j", _KNOWN),)
         taken = self._file.take([told, told], _NOW_MS)
         had = _KNOWN if told.journal == "j" else 0
         has = max(had, told.upto) if told.after <= had else had
         new = [one for one in told.events if had < one.sequence <= has]
-        assert taken.heard == (Heard(node, told.journal, has),)
+        assert taken.heard == (HistoryAck(node, told.journal, has),)
         assert taken.events == len(new)
 
 
@@ -78,7 +78,7 @@ class HeardAnswers:
 
     name = "heard"
     seeds = tuple(
-        encode_heard(Heard(_NODE, journal, sequence)).decode()
+        encode_heard(HistoryAck(_NODE, journal, sequence)).decode()
         for journal, sequence in (("j", 0), ("4f1c", 17), ("4f1c", 1 << 40))
     )
 

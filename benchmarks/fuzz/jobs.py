@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.relation_state import RelationBook
+from aggregator.jobs.relation_state import RelationState
 from aggregator.jobs.relation_tables import SHIPPED
 from contract.errors import VigilError
-from service.clock import Moment
+from service.clock import Instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NOW = Moment(1_767_225_600_000, 1000)
+_NOW = Instant(1_767_225_600_000, 1000)
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class KeptRelations:
 
     def feed(self, text: str) -> None:
         """Take ``text`` over."""
-        book = RelationBook(SHIPPED)
+        book = RelationState(SHIPPED)
         if problems := book.restore({"00": text}, _NOW):
             raise VigilError(problems[0])
         kept = {bucket: book.text(bucket) or "{}" for bucket in book.take_changed()}
-        again = RelationBook(SHIPPED)
+        again = RelationState(SHIPPED)
         assert again.restore(kept, _NOW) == []
         assert {job: again.tracks(job) for job in again.jobs} == {
             job: book.tracks(job) for job in book.jobs

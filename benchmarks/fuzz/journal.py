@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.fault_state import restore
-from agent.journal.file import Kind, Remembered, Row
+from agent.journal.file import JournalRow, RestoredJournal, RowKind
 from agent.journal.reader import StoredRow
-from agent.policy.state import CHIP_SOURCE, Acknowledged, State
+from agent.policy.state import CHIP_SOURCE, Acknowledged, PolicyState
 from agent.policy.step import step
 from agent.replay.level_history import Span
 from agent.replay.replay import replay
@@ -65,17 +65,17 @@ class JournalRows:
     seeds: Sequence[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        state = State(_NODE, "boot")
-        rows = [(Kind.START, _text({"node": _NODE, "boot_id": "boot", "version": "1"}))]
+        state = PolicyState(_NODE, "boot")
+        rows = [(RowKind.START, _text({"node": _NODE, "boot_id": "boot", "version": "1"}))]
         snapshots = []
         for inputs in _inputs():
             state, changes = step(state, inputs, _NOW_MS + 40_000, shipped())
-            rows += [(Kind.REPORTS, _text(inputs)), (Kind.CHANGES, _text(changes))]
-            snapshots.append((Kind.SNAPSHOT, _text(state)))
+            rows += [(RowKind.REPORTS, _text(inputs)), (RowKind.CHANGES, _text(changes))]
+            snapshots.append((RowKind.SNAPSHOT, _text(state)))
         rows += snapshots
-        rows.append((Kind.FAULT_CONFIGURATION, _text(FaultTexts('{"SeparateNPUCodes":[]}'))))
-        rows.append((Kind.USAGE, _text({"used": ["Ascend910-3"], "assigned": []})))
-        rows.append((Kind.GAP, _text({"since_ms": _NOW_MS, "reason": "full", "rows_lost": 3})))
+        rows.append((RowKind.FAULT_CONFIGURATION, _text(FaultTexts('{"SeparateNPUCodes":[]}'))))
+        rows.append((RowKind.USAGE, _text({"used": ["Ascend910-3"], "assigned": []})))
+        rows.append((RowKind.GAP, _text({"since_ms": _NOW_MS, "reason": "full", "rows_lost": 3})))
         self.seeds = [f"{kind} {body}" for kind, body in rows]
         self._state = state
 
@@ -84,10 +84,10 @@ class JournalRows:
         kind, _, body = text.partition(" ")
         good = _text(self._state)
         rows = [
-            StoredRow(1, _NOW_MS, Kind.START, _text({"node": _NODE, "boot_id": "boot"})),
-            StoredRow(2, _NOW_MS, Kind.SNAPSHOT, good),
+            StoredRow(1, _NOW_MS, RowKind.START, _text({"node": _NODE, "boot_id": "boot"})),
+            StoredRow(2, _NOW_MS, RowKind.SNAPSHOT, good),
             StoredRow(3, _NOW_MS, kind, body),
-            StoredRow(4, _NOW_MS + 1, Kind.SNAPSHOT, good),
+            StoredRow(4, _NOW_MS + 1, RowKind.SNAPSHOT, good),
         ]
         found = replay(rows, shipped(), Span())
         self._restore(kind, body, good)
@@ -98,11 +98,11 @@ class JournalRows:
 
     def _restore(self, kind: str, body: str, good: str) -> None:
         """A start from the row."""
-        if kind not in (Kind.SNAPSHOT, Kind.REPORTS):
+        if kind not in (RowKind.SNAPSHOT, RowKind.REPORTS):
             return
-        is_snapshot = kind == Kind.SNAPSHOT
-        snapshot = Row(1, _NOW_MS, Kind.SNAPSHOT, body if is_snapshot else good)
-        inputs = () if is_snapshot else (Row(2, _NOW_MS, Kind.REPORTS, body),)
-        state = restore(Remembered(snapshot, inputs, None, 2), _NODE, "boot", shipped())
+        is_snapshot = kind == RowKind.SNAPSHOT
+        snapshot = JournalRow(1, _NOW_MS, RowKind.SNAPSHOT, body if is_snapshot else good)
+        inputs = () if is_snapshot else (JournalRow(2, _NOW_MS, RowKind.REPORTS, body),)
+        state = restore(RestoredJournal(snapshot, inputs, None, 2), _NODE, "boot", shipped())
         assert state.node == _NODE
-        assert msgspec.json.decode(msgspec.json.encode(state), type=State) == state
+        assert msgspec.json.decode(msgspec.json.encode(state), type=PolicyState) == state

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from contract.errors import VigilError
 from contract.topics import document_filters, filters_of
-from stores.mqtt.beats import Hearing
+from stores.mqtt.beats import ReceivedHeartbeats
 from stores.mqtt.connection import Received
-from stores.mqtt.documents import Malformed, decode, encode
+from stores.mqtt.documents import MalformedMessage, decode, encode
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class MqttDocuments:
         topic, _, payload = text.partition("\n")
         try:
             document = decode(topic, payload.encode("utf-8", "replace"))
-        except Malformed as error:
+        except MalformedMessage as error:
             raise VigilError(str(error)) from None
         again = decode(topic, encode(document))
         assert _content(again) == _content(document)
@@ -66,7 +66,7 @@ class MqttBeats:
     def feed(self, text: str) -> None:
         """See ``Target``."""
         refusals = Refusals()
-        hearing = Hearing(refusals)
+        hearing = ReceivedHeartbeats(refusals)
         good = BEATS[0].partition("\n")
         hearing.put(Received(good[0], good[2].encode(), True))
         (before,) = hearing.beat_of("node-1")

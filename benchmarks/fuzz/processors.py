@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from aggregator.inputs.node_context import Facts, Job, Pod
+from aggregator.inputs.node_context import JobState, NodeContext, PodState
 from aggregator.processors import separation_policy
-from aggregator.processors.engine import Processing
+from aggregator.processors.engine import ProcessorEngine
 from aggregator.processors.manual_info import NAME as CHIPS
 from aggregator.processors.manual_info import NAMESPACE
-from aggregator.processors.separation_policy import KEY, Policy
+from aggregator.processors.separation_policy import KEY, SeparationPolicy
 from aggregator.processors.state_codec import decode_bucket
 from contract.errors import VigilError
-from service.clock import Moment
-from stores.base import Changed, Document, Listed
+from service.clock import Instant
+from stores.base import Changed, Document, DocumentsListed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-NOW = Moment(1_800_000_000_000, 1_000_000)
+NOW = Instant(1_800_000_000_000, 1_000_000)
 CHIP = "Ascend910-0"
 
 _POLICIES = (
@@ -41,15 +41,15 @@ _KEPT = (
 )
 
 
-def _processing() -> Processing:
+def _processing() -> ProcessorEngine:
     """One that has a policy and a separated chip on another node."""
-    pods = (Pod("p", "n1", job="j", chips=(CHIP,)),)
-    facts = Facts(frozenset({CHIP}), False, pods, {"j": Job("j")})
-    processing = Processing(1, lambda _: facts)
-    processing.separation.set_policy(Policy(enabled=True))
+    pods = (PodState("p", "n1", job="j", chips=(CHIP,)),)
+    facts = NodeContext(frozenset({CHIP}), False, pods, {"j": JobState("j")})
+    processing = ProcessorEngine(1, lambda _: facts)
+    processing.separation.set_policy(SeparationPolicy(enabled=True))
     _, chips = processing.inputs
     known = Document(NAMESPACE, CHIPS, {"n2": _SEPARATED[0]})
-    processing.observe(0, chips, Listed((known,)), NOW)
+    processing.observe(0, chips, DocumentsListed((known,)), NOW)
     return processing
 
 
@@ -63,7 +63,7 @@ def _policy(text: str) -> None:
     _refused(processing)
     read = processing.separation.policy
     assert read == before or 1 <= read.threshold <= 50
-    assert isinstance(read, Policy)
+    assert isinstance(read, SeparationPolicy)
 
 
 def _chips(text: str) -> None:
@@ -73,8 +73,8 @@ def _chips(text: str) -> None:
     processing.observe(0, chips, Changed(Document(NAMESPACE, CHIPS, data)), NOW)
     assert processing.separation.of("n2") == {CHIP}
     _refused(processing)
-    other = Processing(1, lambda _: Facts())
-    other.observe(0, chips, Listed((Document(NAMESPACE, CHIPS, data),)), NOW)
+    other = ProcessorEngine(1, lambda _: NodeContext())
+    other.observe(0, chips, DocumentsListed((Document(NAMESPACE, CHIPS, data),)), NOW)
     shown = {node: text for view in other.views() for node, text in (view.data or {}).items()}
     assert {node: json.loads(text)["Total"] for node, text in shown.items()} == {
         node: sorted(found) for node, found in other.separation.chips.items()
@@ -86,14 +86,14 @@ def _kept(text: str) -> None:
     processing = _processing()
     problems = list(processing.restore({"00": text, "01": _KEPT[0], "policy": text}, NOW))
     assert "n1" in processing.nodes
-    processing.advance(Moment(NOW.wall_ms + 60_000, NOW.steady_ms + 60_000))
+    processing.advance(Instant(NOW.wall_ms + 60_000, NOW.steady_ms + 60_000))
     for bucket in processing.take_changed():
         processing.text(bucket)
     if len(problems) > 1:
         raise VigilError(problems[0])
 
 
-def _refused(processing: Processing) -> None:
+def _refused(processing: ProcessorEngine) -> None:
     for problem in processing.documents.problems.values():
         raise VigilError(problem)
 

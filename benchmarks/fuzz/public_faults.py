@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 from aggregator.plugin import LAST
-from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaults
+from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaultsPlugin
 from contract.documents.cluster_device import DeviceRecord, render_device_entry
 from contract.documents.cluster_info import member, value_of, verify_device_value
 from contract.documents.public_fault import DATA_KEY
 from contract.errors import VigilError
 from contract.names import PUBLIC_FAULT_LABEL, device_info_name
-from service.clock import Moment
-from stores.base import Changed, Document, Listed
+from service.clock import Instant
+from stores.base import Changed, Document, DocumentsListed
 from tests.aggregator.public_faults.known import KnownPlaces
 
 if TYPE_CHECKING:
@@ -46,25 +46,25 @@ def _message(assertion: str, node: str = NODE, device: int = 3) -> str:
     return json.dumps(message)
 
 
-def _begun(texts: Mapping[str, str], statistic: Mapping[str, str]) -> PublicFaults:
+def _begun(texts: Mapping[str, str], statistic: Mapping[str, str]) -> PublicFaultsPlugin:
     places = KnownPlaces()
     places.synced = True
     for node in (NODE, OTHER):
         places.see_report(node, _RECORD)
-    faults = PublicFaults()
+    faults = PublicFaultsPlugin()
     faults.know(places)
     faults.restore(texts, _at(0))
     left = Document("cluster-system", "statistic-fault-info", dict(statistic))
-    faults.observe(0, STATISTIC, Listed((left,) if statistic else ()), _at(0))
+    faults.observe(0, STATISTIC, DocumentsListed((left,) if statistic else ()), _at(0))
     faults.step(_at(0))
     return faults
 
 
-def _at(seconds: int) -> Moment:
-    return Moment(_NOW_MS + seconds * 1000, seconds * 1000)
+def _at(seconds: int) -> Instant:
+    return Instant(_NOW_MS + seconds * 1000, seconds * 1000)
 
 
-def _check(faults: PublicFaults) -> None:
+def _check(faults: PublicFaultsPlugin) -> None:
     """What is published of a node can be read, and the state is the same for the next run."""
     for node in (NODE, OTHER):
         record = faults.apply(node, _RECORD, _at(0))
@@ -160,7 +160,7 @@ class LeftPublicFaults:
         _check(_begun({}, {"PublicFaults": text}))
         if '"devIds"' in text:
             return
-        faults = PublicFaults()
+        faults = PublicFaultsPlugin()
         for problem in faults.restore({"07": text}, _at(0)):
             raise VigilError(problem)
         faults = _begun({"07": text}, {})

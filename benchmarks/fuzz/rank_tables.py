@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from aggregator.rank_tables.global_table import Place, render
+from aggregator.rank_tables.global_table import InstancePlace, render
 from aggregator.rank_tables.job_table import DATA_KEY, JOB_ID_LABEL, decode_job_table
 from stores.base import Document
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _LABELS = {JOB_ID_LABEL: "inference", "grt-group/deploy-server": "0"}
-_PLACES = [Place("192.168.1.1", "10.3.0.1")]
+_PLACES = [InstancePlace("192.168.1.1", "10.3.0.1")]
 
 
 class RankTables:

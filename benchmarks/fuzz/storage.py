@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.storage.status_parser import DPC, DTFS, Client, parse
-from collectors.storage.tracker import StorageBeliefs
+from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
+from collectors.storage.tracker import StorageTracker
 from contract.codes.catalogue import shipped, shipped_levels
 from contract.documents.public_fault import (
     DATA_KEY,
-    Fault,
     PublicFault,
+    PublicFaultEntry,
     accepted,
     decode_public_fault,
     encode_public_fault,
@@ -25,7 +25,7 @@ _PERIOD_SECONDS = 5.0
 _NOW_MS = 1_800_000_000_000
 
 
-def _instance(number: int, client: Client, *values: int) -> str:
+def _instance(number: int, client: StorageClient, *values: int) -> str:
     lines = zip(client.flags, values, strict=True)
     return f"[instidx={number}]\n" + "".join(f"{flag.key}: {value}\n" for flag, value in lines)
 
@@ -33,7 +33,7 @@ def _instance(number: int, client: Client, *values: int) -> str:
 class StatusFiles:
     """The files of one client; whatever is in them, only a clean reading ends a fault."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: StorageClient) -> None:
         self.name = f"{client.name.lower()}-status"
         first, second = (flag.bad for flag in client.flags)
         self.seeds: Sequence[str] = (
@@ -44,7 +44,7 @@ class StatusFiles:
         )
         self._client = client
         self._at = 0.0
-        self._beliefs = StorageBeliefs("storage", client, (), {}, 0.0, _NOW_MS)
+        self._beliefs = StorageTracker("storage", client, (), {}, 0.0, _NOW_MS)
 
     def feed(self, text: str) -> None:
         """Read ``text`` in its turn."""
@@ -65,7 +65,7 @@ class StatusFiles:
                     assert raised
                     assert not any(raised) if is_over else any(raised)
         kept = self._beliefs.kept(self._at, now_ms)
-        StorageBeliefs("storage", self._client, (), kept, self._at, now_ms)
+        StorageTracker("storage", self._client, (), kept, self._at, now_ms)
 
 
 def dpc_files() -> StatusFiles:
@@ -103,7 +103,7 @@ class PublicFaults:
         )
         assert self._taken(decode_public_fault("document", encode_public_fault(good))) == faults
 
-    def _taken(self, message: PublicFault) -> tuple[Fault, ...]:
+    def _taken(self, message: PublicFault) -> tuple[PublicFaultEntry, ...]:
         faults, _ = accepted(
             message,
             "document",

@@ -14,11 +14,11 @@ from zlib import crc32
 
 import msgspec
 
-from agent.policy.state import CHIP_SOURCE, State
+from agent.policy.state import CHIP_SOURCE, PolicyState
 from agent.policy.step import step
 from agent.publishing.device_info import DeviceInfoDocument, adopted
 from agent.publishing.render import render
-from agent.shadow.comparison import Judge, Result
+from agent.shadow.comparison import ShadowComparison, WriteResult
 from agent.shadow.difference import Fact, differences, facts_of
 from aggregator.liveness import persisted
 from benchmarks.fuzz import advise, lint, processors, seeds
@@ -58,8 +58,8 @@ from contract.operator_rules.customization import CUSTOMIZATION_KEY
 from contract.operator_rules.fault_codes import FAULT_CODE_KEY
 from contract.operator_rules.fault_configuration import (
     DOCUMENTS,
+    ConfigurationPlace,
     InForce,
-    Place,
     catalogue_of,
     judge_texts,
 )
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
 
     from benchmarks.fuzz.running import Target
     from dcmi_shim.ipmi.request import Exchange
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 NODE = "node-1"
 NOW_MS = 1_800_000_000_000
@@ -149,7 +149,7 @@ def _configure(data: Mapping[str, str]) -> None:
         elif key not in data:
             assert getattr(texts, member) is None
         else:
-            assert judged.in_force.place_of(key) is Place.CONFIG_MAP
+            assert judged.in_force.place_of(key) is ConfigurationPlace.CONFIG_MAP
     if judged.kept:
         raise VigilError("kept what was in force before")
     assert catalogue_of(texts) == judged.catalogue
@@ -168,7 +168,7 @@ def _remember(text: str) -> None:
     inputs = made.take_over(document)
     isolation = made.take_over_isolation(document, NOW_MS, has_journal=False)
     after, _ = step(state, [*inputs, *isolation], NOW_MS, shipped())
-    assert msgspec.json.decode(msgspec.json.encode(after), type=State) == after
+    assert msgspec.json.decode(msgspec.json.encode(after), type=PolicyState) == after
     info = render(after, _INVENTORY, NOW_MS // 1000)
     verify_published(encode(info, FAMILIES[_INVENTORY.family]), "device-info")
     try:
@@ -188,9 +188,9 @@ def _isolate(text: str) -> None:
 
 
 @cache
-def _healthy() -> State:
+def _healthy() -> PolicyState:
     chips = [SourceAnswered(CHIP_SOURCE, chip_subject(chip), NOW_MS) for chip in range(16)]
-    return step(State(NODE, "boot"), chips, NOW_MS, shipped())[0]
+    return step(PolicyState(NODE, "boot"), chips, NOW_MS, shipped())[0]
 
 
 def _link(text: str) -> None:
@@ -267,7 +267,7 @@ class Watched:
 
     name: str
     seeds: Sequence[str]
-    follow: Callable[[Connection], AsyncIterator[object]]
+    follow: Callable[[ApiConnection], AsyncIterator[object]]
     listed: str = ""
 
     def feed(self, text: str) -> None:
@@ -287,11 +287,11 @@ def _loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _follow_node(connection: Connection) -> AsyncIterator[object]:
+def _follow_node(connection: ApiConnection) -> AsyncIterator[object]:
     return KubernetesObjects(connection).watch_node(NODE)
 
 
-def _follow_pods_of_node(connection: Connection) -> AsyncIterator[object]:
+def _follow_pods_of_node(connection: ApiConnection) -> AsyncIterator[object]:
     return follow_pods(connection, NODE)
 
 
@@ -307,14 +307,14 @@ def _compare(text: str) -> None:
     if crc32(text.encode("utf-8", "replace")) % 8:
         differences(facts, facts_of(foreign))
         return
-    judge = Judge()
+    judge = ShadowComparison()
     judge.wants(NOW_MS, wanted)
     judge.wrote(NOW_MS, wanted)
     judge.wrote(NOW_MS + 1000, foreign)
     judge.wrote(NOW_MS + 2000, wanted)
     results = [one.result for one in judge.verdicts(NOW_MS + 60_000)]
-    assert results.count(Result.SAME) >= 2
-    if Result.UNREADABLE in results:
+    assert results.count(WriteResult.SAME) >= 2
+    if WriteResult.UNREADABLE in results:
         raise VigilError("unreadable")
 
 

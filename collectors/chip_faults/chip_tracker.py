@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from collectors.list_tracker import CodeState, ListBeliefs
+from collectors.list_tracker import CodeState, ListTracker
 from contract.codes.chip_codes import CARD_DROP
 from contract.observation import Assertion, SourceAnswered, SourceBlind
 
@@ -26,7 +26,7 @@ class Query(Enum):
     HEALTH = auto()
 
 
-class ChipBeliefs:
+class ChipTracker:
     """What one source believes about one chip."""
 
     def __init__(
@@ -36,7 +36,7 @@ class ChipBeliefs:
         self._chip = chip
         self._card_lost_after_seconds = card_lost_after_seconds
         self._drop = chip, CARD_DROP
-        self._codes = ListBeliefs(source, ((chip, code) for code in believed))
+        self._codes = ListTracker(source, ((chip, code) for code in believed))
         self._failing: dict[Query, str] = {}
         self._answered: set[Query] = set()
         self._blind = False

@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.chip_faults.chip_tracker import ChipBeliefs, Query
+from collectors.chip_faults.chip_tracker import ChipTracker, Query
 from collectors.chip_faults.health_word import ChipWord
 from collectors.list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import RESET_FINISHED, code_of
@@ -35,7 +35,7 @@ from dcmi_shim.values import DriverGap
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from contract.observation import Report
     from dcmi_shim.values import Chip, DriverEvent
 
@@ -76,7 +76,7 @@ class _Watched:
 
     subject: Subject
     chip: Chip | None
-    beliefs: ChipBeliefs
+    beliefs: ChipTracker
     due: dict[Query, float]
     settled_at: float
     """When the list shows all that happened before events arrived (at a start, after a gap)."""
@@ -98,7 +98,7 @@ class _Watched:
         return min([self.due[query], *waiting])
 
 
-class ChipFaults:
+class ChipFaultsCollector:
     """The collector of chip faults.
 
     ``audit_period_seconds`` is that of code lists while events arrive, ``list_period_seconds``
@@ -107,10 +107,10 @@ class ChipFaults:
     without events a health word is asked with each change of a list, too. A round without events
     takes at most half of its period, which grows where a driver is slow. A chip of which
     every call failed for ``card_lost_after_seconds`` is reported as dropped. While the driver is
-    replaced on disk, no failure is the chip's. A chip that is remembered (``Surroundings.chips``)
-    and not listed is silent until it is listed again.
+    replaced on disk, no failure is the chip's. A chip that is remembered
+    (``CollectorContext.chips``) and not listed is silent until it is listed again.
 
-    ``Surroundings.believed`` must hold what is present now, and no one-off faults: what is
+    ``CollectorContext.believed`` must hold what is present now, and no one-off faults: what is
     believed and not listed is reported ABSENT by the first audit.
     """
 
@@ -129,9 +129,9 @@ class ChipFaults:
         self.list_period_seconds = list_period_seconds
         self.card_lost_after_seconds = card_lost_after_seconds
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(self, surroundings)
+        watch = ChipFaultsRun(self, surroundings)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await watch.begin()
@@ -142,10 +142,10 @@ class ChipFaults:
         raise AssertionError("the collector's tasks never end")
 
 
-class _Watch:
+class ChipFaultsRun:
     """One run of the collector."""
 
-    def __init__(self, collector: ChipFaults, surroundings: Surroundings) -> None:
+    def __init__(self, collector: ChipFaultsCollector, surroundings: CollectorContext) -> None:
         self._source = collector.name
         self._period_seconds = collector.period_seconds
         self._audit_period_seconds = collector.audit_period_seconds
@@ -209,7 +209,7 @@ class _Watch:
 
     def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
         believed = self._remembered.pop(subject, set())
-        beliefs = ChipBeliefs(self._source, subject, believed, self._card_lost_after_seconds)
+        beliefs = ChipTracker(self._source, subject, believed, self._card_lost_after_seconds)
         now = self._loop.time()
         return _Watched(subject, chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
 

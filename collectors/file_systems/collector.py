@@ -16,7 +16,12 @@ import msgspec
 
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import OF_PODS, HostMounts
-from collectors.file_systems.tracker import FileSystemBeliefs, SeenWritable, Thresholds, Usage
+from collectors.file_systems.tracker import (
+    FileSystemTracker,
+    FileSystemUsage,
+    FullThresholds,
+    SeenWritable,
+)
 from collectors.saved_state import remembered
 from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
 from contract.observation import (
@@ -32,14 +37,14 @@ from stores.abandonable_thread import Work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from collectors.file_systems.mounts import FileSystem
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
 
 
-class FileSystems:
+class FileSystemsCollector:
     """The collector. ``full_percent`` of space or inodes is full, until ``full_cleared_percent``.
 
     ``excluded``: what is mounted below these paths only is not looked at.
@@ -58,12 +63,12 @@ class FileSystems:
     ) -> None:
         self.period_seconds = period_seconds
         self.deadline_seconds = deadline_seconds
-        self.thresholds = Thresholds(full_percent, full_cleared_percent)
+        self.thresholds = FullThresholds(full_percent, full_cleared_percent)
         self.host = HostMounts(excluded) if host is None else host
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(self, surroundings)
+        watch = FileSystemsRun(self, surroundings)
         surroundings.listen(watch.hear)
         while True:
             surroundings.progress()
@@ -75,7 +80,7 @@ class _Seen(NamedTuple):
     """One look at all of them; ``failed``: why one did not tell its usage."""
 
     file_systems: dict[int, FileSystem]
-    usages: dict[int, Usage]
+    usages: dict[int, FileSystemUsage]
     failed: dict[str, str]
 
 
@@ -89,7 +94,7 @@ class _Round:
 
     def __call__(self) -> _Seen:
         file_systems, root = self._host.read()
-        usages: dict[int, Usage] = {}
+        usages: dict[int, FileSystemUsage] = {}
         failed: dict[str, str] = {}
         for device, found in file_systems.items():
             if found.read_only or device in self._left_out:
@@ -103,22 +108,24 @@ class _Round:
         return _Seen(file_systems, usages, failed)
 
 
-def usage_of(told: os.statvfs_result) -> Usage:
+def usage_of(told: os.statvfs_result) -> FileSystemUsage:
     """What is taken of that which anybody but root may take."""
     taken = told.f_blocks - told.f_bfree
     space = _percent(taken, taken + told.f_bavail)
     inodes = told.f_files - told.f_ffree
-    return Usage(space, _percent(inodes, inodes + told.f_favail) if told.f_files else None)
+    return FileSystemUsage(
+        space, _percent(inodes, inodes + told.f_favail) if told.f_files else None
+    )
 
 
 def _percent(part: int, whole: int) -> float | None:
     return 100 * part / whole if whole > 0 else None
 
 
-class _Watch:
+class FileSystemsRun:
     """One run of the collector."""
 
-    def __init__(self, collector: FileSystems, surroundings: Surroundings) -> None:
+    def __init__(self, collector: FileSystemsCollector, surroundings: CollectorContext) -> None:
         self._collector = collector
         self._source = collector.name
         self._around = surroundings
@@ -127,7 +134,7 @@ class _Watch:
         if kept is None or kept.boot != self._boot:  # ids mean nothing in another boot
             kept = SeenWritable(self._boot, {})
         self._kept = kept
-        self._beliefs = FileSystemBeliefs(
+        self._beliefs = FileSystemTracker(
             self._source, surroundings.believed, self._kept.mounts, collector.thresholds
         )
         self._stuck: dict[FileSystem | None, Work[_Seen]] = {}

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from contract.observation import Report
 
 
-class Usage(NamedTuple):
+class FileSystemUsage(NamedTuple):
     """How much of a file system is taken, in percent as ``df`` has it; ``None``: has no such."""
 
     space: float | None
     inodes: float | None
 
 
-class Thresholds(NamedTuple):
+class FullThresholds(NamedTuple):
     """In percent: full from ``full`` on, until it is below ``cleared`` again."""
 
     full: float
@@ -41,7 +41,7 @@ class SeenWritable(msgspec.Struct, frozen=True):
     mounts: dict[int, frozenset[int]]
 
 
-class FileSystemBeliefs:
+class FileSystemTracker:
     """What is believed, and what a look at all file systems changes."""
 
     def __init__(
@@ -49,7 +49,7 @@ class FileSystemBeliefs:
         source: str,
         believed: Iterable[tuple[Subject, str]],
         writable: Mapping[int, frozenset[int]],
-        thresholds: Thresholds,
+        thresholds: FullThresholds,
     ) -> None:
         self._source = source
         self._present = set(believed)
@@ -62,7 +62,10 @@ class FileSystemBeliefs:
         self._present.add((subject, READ_ONLY))
 
     def looked(
-        self, file_systems: Mapping[int, FileSystem], usages: Mapping[int, Usage], now_ms: int
+        self,
+        file_systems: Mapping[int, FileSystem],
+        usages: Mapping[int, FileSystemUsage],
+        now_ms: int,
     ) -> list[Report]:
         """These are all; one without a usage did not tell it, which changes nothing about it."""
         reports: list[Report] = []
@@ -79,7 +82,7 @@ class FileSystemBeliefs:
                 (subject, READ_ONLY), self._became_read_only(found), found.mount_point, now_ms
             )
             if found.read_only:
-                usage = Usage(None, None)
+                usage = FileSystemUsage(None, None)
             elif device in usages:
                 usage = usages[device]
             else:

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.hang.tracker import Figures, HangBeliefs, Thresholds
+from collectors.hang.tracker import Figures, HangThresholds, HangTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverError, ToolError, ToolNonsense, ToolSilent
@@ -23,7 +23,7 @@ from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from contract.observation import Report, Subject
     from dcmi_shim.values import Chip, Inventory
 
@@ -36,11 +36,11 @@ _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
-class Hang:
+class HangCollector:
     """The detector of hanging chips.
 
     ``detect`` off: nothing is asked, and what an earlier run found is over. ``deadline_seconds`` is
-    that of one run of ``hccn_tool``; the other arguments are ``Thresholds``.
+    that of one run of ``hccn_tool``; the other arguments are ``HangThresholds``.
     """
 
     name = "hang"
@@ -54,12 +54,12 @@ class Hang:
     ) -> None:
         self.period_seconds = period_seconds
         self.deadline_seconds = deadline_seconds
-        self.thresholds = Thresholds(**thresholds)
+        self.thresholds = HangThresholds(**thresholds)
         self._detect = detect
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(self, surroundings)
+        watch = HangRun(self, surroundings)
         if not self._detect:
             watch.give_up()
         pause = min(_FIRST_SECONDS, self.period_seconds)
@@ -73,10 +73,10 @@ class Hang:
             pause = max(0.0, began + self.period_seconds - loop.time())
 
 
-class _Watch:
+class HangRun:
     """One run of the detector."""
 
-    def __init__(self, collector: Hang, surroundings: Surroundings) -> None:
+    def __init__(self, collector: HangCollector, surroundings: CollectorContext) -> None:
         self._source = collector.name
         self._deadline = collector.deadline_seconds
         self._limits = collector.thresholds
@@ -88,7 +88,7 @@ class _Watch:
         )
         self._remembered = {subject for subject, code in surroundings.believed if code == HANG}
         self._said_missing: set[Subject] = set()
-        self._chips: dict[int, HangBeliefs] = {}
+        self._chips: dict[int, HangTracker] = {}
         self._without: set[int] = set()
         self._has_network = True
         self._is_a5 = False
@@ -127,11 +127,11 @@ class _Watch:
             except TimeoutError:
                 continue
 
-    def _beliefs(self, chip: Chip) -> HangBeliefs:
+    def _beliefs(self, chip: Chip) -> HangTracker:
         beliefs = self._chips.get(chip.physical_id)
         if beliefs is None:
             subject = chip_subject(chip.physical_id)
-            beliefs = HangBeliefs(
+            beliefs = HangTracker(
                 self._source,
                 subject,
                 self._limits,
@@ -148,7 +148,7 @@ class _Watch:
         now_ms, why = self._around.wall_clock(), "the driver does not show this chip"
         self._report(SourceBlind(self._source, chip, now_ms, why) for chip in missing)
 
-    async def _ask(self, chip: Chip, beliefs: HangBeliefs) -> list[Report]:
+    async def _ask(self, chip: Chip, beliefs: HangTracker) -> list[Report]:
         try:
             processes = frozenset(await self._driver.processes(chip))
         except DriverError as error:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class HangThresholds:
     """From where on something moves, and for how many rounds nothing may."""
 
     aicore_utilization: int = 5
@@ -52,7 +52,7 @@ class Figures:
         )
 
 
-def looks_hung(now: Figures, before: Figures, limits: Thresholds) -> bool | None:
+def looks_hung(now: Figures, before: Figures, limits: HangThresholds) -> bool | None:
     """Whether nothing moved since ``before``; ``None`` when that cannot be told."""
     hbm = _grown(now.hbm, before.hbm)
     traffic = _grown(now.traffic, before.traffic)
@@ -73,14 +73,14 @@ def _grown(now: int | None, before: int | None) -> int | None:
     return None if now is None or before is None else now - before
 
 
-class HangBeliefs:
+class HangTracker:
     """What is believed about one chip.
 
     ``hung``: whether it was found hanging before; ``blind``: whether that was said of it.
     """
 
     def __init__(
-        self, source: str, chip: Subject, limits: Thresholds, *, hung: bool, blind: bool = False
+        self, source: str, chip: Subject, limits: HangThresholds, *, hung: bool, blind: bool = False
     ) -> None:
         self._source = source
         self._chip = chip

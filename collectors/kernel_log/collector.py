@@ -22,9 +22,9 @@ import msgspec
 
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
-from collectors.kernel_log.messages import DRIVER_PATTERNS, Messages, Remounted, Told
+from collectors.kernel_log.messages import DRIVER_PATTERNS, MessageMatch, Messages, Remounted
 from collectors.kernel_log.records import LONGEST_TEXT, KernelRecord, Records
-from collectors.kernel_log.tracker import Kept, KernelBeliefs, Moment, Position
+from collectors.kernel_log.tracker import KernelLogTracker, LogTime, Position, SavedLogPosition
 from collectors.saved_state import remembered
 from contract.codes.host_codes import (
     FILE_SYSTEM,
@@ -46,7 +46,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ _LIVE_SECONDS = 5.0
 _HUNG_TASKS = Path("/proc/sys/kernel/hung_task_detect_count")
 
 
-class KernelLog:
+class KernelLogCollector:
     """The collector of what the kernel says.
 
     ``device`` is ``/dev/kmsg`` or a pipe with its records. A lockup, a hung task and an error of
@@ -85,9 +85,9 @@ class KernelLog:
         self.messages = Messages(npu_driver_patterns)
         self.remounts = remounts
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(self, surroundings)
+        watch = KernelLogRun(self, surroundings)
         try:
             while True:
                 surroundings.progress()
@@ -101,22 +101,22 @@ class KernelLog:
             watch.keep()
 
 
-class _Watch:
+class KernelLogRun:
     """One run of the collector."""
 
-    def __init__(self, collector: KernelLog, surroundings: Surroundings) -> None:
+    def __init__(self, collector: KernelLogCollector, surroundings: CollectorContext) -> None:
         self._collector = collector
         self._source = collector.name
         self._around = surroundings
         self._loop = asyncio.get_running_loop()
         self._boot = boot_id()
-        kept = remembered(surroundings.memory, self._source, Kept)
+        kept = remembered(surroundings.memory, self._source, SavedLogPosition)
         same_boot = kept is None or kept.boot == self._boot
         self._is_history = kept is None
         sequence = kept.sequence if kept is not None and same_boot else None
         self._position = Position(self._source, sequence)
         believed = {code for _, code in surroundings.believed}
-        self._beliefs = KernelBeliefs(self._source, believed, kept, collector.hold_seconds)
+        self._beliefs = KernelLogTracker(self._source, believed, kept, collector.hold_seconds)
         self._report(self._beliefs.begin(self._now(), same_boot=same_boot))
         self._answers: bool | None = None
         self._is_live = False
@@ -211,7 +211,9 @@ class _Watch:
             self._report(reports)
             self.keep()
 
-    def _told(self, told: Told | Remounted, now: Moment, age_seconds: float) -> list[Report]:
+    def _told(
+        self, told: MessageMatch | Remounted, now: LogTime, age_seconds: float
+    ) -> list[Report]:
         if isinstance(told, Remounted):
             return self._remounted(told, now) if self._collector.remounts else []
         if told.code == HUNG_TASK:
@@ -221,7 +223,7 @@ class _Watch:
             _log.info("%s: %s", self._source, told.text)
         return reports
 
-    def _remounted(self, told: Remounted, now: Moment) -> list[Report]:
+    def _remounted(self, told: Remounted, now: LogTime) -> list[Report]:
         """Said for the check of file systems, which finds out when it is over."""
         found = HostMounts().of_block_device(told.device)
         if found is None:
@@ -233,13 +235,13 @@ class _Watch:
             Observation(FILE_SYSTEMS, subject, READ_ONLY, Assertion.OCCUR, now.wall_ms, text=text)
         ]
 
-    def _audited(self, now: Moment) -> list[Report]:
+    def _audited(self, now: LogTime) -> list[Report]:
         """What the kernel counted of the hung tasks whose messages were lost."""
         before, self._hung_tasks = self._hung_tasks, _count(_HUNG_TASKS)
         if before is None or self._hung_tasks is None or self._hung_tasks <= before:
             return []
         text = f"the kernel counted {self._hung_tasks - before} hung tasks; its messages were lost"
-        return self._beliefs.told(Told(HUNG_TASK, text), now, 0.0)
+        return self._beliefs.told(MessageMatch(HUNG_TASK, text), now, 0.0)
 
     def _age(self, record: KernelRecord) -> float:
         """How many seconds ago ``record`` was written, as far as that matters."""
@@ -274,11 +276,11 @@ class _Watch:
         if self._is_history:
             return
         self._kept_at = self._loop.time()
-        kept = Kept(self._boot, self._position.sequence, self._beliefs.said_ms())
+        kept = SavedLogPosition(self._boot, self._position.sequence, self._beliefs.said_ms())
         self._around.memory.write(msgspec.json.encode(kept))
 
-    def _now(self) -> Moment:
-        return Moment(self._around.wall_clock(), self._loop.time())
+    def _now(self) -> LogTime:
+        return LogTime(self._around.wall_clock(), self._loop.time())
 
     def _report(self, reports: list[Report]) -> None:
         for report in reports:

@@ -28,7 +28,7 @@ _LONGEST_LINE = 1024
 """What the kernel writes longer than this is not for people, and costs time."""
 
 
-class Told(NamedTuple):
+class MessageMatch(NamedTuple):
     """One message that tells ``code`` of a host check. ``text`` is for people."""
 
     code: str
@@ -58,21 +58,21 @@ class Messages:
     def __init__(self, driver_patterns: Sequence[str]) -> None:
         self._driver = [re.compile(pattern) for pattern in driver_patterns]
 
-    def told(self, level: int, text: str) -> Iterator[Told | Remounted]:
+    def told(self, level: int, text: str) -> Iterator[MessageMatch | Remounted]:
         """What the lines of a message of ``level`` tell, mostly nothing."""
         for line in text.splitlines():
             found = self._line(level, line)
             if found is not None:
                 yield found
 
-    def _line(self, level: int, line: str) -> Told | Remounted | None:
+    def _line(self, level: int, line: str) -> MessageMatch | Remounted | None:
         line, shown = line[:_LONGEST_LINE], line[:_LONGEST_TEXT]
         raw = f"<{level}>{line}"
         if any(pattern.search(raw) for pattern in self._driver):
-            return Told(DRIVER_ERROR, shown)
+            return MessageMatch(DRIVER_ERROR, shown)
         for pattern, code in _TELLS:
             if pattern.search(line) is not None:
-                return Told(code, shown)
+                return MessageMatch(code, shown)
         for pattern in _REMOUNTED:
             match = pattern.search(line)
             if match is not None:

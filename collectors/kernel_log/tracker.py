@@ -16,11 +16,11 @@ from contract.observation import Assertion, Gap, Observation, host_subject
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from collectors.kernel_log.messages import Told
+    from collectors.kernel_log.messages import MessageMatch
     from contract.observation import Report, Subject
 
 
-class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
+class SavedLogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a reader of the log finds again after a restart.
 
     ``boot`` is the boot of which ``sequence`` is the last record that was read (``None``: there was
@@ -32,44 +32,48 @@ class Kept(msgspec.Struct, frozen=True, omit_defaults=True):
     said_ms: dict[str, int] = {}
 
 
-class Moment(NamedTuple):
+class LogTime(NamedTuple):
     """A time by the host's clock (epoch milliseconds) and by one that is never set (seconds)."""
 
     wall_ms: int
     steady: float
 
 
-class KernelBeliefs:
+class KernelLogTracker:
     """What holds. ``hold_seconds``: for how long after the last message about it."""
 
     def __init__(
-        self, source: str, believed: Iterable[str], kept: Kept | None, hold_seconds: float
+        self,
+        source: str,
+        believed: Iterable[str],
+        kept: SavedLogPosition | None,
+        hold_seconds: float,
     ) -> None:
         self._source = source
         self._hold_seconds = hold_seconds
         self._believed = set(believed)
         self._kept_ms = {} if kept is None else kept.said_ms
-        self._said: dict[str, Moment] = {}
+        self._said: dict[str, LogTime] = {}
 
-    def begin(self, now: Moment, *, same_boot: bool) -> list[Report]:
+    def begin(self, now: LogTime, *, same_boot: bool) -> list[Report]:
         """The log of this boot is going to be read. What held in another boot is over."""
         for code in self._believed:
             said_ms = self._kept_ms.get(code, now.wall_ms) if same_boot else 0
             age = max(0.0, (now.wall_ms - said_ms) / 1000)
-            self._said[code] = Moment(said_ms, now.steady - age)
+            self._said[code] = LogTime(said_ms, now.steady - age)
         self._believed.clear()
         return [] if same_boot else self.over(now)
 
-    def told(self, message: Told, now: Moment, age_seconds: float) -> list[Report]:
+    def told(self, message: MessageMatch, now: LogTime, age_seconds: float) -> list[Report]:
         """The kernel said so, ``age_seconds`` ago."""
         raised_ms = now.wall_ms - round(age_seconds * 1000)
         if HOST_CODES[message.code].is_event:
             return [self._observation(message, Assertion.ONCE, now, raised_ms)]
         is_new = message.code not in self._said
-        self._said[message.code] = Moment(raised_ms, now.steady - age_seconds)
+        self._said[message.code] = LogTime(raised_ms, now.steady - age_seconds)
         return [self._observation(message, Assertion.OCCUR, now, raised_ms)] if is_new else []
 
-    def over(self, now: Moment) -> list[Report]:
+    def over(self, now: LogTime) -> list[Report]:
         """What was not repeated for long enough by now."""
         gone = [code for code in self._said if self._ends(code) <= now.steady]
         for code in gone:
@@ -91,7 +95,7 @@ class KernelBeliefs:
         return self._said[code].steady + self._hold_seconds
 
     def _observation(
-        self, message: Told, assertion: Assertion, now: Moment, raised_ms: int
+        self, message: MessageMatch, assertion: Assertion, now: LogTime, raised_ms: int
     ) -> Observation:
         return Observation(
             source=self._source,

@@ -12,9 +12,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NoReturn
 
-from collectors.chip_faults.collector import ChipFaults
+from collectors.chip_faults.collector import ChipFaultsCollector
 from collectors.links.readings import SLOW_ROUND, Readings
-from collectors.links.tracker import LinkBeliefs
+from collectors.links.tracker import LinkTracker
 from collectors.links.unified_bus import UnifiedBus
 from contract.codes.chip_codes import (
     LINK_DOWN,
@@ -40,7 +40,7 @@ from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from contract.observation import Report, Subject
     from dcmi_shim.hccn.tables import A5Port
     from dcmi_shim.values import Chip, Inventory
@@ -70,7 +70,7 @@ class _Link:
     """One chip: what is believed of it, and when it is asked next (loop time)."""
 
     chip: Chip
-    beliefs: LinkBeliefs
+    beliefs: LinkTracker
     due: float
     slow_due: float
     retry_at: float = _NEVER
@@ -91,7 +91,7 @@ class _Link:
         return min(self.due, self.check, self.retry_at)
 
 
-class Links:
+class LinksCollector:
     """The collector of network links.
 
     ``deadline_seconds`` is that of one run of the tool; after a missed one the other chips go on.
@@ -113,19 +113,21 @@ class Links:
         self._telemetry = telemetry
         self.failure_is_down = error == "down"
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(self, surroundings, telemetry=self._telemetry)
+        watch = LinksRun(self, surroundings, telemetry=self._telemetry)
         surroundings.listen(watch.hear)
         await watch.begin()
         while True:
             await watch.go_on()
 
 
-class _Watch:
+class LinksRun:
     """One run of the collector."""
 
-    def __init__(self, collector: Links, surroundings: Surroundings, *, telemetry: bool) -> None:
+    def __init__(
+        self, collector: LinksCollector, surroundings: CollectorContext, *, telemetry: bool
+    ) -> None:
         self._source = collector.name
         self._period_seconds = collector.period_seconds
         self._deadline = collector.deadline_seconds
@@ -194,7 +196,7 @@ class _Watch:
                 link.chip = chip
                 continue
             subject = chip_subject(chip.physical_id)
-            beliefs = LinkBeliefs(self._source, subject, self._remembered.pop(subject, set()))
+            beliefs = LinkTracker(self._source, subject, self._remembered.pop(subject, set()))
             share = self._period_seconds / len(inventory.chips)
             due = now - self._period_seconds + place * share
             self._links[chip.physical_id] = _Link(chip, beliefs, due, now + share / 2)
@@ -202,7 +204,7 @@ class _Watch:
     def hear(self, batch: Sequence[Report]) -> None:
         """Take notice of what the driver says about networks."""
         for report in batch:
-            if report.source != ChipFaults.name:
+            if report.source != ChipFaultsCollector.name:
                 continue
             if isinstance(report, Gap):
                 self._gap = True

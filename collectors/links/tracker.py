@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SEVERITIES = {LINK_DOWN: Severity.MINOR}
 
 
-class LinkBeliefs:
+class LinkTracker:
     """What one source believes about the links of one chip."""
 
     def __init__(self, source: str, chip: Subject, believed: Iterable[str]) -> None:

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from collectors.boot import boot_id
-from collectors.memory.pressure import Limits, OomKills, Pressure, oom_kills, stalled_percent
+from collectors.memory.pressure import (
+    OomKills,
+    Pressure,
+    PressureLimits,
+    oom_kills,
+    stalled_percent,
+)
 from collectors.saved_state import remembered
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
 from contract.observation import (
@@ -31,7 +37,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -41,7 +47,7 @@ _SUBJECT = host_subject(HOST_MEMORY, 0)
 _SOON_SECONDS = 2.0
 
 
-class Memory:
+class MemoryCollector:
     """The collector. All but the period is percent: of time stalled, of memory available."""
 
     name = MEMORY
@@ -57,13 +63,13 @@ class Memory:
         proc: Path = _PROC,
     ) -> None:
         self.period_seconds = period_seconds
-        self.stalled = Limits(stalled_percent, stalled_cleared_percent)
-        self.available = Limits(available_percent, available_cleared_percent)
+        self.stalled = PressureLimits(stalled_percent, stalled_cleared_percent)
+        self.available = PressureLimits(available_percent, available_cleared_percent)
         self.proc = proc
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        watch = _Watch(self, surroundings)
+        watch = MemoryRun(self, surroundings)
         surroundings.listen(watch.hear)
         while True:
             surroundings.progress()
@@ -78,10 +84,10 @@ class _Kept(msgspec.Struct, frozen=True):
     accounted: int
 
 
-class _Watch:
+class MemoryRun:
     """One run of the collector."""
 
-    def __init__(self, collector: Memory, surroundings: Surroundings) -> None:
+    def __init__(self, collector: MemoryCollector, surroundings: CollectorContext) -> None:
         self._collector = collector
         self._source = collector.name
         self._around = surroundings

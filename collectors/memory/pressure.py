@@ -21,7 +21,7 @@ def oom_kills(vmstat: str) -> int | None:
     return None if match is None else int(match[1])
 
 
-class Limits(NamedTuple):
+class PressureLimits(NamedTuple):
     """Percent from which there is pressure, and from which there is none any more."""
 
     raised: float
@@ -35,7 +35,9 @@ class Pressure:
     available in percent, at two looks in a row.
     """
 
-    def __init__(self, stalled: Limits, available: Limits, *, is_short: bool) -> None:
+    def __init__(
+        self, stalled: PressureLimits, available: PressureLimits, *, is_short: bool
+    ) -> None:
         self._stalled = stalled
         self._available = available
         self._looks = 0

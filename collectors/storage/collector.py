@@ -18,26 +18,26 @@ import msgspec
 from collectors.boot import boot_id
 from collectors.saved_state import remembered
 from collectors.storage.status_file import read_checked
-from collectors.storage.status_parser import DPC, DTFS, Client, parse
-from collectors.storage.tracker import Kept, StorageBeliefs
+from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
+from collectors.storage.tracker import SavedFlag, StorageTracker
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
 
 if TYPE_CHECKING:
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
     from contract.observation import Report
 
 DPC_FILE = "/user/mind-cluster/dpcstatus/dpc_status_check"
 DTFS_FILE = "/user/mind-cluster/dtfsstatus/dtfs_status_check"
 
 
-class _Memory(msgspec.Struct, frozen=True):
+class StoredFlags(msgspec.Struct, frozen=True):
     """What is remembered: of each client whose file was there, its instances."""
 
     boot_id: str = ""
-    clients: dict[str, dict[str, tuple[Kept, ...]]] = {}
+    clients: dict[str, dict[str, tuple[SavedFlag, ...]]] = {}
 
 
-class Storage:
+class StorageCollector:
     """The collector of storage faults. An empty path: there is no such client."""
 
     name = "storage"
@@ -54,11 +54,12 @@ class Storage:
             client: Path(file) for client, file in ((DPC, dpc_file), (DTFS, dtfs_file)) if file
         }
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
-        memory = remembered(surroundings.memory, self.name, _Memory) or _Memory()
+        memory = remembered(surroundings.memory, self.name, StoredFlags) or StoredFlags()
         watches = [
-            _Watch(self, client, path, memory, surroundings) for client, path in self._files.items()
+            StorageRun(self, client, path, memory, surroundings)
+            for client, path in self._files.items()
         ]
         forgotten = self._leave_out(surroundings) & memory.clients.keys()
         while True:
@@ -66,11 +67,11 @@ class Storage:
             if any(changed) or forgotten:
                 forgotten = set()
                 kept = {watch.client.name: watch.kept() for watch in watches if watch.was_there}
-                surroundings.memory.write(msgspec.json.encode(_Memory(boot_id(), kept)))
+                surroundings.memory.write(msgspec.json.encode(StoredFlags(boot_id(), kept)))
             surroundings.progress()
             await asyncio.sleep(self.period_seconds)
 
-    def _leave_out(self, surroundings: Surroundings) -> set[str]:
+    def _leave_out(self, surroundings: CollectorContext) -> set[str]:
         """Say that it is over with the clients that have no file; their names."""
         left_out = [client for client in (DPC, DTFS) if client not in self._files]
         for client in left_out:
@@ -85,16 +86,16 @@ class Storage:
         return {client.name for client in left_out}
 
 
-class _Watch:
+class StorageRun:
     """One file, for as long as the collector runs."""
 
     def __init__(
         self,
-        storage: Storage,
-        client: Client,
+        storage: StorageCollector,
+        client: StorageClient,
         path: Path,
-        memory: _Memory,
-        surroundings: Surroundings,
+        memory: StoredFlags,
+        surroundings: CollectorContext,
     ) -> None:
         subject = storage_subject(client.name)
         believed = [code for about, code in surroundings.believed if about == subject]
@@ -105,7 +106,7 @@ class _Watch:
         self._path = path
         self._surroundings = surroundings
         self._reading: asyncio.Task[bytes] | None = None
-        self._beliefs = StorageBeliefs(
+        self._beliefs = StorageTracker(
             storage.name,
             client,
             believed,
@@ -114,7 +115,7 @@ class _Watch:
             surroundings.wall_clock(),
         )
 
-    def kept(self) -> dict[str, tuple[Kept, ...]]:
+    def kept(self) -> dict[str, tuple[SavedFlag, ...]]:
         """What the next process has to know."""
         return self._beliefs.kept(_now(), self._surroundings.wall_clock())
 

@@ -27,7 +27,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Client:
+class StorageClient:
     """A shared storage client: the lines of each of its instances, in order.
 
     ``may_be_empty``: a file without any instance is a good one.
@@ -38,7 +38,7 @@ class Client:
     may_be_empty: bool
 
 
-DPC = Client(
+DPC = StorageClient(
     "DPC",
     (
         Flag("DPC_INTERNAL_ERROR", -12, "110001021"),
@@ -46,7 +46,7 @@ DPC = Client(
     ),
     may_be_empty=True,
 )
-DTFS = Client(
+DTFS = StorageClient(
     "DTFS",
     (
         Flag("DTFS_PROCESS_ERROR", -1, "110001022"),
@@ -59,7 +59,7 @@ Instances: TypeAlias = "dict[str, tuple[bool, ...]]"
 """For each instance, by its number, whether each flag of its client is raised."""
 
 
-def parse(content: bytes, client: Client) -> Instances:
+def parse(content: bytes, client: StorageClient) -> Instances:
     """The instances in ``content``; of one that is listed twice the last entry counts.
 
     As lenient as upstream about line ends, blanks behind the colon and leading zeros, and as

@@ -25,7 +25,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from collectors.storage.status_parser import Client, Flag, Instances
+    from collectors.storage.status_parser import Flag, Instances, StorageClient
     from contract.observation import Report
 
 _DEBOUNCE_SECONDS = {"110001021": 600.0}
@@ -33,7 +33,7 @@ _DEBOUNCE_SECONDS = {"110001021": 600.0}
 others count at once (``docs/spec/noded.md#4.3``)."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SavedFlag(msgspec.Struct, frozen=True):
     """One flag of one instance, for the next process: raised or not since ``since_ms``."""
 
     raised: bool
@@ -41,7 +41,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class _Standing:
+class _FlagState:
     """One flag of one instance: as it is since ``since``, and was listed last at ``seen``."""
 
     raised: bool
@@ -52,7 +52,7 @@ class _Standing:
         return self.seen - self.since >= seconds
 
 
-class StorageBeliefs:
+class StorageTracker:
     """What is believed of ``client``.
 
     ``believed`` are the codes that held when the last process ended, ``kept`` what it knew of the
@@ -62,9 +62,9 @@ class StorageBeliefs:
     def __init__(
         self,
         source: str,
-        client: Client,
+        client: StorageClient,
         believed: Iterable[str],
-        kept: Mapping[str, tuple[Kept, ...]],
+        kept: Mapping[str, tuple[SavedFlag, ...]],
         at: float,
         now_ms: int,
     ) -> None:
@@ -84,11 +84,11 @@ class StorageBeliefs:
             if len(flags) == len(client.flags)
         }
 
-    def kept(self, at: float, now_ms: int) -> dict[str, tuple[Kept, ...]]:
+    def kept(self, at: float, now_ms: int) -> dict[str, tuple[SavedFlag, ...]]:
         """What the next process has to know."""
         return {
             instance: tuple(
-                Kept(flag.raised, now_ms - round((at - flag.since) * 1000)) for flag in flags
+                SavedFlag(flag.raised, now_ms - round((at - flag.since) * 1000)) for flag in flags
             )
             for instance, flags in self._instances.items()
         }
@@ -133,7 +133,7 @@ class StorageBeliefs:
         for instance, raised in listed.items():
             flags = self._instances.get(instance)
             if flags is None:
-                self._instances[instance] = tuple(_Standing(one, at, at) for one in raised)
+                self._instances[instance] = tuple(_FlagState(one, at, at) for one in raised)
                 changed = True
                 continue
             for flag, now_raised in zip(flags, raised, strict=True):
@@ -171,10 +171,10 @@ class StorageBeliefs:
         return Assertion.ABSENT
 
 
-def _restored(kept: Kept, at: float, now_ms: int) -> _Standing:
+def _restored(kept: SavedFlag, at: float, now_ms: int) -> _FlagState:
     """As the last process knew it; not listed yet, and never changed in the future."""
     since = at - max(0, now_ms - kept.since_ms) / 1000
-    return _Standing(kept.raised, since, since)
+    return _FlagState(kept.raised, since, since)
 
 
 def _debounce_seconds(flag: Flag) -> float:

@@ -61,7 +61,7 @@ class CodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     codes: dict[str, CodeFacts]
 
 
-class Verdict(NamedTuple):
+class ReasonedLevel(NamedTuple):
     """A level of the subject's kind and the sentence that says why it is this one."""
 
     level: str
@@ -108,7 +108,7 @@ class Catalogue:
         gives; ``None``: until an operator ends it (``docs/spec/device-plugin.md#3.6``)."""
         return longest_release_ms(self.frequencies.values())
 
-    def judge(self, code: str, severity: Severity | None) -> Verdict:
+    def judge(self, code: str, severity: Severity | None) -> ReasonedLevel:
         """The level of a chip's code and the rule that decided.
 
         A code in no table is judged by what the driver calls it. A network code in no table is
@@ -116,18 +116,18 @@ class Catalogue:
         """
         level = self.chip_levels.get(code)
         if level is not None:
-            return Verdict(level, f"{code} is {level} in the level table")
+            return ReasonedLevel(level, f"{code} is {level} in the level table")
         if is_network(code):
-            return Verdict(
+            return ReasonedLevel(
                 ChipLevel.PRE_SEPARATE_NPU, f"{code} is a network code in no level table"
             )
         word = "of unknown severity" if severity is None else severity.word
         because = f"{code} is in no level table and {word}"
         if severity in _UNKNOWN_IS_HARMLESS:
-            return Verdict(ChipLevel.NOT_HANDLE_FAULT, because)
-        return Verdict(ChipLevel.SEPARATE_NPU, because)
+            return ReasonedLevel(ChipLevel.NOT_HANDLE_FAULT, because)
+        return ReasonedLevel(ChipLevel.SEPARATE_NPU, because)
 
-    def judge_by_word(self, code: str, word: int, listed: Iterable[str]) -> Verdict:
+    def judge_by_word(self, code: str, word: int, listed: Iterable[str]) -> ReasonedLevel:
         """The level of a code whose severity nobody says, on a chip with the health word ``word``.
 
         ``listed`` are all codes of the chip. A code in no table is not to be handled unless the
@@ -137,24 +137,28 @@ class Catalogue:
             return self.judge(code, None)
         because = f"{code} is in no level table, and the health word of its chip is {word}"
         if word <= Severity.MINOR:
-            return Verdict(ChipLevel.NOT_HANDLE_FAULT, because)
+            return ReasonedLevel(ChipLevel.NOT_HANDLE_FAULT, because)
         for other in listed:
             if other in self.chip_levels and (self.severity_of(other) or 0) >= word:
-                return Verdict(ChipLevel.NOT_HANDLE_FAULT, f"{because}, which {other} explains")
-        return Verdict(ChipLevel.SEPARATE_NPU, f"{because}, which no code in a table explains")
+                return ReasonedLevel(
+                    ChipLevel.NOT_HANDLE_FAULT, f"{because}, which {other} explains"
+                )
+        return ReasonedLevel(
+            ChipLevel.SEPARATE_NPU, f"{because}, which no code in a table explains"
+        )
 
     def level_of(self, code: str, severity: Severity | None) -> ChipLevel:
         """The level alone; see ``judge``."""
         return ChipLevel(self.judge(code, severity).level)
 
-    def judge_switch(self, code: str) -> Verdict:
+    def judge_switch(self, code: str) -> ReasonedLevel:
         """The level of a code of a switch, compared as text; empty for one in no table.
 
         Source: docs/spec/device-plugin.md#5.2.
         """
         return _by_table(self.switch_levels.get(code), code, "switches")
 
-    def judge_node(self, code: str) -> Verdict:
+    def judge_node(self, code: str) -> ReasonedLevel:
         """The level of a code of the BMC; empty for one in no table (``docs/spec/noded.md#3.4``).
 
         A code of a host check that no table names is not to be handled.
@@ -162,10 +166,10 @@ class Catalogue:
         level = self.node_levels.get(code)
         if level is None and code in HOST_CODES:
             what = f"{code} ({HOST_CODES[code].name}) is in no level table of the server"
-            return Verdict(NodeLevel.NOT_HANDLE_FAULT, what)
+            return ReasonedLevel(NodeLevel.NOT_HANDLE_FAULT, what)
         return _by_table(level, code, "the server")
 
-    def judge_public(self, code: str) -> Verdict:
+    def judge_public(self, code: str) -> ReasonedLevel:
         """The level of a public fault; empty for one in no table (``clusterd#4.5``)."""
         return _by_table(self.public_levels.get(code), code, "public faults")
 
@@ -179,10 +183,12 @@ class Catalogue:
         return facts.name_en or None if facts is not None else None
 
 
-def _by_table(level: SwitchLevel | NodeLevel | ChipLevel | None, code: str, of: str) -> Verdict:
+def _by_table(
+    level: SwitchLevel | NodeLevel | ChipLevel | None, code: str, of: str
+) -> ReasonedLevel:
     if level is None:
-        return Verdict("", f"{code} is in no level table of {of}: it is only shown")
-    return Verdict(level, f"{code} is {level} in the level table of {of}")
+        return ReasonedLevel("", f"{code} is in no level table of {of}: it is only shown")
+    return ReasonedLevel(level, f"{code} is {level} in the level table of {of}")
 
 
 def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:

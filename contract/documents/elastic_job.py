@@ -50,7 +50,7 @@ class Size(msgspec.Struct, frozen=True):
     task_available: int | None = None
 
 
-class Kept(msgspec.Struct, frozen=True):
+class PersistedJob(msgspec.Struct, frozen=True):
     """What is remembered of a vcjob between processes.
 
     ``size`` is what was written last, ``original`` the owner's. ``start`` counts starts, of which
@@ -65,13 +65,13 @@ class Kept(msgspec.Struct, frozen=True):
     starts_ms: tuple[int, ...] = ()
 
 
-def read_kept(annotations: Mapping[str, str]) -> Kept | None:
+def read_kept(annotations: Mapping[str, str]) -> PersistedJob | None:
     """Return what is kept on a vcjob, ``None`` where nothing is. Raises ``ValueError``."""
     text = annotations.get(KEPT)
     if text is None:
         return None
     try:
-        kept = msgspec.json.decode(text, type=Kept)
+        kept = msgspec.json.decode(text, type=PersistedJob)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ValueError(f"{KEPT} cannot be read: {error}") from None
     sizes = (kept.original, kept.size)

@@ -47,7 +47,7 @@ class Influence(GoStruct, frozen=True):
     device_ids: list[Int32] | None = msgspec.field(default=None, name="deviceIds")
 
 
-class Fault(GoStruct, frozen=True):
+class PublicFaultEntry(GoStruct, frozen=True):
     """One fault of a message; ``fault_time`` is epoch milliseconds."""
 
     fault_id: str = msgspec.field(default="", name="faultId")
@@ -67,7 +67,7 @@ class PublicFault(GoStruct, frozen=True):
     timestamp: Int64 = 0
     version: str = ""
     resource: str = ""
-    faults: list[Fault] | None = None
+    faults: list[PublicFaultEntry] | None = None
 
 
 def encode_public_fault(message: PublicFault) -> dict[str, str]:
@@ -91,7 +91,7 @@ def accepted(
     resources: Collection[str],
     is_serial: Callable[[str], bool] = lambda _: False,
     ending: Collection[str] = (),
-) -> tuple[tuple[Fault, ...], tuple[Problem, ...]]:
+) -> tuple[tuple[PublicFaultEntry, ...], tuple[Problem, ...]]:
     """The faults of ``message`` that a reader takes, and why it takes no others.
 
     ``codes`` and ``resources`` are the configured ones; ``is_serial`` says whether a node has this
@@ -114,7 +114,7 @@ def accepting(
     resources: Collection[str],
     is_serial: Callable[[str], bool] = lambda _: False,
     ending: Collection[str] = (),
-) -> Work[tuple[tuple[Fault, ...], tuple[Problem, ...]]]:
+) -> Work[tuple[tuple[PublicFaultEntry, ...], tuple[Problem, ...]]]:
     """The same fault by fault; says of each how much it was."""
     faults = message.faults or []
     for where, wrong in (
@@ -127,7 +127,7 @@ def accepting(
         if wrong:
             value = len(faults) if where == "faults" else getattr(message, where)
             raise DocumentError(document, where, f"{_shown(value)} is refused")
-    good: list[Fault] = []
+    good: list[PublicFaultEntry] = []
     problems: list[Problem] = []
     for index, fault in enumerate(faults):
         taken = {*codes, *ending} if ending and fault.assertion == "recover" else codes
@@ -150,7 +150,7 @@ def _shown(value: object) -> str:
 
 
 def _wrong_with(
-    fault: Fault, codes: Collection[str], is_serial: Callable[[str], bool]
+    fault: PublicFaultEntry, codes: Collection[str], is_serial: Callable[[str], bool]
 ) -> Iterator[tuple[str, object]]:
     """Members and values of ``fault`` for which it is refused, in the order of their checks."""
     if _ID.fullmatch(fault.fault_id) is None:

@@ -33,6 +33,11 @@ class SwitchEvent(GoStruct, frozen=True):
     alarm_raised_time: Int64 = msgspec.field(default=0, name="AlarmRaisedTime")
 
 
+def event_key(event: SwitchEvent) -> str:
+    """Return the key of a switch's event in the time map (clusterd#1.5)."""
+    return f"{event.assembled_fault_code}_{event.switch_chip_id}_{event.switch_port_id}"
+
+
 class SwitchPort(msgspec.Struct, frozen=True):
     """A port of an on-board switch, and what it leads to (0 cpu, 1 npu, 2 L2)."""
 

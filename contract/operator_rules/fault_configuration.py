@@ -47,7 +47,7 @@ DOCUMENTS = {
 
 
 @dataclass(frozen=True)
-class ConfigMap:
+class OperatorConfigMap:
     """One that operators write: where it is, and the keys that have an effect in it.
 
     ``is_whole``: one that lacks a document is as wrong as one in which it cannot be decoded.
@@ -60,13 +60,13 @@ class ConfigMap:
     is_whole: bool = False
 
 
-CHIP_CONFIG_MAP = ConfigMap(
+CHIP_CONFIG_MAP = OperatorConfigMap(
     FAULT_CONFIG_NAMESPACE,
     FAULT_CONFIG_NAME,
     (FAULT_CODE_KEY, CUSTOMIZATION_KEY, SWITCH_FAULT_CODE_KEY),
     (POLL_INTERVAL_KEY,),
 )
-NODE_CONFIG_MAP = ConfigMap(
+NODE_CONFIG_MAP = OperatorConfigMap(
     NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, (NODE_CONFIGURATION_KEY,), is_whole=True
 )
 CONFIG_MAPS = (CHIP_CONFIG_MAP, NODE_CONFIG_MAP)
@@ -90,7 +90,7 @@ class FaultTexts(msgspec.Struct, frozen=True, omit_defaults=True):
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
-class Place(StrEnum):
+class ConfigurationPlace(StrEnum):
     """Where a document in force was found."""
 
     CONFIG_MAP = "configmap"
@@ -102,11 +102,11 @@ class InForce(msgspec.Struct, frozen=True):
     """The documents in force and the place where each was found, by its key."""
 
     texts: FaultTexts = FaultTexts()
-    places: dict[str, Place] = {}
+    places: dict[str, ConfigurationPlace] = {}
 
-    def place_of(self, key: str) -> Place:
+    def place_of(self, key: str) -> ConfigurationPlace:
         """Where the document ``key`` in force was found."""
-        return self.places.get(key, Place.SHIPPED)
+        return self.places.get(key, ConfigurationPlace.SHIPPED)
 
 
 @dataclass(frozen=True)
@@ -115,12 +115,12 @@ class FaultProblem:
     to have. ``config_map`` is the one that has it, where one has."""
 
     document: str
-    place: Place
+    place: ConfigurationPlace
     problem: Problem
-    config_map: ConfigMap | None = None
+    config_map: OperatorConfigMap | None = None
 
     def __str__(self) -> str:
-        where = "ConfigMap" if self.place is Place.CONFIG_MAP else self.place.value
+        where = "ConfigMap" if self.place is ConfigurationPlace.CONFIG_MAP else self.place.value
         return f"{self.document} ({where}): {self.problem}"
 
 
@@ -203,7 +203,7 @@ def judge_texts(
     unreadable: Mapping[str, str] | None = None,
 ) -> Judged:
     """``judge`` where ``data`` has each document in its ConfigMap; ``None``: nobody can say."""
-    given: Mapping[ConfigMap, Mapping[str, str] | None] = {}
+    given: Mapping[OperatorConfigMap, Mapping[str, str] | None] = {}
     if data is not None:
         node = {key: text for key, text in data.items() if key in NODE_CONFIG_MAP.documents}
         chips = {key: text for key, text in data.items() if key not in node}
@@ -212,7 +212,7 @@ def judge_texts(
 
 
 def judge(
-    config_maps: Mapping[ConfigMap, Mapping[str, str] | None],
+    config_maps: Mapping[OperatorConfigMap, Mapping[str, str] | None],
     files: Mapping[str, str],
     before: InForce,
     unreadable: Mapping[str, str] | None = None,
@@ -233,12 +233,12 @@ def judge(
     for key, member in DOCUMENTS.items():
         config_map = _CONFIG_MAP_OF[key]
         place, text = _found(key, config_maps, files, unreadable or {}, before)
-        source = config_map if place is Place.CONFIG_MAP else None
+        source = config_map if place is ConfigurationPlace.CONFIG_MAP else None
         bad: tuple[Problem, ...] = ()
-        if place is Place.FILE and text is None:
+        if place is ConfigurationPlace.FILE and text is None:
             assert unreadable is not None
             bad = (Problem("(file)", f"cannot be read: {unreadable[key]}"),)
-        elif place is Place.CONFIG_MAP and text is None:
+        elif place is ConfigurationPlace.CONFIG_MAP and text is None:
             bad = (Problem("(key)", "is not there"),)
         else:
             text = None if text is None else _SURROGATE.sub("\ufffd", text)
@@ -250,7 +250,7 @@ def judge(
             members[member], places[key] = text, place
             found = documents.problems.get(key, ())
             problems += [FaultProblem(key, place, one, source) for one in found]
-            if place is Place.CONFIG_MAP and config_map not in config_maps:
+            if place is ConfigurationPlace.CONFIG_MAP and config_map not in config_maps:
                 kept.add(key)
             continue
         for one in bad:
@@ -261,37 +261,38 @@ def judge(
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
         for key, problem in islice(_others(data or {}, config_map), TOLD):
-            problems.append(FaultProblem(key, Place.CONFIG_MAP, problem, config_map))
+            problems.append(FaultProblem(key, ConfigurationPlace.CONFIG_MAP, problem, config_map))
     for key, problem in islice(_others(files, None), TOLD):
-        problems.append(FaultProblem(key, Place.FILE, problem))
+        problems.append(FaultProblem(key, ConfigurationPlace.FILE, problem))
     in_force = InForce(
-        FaultTexts(**members), {key: p for key, p in places.items() if p is not Place.SHIPPED}
+        FaultTexts(**members),
+        {key: p for key, p in places.items() if p is not ConfigurationPlace.SHIPPED},
     )
     return Judged(in_force, frozenset(kept), documents.tables, tuple(problems))
 
 
 def _found(
     key: str,
-    config_maps: Mapping[ConfigMap, Mapping[str, str] | None],
+    config_maps: Mapping[OperatorConfigMap, Mapping[str, str] | None],
     files: Mapping[str, str],
     unreadable: Mapping[str, str],
     before: InForce,
-) -> tuple[Place, str | None]:
+) -> tuple[ConfigurationPlace, str | None]:
     """Where the document is now, and its text; ``None`` for the shipped, an unreadable or a
     missing one."""
     config_map = _CONFIG_MAP_OF[key]
-    if config_map not in config_maps and before.place_of(key) is Place.CONFIG_MAP:
-        return Place.CONFIG_MAP, getattr(before.texts, DOCUMENTS[key])
+    if config_map not in config_maps and before.place_of(key) is ConfigurationPlace.CONFIG_MAP:
+        return ConfigurationPlace.CONFIG_MAP, getattr(before.texts, DOCUMENTS[key])
     data = config_maps.get(config_map)
     if data is not None and (key in data or config_map.is_whole):
-        return Place.CONFIG_MAP, data.get(key)
+        return ConfigurationPlace.CONFIG_MAP, data.get(key)
     if key in files:
-        return Place.FILE, files[key]
-    return (Place.FILE if key in unreadable else Place.SHIPPED), None
+        return ConfigurationPlace.FILE, files[key]
+    return (ConfigurationPlace.FILE if key in unreadable else ConfigurationPlace.SHIPPED), None
 
 
 def _others(
-    given: Mapping[str, str], config_map: ConfigMap | None
+    given: Mapping[str, str], config_map: OperatorConfigMap | None
 ) -> Iterator[tuple[str, Problem]]:
     """What is wrong with keys that are no document of the place. ``PollInterval`` has no effect:
     what is here is watched, not polled."""

@@ -16,7 +16,7 @@ from dcmi_shim.emulator.bmc import (
     parse_reply,
     parse_request,
 )
-from dcmi_shim.emulator.step import Code, SeverityWord, Step, severity_of_word
+from dcmi_shim.emulator.step import Code, ScenarioStep, SeverityWord, severity_of_word
 
 if TYPE_CHECKING:
     from dcmi_shim.emulator.bmc import EmulatedBmc
@@ -47,7 +47,7 @@ Index = Annotated[int, Field(ge=0, le=255)]
 Device = Annotated[str, AfterValidator(_device)]
 
 
-class BmcOccur(Step):
+class BmcOccur(ScenarioStep):
     """An alarm is raised."""
 
     do: Literal["bmc_occur"]
@@ -57,7 +57,7 @@ class BmcOccur(Step):
     severity: SeverityWord = "major"
 
 
-class BmcRecover(Step):
+class BmcRecover(ScenarioStep):
     """An alarm ends."""
 
     do: Literal["bmc_recover"]
@@ -66,35 +66,35 @@ class BmcRecover(Step):
     index: Index = 0
 
 
-class BmcHang(Step):
+class BmcHang(ScenarioStep):
     """Commands get no answer."""
 
     do: Literal["bmc_hang"]
     where: Where = "reply"
 
 
-class BmcSlow(Step):
+class BmcSlow(ScenarioStep):
     """Commands take longer."""
 
     do: Literal["bmc_slow"]
     delay_ms: int = Field(ge=1, le=3_600_000)
 
 
-class BmcFail(Step):
+class BmcFail(ScenarioStep):
     """Commands are answered with a completion code, as ``C1``."""
 
     do: Literal["bmc_fail"]
     completion_code: Annotated[str, AfterValidator(_completion_code)]
 
 
-class BmcPage(Step):
+class BmcPage(ScenarioStep):
     """The list is handed out in other pages."""
 
     do: Literal["bmc_page"]
     alarms: int = Field(ge=1, le=MAX_EVENTS_PER_REPLY)
 
 
-class BmcReply(Step):
+class BmcReply(ScenarioStep):
     """Requests are answered with these bytes; it takes the place of an earlier one."""
 
     do: Literal["bmc_reply"]
@@ -102,7 +102,7 @@ class BmcReply(Step):
     reply: Annotated[str, AfterValidator(_reply)]
 
 
-class BmcLabel(Step):
+class BmcLabel(ScenarioStep):
     """The server has another serial number or manufacturer; what is not given stays."""
 
     do: Literal["bmc_label"]
@@ -110,7 +110,7 @@ class BmcLabel(Step):
     manufacturer: Text | None = None
 
 
-class BmcPlain(Step):
+class BmcPlain(ScenarioStep):
     """No alarm any more, no BMC, a BMC again, everything normal."""
 
     do: Literal["bmc_clear", "bmc_absent", "bmc_present", "bmc_ok"]

@@ -33,7 +33,7 @@ _LINK_LIBRARY = ("-shared", "-pthread", "-Wl,-z,nodelete", "-Wl,-z,defs")
 _LINK_PROGRAM = ("-pthread",)
 
 
-class Objects:
+class CompiledSources:
     """Sources that were compiled."""
 
     def __init__(self, directory: Path) -> None:
@@ -67,7 +67,7 @@ class Objects:
 
 
 @contextlib.contextmanager
-def compiled(*parts: Sequence[str]) -> Iterator[Objects]:
+def compiled(*parts: Sequence[str]) -> Iterator[CompiledSources]:
     """The sources of all ``parts``, compiled, until the end of the context.
 
     Raises ``EmulatorError`` without a compiler and when they do not compile.
@@ -79,7 +79,7 @@ def compiled(*parts: Sequence[str]) -> Iterator[Objects]:
         with ThreadPoolExecutor(workers) as compilers:
             shares = [[*_COMPILE, "-c", *sources[first::workers]] for first in range(workers)]
             list(compilers.map(lambda share: _run(share, directory), shares))
-        yield Objects(directory)
+        yield CompiledSources(directory)
 
 
 def _run(arguments: Sequence[str], directory: Path) -> None:

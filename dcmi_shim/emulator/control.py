@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from dcmi_shim.emulator.switch_faults import SwitchFault
+    from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 
 CONTROL_LIBRARY = "libvigil_emulator_ctl.so"
 PROFILES = ("a2", "a3", "910a", "310p", "310", "duo", "a5")
@@ -98,14 +98,14 @@ class Emulator:
         number = _number(code)
         self._change("once", chip, number, severity_of(number) if severity is None else severity)
 
-    def switch_occur(self, fault: SwitchFault, severity: Severity | None = None) -> None:
+    def switch_occur(self, fault: EmulatedSwitchFault, severity: Severity | None = None) -> None:
         """Raise a fault of an on-board switch: event now, in the list 50 ms later.
 
         One that is active already is announced again. Without ``severity`` it is major.
         """
         self._switch(_OCCURRENCE, fault, severity)
 
-    def switch_recover(self, fault: SwitchFault) -> None:
+    def switch_recover(self, fault: EmulatedSwitchFault) -> None:
         """End a fault of an on-board switch: event now, out of the list 300 ms later."""
         try:
             self._switch(_RECOVERY, fault, None)
@@ -113,11 +113,13 @@ class Emulator:
             code = format_switch_code(fault.code)
             raise EmulatorError(f"{fault} has no fault {code} to recover from") from None
 
-    def switch_once(self, fault: SwitchFault, severity: Severity | None = None) -> None:
+    def switch_once(self, fault: EmulatedSwitchFault, severity: Severity | None = None) -> None:
         """A notice of an on-board switch; it never enters the list."""
         self._switch(_NOTICE, fault, severity)
 
-    def _switch(self, assertion: int, fault: SwitchFault, severity: Severity | None) -> None:
+    def _switch(
+        self, assertion: int, fault: EmulatedSwitchFault, severity: Severity | None
+    ) -> None:
         code = fault.code
         result = self._ask(
             "switch",

@@ -14,7 +14,7 @@ from dcmi_shim.emulator.functions import functions
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from dcmi_shim.emulator.build import Objects
+    from dcmi_shim.emulator.build import CompiledSources
 
 LIBRARY = Path("lib64/driver/libdcmi.so")
 HCCN_TOOL = Path("tools/hccn_tool")
@@ -54,7 +54,7 @@ _CONTROL_NAMES = ("vigil_emulator_*",)
 
 
 @dataclass(frozen=True)
-class Server:
+class EmulatedServer:
     """One server to be: where its driver goes, where its state, and what it looks like."""
 
     driver_root: Path
@@ -73,10 +73,10 @@ def install(
     Raises ``ConfigurationError`` for an unknown profile or function, and ``EmulatorError`` when it
     cannot be built or written.
     """
-    install_servers([Server(driver_root, emulator_dir, profile)], without)
+    install_servers([EmulatedServer(driver_root, emulator_dir, profile)], without)
 
 
-def install_servers(servers: Sequence[Server], without: Collection[str] = ()) -> None:
+def install_servers(servers: Sequence[EmulatedServer], without: Collection[str] = ()) -> None:
     """``install`` for several servers; everything is compiled once."""
     for server in servers:
         check_profile(server.profile)
@@ -107,7 +107,7 @@ def install_servers(servers: Sequence[Server], without: Collection[str] = ()) ->
             emulator.close()
 
 
-def _check_owner(server: Server) -> None:
+def _check_owner(server: EmulatedServer) -> None:
     """Refuse a state that another driver was installed with: both would be the same hardware."""
     root, owner = server.driver_root.absolute(), server.emulator_dir.absolute() / _OWNER
     try:
@@ -122,7 +122,7 @@ def _check_owner(server: Server) -> None:
         raise ConfigurationError("emulator install", [Problem("--emulator-dir", what)])
 
 
-def _lay_out(objects: Objects, server: Server, exported: Sequence[str]) -> None:
+def _lay_out(objects: CompiledSources, server: EmulatedServer, exported: Sequence[str]) -> None:
     root, state = server.driver_root.absolute(), server.emulator_dir.absolute()
     _install_libraries(objects, root, exported, server.profile in _WITH_SWITCHES)
     for tool, sources in ((HCCN_TOOL, _HCCN_TOOL), (IPMITOOL, _IPMITOOL)):
@@ -136,7 +136,7 @@ def _lay_out(objects: Objects, server: Server, exported: Sequence[str]) -> None:
 
 
 def _install_libraries(
-    objects: Objects, root: Path, exported: Sequence[str], has_switches: bool
+    objects: CompiledSources, root: Path, exported: Sequence[str], has_switches: bool
 ) -> None:
     library, switches = root / LIBRARY, root / SWITCH_LIBRARY
     _make_directories(library.parent)

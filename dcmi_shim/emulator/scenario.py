@@ -29,9 +29,9 @@ from contract.codes.switch_codes import NOT_APPLICABLE, format_switch_code, pars
 from contract.errors import ConfigurationError, Problem
 from dcmi_shim.emulator.bmc_steps import BmcStep, apply_to_bmc
 from dcmi_shim.emulator.functions import find_function
-from dcmi_shim.emulator.step import Code, SeverityWord, Step, severity_of_word
+from dcmi_shim.emulator.step import Code, ScenarioStep, SeverityWord, severity_of_word
 from dcmi_shim.emulator.switch_faults import CHIPS as SWITCH_CHIPS
-from dcmi_shim.emulator.switch_faults import SwitchFault
+from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 from dcmi_shim.emulator.tools import Trouble
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ FunctionName = Annotated[str, AfterValidator(_function)]
 Chip = Annotated[int, Field(ge=0, lt=max(CHIPS.values()))]
 
 
-class Raise(Step):
+class RaiseStep(ScenarioStep):
     """A fault begins (``occur``), or is announced once (``once``)."""
 
     do: Literal["occur", "once"]
@@ -69,7 +69,7 @@ class Raise(Step):
     severity: SeverityWord | None = None
 
 
-class Recover(Step):
+class RecoverStep(ScenarioStep):
     """A fault ends."""
 
     do: Literal["recover"]
@@ -77,7 +77,7 @@ class Recover(Step):
     code: Code
 
 
-class Switch(Step):
+class SwitchStep(ScenarioStep):
     """A fault of an on-board switch begins, ends, or is announced once."""
 
     do: Literal["switch_occur", "switch_recover", "switch_once"]
@@ -88,18 +88,20 @@ class Switch(Step):
     severity: SeverityWord | None = None
 
     @model_validator(mode="after")
-    def _exists(self) -> Switch:
+    def _exists(self) -> SwitchStep:
         self.fault()
         if self.do == "switch_recover" and self.severity is not None:
             raise ValueError("a recovery has no severity")
         return self
 
-    def fault(self) -> SwitchFault:
+    def fault(self) -> EmulatedSwitchFault:
         """The fault that the step is about."""
-        return SwitchFault(parse_switch_code(self.code), self.chip, self.port, self.peer_port)
+        return EmulatedSwitchFault(
+            parse_switch_code(self.code), self.chip, self.port, self.peer_port
+        )
 
 
-class Drop(Step):
+class DropStep(ScenarioStep):
     """A card is gone."""
 
     do: Literal["drop"]
@@ -107,14 +109,14 @@ class Drop(Step):
     hard: bool = False
 
 
-class Return(Step):
+class ReturnStep(ScenarioStep):
     """A dropped card is back."""
 
     do: Literal["return"]
     chip: Chip
 
 
-class Hang(Step):
+class HangStep(ScenarioStep):
     """Calls do not return (``hang``), or are normal again (``clear``)."""
 
     do: Literal["hang", "clear"]
@@ -122,7 +124,7 @@ class Hang(Step):
     chip: Chip | None = None
 
 
-class Slow(Step):
+class SlowStep(ScenarioStep):
     """Calls take longer."""
 
     do: Literal["slow"]
@@ -131,7 +133,7 @@ class Slow(Step):
     chip: Chip | None = None
 
 
-class Fail(Step):
+class FailStep(ScenarioStep):
     """Calls answer a return code."""
 
     do: Literal["fail"]
@@ -140,7 +142,7 @@ class Fail(Step):
     chip: Chip | None = None
 
 
-class Link(Step):
+class LinkStep(ScenarioStep):
     """A network link goes down or comes up; quietly: no event tells of it."""
 
     do: Literal["link"]
@@ -150,7 +152,7 @@ class Link(Step):
     ports: int = Field(default=1, ge=1, le=2)
 
 
-class Load(Step):
+class LoadStep(ScenarioStep):
     """What a chip does and who uses it; what is left out stays as it is."""
 
     do: Literal["load"]
@@ -161,7 +163,7 @@ class Load(Step):
     processes: list[int] | None = Field(default=None, max_length=32)
 
 
-class Address(Step):
+class AddressStep(ScenarioStep):
     """The network port of a chip gets another IPv4 address, or ``none``."""
 
     do: Literal["address"]
@@ -169,7 +171,7 @@ class Address(Step):
     value: IPv4Address | Literal["none"]
 
 
-class Virtual(Step):
+class VirtualStep(ScenarioStep):
     """A chip is cut into virtual devices; 0 makes it whole again."""
 
     do: Literal["virtual"]
@@ -177,7 +179,7 @@ class Virtual(Step):
     count: int = Field(ge=0, le=32)
 
 
-class ToolStep(Step):
+class ToolStep(ScenarioStep):
     """Runs of a command line tool get into trouble, or are well again (``ok``)."""
 
     do: Literal["tool"]
@@ -196,27 +198,27 @@ class ToolStep(Step):
         return self
 
 
-class Plain(Step):
+class PlainStep(ScenarioStep):
     """Everything normal again, or a loss that the next change suffers."""
 
     do: Literal["reset", "lose_next_event", "lose_everything_next"]
 
 
 AnyStep: TypeAlias = (
-    Raise
-    | Recover
-    | Switch
-    | Drop
-    | Return
-    | Hang
-    | Slow
-    | Fail
-    | Link
-    | Load
-    | Address
-    | Virtual
+    RaiseStep
+    | RecoverStep
+    | SwitchStep
+    | DropStep
+    | ReturnStep
+    | HangStep
+    | SlowStep
+    | FailStep
+    | LinkStep
+    | LoadStep
+    | AddressStep
+    | VirtualStep
     | ToolStep
-    | Plain
+    | PlainStep
     | BmcStep
 )
 
@@ -335,17 +337,17 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
         apply_to_bmc(step, emulator.bmc)
         return
     match step:
-        case Raise() | Recover() | Switch():
+        case RaiseStep() | RecoverStep() | SwitchStep():
             _apply_fault(step, emulator)
-        case Hang() | Slow() | Fail() | ToolStep():
+        case HangStep() | SlowStep() | FailStep() | ToolStep():
             _apply_trouble(step, emulator)
-        case Drop():
+        case DropStep():
             emulator.drop(step.chip, step.hard)
-        case Return():
+        case ReturnStep():
             emulator.restore(step.chip)
-        case Link():
+        case LinkStep():
             emulator.link(step.chip, up=step.state == "up", quietly=step.quietly, ports=step.ports)
-        case Load():
+        case LoadStep():
             emulator.load(
                 step.chip,
                 aicore=step.aicore,
@@ -353,41 +355,41 @@ def apply(step: AnyStep, emulator: Emulator) -> None:
                 traffic=None if step.traffic is None else step.traffic == "flowing",
                 processes=step.processes,
             )
-        case Address():
+        case AddressStep():
             emulator.address(step.chip, None if step.value == "none" else str(step.value))
-        case Virtual():
+        case VirtualStep():
             emulator.virtual(step.chip, step.count)
-        case Plain():
+        case PlainStep():
             _apply_plain(step, emulator)
         case _:
             assert_never(step)
 
 
-def _apply_fault(step: Raise | Recover | Switch, emulator: Emulator) -> None:
+def _apply_fault(step: RaiseStep | RecoverStep | SwitchStep, emulator: Emulator) -> None:
     match step:
-        case Raise(do="occur"):
+        case RaiseStep(do="occur"):
             emulator.occur(step.chip, step.code, _severity(step.severity))
-        case Raise():
+        case RaiseStep():
             emulator.once(step.chip, step.code, _severity(step.severity))
-        case Recover():
+        case RecoverStep():
             emulator.recover(step.chip, step.code)
-        case Switch(do="switch_occur"):
+        case SwitchStep(do="switch_occur"):
             emulator.switch_occur(step.fault(), _severity(step.severity))
-        case Switch(do="switch_recover"):
+        case SwitchStep(do="switch_recover"):
             emulator.switch_recover(step.fault())
-        case Switch():
+        case SwitchStep():
             emulator.switch_once(step.fault(), _severity(step.severity))
 
 
-def _apply_trouble(step: Hang | Slow | Fail | ToolStep, emulator: Emulator) -> None:
+def _apply_trouble(step: HangStep | SlowStep | FailStep | ToolStep, emulator: Emulator) -> None:
     match step:
-        case Hang(do="hang"):
+        case HangStep(do="hang"):
             emulator.hang(step.function, step.chip)
-        case Hang():
+        case HangStep():
             emulator.clear(step.function, step.chip)
-        case Slow():
+        case SlowStep():
             emulator.slow(step.function, step.delay_ms, step.chip)
-        case Fail():
+        case FailStep():
             emulator.fail(step.function, step.return_code, step.chip)
         case ToolStep():
             emulator.tool(
@@ -400,7 +402,7 @@ def _apply_trouble(step: Hang | Slow | Fail | ToolStep, emulator: Emulator) -> N
             )
 
 
-def _apply_plain(step: Plain, emulator: Emulator) -> None:
+def _apply_plain(step: PlainStep, emulator: Emulator) -> None:
     match step.do:
         case "reset":
             emulator.reset()

@@ -21,7 +21,7 @@ Code = Annotated[str, AfterValidator(_code)]
 SeverityWord = Literal["suggestion", "minor", "major", "critical"]
 
 
-class Step(BaseModel):
+class ScenarioStep(BaseModel):
     """Something that happens ``at_ms`` after the begin of the play."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

@@ -14,7 +14,7 @@ _EVENT_TYPE = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{8})")
 
 
 @dataclass(frozen=True)
-class SwitchFault:
+class EmulatedSwitchFault:
     """A fault of a switch port; a ``port`` of 65535 is the whole switch chip.
 
     Raises ``ValueError`` for what no switch has.

@@ -55,7 +55,7 @@ class Alarm(msgspec.Struct, frozen=True):
         return self.code, self.device, self.index
 
 
-class Page(msgspec.Struct, frozen=True):
+class AlarmPage(msgspec.Struct, frozen=True):
     """One reply: how many alarms there are, and some of them."""
 
     total: int
@@ -109,7 +109,7 @@ def reading(before: Collection[Alarm] | None) -> Reading:
     raise BmcError(f"the list of alarms changes while it is read, {MAX_PASSES} times now: {why}")
 
 
-def parse_page(reply: bytes, index: int) -> Page:
+def parse_page(reply: bytes, index: int) -> AlarmPage:
     """The page in ``reply``, which was asked for from ``index`` on. Raises ``BmcError``.
 
     Zeros behind all the alarms that it says it holds are no alarms.
@@ -130,7 +130,7 @@ def parse_page(reply: bytes, index: int) -> Page:
     alarms = tuple(map(_alarm, _EVENT.iter_unpack(events)))
     if count != len(alarms):
         raise _wrong(index, f"it says that it holds {count} alarms and holds {len(alarms)}", reply)
-    return Page(total, alarms)
+    return AlarmPage(total, alarms)
 
 
 def _alarm(fields: tuple[int, int, int, int, int]) -> Alarm:

@@ -149,7 +149,7 @@ class EventUnion(Union):
     _fields_ = (("dms_event", DmsFaultEvent),)
 
 
-class Event(Structure):
+class DcmiEvent(Structure):
     """``dcmi_event``: what the callback points to."""
 
     _fields_ = (
@@ -158,7 +158,7 @@ class Event(Structure):
     )
 
 
-class EventFilter(Structure):
+class DcmiEventFilter(Structure):
     """``dcmi_event_filter``, passed by value; all zero lets everything through."""
 
     _fields_ = (
@@ -191,8 +191,8 @@ SIZES: dict[type[Structure | Union], int] = {
     IpAddress: 20,
     ProcessMemory: 16,
     DmsFaultEvent: 352,
-    Event: 360,
-    EventFilter: 48,
+    DcmiEvent: 360,
+    DcmiEventFilter: 48,
 }
 check_sizes(SIZES)
 
@@ -219,7 +219,7 @@ SIGNATURES = {
     "dcmiv2_get_device_health": _ON_DEVICE,
     "dcmiv2_get_device_network_health": _ON_DEVICE,
     "dcmiv2_get_device_error_code_list": (c_int, c_void_p, c_void_p, c_uint),
-    "dcmiv2_subscribe_fault_event": (c_int, EventFilter, FaultHandler),
+    "dcmiv2_subscribe_fault_event": (c_int, DcmiEventFilter, FaultHandler),
     "dcmi_get_dcmi_version": (c_char_p, c_int),
     "dcmi_get_card_list": (c_void_p, c_void_p, c_int),
     "dcmi_get_card_num_list": (c_void_p, c_void_p, c_int),
@@ -245,7 +245,7 @@ SIGNATURES = {
     "dcmi_get_device_health": _ONE_OUTPUT,
     "dcmi_get_device_errorcode_v2": (*_ON_CHIP, c_void_p, c_void_p, c_uint),
     # The filter goes by value, and the handler is a fourth parameter that headers leave out.
-    "dcmi_subscribe_fault_event": (*_ON_CHIP, EventFilter, FaultHandler),
+    "dcmi_subscribe_fault_event": (*_ON_CHIP, DcmiEventFilter, FaultHandler),
     "dcmi_get_device_network_health": _ONE_OUTPUT,
     "dcmi_get_device_boot_status": _ONE_OUTPUT,
     "dcmi_get_device_temperature": _ONE_OUTPUT,

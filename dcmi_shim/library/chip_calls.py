@@ -56,7 +56,7 @@ _PERCENT = 100
 
 def subscribe(library: Library, handler: object) -> int:
     """Have ``handler`` told of every event of every chip; the library's return code."""
-    return library.call(SUBSCRIBE, _ALL, _ALL, abi.EventFilter(), handler)
+    return library.call(SUBSCRIBE, _ALL, _ALL, abi.DcmiEventFilter(), handler)
 
 
 def copy_event(address: int) -> dict[str, object]:

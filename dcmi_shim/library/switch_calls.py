@@ -49,7 +49,7 @@ class LqDcmiEvent(Structure):
     )
 
 
-class EventFilter(Structure):
+class LqDcmiEventFilter(Structure):
     """``lq_dcmi_event_filter``, passed by value; all zero lets everything through."""
 
     _fields_ = (
@@ -61,11 +61,11 @@ class EventFilter(Structure):
     )
 
 
-check_sizes({LqDcmiEvent: 112, EventFilter: 20})
+check_sizes({LqDcmiEvent: 112, LqDcmiEventFilter: 20})
 
 SIGNATURES = {
     "lq_dcmi_init": (),
-    "lq_dcmi_subscribe_fault_event": (EventFilter, FaultHandler),
+    "lq_dcmi_subscribe_fault_event": (LqDcmiEventFilter, FaultHandler),
     "lq_dcmi_get_fault_info": (c_uint, c_void_p, c_void_p),
 }
 SUBSCRIBE = "lq_dcmi_subscribe_fault_event"
@@ -73,7 +73,7 @@ SUBSCRIBE = "lq_dcmi_subscribe_fault_event"
 
 def subscribe(library: Library, handler: object) -> int:
     """Have ``handler`` told of every event of every switch; the library's return code."""
-    return library.call(SUBSCRIBE, EventFilter(), handler)
+    return library.call(SUBSCRIBE, LqDcmiEventFilter(), handler)
 
 
 def copy_event(address: int) -> dict[str, object]:

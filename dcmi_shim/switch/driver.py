@@ -14,11 +14,11 @@ import msgspec
 
 from contract.errors import DriverError, DriverGone
 from dcmi_shim.library.installed import Installed
-from dcmi_shim.switch.event import SwitchEvent, switch_event
+from dcmi_shim.switch.event import DriverSwitchEvent, switch_event
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue
 from dcmi_shim.worker.process import RawSwitchEvent
-from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 from pacing.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SwitchDriver:
         self._events = EventQueue(wall_clock, switch_event, "switch")
         self._looked = asyncio.Event()
         self._reason = "the switch library was not looked for yet"
-        self._keeper: Keeper | None = None
+        self._keeper: Supervisor | None = None
         self._calls: Calls | None = None
 
     async def run(self) -> NoReturn:
@@ -73,7 +73,7 @@ class SwitchDriver:
         for warning in library.warnings:
             _log.warning("switch library: %s", warning)
         installed = Installed(library, self._find)
-        keeper = Keeper(installed, self._settings, self._events, asyncio.Event())
+        keeper = Supervisor(installed, self._settings, self._events, asyncio.Event())
         self._keeper = keeper
         self._calls = Calls(installed, self._settings, keeper, self._wall_clock, self._events.gap)
         self._looked.set()
@@ -98,7 +98,7 @@ class SwitchDriver:
         if self._keeper is not None:
             self._keeper.close()
 
-    async def faults(self) -> tuple[SwitchEvent, ...]:
+    async def faults(self) -> tuple[DriverSwitchEvent, ...]:
         """The faults that the library lists, in its order; it shows ``LIST_LENGTH`` at most.
 
         Waits a while for the first attempt to use the library. Raises ``DriverCallError``,
@@ -124,7 +124,7 @@ class SwitchDriver:
             if keeper is self._keeper:
                 return calls
 
-    def events(self) -> AsyncIterator[SwitchEvent | DriverGap]:
+    def events(self) -> AsyncIterator[DriverSwitchEvent | DriverGap]:
         """Fault events as they arrive. One reader only."""
         return self._events.read()
 

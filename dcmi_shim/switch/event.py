@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dcmi_shim.worker.process import RawSwitchEvent
 
 
-class SwitchEvent(msgspec.Struct, frozen=True):
+class DriverSwitchEvent(msgspec.Struct, frozen=True):
     """A fault event of an on-board switch, or a fault of its list (``docs/spec/dcmi.md#6``).
 
     A ``port`` of 65535 is the whole switch chip. ``assertion`` is 0 recovery, 1 occurrence,
@@ -34,10 +34,10 @@ class SwitchEvent(msgspec.Struct, frozen=True):
     information: str
 
 
-def switch_event(raw: RawSwitchEvent) -> SwitchEvent:
+def switch_event(raw: RawSwitchEvent) -> DriverSwitchEvent:
     """The value of ``raw``; an unknown severity becomes ``None``."""
     known = raw.severity in Severity.__members__.values()
-    return SwitchEvent(
+    return DriverSwitchEvent(
         event_type=raw.event_type,
         sub_type=sub_type_of(raw.sub_type),
         peer_device=raw.peer_device,

@@ -11,7 +11,7 @@ _MARGIN = 2.0
 _FORGET = 0.9
 
 
-class Patience:
+class AdaptiveDeadline:
     """Deadlines in seconds, learned from answers.
 
     A call may take twice as long as it took last, at least ``usual`` and at most ``longest``; what

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverGone
 from dcmi_shim.values import StuckCall
-from dcmi_shim.worker.adaptive_deadline import Patience
+from dcmi_shim.worker.adaptive_deadline import AdaptiveDeadline
 from dcmi_shim.worker.supervisor import open_child
 from pacing.backoff import Backoff
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dcmi_shim.library.installed import Installed
     from dcmi_shim.values import Chip
     from dcmi_shim.worker.process import ChildProcess, Message
-    from dcmi_shim.worker.supervisor import DriverSettings, Keeper
+    from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 
     Call: TypeAlias = tuple[str, tuple[int, ...]]
 
@@ -63,7 +63,7 @@ class Calls:
         self,
         installed: Installed,
         settings: DriverSettings,
-        keeper: Keeper,
+        keeper: Supervisor,
         wall_clock: Callable[[], int],
         say: Callable[[str], None],
     ) -> None:
@@ -74,7 +74,7 @@ class Calls:
         self._wall_clock = wall_clock
         self._say = say
         self._turn = asyncio.Lock()
-        self._patience = Patience(settings.call_seconds, settings.longest_call_seconds)
+        self._patience = AdaptiveDeadline(settings.call_seconds, settings.longest_call_seconds)
         self._left_out: dict[Call, _LeftOut] = {}
         self._crashes: Counter[Call] = Counter()
 

@@ -103,7 +103,7 @@ async def open_child(
     return child
 
 
-class Keeper:
+class Supervisor:
     """Owns the children that serve calls and events. ``run`` keeps one alive, ``watch`` has it
     replaced when the library is.
 

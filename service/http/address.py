@@ -16,8 +16,8 @@ from service.http.listener import BACKLOG
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from service.http.limits import Limits
-    from service.http.server import Server
+    from service.http.limits import ListenerLimits
+    from service.http.server import HttpServer
 
 log = logging.getLogger("service.pages")
 
@@ -25,10 +25,10 @@ _RETRY_SECONDS = 5.0
 _RESOLVE_SECONDS = 2.0
 
 
-class Address:
+class ListenAddress:
     """The address of ``--listen``, which another program may have."""
 
-    def __init__(self, server: Server, limits: Limits, listen: str, note: Path) -> None:
+    def __init__(self, server: HttpServer, limits: ListenerLimits, listen: str, note: Path) -> None:
         self._server = server
         self._limits = limits
         self._listen = listen

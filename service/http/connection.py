@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
 
-from service.http.counts import Result
+from service.http.counts import RequestResult
 
 if TYPE_CHECKING:
     from service.http.connections import Connections
@@ -27,7 +27,7 @@ SENT_WITH_ALL = {"X-Content-Type-Options": "nosniff"}
 """Headers of every answer: a browser is to take no answer for a script or a page."""
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Stands between a transport and aiohttp's handler.
 
     The request line and the headers are one request. No page takes a body: a request that has one
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
         """
         status, text = answer
         assert self._transport is not None, "it has just received something"
-        self._connections.counts.requests[Result.BAD] += 1
+        self._connections.counts.requests[RequestResult.BAD] += 1
         self._received.clear()
         self._transport.write(
             b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Type: text/plain\r\n"
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
 class _Handler(web.RequestHandler):
     """Aiohttp's side of a connection; errors are counted, and logged once a minute at most."""
 
-    def __init__(self, connection: Connection, server: web.Server, of: Connections) -> None:
+    def __init__(self, connection: HttpConnection, server: web.Server, of: Connections) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -184,7 +184,7 @@ class _Handler(web.RequestHandler):
         )
         self.connection = connection
         self._counts = of.counts
-        self._result = Result.ANSWERED
+        self._result = RequestResult.ANSWERED
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -193,7 +193,7 @@ class _Handler(web.RequestHandler):
             return await super().finish_response(request, resp, start_time)
         finally:
             self._counts.requests[self._result] += 1
-            self._result = Result.ANSWERED
+            self._result = RequestResult.ANSWERED
             self.connection.answered()
 
     def handle_error(
@@ -204,11 +204,11 @@ class _Handler(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         if status >= web.HTTPInternalServerError.status_code:
-            self._result = Result.FAILED
+            self._result = RequestResult.FAILED
             response = super().handle_error(request, status, exc, message)
             response.headers.update(SENT_WITH_ALL)
             return response
-        self._result = Result.BAD
+        self._result = RequestResult.BAD
         # aiohttp's own message repeats the request.
         response = web.Response(status=status, body=_BAD[1], headers=SENT_WITH_ALL)
         response.content_type = "text/plain"

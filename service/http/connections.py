@@ -6,13 +6,13 @@ import asyncio
 import select
 from typing import TYPE_CHECKING, Protocol
 
-from service.http.counts import Closed
+from service.http.counts import ConnectionEnd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from service.http.counts import Counts
-    from service.http.limits import Limits
+    from service.http.limits import ListenerLimits
     from service.http.rate import RequestRate
 
 _LOOK_SECONDS = 1.0
@@ -44,7 +44,7 @@ class Open(Protocol):
 class Connections:
     """Keeps ``limits``. Every connection is here from its acceptance to its end."""
 
-    def __init__(self, limits: Limits, rate: RequestRate, counts: Counts) -> None:
+    def __init__(self, limits: ListenerLimits, rate: RequestRate, counts: Counts) -> None:
         self.limits = limits
         self.rate = rate
         self.counts = counts
@@ -106,7 +106,7 @@ class Connections:
         of_address = self._of_address[new.address]
         unfinished = [one for one in of_address if one.unfinished_since is not None]
         if len(unfinished) > self.limits.unfinished_per_address:
-            self._close_first(Closed.ADDRESS, unfinished, new)
+            self._close_first(ConnectionEnd.ADDRESS, unfinished, new)
 
     def _limit_all(self, new: Open) -> None:
         limits = self.limits
@@ -118,16 +118,16 @@ class Connections:
             self._make_place(new, lambda _: True)
 
     def _make_place(self, new: Open, may_go: Callable[[Open], bool]) -> None:
-        if self._close_first(Closed.CROWDED, filter(may_go, self._waiting), new):
+        if self._close_first(ConnectionEnd.CROWDED, filter(may_go, self._waiting), new):
             return
         if (stalled := self._stalled(may_go)) is not None:
-            self._end(stalled, Closed.UNSENT)
+            self._end(stalled, ConnectionEnd.UNSENT)
         elif (queued := self._queued(new, may_go)) is not None:
-            self._end(queued, Closed.REFUSED)
+            self._end(queued, ConnectionEnd.REFUSED)
         else:
-            self._end(new, Closed.REFUSED)
+            self._end(new, ConnectionEnd.REFUSED)
 
-    def _close_first(self, why: Closed, candidates: Iterable[Open], new: Open) -> bool:
+    def _close_first(self, why: ConnectionEnd, candidates: Iterable[Open], new: Open) -> bool:
         """Close the first of ``candidates`` that is not ``new`` and has sent nothing unread."""
         for one in candidates:
             if one is not new and not _has_unread(one):
@@ -162,17 +162,17 @@ class Connections:
         now, limits = self._loop.time(), self.limits
         for one in tuple(self._all):
             if one.unsent_since is not None and now - one.unsent_since >= limits.unsent_seconds:
-                self._end(one, Closed.UNSENT)
+                self._end(one, ConnectionEnd.UNSENT)
             elif (
                 one.unfinished_since is not None
                 and now - one.unfinished_since >= limits.whole_seconds
                 and not _has_unread(one)
             ):
-                self._end(one, Closed.LATE)
+                self._end(one, ConnectionEnd.LATE)
         if self._all:
             self._timer = self._loop.call_later(_LOOK_SECONDS, self._look)
 
-    def _end(self, connection: Open, why: Closed) -> None:
+    def _end(self, connection: Open, why: ConnectionEnd) -> None:
         self.counts.closed[why] += 1
         self._abort(connection)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _TRACEBACK_SECONDS = 60.0
 
 
-class Closed(Enum):
+class ConnectionEnd(Enum):
     """Why the server closed a connection."""
 
     CROWDED = "crowded"
@@ -34,7 +34,7 @@ class Closed(Enum):
     """Only reserved descriptors were left."""
 
 
-class Result(Enum):
+class RequestResult(Enum):
     """What came of a request."""
 
     ANSWERED = "answered"
@@ -54,8 +54,8 @@ class Counts:
         """Whether the address of ``--listen`` is served; ``None`` without one."""
         self.connections = 0
         self.accept_failures = 0
-        self.requests: Counter[Result] = Counter()
-        self.closed: Counter[Closed] = Counter()
+        self.requests: Counter[RequestResult] = Counter()
+        self.closed: Counter[ConnectionEnd] = Counter()
 
     def wants_traceback(self) -> bool:
         """Return whether an error may be logged with its traceback: once a minute."""
@@ -84,7 +84,7 @@ class Counts:
         requests = CounterMetricFamily(
             "npu_vigil_pages_requests", "HTTP requests by result.", labels=["result"]
         )
-        for result in Result:
+        for result in RequestResult:
             requests.add_metric([result.value], self.requests[result])
         yield requests
         closed = CounterMetricFamily(
@@ -92,6 +92,6 @@ class Counts:
             "HTTP connections that the server closed to protect itself, by reason.",
             labels=["reason"],
         )
-        for reason in Closed:
+        for reason in ConnectionEnd:
             closed.add_metric([reason.value], self.closed[reason])
         yield closed

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Limits:
+class ListenerLimits:
     """Limits of one listener (decision 011).
 
     ``connections`` are open at once; ``host_places`` of them are kept for addresses of this host.
@@ -36,5 +36,5 @@ class RateLimits:
     at_once: int = 4
 
 
-SOCKET_LIMITS = Limits(connections=16, host_places=0)
+SOCKET_LIMITS = ListenerLimits(connections=16, host_places=0)
 """Limits of the socket in the state directory; all its clients have the rights of the daemon."""

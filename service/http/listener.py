@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from service.descriptors import is_reserved
-from service.http.counts import Closed
+from service.http.counts import ConnectionEnd
 
 if TYPE_CHECKING:
     import socket
@@ -74,7 +74,7 @@ class Listener:
                 return
             if is_reserved(accepted.fileno()):
                 accepted.close()
-                self._counts.closed[Closed.DESCRIPTORS] += 1
+                self._counts.closed[ConnectionEnd.DESCRIPTORS] += 1
                 self._pause("only reserved descriptors are left")
                 return
             self._recovered()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _TIMER_SECONDS = 0.001
 
 
-class Waiting(Protocol):
+class WaitingRequest(Protocol):
     """A whole request of an address."""
 
     @property
@@ -33,19 +33,19 @@ class RequestRate:
     def __init__(self, limits: RateLimits) -> None:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[str, dict[Waiting, None]] = {}
+        self._waiting: dict[str, dict[WaitingRequest, None]] = {}
         self._pause_seconds = 1 / limits.per_second
         self._next_at = float("-inf")
         """When the next one may begin."""
         self._computing = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def ask(self, request: Waiting) -> None:
+    def ask(self, request: WaitingRequest) -> None:
         """Call ``proceed`` of ``request`` when its turn comes, now or later."""
         self._waiting.setdefault(request.address, {})[request] = None
         self._let_begin()
 
-    def leave(self, request: Waiting) -> None:
+    def leave(self, request: WaitingRequest) -> None:
         """Forget ``request``, which waits."""
         of_address = self._waiting[request.address]
         del of_address[request]
@@ -76,7 +76,7 @@ class RequestRate:
             self._computing += 1
             self._next().proceed()
 
-    def _next(self) -> Waiting:
+    def _next(self) -> WaitingRequest:
         address = next(iter(self._waiting))
         of_address = self._waiting.pop(address)
         request = next(iter(of_address))

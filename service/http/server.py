@@ -6,7 +6,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
-from service.http.connection import Connection
+from service.http.connection import HttpConnection
 from service.http.connections import Connections
 from service.http.limits import RateLimits
 from service.http.listener import Listener
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from service.http.counts import Counts
-    from service.http.limits import Limits
+    from service.http.limits import ListenerLimits
 
 
-class Server:
+class HttpServer:
     """Serves what ``runner``, which is set up, has."""
 
     def __init__(self, runner: web.AppRunner, counts: Counts) -> None:
@@ -32,7 +32,7 @@ class Server:
         self._listeners: list[Listener] = []
         self._connections: list[Connections] = []
 
-    def serve(self, listening: Sequence[socket.socket], limits: Limits) -> None:
+    def serve(self, listening: Sequence[socket.socket], limits: ListenerLimits) -> None:
         """Serve on listening sockets, which belong to the server from now on and share limits."""
         connections = Connections(limits, self._rate, self.counts)
         self._connections.append(connections)
@@ -41,7 +41,7 @@ class Server:
                 # The kernel ends what its client does not acknowledge or does not take.
                 unsent_ms = round(limits.unsent_seconds * 1000)
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unsent_ms)
-            new = partial(Connection, connections, self._handlers)
+            new = partial(HttpConnection, connections, self._handlers)
             self._listeners.append(Listener(one, new, self.counts, limits.connections))
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from stores.refusals import Refusals
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from stores.directory.owner import Owner
+    from stores.directory.owner import OwnerCheck
 
 _NAME_LENGTH = 253
 
@@ -36,10 +36,10 @@ class _File(Beat, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(_File)
 
 
-class Heartbeats:
+class DirectoryHeartbeats:
     """The heartbeats under ``root``."""
 
-    def __init__(self, root: Path, owner: Owner) -> None:
+    def __init__(self, root: Path, owner: OwnerCheck) -> None:
         self._root = root
         self._owner = owner
         self.refusals = Refusals()
@@ -86,7 +86,12 @@ class Heartbeats:
             problem = _problem(beat, node)
             if beat.node != node:
                 reason = Reason.OTHER_NODE
-        except (files.Malformed, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (
+            files.MalformedFile,
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+            RecursionError,
+        ) as error:
             problem = str(error)
         else:
             if problem is None:

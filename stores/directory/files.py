@@ -50,7 +50,7 @@ _SAYS_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, 
 _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
 
 
-class Malformed(Exception):
+class MalformedFile(Exception):
     """A file that is no document; the text says why, ``digest`` stands for its content."""
 
     def __init__(self, what: str, digest: str) -> None:
@@ -112,7 +112,7 @@ def names(root: Path, namespace: str) -> list[str]:
 
 
 def read(root: Path, namespace: str, name: str) -> Document | None:
-    """Read one document; ``None`` if there is no file. Raises ``Malformed``."""
+    """Read one document; ``None`` if there is no file. Raises ``MalformedFile``."""
     found = _content(document_path(root, namespace, name))
     if found is None:
         return None
@@ -120,13 +120,13 @@ def read(root: Path, namespace: str, name: str) -> Document | None:
     try:
         file = _decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(str(error), _digest(content)) from None
+        raise MalformedFile(str(error), _digest(content)) from None
     version = _version(content, status)
     return Document(namespace, name, file.data, file.labels, file.annotations, version)
 
 
 def content(path: Path, *, follow: bool = True) -> bytes | None:
-    """What is in a file; ``None`` if there is none. Raises ``Malformed`` if it cannot be read.
+    """What is in a file; ``None`` if there is none. Raises ``MalformedFile`` if it cannot be read.
 
     Without ``follow`` a link cannot.
     """
@@ -300,13 +300,13 @@ def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
     except OSError as error:
         if error.errno in _SAYS_NOTHING:
             raise storage_error(error, f"read {path}") from error
-        raise Malformed(f"cannot be opened: {error.strerror}", "") from None
+        raise MalformedFile(f"cannot be opened: {error.strerror}", "") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise Malformed("is not a regular file", "")
+            raise MalformedFile("is not a regular file", "")
         if status.st_size > _LARGEST_BYTES:
-            raise Malformed(f"has {status.st_size} bytes, more than {_LARGEST_BYTES}", "")
+            raise MalformedFile(f"has {status.st_size} bytes, more than {_LARGEST_BYTES}", "")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(_LARGEST_BYTES), status
     except OSError as error:

@@ -45,7 +45,7 @@ class Stamp(NamedTuple):
     modified_ns: int
 
 
-class Listing(NamedTuple):
+class DirectoryListing(NamedTuple):
     """The files there are, and in which directory."""
 
     identity: Identity
@@ -53,7 +53,7 @@ class Listing(NamedTuple):
     stamps: Mapping[_Key, Stamp]
 
 
-def listed(root: Path, selection: Selection) -> Listing:
+def listed(root: Path, selection: Selection) -> DirectoryListing:
     """List what may be selected; of a selection by name nothing else is looked at. Blocks.
 
     Raises ``StoreUnavailable`` where the directory is not there.
@@ -69,7 +69,7 @@ def listed(root: Path, selection: Selection) -> Listing:
             with contextlib.suppress(OSError):
                 one = files.document_path(root, namespace, selection.name).stat()
                 stamps[namespace, selection.name] = _stamp(one)
-    return Listing(identity, found, stamps)
+    return DirectoryListing(identity, found, stamps)
 
 
 def _identity(root: Path) -> Identity:
@@ -104,13 +104,13 @@ class Lister:
     def __init__(self, root: Path, thread: OneThread) -> None:
         self._root = root
         self._thread = thread
-        self._shared: dict[str | None, tuple[float, Listing]] = {}
+        self._shared: dict[str | None, tuple[float, DirectoryListing]] = {}
         self._turn = asyncio.Lock()
         self._seen: tuple[float, Identity] | None = None
         self.missed = 0
         """Changes that no event told of."""
 
-    async def list(self, selection: Selection) -> Listing:
+    async def list(self, selection: Selection) -> DirectoryListing:
         """Return the files there are. Raises ``StoreUnavailable``."""
         if selection.name is not None:
             return await self._thread.run(listed, self._root, selection)
@@ -146,14 +146,14 @@ class Lister:
         self.missed += count
 
 
-class Comparison:
+class ListingComparison:
     """What one watch knows of the files, against what a listing shows.
 
     Times are those of the loop. ``listing`` was made before the documents were read, and
     ``identity`` read before the kernel was asked to tell of changes.
     """
 
-    def __init__(self, identity: Identity, listing: Listing, now: float) -> None:
+    def __init__(self, identity: Identity, listing: DirectoryListing, now: float) -> None:
         self.listing = listing
         self.identity = identity
         self.identity_due = _next_turn(now, IDENTITY_SECONDS)
@@ -177,7 +177,7 @@ class Comparison:
             self._shown.add(key)
             self._unshown.pop(key, None)
 
-    def compare(self, listing: Listing, now: float) -> tuple[_Key, ...]:
+    def compare(self, listing: DirectoryListing, now: float) -> tuple[_Key, ...]:
         """Return the documents that are other ones and that no event told of so far."""
         before, after = self.listing.stamps, listing.stamps
         others: set[_Key] = set()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.directory.one_thread import OneThread
-    from stores.directory.owner import Owner
+    from stores.directory.owner import OwnerCheck
 
 MARK_NAME = ".npu-vigil-mark"
 """In the directory of the store; no namespace can be called so."""
@@ -55,7 +55,7 @@ def read(root: Path) -> FoundMark:
         for one in (found.id, found.replaces or found.id):
             if _ID.fullmatch(one) is None:
                 raise ValueError("an id has 32 hexadecimal digits")
-    except (files.Malformed, ValueError, RecursionError) as error:
+    except (files.MalformedFile, ValueError, RecursionError) as error:
         return FoundMark(problem=f"{root / MARK_NAME} cannot be read: {error}")
     return FoundMark(found.id, found.replaces)
 
@@ -85,7 +85,7 @@ def _encode(mark: _File) -> bytes:
 class DirectoryMark:
     """See ``StoreMark``."""
 
-    def __init__(self, root: Path, owner: Owner, thread: OneThread) -> None:
+    def __init__(self, root: Path, owner: OwnerCheck, thread: OneThread) -> None:
         self._root = root
         self._owner = owner
         self._thread = thread

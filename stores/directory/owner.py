@@ -39,7 +39,7 @@ def shared_problem(path: Path) -> str | None:
     )
 
 
-class Owner:
+class OwnerCheck:
     """Refuses a directory that others may write, each one once it is to be written."""
 
     def __init__(self, root: Path, *, others_may_write: bool) -> None:

@@ -15,16 +15,16 @@ import msgspec
 
 from contract.errors import StoreConflict, StoreError, StoreRefused, StoreUnavailable
 from pacing.backoff import Backoff
-from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent, spoilt
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent, spoilt
 from stores.directory import files
 from stores.directory import mark as directory_mark
-from stores.directory.beats import Heartbeats
+from stores.directory.beats import DirectoryHeartbeats
 from stores.directory.inotify import Inotify
-from stores.directory.listing import Comparison, Lister
+from stores.directory.listing import Lister, ListingComparison
 from stores.directory.lock import DirectoryLock
 from stores.directory.mark import DirectoryMark
 from stores.directory.one_thread import OneThread
-from stores.directory.owner import Owner
+from stores.directory.owner import OwnerCheck
 from stores.document_names import check_names
 from stores.interruption import Interrupted
 from stores.touch import TOUCHED, touched_now
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from pathlib import Path
 
-    from stores.base import Beat, Writer
+    from stores.base import Beat, LastWriter
     from stores.directory.listing import Identity
     from stores.refusals import Refusals
 
@@ -53,11 +53,11 @@ class DirectoryStore:
     def __init__(self, url: str, root: Path, *, others_may_write: bool = True) -> None:
         self._url = url
         self._root = root
-        self._owner = Owner(root, others_may_write=others_may_write)
+        self._owner = OwnerCheck(root, others_may_write=others_may_write)
         self._complained: dict[_Key, str] = {}
         self._thread = OneThread(str(root))
         self._lister = Lister(root, self._thread)
-        self._heartbeats = Heartbeats(root, self._owner)
+        self._heartbeats = DirectoryHeartbeats(root, self._owner)
         self._leader_lock = DirectoryLock(root)
         self._mark = DirectoryMark(root, self._owner, self._thread)
 
@@ -166,12 +166,12 @@ class DirectoryStore:
         _check(namespace, name)
         await self._write(self._touch, namespace, name)
 
-    async def writer(self, namespace: str, name: str) -> Writer | None:
+    async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A file does not tell who wrote it."""
         _check(namespace, name)
         return None
 
-    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+    async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A file has no writer's name."""
         _check(namespace, name)
         return None
@@ -208,11 +208,13 @@ class DirectoryStore:
                         make = False
                     identity = await self._lister.identity()
                     await self._thread.run(self._add_all, inotify, selection)
-                    comparison = Comparison(identity, await self._lister.list(selection), _now())
+                    comparison = ListingComparison(
+                        identity, await self._lister.list(selection), _now()
+                    )
                     known = await self._thread.run(self._scan, selection, known)
                     backoff.reset()
                     reason = ""
-                    yield Listed(tuple(known.values()))
+                    yield DocumentsListed(tuple(known.values()))
                     while True:
                         for event in await self._changes(inotify, comparison, selection, known):
                             _apply(known, event)
@@ -226,7 +228,7 @@ class DirectoryStore:
     async def _changes(
         self,
         inotify: Inotify,
-        comparison: Comparison,
+        comparison: ListingComparison,
         selection: Selection,
         known: dict[_Key, Document],
     ) -> tuple[Changed | Deleted, ...]:
@@ -260,7 +262,7 @@ class DirectoryStore:
     async def _look(
         self,
         inotify: Inotify,
-        comparison: Comparison,
+        comparison: ListingComparison,
         selection: Selection,
         known: dict[_Key, Document],
     ) -> tuple[Changed | Deleted, ...]:
@@ -275,7 +277,7 @@ class DirectoryStore:
         comparison.found((_key(event) for event in events), _now())
         return _by_list(events)
 
-    def _demand_same(self, comparison: Comparison, identity: Identity) -> None:
+    def _demand_same(self, comparison: ListingComparison, identity: Identity) -> None:
         if not comparison.is_same(identity, _now()):
             raise StoreUnavailable(f"{self._root} is another directory than before")
 
@@ -350,7 +352,7 @@ class DirectoryStore:
         """
         try:
             document = files.read(self._root, namespace, name)
-        except files.Malformed as error:
+        except files.MalformedFile as error:
             if selection.spoilt:
                 return spoilt((namespace, name), str(error), error.digest, selection)
             self._complain(namespace, name, error)
@@ -361,7 +363,7 @@ class DirectoryStore:
     def _read_or_complain(self, namespace: str, name: str) -> Document | None:
         return self._read(namespace, name, {}, Selection())
 
-    def _complain(self, namespace: str, name: str, error: files.Malformed) -> None:
+    def _complain(self, namespace: str, name: str, error: files.MalformedFile) -> None:
         complaint = f"{error.digest} {error}"
         if self._complained.get((namespace, name)) != complaint:
             self._complained[namespace, name] = complaint

@@ -8,7 +8,7 @@ import msgspec
 
 from contract.errors import StoreUnavailable
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.own_node_only import is_own_node_only, is_refused_by_policy
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Access:
     """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
 
     def __init__(self, kubeconfig: str | None) -> None:
-        self._connection = Connection(kubeconfig)
+        self._connection = ApiConnection(kubeconfig)
 
     async def version(self) -> str:
         """Which release the API server is of."""

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from stores.kubernetes_api.feed import Item, Kind, Metadata, follow_if_installed
-from stores.kubernetes_api.watch import Page
+from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, follow_if_installed
+from stores.kubernetes_api.watch import ListPage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stores.cluster import NotThere, ObjectKind, Snapshot, Update
+    from stores.cluster import KindUnavailable, ObjectKind, Snapshot, Update
     from stores.interruption import Interrupted
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 Value = TypeVar("Value")
 
 
 class _Identified(msgspec.Struct):
-    metadata: Metadata
+    metadata: ObjectMetadata
 
 
 class _Bytes(Item):
@@ -30,7 +30,7 @@ class _Bytes(Item):
 
 
 _identified = msgspec.json.Decoder(_Identified)
-_pages: msgspec.json.Decoder[Page[msgspec.Raw]] = msgspec.json.Decoder(Page[msgspec.Raw])
+_pages: msgspec.json.Decoder[ListPage[msgspec.Raw]] = msgspec.json.Decoder(ListPage[msgspec.Raw])
 
 
 class _Items:
@@ -43,18 +43,18 @@ class _Items:
 class _Pages:
     """Reads a page of objects. Raises ``msgspec.DecodeError``."""
 
-    def decode(self, body: bytes, /) -> Page[_Bytes]:
+    def decode(self, body: bytes, /) -> ListPage[_Bytes]:
         page = _pages.decode(body)
-        return Page(page.metadata, [_Items().decode(raw) for raw in page.items or ()])
+        return ListPage(page.metadata, [_Items().decode(raw) for raw in page.items or ()])
 
 
 def follow_objects(
-    connection: Connection, kind: ObjectKind[Value]
-) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+    connection: ApiConnection, kind: ObjectKind[Value]
+) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
     """See ``Cluster.objects``. Raises ``StoreRefused``."""
     return follow_if_installed(
         connection,
-        Kind[_Bytes, Value](
+        WatchedKind[_Bytes, Value](
             name=kind.name,
             path=kind.path,
             query=kind.query,

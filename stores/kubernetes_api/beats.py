@@ -22,7 +22,7 @@ from stores.kubernetes_api.namespaces import create_namespace
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _OK = 200
 _CREATED = 201
@@ -48,10 +48,10 @@ class _Held(NamedTuple):
     version: str
 
 
-class Heartbeats:
+class LeaseHeartbeats:
     """The Leases of all nodes behind one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
         self._held: dict[str, _Held] = {}
         """By node, our last beat that was acknowledged."""

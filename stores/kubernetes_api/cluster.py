@@ -15,14 +15,15 @@ from stores.kubernetes_api.cluster_pods import PODS
 from stores.kubernetes_api.feed import Feed
 from stores.kubernetes_api.nodes import NODES
 from stores.kubernetes_api.pod_groups import follow_pod_groups
+from stores.kubernetes_api.watch import ListPage, listed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from stores.cluster import (
         JobsEvent,
+        KindUnavailable,
         NodeStatesEvent,
-        NotThere,
         ObjectKind,
         PodsEvent,
         Snapshot,
@@ -30,16 +31,28 @@ if TYPE_CHECKING:
         Value,
     )
     from stores.interruption import Interrupted
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _OK = 200
 _INVALID = 422
 
 
+class _Identity(msgspec.Struct):
+    uid: str = ""
+    version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _Identified(msgspec.Struct):
+    metadata: _Identity
+
+
+_metadata: msgspec.json.Decoder[ListPage[_Identified]] = msgspec.json.Decoder(ListPage[_Identified])
+
+
 class KubernetesCluster:
     """See ``Cluster``."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
     def pods(self) -> AsyncIterator[PodsEvent]:
@@ -56,9 +69,16 @@ class KubernetesCluster:
 
     def objects(
         self, kind: ObjectKind[Value]
-    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
+    ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
         """See ``Cluster``."""
         return follow_objects(self._connection, kind)
+
+    async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
+        """See ``Cluster``. A list without a resourceVersion has what is stored, not a cache."""
+        items, _ = await listed(
+            self._connection, kind.path, kind.query, _metadata, kind.name, only_metadata=True
+        )
+        return {one.metadata.uid: one.metadata.version for one in items}
 
     async def label_pod(
         self, namespace: str, name: str, labels: Mapping[str, str | None], uid: str | None = None

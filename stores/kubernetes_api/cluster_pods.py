@@ -13,16 +13,16 @@ from sys import intern
 
 import msgspec
 
-from stores.cluster import Pod, Texts
-from stores.kubernetes_api.feed import Item, Kind, Metadata, kept
+from stores.cluster import PodState, Texts
+from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, kept
 from stores.kubernetes_api.pods import ALIVE, PATH, chip_names
-from stores.kubernetes_api.watch import Page
+from stores.kubernetes_api.watch import ListPage
 
 _MINDIE = "mindie-ms-"
 _NONE: Texts = {}
 
 
-class Owner(msgspec.Struct):
+class OwnerReference(msgspec.Struct):
     """A reference to what made an object."""
 
     uid: str = ""
@@ -48,10 +48,10 @@ class _Labels(msgspec.Struct):
     fault_type: str = msgspec.field(default="", name="fault-type")
 
 
-class _PodMetadata(Metadata, rename="camel"):
+class _PodMetadata(ObjectMetadata, rename="camel"):
     annotations: _Annotations = msgspec.field(default_factory=_Annotations)
     labels: _Labels = msgspec.field(default_factory=_Labels)
-    owner_references: list[Owner] = msgspec.field(default_factory=list)
+    owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -69,12 +69,12 @@ class _Pod(Item):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-def controller(owners: list[Owner]) -> Owner | None:
+def controller(owners: list[OwnerReference]) -> OwnerReference | None:
     """The owner that controls, if one does."""
     return next((owner for owner in owners if owner.controller and owner.uid), None)
 
 
-def _read(item: _Pod) -> Pod | None:
+def _read(item: _Pod) -> PodState | None:
     metadata, told = item.metadata, item.metadata.annotations
     owner = controller(metadata.owner_references)
     annotations = kept(
@@ -91,7 +91,7 @@ def _read(item: _Pod) -> Pod | None:
     )
     if not item.spec.node_name or not (told.real or is_of_job):
         return None
-    return Pod(
+    return PodState(
         uid=metadata.uid,
         node=intern(item.spec.node_name),
         namespace=intern(metadata.namespace),
@@ -118,11 +118,11 @@ def _labels(app: str, job_id: str, fault_type: str) -> Texts:
     return kept(**{"app": app, "jobID": job_id, "fault-type": fault_type}) or _NONE
 
 
-PODS = Kind[_Pod, Pod](
+PODS = WatchedKind[_Pod, PodState](
     name="pods",
     path=PATH,
     query={"fieldSelector": f"{ALIVE}!="},
-    pages=msgspec.json.Decoder(Page[_Pod]),
+    pages=msgspec.json.Decoder(ListPage[_Pod]),
     item=msgspec.json.Decoder(_Pod),
     key=lambda metadata: metadata.uid,
     read=_read,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import msgspec
 
 from contract.errors import StoreNotFound
-from stores.cluster import NotThere, Snapshot, Update
-from stores.kubernetes_api.watch import Page, Pages, watched
+from stores.cluster import KindUnavailable, Snapshot, Update
+from stores.kubernetes_api.watch import ListPage, Pages, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 
     from stores.interruption import Interrupted
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _ASK_AGAIN_SECONDS = 45.0
 Value = TypeVar("Value")
 
 
-class Metadata(msgspec.Struct, rename="camel"):
+class ObjectMetadata(msgspec.Struct, rename="camel"):
     """What tells an object from others."""
 
     name: str = ""
@@ -45,20 +45,22 @@ class Metadata(msgspec.Struct, rename="camel"):
 
 
 class _Identified(msgspec.Struct):
-    metadata: Metadata
+    metadata: ObjectMetadata
 
 
 class Item(msgspec.Struct):
     """An object of an API server."""
 
-    metadata: Metadata
+    metadata: ObjectMetadata
 
 
 AnyItem = TypeVar("AnyItem", bound=Item)
 AnyItem_co = TypeVar("AnyItem_co", bound=Item, covariant=True)
 
 _identified = msgspec.json.Decoder(_Identified)
-_raw_pages: msgspec.json.Decoder[Page[msgspec.Raw]] = msgspec.json.Decoder(Page[msgspec.Raw])
+_raw_pages: msgspec.json.Decoder[ListPage[msgspec.Raw]] = msgspec.json.Decoder(
+    ListPage[msgspec.Raw]
+)
 
 
 class Items(Protocol[AnyItem_co]):
@@ -69,7 +71,7 @@ class Items(Protocol[AnyItem_co]):
 
 
 @dataclass(frozen=True)
-class Kind(Generic[AnyItem, Value]):
+class WatchedKind(Generic[AnyItem, Value]):
     """What is followed, and how it is read. ``name`` is for people, a plural."""
 
     name: str
@@ -77,7 +79,7 @@ class Kind(Generic[AnyItem, Value]):
     query: Mapping[str, str]
     pages: Pages[AnyItem]
     item: Items[AnyItem]
-    key: Callable[[Metadata], str]
+    key: Callable[[ObjectMetadata], str]
     """Empty where an object has none: such a one cannot be read."""
     read: Callable[[AnyItem], Value | None]
     """``None`` for one that means nothing here. Raises ``ValueError``."""
@@ -93,12 +95,12 @@ class _Read(msgspec.Struct, Generic[Value]):
 class Feed(Generic[AnyItem, Value]):
     """Reads a kind, and says in the log which objects it cannot read."""
 
-    def __init__(self, kind: Kind[AnyItem, Value]) -> None:
+    def __init__(self, kind: WatchedKind[AnyItem, Value]) -> None:
         self._kind = kind
         self._unreadable: dict[str, str] = {}
 
     def follow(
-        self, connection: Connection
+        self, connection: ApiConnection
     ) -> AsyncGenerator[Snapshot[Value] | Update[Value] | Interrupted, None]:
         """Follow them for ever. Raises ``StoreRefused``."""
         kind = self._kind
@@ -106,7 +108,7 @@ class Feed(Generic[AnyItem, Value]):
             connection, kind.path, kind.query, self, kind.name, self._everything, self._one
         )
 
-    def decode(self, body: bytes, /) -> Page[_Read[Value]]:
+    def decode(self, body: bytes, /) -> ListPage[_Read[Value]]:
         """What means something here of a page. See ``Pages``.
 
         Mostly all can be read, and it is done in one go.
@@ -116,9 +118,9 @@ class Feed(Generic[AnyItem, Value]):
         except (msgspec.ValidationError, RecursionError):
             raw = _raw_pages.decode(body)
             each = (self._attempt(one) for one in raw.items or ())
-            return Page(raw.metadata, [one for one in each if one is not None])
+            return ListPage(raw.metadata, [one for one in each if one is not None])
         found = (self._take(item) for item in page.items or ())
-        return Page(page.metadata, [one for one in found if one is not None])
+        return ListPage(page.metadata, [one for one in found if one is not None])
 
     def _everything(self, found: list[_Read[Value]]) -> Snapshot[Value]:
         items = {one.key: one.value for one in found if one.value is not None}
@@ -164,15 +166,15 @@ class Feed(Generic[AnyItem, Value]):
             raise ValueError("it has neither name nor uid")
         return key, self._kind.read(item)
 
-    def _refuse(self, content: msgspec.Raw, error: Exception) -> tuple[str, Metadata]:
+    def _refuse(self, content: msgspec.Raw, error: Exception) -> tuple[str, ObjectMetadata]:
         """Says it; who it is as far as that can be read."""
         try:
             metadata = _identified.decode(content).metadata
         except (msgspec.DecodeError, RecursionError):
-            metadata = Metadata()
+            metadata = ObjectMetadata()
         return self._say(metadata, error), metadata
 
-    def _say(self, metadata: Metadata, error: Exception) -> str:
+    def _say(self, metadata: ObjectMetadata, error: Exception) -> str:
         key = self._kind.key(metadata)
         if key not in self._unreadable and len(self._unreadable) < _NAMED:
             who = (
@@ -197,9 +199,9 @@ def kept(**texts: str) -> dict[str, str]:
 
 
 async def follow_if_installed(
-    connection: Connection, kind: Kind[AnyItem, Value]
-) -> AsyncIterator[Snapshot[Value] | Update[Value] | NotThere | Interrupted]:
-    """Follow all objects of a kind; ``NotThere`` while the API has no such kind, then ask again.
+    connection: ApiConnection, kind: WatchedKind[AnyItem, Value]
+) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
+    """Follow all objects of a kind; yields ``KindUnavailable`` while the API has no such kind.
 
     Raises ``StoreRefused``.
     """
@@ -210,5 +212,5 @@ async def follow_if_installed(
                 async for event in events:
                     yield event
         except StoreNotFound as error:
-            yield NotThere(str(error))
+            yield KindUnavailable(str(error))
         await asyncio.sleep(random.uniform(_ASK_AGAIN_SECONDS / 2, _ASK_AGAIN_SECONDS))

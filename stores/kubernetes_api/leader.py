@@ -15,13 +15,13 @@ from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores.base import Tenure
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.namespaces import create_namespace
-from stores.kubernetes_api.watch import Page, watched
+from stores.kubernetes_api.watch import ListPage, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stores.interruption import Interrupted
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
 _OK = 200
@@ -51,13 +51,13 @@ class _Lease(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Lease)
-_pages: msgspec.json.Decoder[Page[_Lease]] = msgspec.json.Decoder(Page[_Lease])
+_pages: msgspec.json.Decoder[ListPage[_Lease]] = msgspec.json.Decoder(ListPage[_Lease])
 
 
 class KubernetesLeaderLease:
     """See ``LeaderLease``. ``name`` is that of the Lease."""
 
-    def __init__(self, connection: Connection, name: str = LEADER_LEASE) -> None:
+    def __init__(self, connection: ApiConnection, name: str = LEADER_LEASE) -> None:
         self._connection = connection
         self._name = name
         self._path = f"{_LEASES}/{name}"

@@ -10,13 +10,13 @@ from contract.errors import StoreRefused
 from stores.kubernetes_api import wire
 
 if TYPE_CHECKING:
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _DONE = (200, 201, 409)
 _FORBIDDEN = 403
 
 
-async def create_namespace(connection: Connection, namespace: str, what: str) -> None:
+async def create_namespace(connection: ApiConnection, namespace: str, what: str) -> None:
     """Create ``namespace``, without which one cannot ``what``; one that is there is no error."""
     body = msgspec.json.encode(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}

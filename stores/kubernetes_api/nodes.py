@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from stores.cluster import NodeState
-from stores.kubernetes_api.feed import Item, Kind, Metadata, kept
-from stores.kubernetes_api.watch import Page
+from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, kept
+from stores.kubernetes_api.watch import ListPage
 
 
 class _Annotations(msgspec.Struct):
     serial_number: str = msgspec.field(default="", name="product-serial-number")
 
 
-class _NodeMetadata(Metadata, rename="camel"):
+class _NodeMetadata(ObjectMetadata, rename="camel"):
     annotations: _Annotations = msgspec.field(default_factory=_Annotations)
 
 
@@ -49,11 +49,11 @@ def _read(item: _Node) -> NodeState:
     )
 
 
-NODES = Kind[_Node, NodeState](
+NODES = WatchedKind[_Node, NodeState](
     name="nodes",
     path="/api/v1/nodes",
     query={},
-    pages=msgspec.json.Decoder(Page[_Node]),
+    pages=msgspec.json.Decoder(ListPage[_Node]),
     item=msgspec.json.Decoder(_Node),
     key=lambda metadata: metadata.name,
     read=_read,

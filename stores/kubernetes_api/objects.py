@@ -14,14 +14,14 @@ from stores.base import NodeChanged, NodeObject, NodesListed
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
 from stores.kubernetes_api.pods import ALIVE
-from stores.kubernetes_api.watch import Page, watched
+from stores.kubernetes_api.watch import ListPage, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import Event, NodesEvent
+    from stores.base import KubernetesEvent, NodesEvent
     from stores.interruption import Interrupted
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _NODES = "/api/v1/nodes"
 _OK = 200
@@ -42,7 +42,7 @@ class _Node(msgspec.Struct):
 
 
 _node = msgspec.json.Decoder(_Node)
-_pages: msgspec.json.Decoder[Page[_Node]] = msgspec.json.Decoder(Page[_Node])
+_pages: msgspec.json.Decoder[ListPage[_Node]] = msgspec.json.Decoder(ListPage[_Node])
 
 
 class _Identity(msgspec.Struct):
@@ -86,10 +86,10 @@ _commanded = msgspec.json.Decoder(_CommandedPods)
 class KubernetesObjects:
     """See ``ClusterObjects``."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: KubernetesEvent) -> None:
         """See ``ClusterObjects``."""
         status, answer = await self._connection.request(
             "POST",
@@ -100,7 +100,7 @@ class KubernetesObjects:
         if status not in (_OK, _CREATED, _CONFLICT):
             raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
 
-    async def _uid(self, event: Event) -> str:
+    async def _uid(self, event: KubernetesEvent) -> str:
         """By which ``kubectl describe`` finds the Events about an object; empty where unknown.
 
         Of a Node it looks for the name as well, which the kubelet writes, too.
@@ -209,7 +209,7 @@ class KubernetesObjects:
         )
 
 
-def event_body(event: Event, uid: str = "") -> dict[str, object]:
+def event_body(event: KubernetesEvent, uid: str = "") -> dict[str, object]:
     """The Event as core/v1 has it; ``eventTime`` makes the server demand an action and a reporter.
 
     Time stamps of an Event that stands for several are those of its first and last. ``uid`` is that

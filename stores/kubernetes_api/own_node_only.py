@@ -16,7 +16,7 @@ from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from stores.kubernetes_api import wire
 
 if TYPE_CHECKING:
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 POLICY = "npu-vigil-agent-own-node-only"
 
@@ -32,7 +32,7 @@ def is_refused_by_policy(status: int, answer: bytes) -> bool:
     return status == _REFUSED and POLICY.encode() in answer
 
 
-async def is_own_node_only(connection: Connection, node: str) -> bool | None:
+async def is_own_node_only(connection: ApiConnection, node: str) -> bool | None:
     """Rehearse writes that the policy must refuse to the agent of ``node``.
 
     Returns ``False`` if one of them is let through, and ``None`` if no answer shows it: the agent
@@ -45,7 +45,7 @@ async def is_own_node_only(connection: Connection, node: str) -> bool | None:
     return False if label is False else document
 
 
-async def _document_of_another(connection: Connection, node: str) -> tuple[int, bytes]:
+async def _document_of_another(connection: ApiConnection, node: str) -> tuple[int, bytes]:
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -57,7 +57,7 @@ async def _document_of_another(connection: Connection, node: str) -> tuple[int, 
     )
 
 
-async def _annotation_of_others(connection: Connection, node: str) -> tuple[int, bytes]:
+async def _annotation_of_others(connection: ApiConnection, node: str) -> tuple[int, bytes]:
     """The first release of the policy let it through."""
     return await connection.request(
         "PATCH",

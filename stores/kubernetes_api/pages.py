@@ -9,7 +9,7 @@ import msgspec
 
 from contract.errors import StoreUnavailable
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.client.connection import ApiConnection
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,11 +27,11 @@ class _Page(msgspec.Struct):
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
-class Objects:
+class ObjectPages:
     """Reads what the caller may read. Raises ``StoreError``."""
 
     def __init__(self, kubeconfig: str | None) -> None:
-        self.connection = Connection(kubeconfig)
+        self.connection = ApiConnection(kubeconfig)
 
     async def pages(self, path: str) -> AsyncIterator[bytes]:
         """Return the pages of the list at ``path``, a page at a time."""

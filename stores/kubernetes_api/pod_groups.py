@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stores.cluster import Job, Texts
-from stores.kubernetes_api.cluster_pods import Owner, controller
-from stores.kubernetes_api.feed import Item, Kind, Metadata, follow_if_installed, kept
-from stores.kubernetes_api.watch import Page
+from stores.cluster import JobState, Texts
+from stores.kubernetes_api.cluster_pods import OwnerReference, controller
+from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, follow_if_installed, kept
+from stores.kubernetes_api.watch import ListPage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stores.cluster import JobsEvent
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _NONE: Texts = {}
 
@@ -35,10 +35,10 @@ class _Labels(msgspec.Struct):
     recovers: str = msgspec.field(default="", name="process-recover-enable")
 
 
-class _GroupMetadata(Metadata, rename="camel"):
+class _GroupMetadata(ObjectMetadata, rename="camel"):
     annotations: _Annotations = msgspec.field(default_factory=_Annotations)
     labels: _Labels = msgspec.field(default_factory=_Labels)
-    owner_references: list[Owner] = msgspec.field(default_factory=list)
+    owner_references: list[OwnerReference] = msgspec.field(default_factory=list)
     creation_timestamp: datetime | None = None
 
 
@@ -47,13 +47,13 @@ class _PodGroup(Item):
     spec: object = None
 
 
-def _read(item: _PodGroup) -> Job | None:
+def _read(item: _PodGroup) -> JobState | None:
     metadata, told, labels = item.metadata, item.metadata.annotations, item.metadata.labels
     owner = controller(metadata.owner_references)
     if owner is None:
         return None
     created = metadata.creation_timestamp
-    return Job(
+    return JobState(
         key=owner.uid,
         namespace=metadata.namespace,
         name=owner.name,
@@ -86,18 +86,18 @@ def _size(spec: object) -> int:
     return max(0, number) if isinstance(number, int) else 0
 
 
-POD_GROUPS = Kind[_PodGroup, Job](
+POD_GROUPS = WatchedKind[_PodGroup, JobState](
     name="PodGroups",
     path="/apis/scheduling.volcano.sh/v1beta1/podgroups",
     query={},
-    pages=msgspec.json.Decoder(Page[_PodGroup]),
+    pages=msgspec.json.Decoder(ListPage[_PodGroup]),
     item=msgspec.json.Decoder(_PodGroup),
     key=lambda metadata: metadata.uid,
     read=_read,
 )
 
 
-def follow_pod_groups(connection: Connection) -> AsyncIterator[JobsEvent]:
+def follow_pod_groups(connection: ApiConnection) -> AsyncIterator[JobsEvent]:
     """See ``Cluster.jobs``. Until Volcano is installed, jobs are known by their pods.
 
     Raises ``StoreRefused``.

@@ -15,13 +15,13 @@ import msgspec
 from contract.errors import StoreRefused
 from contract.names import node_name_problem
 from stores.base import PodUsage, UsageEnded, UsageListed
-from stores.kubernetes_api.watch import Page, watched
+from stores.kubernetes_api.watch import ListPage, watched
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from stores.base import UsageEvent
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 PATH = "/api/v1/pods"
 
@@ -66,11 +66,11 @@ class _Pod(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-_pages: msgspec.json.Decoder[Page[_Pod]] = msgspec.json.Decoder(Page[_Pod])
+_pages: msgspec.json.Decoder[ListPage[_Pod]] = msgspec.json.Decoder(ListPage[_Pod])
 _pod = msgspec.json.Decoder(_Pod)
 
 
-def follow_pods(connection: Connection, node: str) -> AsyncIterator[UsageEvent]:
+def follow_pods(connection: ApiConnection, node: str) -> AsyncIterator[UsageEvent]:
     """See ``Store.usage``. Raises ``StoreRefused`` for a name that no node can have.
 
     They are asked for as the node's kubelet does: from the server's cache, which has an index of

@@ -10,7 +10,7 @@ from contract.documents.elastic_job import LEASE as ELASTIC_LEASE
 from contract.errors import StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
 from stores.kubernetes_api import wire
-from stores.kubernetes_api.pages import Objects
+from stores.kubernetes_api.pages import ObjectPages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,7 +39,7 @@ class _Nodes(msgspec.Struct):
     items: list[_Node]
 
 
-class Remains(Objects):
+class Remains(ObjectPages):
     """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
 
     async def nodes_with_plugin(self) -> frozenset[str]:

@@ -12,24 +12,24 @@ from urllib.parse import quote
 import msgspec
 
 from contract.errors import StoreConflict, StoreForbidden, StoreUnavailable
-from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
 from stores.document_names import check_names
 from stores.kubernetes_api import wire, writers
-from stores.kubernetes_api.beats import Heartbeats
-from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.beats import LeaseHeartbeats
+from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.cluster import KubernetesCluster
 from stores.kubernetes_api.leader import KubernetesLeaderLease
 from stores.kubernetes_api.namespaces import create_namespace
 from stores.kubernetes_api.objects import KubernetesObjects
 from stores.kubernetes_api.pods import follow_pods
-from stores.kubernetes_api.watch import Page, listed, watched
+from stores.kubernetes_api.watch import ListPage, listed, watched
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from stores.base import Beat, UsageEvent, Writer
-    from stores.kubernetes_api.client.attempts import Answer
+    from stores.base import Beat, LastWriter, UsageEvent
+    from stores.kubernetes_api.client.attempts import ApiAnswer
     from stores.refusals import Refusals
 
 _OK = 200
@@ -44,7 +44,9 @@ _ATTEMPTS = 3
 
 _log = logging.getLogger(__name__)
 
-_pages: msgspec.json.Decoder[Page[wire.ConfigMap]] = msgspec.json.Decoder(Page[wire.ConfigMap])
+_pages: msgspec.json.Decoder[ListPage[wire.ConfigMap]] = msgspec.json.Decoder(
+    ListPage[wire.ConfigMap]
+)
 
 
 class KubernetesStore:
@@ -52,8 +54,8 @@ class KubernetesStore:
 
     def __init__(self, url: str, kubeconfig: str | None) -> None:
         self._url = url
-        self._connection = Connection(kubeconfig)
-        self._heartbeats = Heartbeats(self._connection)
+        self._connection = ApiConnection(kubeconfig)
+        self._heartbeats = LeaseHeartbeats(self._connection)
         self._objects = KubernetesObjects(self._connection)
         self._cluster = KubernetesCluster(self._connection)
         self._leader_lease = KubernetesLeaderLease(self._connection)
@@ -241,7 +243,7 @@ class KubernetesStore:
 
     async def _write(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> Answer:
+    ) -> ApiAnswer:
         return await self._connection.ask(
             method,
             f"{path}?{wire.FIELD_MANAGER}",
@@ -305,11 +307,11 @@ class KubernetesStore:
         if status not in (_OK, _NOT_FOUND):
             raise wire.refusal(status, answer, f"touch ConfigMap {namespace}/{name}")
 
-    async def writer(self, namespace: str, name: str) -> Writer | None:
+    async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``."""
         return await self._writer(namespace, name, writers.newest_writer)
 
-    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+    async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``."""
         return await self._writer(namespace, name, writers.newest_other)
 
@@ -317,8 +319,8 @@ class KubernetesStore:
         self,
         namespace: str,
         name: str,
-        choose: Callable[[Iterable[writers.ManagedFields]], Writer | None],
-    ) -> Writer | None:
+        choose: Callable[[Iterable[writers.ManagedFields]], LastWriter | None],
+    ) -> LastWriter | None:
         check_names(namespace, name)
         what = f"read who writes ConfigMap {namespace}/{name}"
         status, body = await self._connection.request(
@@ -368,7 +370,7 @@ def _written(answer: bytes, what: str) -> Document:
 
 
 def _everything(found: list[wire.ConfigMap]) -> WatchEvent:
-    return Listed(tuple(map(wire.document, found)))
+    return DocumentsListed(tuple(map(wire.document, found)))
 
 
 def _event(kind: str, content: msgspec.Raw) -> tuple[WatchEvent, str]:

@@ -16,7 +16,7 @@ from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster import KubernetesCluster
 from stores.kubernetes_api.leader import KubernetesLeaderLease
 from stores.kubernetes_api.objects import KubernetesObjects
-from stores.kubernetes_api.pages import Objects
+from stores.kubernetes_api.pages import ObjectPages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ _lists = msgspec.json.Decoder(_List)
 _answers = msgspec.json.Decoder(_Answer)
 
 
-class VcJobs(Objects):
+class VcJobs(ObjectPages):
     """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
 
     def __init__(self, kubeconfig: str | None) -> None:

@@ -23,7 +23,7 @@ from stores.kubernetes_api import wire
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
-    from stores.kubernetes_api.client.connection import Connection
+    from stores.kubernetes_api.client.connection import ApiConnection
 
 _OK = 200
 
@@ -39,7 +39,7 @@ Item = TypeVar("Item")
 Event = TypeVar("Event")
 
 
-class Page(msgspec.Struct, Generic[Item]):
+class ListPage(msgspec.Struct, Generic[Item]):
     """One page of a list."""
 
     metadata: wire.ListMetadata
@@ -49,12 +49,12 @@ class Page(msgspec.Struct, Generic[Item]):
 class Pages(Protocol[Item]):
     """Reads the body of a page."""
 
-    def decode(self, body: bytes, /) -> Page[Item]:
+    def decode(self, body: bytes, /) -> ListPage[Item]:
         """Raises ``msgspec.DecodeError`` and ``RecursionError``."""
 
 
 async def listed(
-    connection: Connection,
+    connection: ApiConnection,
     path: str,
     query: Mapping[str, str],
     pages: Pages[Item],
@@ -89,7 +89,7 @@ async def listed(
 
 
 async def watched(
-    connection: Connection,
+    connection: ApiConnection,
     path: str,
     query: Mapping[str, str],
     pages: Pages[Item],
@@ -132,7 +132,7 @@ async def watched(
 
 
 async def _follow(
-    connection: Connection,
+    connection: ApiConnection,
     path: str,
     query: Mapping[str, str],
     version: str,

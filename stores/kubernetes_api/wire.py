@@ -19,7 +19,7 @@ from stores.base import Document
 from stores.kubernetes_api import protobuf
 
 
-class Metadata(msgspec.Struct, rename="camel"):
+class ConfigMapMetadata(msgspec.Struct, rename="camel"):
     """``metadata`` of a ConfigMap."""
 
     name: str
@@ -32,7 +32,7 @@ class Metadata(msgspec.Struct, rename="camel"):
 class ConfigMap(msgspec.Struct):
     """A ConfigMap without ``binaryData``, which nobody here uses."""
 
-    metadata: Metadata
+    metadata: ConfigMapMetadata
     data: dict[str, str] = {}
     immutable: bool = False
 
@@ -73,7 +73,7 @@ class Bookmark(msgspec.Struct):
     metadata: _BookmarkMetadata
 
 
-class Status(msgspec.Struct):
+class ApiStatus(msgspec.Struct):
     """What the API server says when it does not do what was asked."""
 
     message: str = ""
@@ -85,7 +85,7 @@ config_map_decoder = msgspec.json.Decoder(ConfigMap)
 mutability_decoder = msgspec.json.Decoder(Mutability)
 frame_decoder = msgspec.json.Decoder(Frame)
 bookmark_decoder = msgspec.json.Decoder(Bookmark)
-status_decoder = msgspec.json.Decoder(Status)
+status_decoder = msgspec.json.Decoder(ApiStatus)
 
 FIELD_MANAGER = "fieldManager=npu-vigil"
 """Goes with every write: the name under which the server keeps who set a field."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stores.base import Writer
+from stores.base import LastWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +56,7 @@ class _Object(msgspec.Struct):
 decoder = msgspec.json.Decoder(_Object)
 
 
-def newest_writer(entries: Iterable[ManagedFields]) -> Writer | None:
+def newest_writer(entries: Iterable[ManagedFields]) -> LastWriter | None:
     """The program that changed data last; ``None`` when no program did."""
     return _newest(
         entry
@@ -65,7 +65,7 @@ def newest_writer(entries: Iterable[ManagedFields]) -> Writer | None:
     )
 
 
-def newest_other(entries: Iterable[ManagedFields]) -> Writer | None:
+def newest_other(entries: Iterable[ManagedFields]) -> LastWriter | None:
     """The program or person besides us that set data last, else labels; ``None`` where none did."""
     others = [entry for entry in entries if entry.manager not in OURS]
     return _newest(entry for entry in others if "f:data" in entry.fields_v1) or _newest(
@@ -73,9 +73,9 @@ def newest_other(entries: Iterable[ManagedFields]) -> Writer | None:
     )
 
 
-def _newest(entries: Iterable[ManagedFields]) -> Writer | None:
+def _newest(entries: Iterable[ManagedFields]) -> LastWriter | None:
     writers = [
-        Writer(entry.manager, _milliseconds(entry.time))
+        LastWriter(entry.manager, _milliseconds(entry.time))
         for entry in entries
         if entry.time is not None
     ]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 _PORTS = {"mqtt": 1883, "mqtts": 8883}
 
 
-class Address(NamedTuple):
+class BrokerAddress(NamedTuple):
     """Where a broker listens."""
 
     host: str
@@ -20,7 +20,7 @@ class Address(NamedTuple):
         return f"{'mqtts' if self.is_tls else 'mqtt'}://{host}:{self.port}"
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str) -> BrokerAddress:
     """``mqtt[s]://HOST[:PORT]``; the ports are 1883 and 8883. Raises ``ValueError`` with why."""
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
@@ -33,4 +33,4 @@ def parse_address(url: str) -> Address:
         raise ValueError("has a port that is none: 1 to 65535") from None
     if port == 0:
         raise ValueError("has a port that is none: 1 to 65535")
-    return Address(parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "mqtts")
+    return BrokerAddress(parts.hostname, port or _PORTS[parts.scheme], parts.scheme == "mqtts")

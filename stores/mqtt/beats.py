@@ -26,7 +26,7 @@ from stores.base import Beat
 from stores.refusals import Refusals
 
 if TYPE_CHECKING:
-    from stores.mqtt.connection import Connection, Received
+    from stores.mqtt.connection import BrokerConnection, Received
 
 _LARGEST_BYTES = 4096
 _MOST_NODES = 65_536
@@ -34,7 +34,7 @@ _UNKNOWN_INTERVAL_SECONDS = 5.0
 _NAME_LENGTH = 253
 
 
-class Pulse(msgspec.Struct, frozen=True, omit_defaults=True):
+class HeartbeatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The message at a beat topic. ``beaten_at_ms`` is 0 in a will made before the first beat.
 
     A will has no ``writes``, and nothing that is wrong with them makes a message no heartbeat.
@@ -50,14 +50,14 @@ class Pulse(msgspec.Struct, frozen=True, omit_defaults=True):
     writes: Any = ""
 
 
-_decoder = msgspec.json.Decoder(Pulse)
+_decoder = msgspec.json.Decoder(HeartbeatMessage)
 
 
 class OfAnotherNode(ValueError):
     """The message at a beat topic is a heartbeat of another node."""
 
 
-def decode_pulse(node: str, payload: bytes) -> Pulse:
+def decode_pulse(node: str, payload: bytes) -> HeartbeatMessage:
     """Read a message at the beat topic of ``node``.
 
     Raises ``ValueError`` with why it is none, ``OfAnotherNode`` where it names another one.
@@ -86,9 +86,9 @@ class LastWill:
 
     def __init__(self, node: str, to_be: Beat | None) -> None:
         self._node = node
-        self._last = Pulse(node)
+        self._last = HeartbeatMessage(node)
         if to_be is not None:
-            self._last = Pulse(node, "", to_be.holder, to_be.interval_seconds)
+            self._last = HeartbeatMessage(node, "", to_be.holder, to_be.interval_seconds)
         self.connection = ""
 
     def of_next_connection(self) -> aiomqtt.Will:
@@ -99,25 +99,25 @@ class LastWill:
         )
         return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
 
-    def beaten(self, pulse: Pulse) -> None:
+    def beaten(self, pulse: HeartbeatMessage) -> None:
         """This beat was made; the next will repeats it."""
         if pulse.node == self._node:
             self._last = pulse
 
 
-class _HeardBeat(msgspec.Struct):
+class _ReceivedBeat(msgspec.Struct):
     payload: bytes
-    pulse: Pulse
+    pulse: HeartbeatMessage
     heard_at: float
     is_retained: bool = False
 
 
-class Hearing:
+class ReceivedHeartbeats:
     """The beats that were heard, each with the time when it came."""
 
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
-        self._heard: dict[str, _HeardBeat] = {}
+        self._heard: dict[str, _ReceivedBeat] = {}
         self._listed: set[str] | None = None
         self.end_reason = ""
 
@@ -164,12 +164,14 @@ class Hearing:
         self._refusals.accept(message.topic)
         self._hear(node, message.payload, pulse, known)
 
-    def _hear(self, node: str, payload: bytes, pulse: Pulse, known: _HeardBeat | None) -> None:
+    def _hear(
+        self, node: str, payload: bytes, pulse: HeartbeatMessage, known: _ReceivedBeat | None
+    ) -> None:
         if pulse.is_broken and known is not None:
             if known.pulse.connection != pulse.connection:
                 return
             pulse = msgspec.structs.replace(known.pulse, is_broken=True)
-        self._heard[node] = _HeardBeat(payload, pulse, time.monotonic())
+        self._heard[node] = _ReceivedBeat(payload, pulse, time.monotonic())
 
     def end(self, reason: str) -> None:
         """Nothing more comes."""
@@ -192,14 +194,14 @@ class Hearing:
         return (_beat(one, time.monotonic()),)
 
 
-class Heartbeats:
+class BrokerHeartbeats:
     """Makes beats, and hears those of others from the first time that somebody asks for all."""
 
-    def __init__(self, connection: Connection, will: LastWill | None) -> None:
+    def __init__(self, connection: BrokerConnection, will: LastWill | None) -> None:
         self._connection = connection
         self._will = will
         self.refusals = Refusals()
-        self._hearing = Hearing(self.refusals)
+        self._hearing = ReceivedHeartbeats(self.refusals)
         self._is_complete = False
         self._changed = asyncio.Event()
         self._error: StoreError | None = None
@@ -210,7 +212,7 @@ class Heartbeats:
         _check(beat.node)
         session = await self._connection.session()
         connection = self._will.connection if self._will is not None else ""
-        pulse = Pulse(
+        pulse = HeartbeatMessage(
             node=beat.node,
             connection=connection,
             holder=beat.holder,
@@ -259,7 +261,7 @@ class Heartbeats:
             self._task.result()  # a mistake of the program: what was heard is not what is
 
     async def _ask(self, node: str) -> tuple[Beat, ...]:
-        hearing = Hearing(self.refusals)
+        hearing = ReceivedHeartbeats(self.refusals)
         session = await self._connection.session()
         async with session.subscribed((beat_topic(node),), hearing):
             await session.list_now(beat_topic(node))
@@ -296,7 +298,7 @@ class Heartbeats:
         self._changed = asyncio.Event()
 
 
-def _beat(heard: _HeardBeat, now: float) -> Beat:
+def _beat(heard: _ReceivedBeat, now: float) -> Beat:
     pulse = heard.pulse
     return Beat(
         pulse.node,

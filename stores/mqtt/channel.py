@@ -18,8 +18,8 @@ from stores.mqtt.connection import Subscribed
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stores.base import Heard, Telling
-    from stores.mqtt.connection import Connection
+    from stores.base import HistoryAck, HistoryBatch
+    from stores.mqtt.connection import BrokerConnection
     from stores.refusals import Refusals
 
 T = TypeVar("T")
@@ -28,16 +28,16 @@ T = TypeVar("T")
 class MqttChannel:
     """An ``EventChannel`` on the connection of a store."""
 
-    def __init__(self, connection: Connection, refusals: Refusals) -> None:
+    def __init__(self, connection: BrokerConnection, refusals: Refusals) -> None:
         self._connection = connection
         self._refusals = refusals
 
-    async def tell(self, telling: Telling) -> None:
+    async def tell(self, telling: HistoryBatch) -> None:
         """See ``EventChannel``."""
         payload = encode_telling(telling)
         await self._connection.publish(events_topic(telling.node), payload, retain=False)
 
-    async def heard(self, node: str) -> AsyncIterator[Heard | Interrupted]:
+    async def heard(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
         """See ``EventChannel``."""
         async for message in self._connection.messages(heard_topic(node)):
             match message:
@@ -51,7 +51,7 @@ class MqttChannel:
                     except DocumentError as error:
                         self._refuse(message.topic, error)
 
-    async def tellings(self) -> AsyncIterator[Telling | Interrupted]:
+    async def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         """See ``EventChannel``. What is no telling is named in the log once per node."""
         async for message in self._connection.messages(ALL_EVENTS):
             match message:
@@ -65,7 +65,7 @@ class MqttChannel:
                     except DocumentError as error:
                         self._refuse(message.topic, error)
 
-    async def acknowledge(self, heard: Heard) -> None:
+    async def acknowledge(self, heard: HistoryAck) -> None:
         """See ``EventChannel``."""
         await self._connection.publish(heard_topic(heard.node), encode_heard(heard), retain=True)
 

@@ -11,32 +11,32 @@ from typing import TypeVar
 import msgspec
 
 from contract.errors import DocumentError, OtherNodeError
-from stores.base import Heard, Telling
+from stores.base import HistoryAck, HistoryBatch
 
 LARGEST_BYTES = 4 << 20
 """No telling is larger: a node tells a journal's row alone rather than more than this."""
 
-T = TypeVar("T", Telling, Heard)
+T = TypeVar("T", HistoryBatch, HistoryAck)
 
 _LARGEST = (1 << 63) - 1
 _NAME_LENGTH = 253
 _JOURNAL_LENGTH = 64
 
-_tellings = msgspec.json.Decoder(Telling)
-_heard = msgspec.json.Decoder(Heard)
+_tellings = msgspec.json.Decoder(HistoryBatch)
+_heard = msgspec.json.Decoder(HistoryAck)
 
 
-def encode_telling(telling: Telling) -> bytes:
+def encode_telling(telling: HistoryBatch) -> bytes:
     """The payload of ``telling``."""
     return msgspec.json.encode(telling)
 
 
-def encode_heard(heard: Heard) -> bytes:
+def encode_heard(heard: HistoryAck) -> bytes:
     """The payload of ``heard``."""
     return msgspec.json.encode(heard)
 
 
-def decode_telling(node: str, payload: bytes) -> Telling:
+def decode_telling(node: str, payload: bytes) -> HistoryBatch:
     """What ``node`` tells. Raises ``DocumentError``, also for one that speaks of another node."""
     what = f"telling of {node}"
     telling = _decoded(what, node, _tellings, payload)
@@ -54,7 +54,7 @@ def decode_telling(node: str, payload: bytes) -> Telling:
     return telling
 
 
-def decode_heard(node: str, payload: bytes) -> Heard:
+def decode_heard(node: str, payload: bytes) -> HistoryAck:
     """What the aggregator says to ``node``. Raises ``DocumentError``."""
     what = f"heard of {node}"
     heard = _decoded(what, node, _heard, payload)

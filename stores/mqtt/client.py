@@ -27,7 +27,7 @@ from stores.mqtt.errors import (
     publish_error,
     subscribe_error,
 )
-from stores.mqtt.limits import Limits, limits_of, packet_bytes
+from stores.mqtt.limits import BrokerLimits, limits_of, packet_bytes
 from stores.mqtt.password import read_password
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from contract.configuration import Mqtt
-    from stores.mqtt.address import Address
+    from stores.mqtt.address import BrokerAddress
     from stores.mqtt.limits import Sizes
 
 _ANSWER_SECONDS = 10.0
@@ -51,7 +51,7 @@ class MqttClient(aiomqtt.Client):
 
     def __init__(
         self,
-        address: Address,
+        address: BrokerAddress,
         mqtt: Mqtt,
         identifier: str,
         will: aiomqtt.Will | None,
@@ -65,7 +65,7 @@ class MqttClient(aiomqtt.Client):
         self._sizes = sizes
         self._on_their_way: dict[int, int] = {}
         """The sizes of packets that are not acknowledged."""
-        self.limits = Limits()
+        self.limits = BrokerLimits()
         self.granted_qos = 0
         """Of the last subscription."""
         self._failure: OSError | None = None

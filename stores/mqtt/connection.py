@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import aiomqtt
 
     from contract.configuration import Mqtt
-    from stores.mqtt.address import Address
+    from stores.mqtt.address import BrokerAddress
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Subscribed(NamedTuple):
     """From here on messages are heard; those that are retained come (again)."""
 
 
-Heard: TypeAlias = Received | Subscribed | Interrupted
+BrokerEvent: TypeAlias = Received | Subscribed | Interrupted
 
 
 class Sink:
@@ -113,7 +113,7 @@ class Taker(Protocol):
 class Session:
     """A connection that is up until ``end``."""
 
-    def __init__(self, address: Address, node: str | None) -> None:
+    def __init__(self, address: BrokerAddress, node: str | None) -> None:
         self._address = address
         self._node = node
         self._echo = echo_topic(node)
@@ -314,7 +314,7 @@ class Session:
         return self._client
 
 
-class Connection:
+class BrokerConnection:
     """Connects at the first use, and again whenever it breaks, until it is closed.
 
     ``will`` is asked at each attempt what the broker is to publish when the connection breaks, with
@@ -323,7 +323,7 @@ class Connection:
 
     def __init__(
         self,
-        address: Address,
+        address: BrokerAddress,
         mqtt: Mqtt,
         node: str | None,
         will: Callable[[], aiomqtt.Will | None] = lambda: None,
@@ -342,7 +342,7 @@ class Connection:
         self._changed = asyncio.Event()
 
     @property
-    def address(self) -> Address:
+    def address(self) -> BrokerAddress:
         """Where the broker is."""
         return self._address
 
@@ -369,7 +369,7 @@ class Connection:
         session = await self.session()
         await session.publish(topic, payload, qos=qos, retain=retain)
 
-    async def messages(self, topics: str, most: int = MOST_WAITING) -> AsyncIterator[Heard]:
+    async def messages(self, topics: str, most: int = MOST_WAITING) -> AsyncIterator[BrokerEvent]:
         """Follow a filter of ``contract.topics`` at QoS 1, over interruptions, for ever.
 
         Begins with ``Subscribed`` or ``Interrupted``. When more than ``most`` messages wait to be

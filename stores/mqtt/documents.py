@@ -12,7 +12,7 @@ import msgspec
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
 from pacing.backoff import Backoff
-from stores.base import Changed, Deleted, Document, Listed, spoilt
+from stores.base import Changed, Deleted, Document, DocumentsListed, spoilt
 from stores.document_names import is_name, is_namespace
 from stores.interruption import Interrupted
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from stores.base import Selection, WatchEvent
-    from stores.mqtt.connection import Connection, Received
+    from stores.mqtt.connection import BrokerConnection, Received
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _MOST_DOCUMENTS = 65_536
 _MOST_COMPLAINTS = 1000
 
 
-class Malformed(Exception):
+class MalformedMessage(Exception):
     """A message that is no document of its topic; the text says why."""
 
 
@@ -57,16 +57,16 @@ def encode(document: Document) -> bytes:
 
 
 def decode(topic: str, payload: bytes) -> Document:
-    """The document in a message. Raises ``Malformed``."""
+    """The document in a message. Raises ``MalformedMessage``."""
     place = document_place(topic)
     if place is None or not is_namespace(place[0]) or not is_name(place[1]):
-        raise Malformed("no document has this topic")
+        raise MalformedMessage("no document has this topic")
     if len(payload) > LARGEST_BYTES:
-        raise Malformed(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
+        raise MalformedMessage(f"it has {len(payload)} bytes, more than {LARGEST_BYTES}")
     try:
         found = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Malformed(str(error)) from None
+        raise MalformedMessage(str(error)) from None
     return Document(*place, found.data, found.labels, found.annotations, version_of(payload))
 
 
@@ -150,10 +150,10 @@ def selected_topics(selection: Selection) -> tuple[str, ...]:
     )
 
 
-class Documents:
+class BrokerDocuments:
     """Reads and follows the documents of a broker."""
 
-    def __init__(self, connection: Connection, *, shows_flags: bool) -> None:
+    def __init__(self, connection: BrokerConnection, *, shows_flags: bool) -> None:
         """``shows_flags``: messages show whether they were to be retained (MQTT 5)."""
         self._connection = connection
         self._shows_flags = shows_flags
@@ -189,7 +189,7 @@ class Documents:
                     backoff.reset()
                     reason = ""
                     selected = (one for one in known.values() if selection.fits(one.labels))
-                    yield Listed(tuple(selected))
+                    yield DocumentsListed(tuple(selected))
                     while True:
                         for topic, payload in (await latest.take()).items():
                             event = self._event(topic, payload, known, selection)
@@ -235,7 +235,7 @@ class Documents:
             return None
         try:
             document = decode(topic, payload)
-        except Malformed as error:
+        except MalformedMessage as error:
             place = document_place(topic)
             if selection is not None and selection.spoilt and place is not None:
                 return spoilt(place, str(error), version_of(payload), selection)

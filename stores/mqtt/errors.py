@@ -13,7 +13,7 @@ from contract.errors import StoreError, StoreForbidden, StoreRefused, StoreUnava
 from stores.mqtt.limits import no_qos, no_retain
 
 if TYPE_CHECKING:
-    from stores.mqtt.address import Address
+    from stores.mqtt.address import BrokerAddress
 
 _MAY_NOT_TAKE = (
     "it may not take a last will that is retained (set retain_available true) or at QoS 1 (set "
@@ -35,7 +35,7 @@ _FIRST_REFUSAL = _UNSPECIFIED
 _PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
 
 
-def connect_error(address: Address, error: Exception, said: str) -> StoreError:
+def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreError:
     """Why there is no connection; ``said`` is what the connection's log says."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return StoreForbidden(
@@ -66,7 +66,7 @@ def is_too_large(code: object) -> bool:
     return isinstance(code, ReasonCode) and code.value == _TOO_LARGE
 
 
-def publish_error(address: Address, answer: ReasonCode) -> StoreError | None:
+def publish_error(address: BrokerAddress, answer: ReasonCode) -> StoreError | None:
     """Why a message was not taken, or ``None`` if it was (also if nobody subscribed)."""
     if answer.value < _FIRST_REFUSAL:
         return None
@@ -82,7 +82,7 @@ def publish_error(address: Address, answer: ReasonCode) -> StoreError | None:
     return StoreRefused(f"{address}: the broker refused: {answer}")
 
 
-def subscribe_error(address: Address, answers: list[ReasonCode]) -> StoreError | None:
+def subscribe_error(address: BrokerAddress, answers: list[ReasonCode]) -> StoreError | None:
     """Why a subscription was refused, or ``None`` if it was granted."""
     for answer in answers:
         if answer.value == _NOT_AUTHORIZED:
@@ -93,7 +93,7 @@ def subscribe_error(address: Address, answers: list[ReasonCode]) -> StoreError |
     return None
 
 
-def first_refused(address: Address, topic: str, node: str | None) -> StoreForbidden:
+def first_refused(address: BrokerAddress, topic: str, node: str | None) -> StoreForbidden:
     """The first message, to ``topic``, was refused: the client is not who it should be."""
     return StoreForbidden(
         f"{address}: the broker's access rules do not let this client write {topic}: "
@@ -101,7 +101,7 @@ def first_refused(address: Address, topic: str, node: str | None) -> StoreForbid
     )
 
 
-def ended_at_first(address: Address, topic: str, node: str | None) -> StoreUnavailable:
+def ended_at_first(address: BrokerAddress, topic: str, node: str | None) -> StoreUnavailable:
     """The broker ended the connection at the first message, to ``topic``.
 
     mosquitto 2.0.11 does so with ``max_queued_messages 0`` where the right is missing.
@@ -112,7 +112,7 @@ def ended_at_first(address: Address, topic: str, node: str | None) -> StoreUnava
     )
 
 
-def hung_up_at_retained(address: Address, topic: str) -> StoreUnavailable:
+def hung_up_at_retained(address: BrokerAddress, topic: str) -> StoreUnavailable:
     """The broker ended the connection at a retained message, without an answer (MQTT 3.1.1)."""
     return StoreUnavailable(
         f"{address}: the broker ended the connection at a retained message to {topic}: it stopped, "
@@ -135,7 +135,7 @@ def end_reason(error: BaseException | None) -> str:
     return str(code or error or "closed")
 
 
-def _refused_connection(address: Address, error: aiomqtt.MqttCodeError) -> StoreError:
+def _refused_connection(address: BrokerAddress, error: aiomqtt.MqttCodeError) -> StoreError:
     code = error.rc.value if isinstance(error.rc, ReasonCode) else None
     if code in (_BAD_PASSWORD, _NOT_AUTHORIZED):
         return StoreForbidden(

@@ -10,7 +10,7 @@ from contract.errors import StoreRefused
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stores.mqtt.address import Address
+    from stores.mqtt.address import BrokerAddress
 
 LEAST_BYTES = 4096
 """A broker that takes no larger packets cannot be used: heartbeats may be as long."""
@@ -20,7 +20,7 @@ LAST_PAUSE_SECONDS = 3600.0
 _SET_SIZE = "max_packet_size and message_size_limit in mosquitto"
 
 
-class Limits(NamedTuple):
+class BrokerLimits(NamedTuple):
     """What the CONNACK says; ``packet_bytes`` is ``None`` without a limit (MQTT 5, 3.2.2.3)."""
 
     packet_bytes: int | None = None
@@ -28,16 +28,16 @@ class Limits(NamedTuple):
     qos: int = 2
 
 
-def limits_of(properties: object) -> Limits:
+def limits_of(properties: object) -> BrokerLimits:
     """Read the properties of a CONNACK; those of MQTT 3.1.1 has none."""
-    return Limits(
+    return BrokerLimits(
         getattr(properties, "MaximumPacketSize", None),
         bool(getattr(properties, "RetainAvailable", 1)),
         int(getattr(properties, "MaximumQoS", 2)),
     )
 
 
-def unusable(address: Address, limits: Limits) -> StoreRefused | None:
+def unusable(address: BrokerAddress, limits: BrokerLimits) -> StoreRefused | None:
     """Why a broker with these limits cannot be used, with what to set; ``None`` if it can."""
     if not limits.retains:
         return no_retain(address)
@@ -51,7 +51,7 @@ def unusable(address: Address, limits: Limits) -> StoreRefused | None:
     return None
 
 
-def no_retain(address: Address) -> StoreRefused:
+def no_retain(address: BrokerAddress) -> StoreRefused:
     """The broker keeps no retained messages."""
     return StoreRefused(
         f"{address}: the broker keeps no retained messages, which all documents and heartbeats "
@@ -59,7 +59,7 @@ def no_retain(address: Address) -> StoreRefused:
     )
 
 
-def no_qos(address: Address) -> StoreRefused:
+def no_qos(address: BrokerAddress) -> StoreRefused:
     """The broker acknowledges nothing."""
     return StoreRefused(
         f"{address}: the broker takes messages at QoS 0 only and so acknowledges none: set max_qos "
@@ -88,7 +88,7 @@ class Sizes:
     """
 
     def __init__(
-        self, address: Address, steady_seconds: Callable[[], float] = time.monotonic
+        self, address: BrokerAddress, steady_seconds: Callable[[], float] = time.monotonic
     ) -> None:
         self._address = address
         self._steady_seconds = steady_seconds
@@ -109,7 +109,7 @@ class Sizes:
             known.append(self._learned - 1)
         return min(known, default=None)
 
-    def begin(self, limits: Limits) -> None:
+    def begin(self, limits: BrokerLimits) -> None:
         """A connection is there."""
         self._told = limits.packet_bytes
 

@@ -13,10 +13,10 @@ import msgspec
 from contract.errors import StoreConflict, StoreForbidden
 from contract.topics import document_topic
 from stores.document_names import check_names
-from stores.mqtt.beats import Heartbeats, LastWill
+from stores.mqtt.beats import BrokerHeartbeats, LastWill
 from stores.mqtt.channel import MqttChannel
-from stores.mqtt.connection import Connection
-from stores.mqtt.documents import Documents, encode, selected_topics, version_of
+from stores.mqtt.connection import BrokerConnection
+from stores.mqtt.documents import BrokerDocuments, encode, selected_topics, version_of
 from stores.mqtt.limits import packet_bytes
 from stores.touch import TOUCHED, touched_now
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from contract.configuration import Mqtt
-    from stores.base import Beat, Document, EventChannel, Selection, WatchEvent, Writer
-    from stores.mqtt.address import Address
+    from stores.base import Beat, Document, EventChannel, LastWriter, Selection, WatchEvent
+    from stores.mqtt.address import BrokerAddress
     from stores.mqtt.connection import Session
     from stores.refusals import Refusals
 
@@ -42,15 +42,20 @@ class MqttStore:
     """
 
     def __init__(
-        self, url: str, address: Address, mqtt: Mqtt, node: str | None, to_be: Beat | None = None
+        self,
+        url: str,
+        address: BrokerAddress,
+        mqtt: Mqtt,
+        node: str | None,
+        to_be: Beat | None = None,
     ) -> None:
         self._url = url
         will = None if node is None else LastWill(node, to_be)
-        self._connection = Connection(
+        self._connection = BrokerConnection(
             address, mqtt, node, (lambda: None) if will is None else will.of_next_connection
         )
-        self._documents = Documents(self._connection, shows_flags=mqtt.protocol == "5")
-        self._heartbeats = Heartbeats(self._connection, will)
+        self._documents = BrokerDocuments(self._connection, shows_flags=mqtt.protocol == "5")
+        self._heartbeats = BrokerHeartbeats(self._connection, will)
         self._channel = MqttChannel(self._connection, self._heartbeats.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
         self._says_refusals = mqtt.protocol == "5"
@@ -189,12 +194,12 @@ class MqttStore:
                 touched = msgspec.structs.replace(document, annotations=annotations)
                 await self._connection.publish(topic, encode(touched), retain=True)
 
-    async def writer(self, namespace: str, name: str) -> Writer | None:
+    async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A broker does not tell who wrote."""
         check_names(namespace, name)
         return None
 
-    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+    async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """See ``Store``. A message has no writer's name."""
         check_names(namespace, name)
         return None

@@ -15,8 +15,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from advisor.inputs import kubernetes_objects as objects
-from advisor.options import Options, with_init_params
-from advisor.snapshot import Snapshot
+from advisor.options import AdvisorOptions, with_init_params
+from advisor.snapshot import ClusterSnapshot
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
@@ -406,10 +406,10 @@ def play(recording: dict[str, Any]) -> Iterator[Session]:
         )
 
 
-def snapshot_of(session: Session, recording: dict[str, Any]) -> Snapshot:
+def snapshot_of(session: Session, recording: dict[str, Any]) -> ClusterSnapshot:
     """Return what the advisor reads of a session."""
     found = session.objects
-    return Snapshot(
+    return ClusterSnapshot(
         now_ms=recording["unix_ms_at_0"] + session.at_ms,
         first_session=session.first,
         nodes=tuple(objects.node(one) for one in found["nodes"]),
@@ -421,6 +421,6 @@ def snapshot_of(session: Session, recording: dict[str, Any]) -> Snapshot:
     )
 
 
-def options_of(recording: dict[str, Any]) -> Options:
+def options_of(recording: dict[str, Any]) -> AdvisorOptions:
     """Return the switches with which the scheduler was started."""
-    return with_init_params(Options(), recording["init_params"])
+    return with_init_params(AdvisorOptions(), recording["init_params"])

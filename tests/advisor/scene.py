@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from advisor.advise import advise
-from advisor.options import Options, Profile
-from advisor.scheduler_view.state import State
+from advisor.options import AdvisorOptions, Profile
+from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import (
-    ConfigMap,
+    ClusterSnapshot,
     Container,
-    Heartbeat,
-    Node,
-    Owner,
-    Pod,
+    ControllingOwner,
+    LegacyHeartbeat,
     PodGroup,
     ReplicaSet,
-    Snapshot,
+    SchedulerNode,
+    SchedulerPod,
+    StoredConfigMap,
     VcJob,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.report import Decision, Report
+    from advisor.report import AdviceReport, JobDecision
 
 T0 = 1_795_264_800
 """Unix seconds at which a scene begins."""
@@ -75,19 +75,19 @@ class Scene:
 
     count: int = 4
     size: int = 8
-    options: Options = field(default_factory=Options)
+    options: AdvisorOptions = field(default_factory=AdvisorOptions)
     chips: dict[str, Chips] = field(default_factory=dict)
     switches: dict[str, str] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
     not_ready: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
     node_changes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    pods: dict[str, Pod] = field(default_factory=dict)
+    pods: dict[str, SchedulerPod] = field(default_factory=dict)
     groups: dict[str, PodGroup] = field(default_factory=dict)
     vcjobs: list[VcJob] = field(default_factory=list)
     replica_sets: list[ReplicaSet] = field(default_factory=list)
-    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
-    state: State = field(default_factory=lambda: State(is_known=True))
+    heartbeats: dict[str, LegacyHeartbeat] = field(default_factory=dict)
+    state: SchedulerState = field(default_factory=lambda: SchedulerState(is_known=True))
     now: int = T0
     is_first: bool = True
     made: int = 0
@@ -104,13 +104,13 @@ class Scene:
         *,
         npus: int = 8,
         annotations: Mapping[str, str] | None = None,
-        owner: Owner | None = None,
+        owner: ControllingOwner | None = None,
         phase: str = "Running",
         ranks: bool = True,
         **changes: Any,
-    ) -> list[Pod]:
+    ) -> list[SchedulerPod]:
         """Add a job with a pod on each of ``nodes``, an empty name for one that waits."""
-        owner = owner or Owner("Job", job, f"uid-of-{job}")
+        owner = owner or ControllingOwner("Job", job, f"uid-of-{job}")
         resources = {RESOURCE: str(npus * len(nodes))} if npus else {}
         self.groups[job] = PodGroup(
             namespace="default",
@@ -147,9 +147,9 @@ class Scene:
         npus: int = 8,
         first_card: int = 0,
         rank: str = "",
-        owner: Owner | None = None,
+        owner: ControllingOwner | None = None,
         **changes: Any,
-    ) -> Pod:
+    ) -> SchedulerPod:
         """Add a pod to a job."""
         self.made += 1
         annotations = {"scheduling.k8s.io/group-name": job}
@@ -158,7 +158,7 @@ class Scene:
         if node and npus:
             used = cards(*range(first_card, first_card + npus))
             annotations |= {"huawei.com/AscendReal": used, RESOURCE: used}
-        made = Pod(
+        made = SchedulerPod(
             namespace="default",
             name=name,
             uid=f"uid-{self.made}",
@@ -198,9 +198,9 @@ class Scene:
             owner=old.owner,
         )
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ClusterSnapshot:
         """Return the cluster as it is now."""
-        return Snapshot(
+        return ClusterSnapshot(
             now_ms=self.now * 1000,
             first_session=self.is_first,
             nodes=tuple(self._node(name) for name in self.names()),
@@ -212,7 +212,7 @@ class Scene:
             heartbeats=self.heartbeats,
         )
 
-    def configmaps(self) -> list[ConfigMap]:
+    def configmaps(self) -> list[StoredConfigMap]:
         """Return the documents about the cluster (consumers#1.2)."""
         devices = {f"mindx-dl-deviceinfo-{name}": self._device(name) for name in self.names()}
         switches = {
@@ -253,10 +253,10 @@ class Scene:
             "ServerIndex": -2,
         }
 
-    def _node(self, name: str) -> Node:
+    def _node(self, name: str) -> SchedulerNode:
         base = {f"Ascend910-{n}": {"IP": "", "SuperDeviceID": n} for n in range(self.size)}
         amounts = {"cpu": 192_000, "pods": 110, RESOURCE: self.size}
-        node = Node(
+        node = SchedulerNode(
             name=name,
             is_ready=name not in self.not_ready,
             labels={"accelerator": "huawei-Ascend910", "accelerator-type": "module-910b-8"},
@@ -266,44 +266,44 @@ class Scene:
         )
         return msgspec.structs.replace(node, **self.node_changes.get(name, {}))
 
-    def session(self, seconds: int = 1) -> Report:
+    def session(self, seconds: int = 1) -> AdviceReport:
         """Return what the next session decides, ``seconds`` after the one before."""
         report, self.state = advise(self.snapshot(), self.state, self.options)
         self.now += seconds
         self.is_first = False
         return report
 
-    def sessions(self, count: int) -> list[Report]:
+    def sessions(self, count: int) -> list[AdviceReport]:
         """Return the reports of several sessions."""
         return [self.session() for _ in range(count)]
 
 
-def document(name: str, text: str, **changes: Any) -> ConfigMap:
+def document(name: str, text: str, **changes: Any) -> StoredConfigMap:
     """Return a document for the scheduler."""
-    made = ConfigMap("mindx-dl", name, {name: text}, {"mx-consumer-volcano": "true"})
+    made = StoredConfigMap("mindx-dl", name, {name: text}, {"mx-consumer-volcano": "true"})
     return msgspec.structs.replace(made, **changes)
 
 
-def corrected(**changes: Any) -> Options:
+def corrected(**changes: Any) -> AdvisorOptions:
     """Return options with the profile ``corrected``."""
-    return msgspec.structs.replace(Options(profile=Profile.CORRECTED), **changes)
+    return msgspec.structs.replace(AdvisorOptions(profile=Profile.CORRECTED), **changes)
 
 
-def deleted(report: Report) -> dict[str, int]:
+def deleted(report: AdviceReport) -> dict[str, int]:
     """Return the grace of each pod that a report deletes."""
     return {pod.name: pod.grace_seconds for pod in report.deletions}
 
 
-def decision(report: Report, job: str) -> Decision:
+def decision(report: AdviceReport, job: str) -> JobDecision:
     """Return the decision about a job."""
     return next(one for one in report.decisions if one.job == f"default/{job}")
 
 
-def codes(report: Report) -> set[str]:
+def codes(report: AdviceReport) -> set[str]:
     """Return the codes of all findings."""
     return {one.code for one in report.findings}
 
 
-def sections(report: Report) -> set[int]:
+def sections(report: AdviceReport) -> set[int]:
     """Return the numbers of consumers#8 by which a report differs from upstream."""
     return {one.section for one in report.findings if one.code == "UPSTREAM_DIVERGES"}

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from advisor.advise import advise
-from advisor.options import Options, with_init_params
-from advisor.scheduler_view.state import State
-from advisor.snapshot import ConfigMap, Snapshot
+from advisor.options import AdvisorOptions, with_init_params
+from advisor.scheduler_view.state import SchedulerState
+from advisor.snapshot import ClusterSnapshot, StoredConfigMap
 from tests.advisor.scene import (
     FORCE,
     RESOURCE,
@@ -32,7 +32,7 @@ def _findings(scene: Scene) -> list[tuple[str, str]]:
     return [(one.code, one.object) for one in scene.session().findings]
 
 
-def _run(configmaps: list[ConfigMap], scene: Scene) -> Any:
+def _run(configmaps: list[StoredConfigMap], scene: Scene) -> Any:
     """Return the report of a session with other documents."""
     snapshot = msgspec.structs.replace(scene.snapshot(), configmaps=tuple(configmaps))
     report, scene.state = advise(snapshot, scene.state, scene.options)
@@ -81,9 +81,9 @@ def test_a_touch_that_is_no_time_counts_for_nothing(text: str) -> None:
 
 
 def test_agents_write_less_often_than_an_aggregator() -> None:
-    def direct(age: int) -> ConfigMap:
+    def direct(age: int) -> StoredConfigMap:
         inner = {"DeviceList": {RESOURCE: ""}, "UpdateTime": T0 - age}
-        return ConfigMap(
+        return StoredConfigMap(
             "kube-system",
             "mindx-dl-deviceinfo-n1",
             {"DeviceInfoCfg": json.dumps({"DeviceInfo": inner, "CheckCode": ""})},
@@ -91,7 +91,7 @@ def test_agents_write_less_often_than_an_aggregator() -> None:
         )
 
     for age, is_stale in ((310, False), (600, False), (601, True)):
-        scene = Scene(count=1, options=Options(use_cluster_info=False))
+        scene = Scene(count=1, options=AdvisorOptions(use_cluster_info=False))
         assert ("STALE_INPUT" in codes(_run([direct(age)], scene))) == is_stale
 
 
@@ -197,7 +197,7 @@ def test_versions_of_one_document_are_read_in_their_order() -> None:
 
 
 def test_a_trusted_list_needs_a_larger_stamp() -> None:
-    scene = Scene(count=1, options=Options(self_maintain=False))
+    scene = Scene(count=1, options=AdvisorOptions(self_maintain=False))
     scene.chips["n1"] = Chips(stamp=T0)
     scene.session()
     scene.chips["n1"] = Chips(stamp=T0, unhealthy=[3])
@@ -209,7 +209,7 @@ def test_a_trusted_list_needs_a_larger_stamp() -> None:
 
 
 def test_a_quick_update_of_a_trusted_list_is_limited() -> None:
-    scene = Scene(count=1, options=Options(self_maintain=False))
+    scene = Scene(count=1, options=AdvisorOptions(self_maintain=False))
     scene.add("wait", [""], FORCE, npus=7)
     scene.chips["n1"] = Chips(stamp=T0, free=range(8))
     scene.session()
@@ -236,7 +236,7 @@ def test_a_key_that_is_left_out_keeps_its_value(omitted: str) -> None:
 
 
 def test_an_unreadable_fault_list_has_no_levels() -> None:
-    def broken(options: Options) -> Any:
+    def broken(options: AdvisorOptions) -> Any:
         scene = Scene(count=1, options=options)
         scene.chips["n1"] = Chips(faults=[fault(5, "SubHealthFault")])
         scene.session()
@@ -244,7 +244,7 @@ def test_an_unreadable_fault_list_has_no_levels() -> None:
         text = devices.data[devices.name].replace('[{\\"fault_type', '[{\\"fault_type\\": 1')
         return _run([document(devices.name, text), *others], scene)
 
-    report = broken(Options())
+    report = broken(AdvisorOptions())
     assert codes(report) == {"FAULT_LIST_UNREADABLE"}
     assert not report.node_verdicts[0].card_sub_health
     report = broken(corrected())
@@ -311,7 +311,7 @@ def test_other_flaws_are_named() -> None:
 
 
 def test_an_empty_device_info_ends_the_scheduler() -> None:
-    empty = ConfigMap(
+    empty = StoredConfigMap(
         "kube-system",
         "mindx-dl-deviceinfo-n1",
         {"DeviceInfoCfg": ""},
@@ -319,7 +319,7 @@ def test_an_empty_device_info_ends_the_scheduler() -> None:
     )
     direct = {"useClusterInfoManager": "false"}
     for options, expected in (
-        (Options(), "SCHEDULER_CRASHES"),
+        (AdvisorOptions(), "SCHEDULER_CRASHES"),
         (corrected(), "UPSTREAM_DIVERGES"),
     ):
         scene = Scene(options=with_init_params(options, direct))
@@ -331,25 +331,27 @@ def test_an_empty_device_info_ends_the_scheduler() -> None:
     [("2", 2), ("3600", 3600), ("1", 900), ("3601", 900), ("x", 900), (" 5", 900), ("1_0", 900)],
 )
 def test_switches_of_the_scheduler(text: str, seconds: int) -> None:
-    assert with_init_params(Options(), {"grace-over-time": text}).grace_over_time == seconds
+    assert with_init_params(AdvisorOptions(), {"grace-over-time": text}).grace_over_time == seconds
     found = with_init_params(
-        Options(), {"useClusterInfoManager": "True", "self-maintain-available-card": "false"}
+        AdvisorOptions(), {"useClusterInfoManager": "True", "self-maintain-available-card": "false"}
     )
     assert (found.use_cluster_info, found.self_maintain) == (False, False)
 
 
 def test_what_is_not_known_is_named() -> None:
-    snapshot = Snapshot(now_ms=T0 * 1000, unread=frozenset({"vcjobs"}))
-    report, state = advise(snapshot, State(), Options())
+    snapshot = ClusterSnapshot(now_ms=T0 * 1000, unread=frozenset({"vcjobs"}))
+    report, state = advise(snapshot, SchedulerState(), AdvisorOptions())
     assert len(report.not_known) == 2
     first = msgspec.structs.replace(snapshot, first_session=True, unread=frozenset())
-    report, state = advise(first, state, Options())
+    report, state = advise(first, state, AdvisorOptions())
     assert report.not_known == ()
-    assert advise(snapshot, state, Options())[0].not_known == ("vcjobs: they could not be read",)
+    assert advise(snapshot, state, AdvisorOptions())[0].not_known == (
+        "vcjobs: they could not be read",
+    )
 
 
 def test_a_start_lists_documents_by_name() -> None:
-    def second(scene: Scene) -> list[ConfigMap]:
+    def second(scene: Scene) -> list[StoredConfigMap]:
         first, *others = scene.configmaps()
         scene.chips["n1"] = Chips(unhealthy=[3])
         bad, *_ = scene.configmaps()

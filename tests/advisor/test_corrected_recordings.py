@@ -14,13 +14,13 @@ import pytest
 
 from advisor.advise import advise
 from advisor.options import Profile
-from advisor.scheduler_view.state import State
+from advisor.scheduler_view.state import SchedulerState
 from tests.advisor.player import RECORDINGS, options_of, recorded
 from tests.advisor.test_recordings import played
 from tests.compatibility import DOCUMENT
 
 if TYPE_CHECKING:
-    from advisor.report import Report
+    from advisor.report import AdviceReport
 
 _ROW = re.compile(r"\| `volcano/([^`]+)` \| (deletions|placement|neither) \|.*\| (\d+) \|")
 
@@ -36,18 +36,18 @@ def test_rows_name_recordings() -> None:
     assert rows().keys() <= set(RECORDINGS)
 
 
-def _deletions(report: Report) -> set[tuple[str, int]]:
+def _deletions(report: AdviceReport) -> set[tuple[str, int]]:
     return {(pod.uid, pod.grace_seconds) for pod in report.deletions}
 
 
-def _accepts(report: Report) -> dict[str, tuple[str, ...]]:
+def _accepts(report: AdviceReport) -> dict[str, tuple[str, ...]]:
     return {pod.uid: group.accepts for group in report.placement for pod in group.pods}
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_differences_have_their_number(name: str) -> None:
     options = msgspec.structs.replace(options_of(recorded(name)), profile=Profile.CORRECTED)
-    state = State(is_known=True)
+    state = SchedulerState(is_known=True)
     sections: set[int] = set()
     deletes_otherwise = places_otherwise = False
     for one in played(name):

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.inputs import kubernetes_objects
 from advisor.workloads.vcjob import follow_up
-from contract.documents.elastic_job import Kept
+from contract.documents.elastic_job import PersistedJob
 from elastic.conditions import unmet
 from tests.elastic.jobs import read, size, vcjob, with_kept
 from tests.elastic.test_conditions import BROKEN, second_container
@@ -33,8 +33,8 @@ def foretold(item: dict[str, Any], *, is_fault: bool = True) -> str:
         (vcjob(least="2"), "2 to 4 pods"),
         (vcjob(least="2", action="RestartJob"), "2 to 4 pods"),
         (vcjob(replicas=1), "1 to 8 chips"),
-        (with_kept(vcjob(), Kept(size(4), size(2), "x", 1, 5)), "1 to 4 pods"),
-        (with_kept(vcjob(), Kept(size(4), size(3), "x", 1, 5)), "1 to 4 pods"),
+        (with_kept(vcjob(), PersistedJob(size(4), size(2), "x", 1, 5)), "1 to 4 pods"),
+        (with_kept(vcjob(), PersistedJob(size(4), size(3), "x", 1, 5)), "1 to 4 pods"),
     ],
 )
 def test_a_start_is_foretold_with_its_sizes(item: dict[str, Any], sizes: str) -> None:

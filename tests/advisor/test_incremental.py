@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.advise import Advisor, advise
-from advisor.options import Options, Profile
-from advisor.scheduler_view.state import State
-from advisor.snapshot import ConfigMap, Snapshot, Taint, VcJob
+from advisor.options import AdvisorOptions, Profile
+from advisor.scheduler_view.state import SchedulerState
+from advisor.snapshot import ClusterSnapshot, StoredConfigMap, Taint, VcJob
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
 from tests.advisor.scene import T0, Chips, Scene, fault
 
@@ -23,7 +23,9 @@ _NODES = st.sampled_from(["n1", "n2", "n3", "n4"])
 _CARDS = st.lists(st.integers(0, 7), max_size=3, unique=True)
 
 
-def same(advisor: Advisor, snapshot: Snapshot, state: State, options: Options) -> State:
+def same(
+    advisor: Advisor, snapshot: ClusterSnapshot, state: SchedulerState, options: AdvisorOptions
+) -> SchedulerState:
     """Compute a session both ways, compare, and return the state after it."""
     report, after = advisor.advise(snapshot, state, options)
     whole, expected = advise(snapshot, state, options)
@@ -37,7 +39,7 @@ def same(advisor: Advisor, snapshot: Snapshot, state: State, options: Options) -
 def test_recordings_are_decided_the_same(name: str) -> None:
     recording = recorded(name)
     advisor = Advisor()
-    states = dict.fromkeys(Profile, State(is_known=True))
+    states = dict.fromkeys(Profile, SchedulerState(is_known=True))
     for session in play(recording):
         snapshot = snapshot_of(session, recording)
         for profile in Profile:
@@ -51,7 +53,7 @@ class Quiet(Scene):
     written = T0
     touched = T0
 
-    def configmaps(self) -> list[ConfigMap]:
+    def configmaps(self) -> list[StoredConfigMap]:
         now, self.now = self.now, self.written
         found = super().configmaps()
         self.now = now
@@ -180,13 +182,13 @@ def test_random_changes_are_decided_the_same(
     scene, advisor = Quiet(is_first=False), Advisor()
     scene.add("a", ["n1", "n2"], {"fault-scheduling": "grace", "pod-rescheduling": "on"})
     scene.add("b", ["n3", ""], {"fault-scheduling": "force"}, npus=4)
-    states = dict.fromkeys(Profile, State())
+    states = dict.fromkeys(Profile, SchedulerState())
     for action, comes in steps:
         act(scene, action)
         for _ in range(action[1] if action[0] == "rest" else 1):
             snapshot = scene.snapshot()
             for profile in Profile:
-                options = Options(profile, True, self_maintain, max_delete_per_tick=limit)
+                options = AdvisorOptions(profile, True, self_maintain, max_delete_per_tick=limit)
                 after = same(advisor, snapshot, states[profile], options)
                 if comes:
                     states[profile] = after
@@ -204,14 +206,14 @@ def test_links_that_relation_faults_name_are_decided_the_same(
     scene.add("c", ["", ""], {"fault-scheduling": "force"}, npus=7)
     link = fault(5, "NotHandleFault", "81078603")
     scene.chips["n1"] = Chips(faults=[link])
-    state, refusing = State(), []
+    state, refusing = SchedulerState(), []
     for counts in comes:
         snapshot = scene.snapshot()
-        after = same(advisor, snapshot, state, Options(profile))
+        after = same(advisor, snapshot, state, AdvisorOptions(profile))
         refusing.append(
             [
                 len(one.refuses)
-                for one in advisor.advise(snapshot, state, Options(profile))[0].placement
+                for one in advisor.advise(snapshot, state, AdvisorOptions(profile))[0].placement
             ]
         )
         state = after if counts else state
@@ -222,8 +224,8 @@ def test_links_that_relation_faults_name_are_decided_the_same(
 
 @pytest.mark.parametrize("limit", [0, 1, 2])
 def test_limits_of_deletions_are_kept_the_same(limit: int) -> None:
-    scene, advisor, state = Quiet(is_first=False), Advisor(), State()
-    options = Options(max_delete_per_tick=limit)
+    scene, advisor, state = Quiet(is_first=False), Advisor(), SchedulerState()
+    options = AdvisorOptions(max_delete_per_tick=limit)
     for number in range(1, 4):
         scene.add(f"j{number}", [f"n{number}"], {"fault-scheduling": "force"})
         scene.chips[f"n{number}"] = Chips(unhealthy=[0])
@@ -236,10 +238,10 @@ def test_a_job_that_waits_is_forced_and_expires_in_time() -> None:
     scene, advisor = Scene(is_first=False), Advisor()
     scene.add("a", ["n1", "n2"], {"fault-scheduling": "grace"})
     scene.chips["n1"] = Chips(unhealthy=[0], faults=[fault(0)])
-    state, actions = State(), []
+    state, actions = SchedulerState(), []
     for _ in range(1300):
         snapshot = scene.snapshot()
-        report, state = advisor.advise(snapshot, state, Options())
+        report, state = advisor.advise(snapshot, state, AdvisorOptions())
         actions += [(scene.now, one.action.value) for one in report.decisions]
         scene.now += 1
     began = actions[0][0]

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.advise import advise
-from advisor.options import Options, Profile
+from advisor.options import AdvisorOptions, Profile
 from advisor.report import flat
-from advisor.scheduler_view.state import State
+from advisor.scheduler_view.state import SchedulerState
 from contract.scheduling import go_integer
 from tests.advisor.scene import Chips, Scene, fault
 
@@ -97,8 +97,8 @@ def _apply(scene: Scene, action: tuple[str, Any, Any]) -> None:
             scene.replace(names[which % len(names)], value)
 
 
-def _options(profile: Profile) -> Options:
-    return Options(profile=profile)
+def _options(profile: Profile) -> AdvisorOptions:
+    return AdvisorOptions(profile=profile)
 
 
 _profiles = st.sampled_from(list(Profile))
@@ -142,7 +142,7 @@ def test_what_is_deleted_is_there_and_budgets_hold(
                 used[one.job] = used.get(one.job, 0) + one.retry.before - one.retry.after
                 assert used[one.job] <= max(times[one.job], 0)
         repeated = msgspec.structs.replace(snapshot, first_session=False)
-        kept = msgspec.json.decode(msgspec.json.encode(after), type=State)
+        kept = msgspec.json.decode(msgspec.json.encode(after), type=SchedulerState)
         assert kept == after
         assert not advise(repeated, kept, scene.options)[0].deletions
         scene.session()

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from advisor.advise import advise
-from advisor.scheduler_view.state import State
+from advisor.scheduler_view.state import SchedulerState
 from tests.advisor.player import RECORDINGS, options_of, play, recorded, snapshot_of
 
 if TYPE_CHECKING:
-    from advisor.report import Report
-    from advisor.snapshot import Snapshot
+    from advisor.report import AdviceReport
+    from advisor.snapshot import ClusterSnapshot
     from tests.advisor.player import Session
 
 _ADMITTED = ("Inqueue", "Running", "Unknown")
@@ -44,8 +44,8 @@ class Played:
     """One session: what the scheduler found and did, and what the advisor said."""
 
     session: Session
-    snapshot: Snapshot
-    report: Report
+    snapshot: ClusterSnapshot
+    report: AdviceReport
 
     def placement(self, pod: str) -> tuple[tuple[str, ...], dict[str, str]] | None:
         """Return where a pod can go; ``None`` for one that does not wait."""
@@ -59,7 +59,7 @@ class Played:
 def played(name: str) -> tuple[Played, ...]:
     """Return all sessions of a recording."""
     recording = recorded(name)
-    options, state = options_of(recording), State(is_known=True)
+    options, state = options_of(recording), SchedulerState(is_known=True)
     found = []
     for session in play(recording):
         snapshot = snapshot_of(session, recording)

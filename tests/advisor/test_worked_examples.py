@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from advisor.options import Options
-from advisor.report import Acceptance, Action, Scope, Workload
-from advisor.snapshot import Container, Heartbeat, Owner
+from advisor.options import AdvisorOptions
+from advisor.report import Acceptance, Action, Scope, WorkloadKind
+from advisor.snapshot import Container, ControllingOwner, LegacyHeartbeat
 from tests.advisor.scene import (
     FORCE,
     GRACE,
@@ -25,7 +25,7 @@ from tests.advisor.scene import (
 )
 
 ON = {"pod-rescheduling": "on"}
-REPLICA_SET = Owner("ReplicaSet", "rs", "uid-of-rs")
+REPLICA_SET = ControllingOwner("ReplicaSet", "rs", "uid-of-rs")
 OME = {"ome.io/inferenceservice": "qwen"}
 AIBRIX = {"storm-service-name": "vllm", "role-name": "prefill"}
 
@@ -43,7 +43,7 @@ def _two_pods(labels: dict[str, str], **changes: Any) -> Scene:
 
 def _four_pods(labels: dict[str, str]) -> Scene:
     scene = Scene(count=5)
-    owner = Owner("AscendJob", "j", "uid-of-j")
+    owner = ControllingOwner("AscendJob", "j", "uid-of-j")
     scene.add("j", ["n1", "n2", "n3", "n4"], labels, owner=owner)
     scene.session()
     return scene
@@ -117,7 +117,7 @@ def test_e5_pod_level_widens_after_twelve_sessions() -> None:
     scene.hosts["n3"] = "UnHealthy"
     report = scene.session()
     assert deleted(report) == {"j-2": 0}
-    assert decision(report, "j").workload is Workload.ASCENDJOB
+    assert decision(report, "j").workload is WorkloadKind.ASCENDJOB
     assert report.node_verdicts[2].accept_new is Acceptance.NONE
     scene.replace("j-2", "")
     waiting = scene.sessions(11)
@@ -200,7 +200,7 @@ def test_e11_a_deployment_of_ome_loses_one_pod() -> None:
     report = scene.session()
     assert deleted(report) == {"pf-0": 0}
     found = decision(report, "pf")
-    assert (found.row, found.workload) == ("D9", Workload.OME_DEPLOYMENT)
+    assert (found.row, found.workload) == ("D9", WorkloadKind.OME_DEPLOYMENT)
     assert "1 replacement" in found.follow_up
     scene.replace("pf-0", "", "pf-x")
     assert not any(map(deleted, scene.sessions(15)))
@@ -230,14 +230,14 @@ def test_e13_with_retries_the_restarted_pod_is_deleted_too() -> None:
 def test_e14_a_worker_on_a_node_that_is_not_ready(labels: dict[str, str], grace: int) -> None:
     lws = {"leaderworkerset.sigs.k8s.io/name": "dsv3"}
     scene = Scene()
-    owner = Owner("StatefulSet", "dsv3", "uid-of-dsv3")
+    owner = ControllingOwner("StatefulSet", "dsv3", "uid-of-dsv3")
     scene.add("g", ["n1", "n2"], labels | ON | OME | lws, owner=owner, termination_grace_seconds=45)
     scene.session()
     scene.not_ready.add("n2")
     report = scene.session()
     assert deleted(report) == {"g-1": grace}
     found = decision(report, "g")
-    assert found.workload is Workload.OME_LWS
+    assert found.workload is WorkloadKind.OME_LWS
     assert "g-0" in found.follow_up
 
 
@@ -308,25 +308,27 @@ def test_e19_a_failed_pod_takes_its_instance_and_one_retry() -> None:
 def test_e20_an_instance_of_mindie_uses_one_of_many_retries() -> None:
     scene = Scene()
     labels = FORCE | {"app": "mindie-ms-server", "fault-retry-times": "100000000"}
-    scene.add("server", ["n1", "n2"], labels, owner=Owner("AscendJob", "server", "u"))
+    scene.add("server", ["n1", "n2"], labels, owner=ControllingOwner("AscendJob", "server", "u"))
     scene.session()
     for pod in ("server-0", "server-1"):
         scene.change(pod, phase="Failed")
     report = scene.session()
     assert deleted(report) == {"server-0": 0, "server-1": 0}
     assert scene.state.retries == {"default/server": 99_999_999}
-    assert decision(report, "server").workload is Workload.MINDIE_SERVER
+    assert decision(report, "server").workload is WorkloadKind.MINDIE_SERVER
 
 
 def test_e21_only_the_controller_on_the_bad_node_goes() -> None:
     scene = Scene()
     labels = FORCE | {"app": "mindie-ms-controller"}
-    scene.add("control", ["n3", "n4"], labels, npus=0, owner=Owner("AscendJob", "c", "u"))
+    scene.add(
+        "control", ["n3", "n4"], labels, npus=0, owner=ControllingOwner("AscendJob", "c", "u")
+    )
     scene.session()
     scene.hosts["n4"] = "UnHealthy"
     report = scene.session()
     assert deleted(report) == {"control-1": 0}
-    assert decision(report, "control").workload is Workload.MINDIE_CONTROL
+    assert decision(report, "control").workload is WorkloadKind.MINDIE_CONTROL
 
 
 def _sub_health(strategy: str | None, need: str = "") -> Scene:
@@ -393,8 +395,8 @@ def test_e24_a_network_fault_deletes_nothing_and_repels_distributed_jobs() -> No
 
 
 def test_e25_a_silent_agent_is_not_seen() -> None:
-    beats = {"n1": Heartbeat("1", (T0 - 16) * 1000, 5)}
-    scene = Scene(options=Options(heartbeat_check=True), heartbeats=beats)
+    beats = {"n1": LegacyHeartbeat("1", (T0 - 16) * 1000, 5)}
+    scene = Scene(options=AdvisorOptions(heartbeat_check=True), heartbeats=beats)
     scene.add("j", ["n1", "n2"], FORCE)
     assert not scene.session().decisions
     other = Scene(options=corrected(heartbeat_check=True), heartbeats=beats)
@@ -419,12 +421,12 @@ def test_e25_a_silent_agent_is_not_seen() -> None:
     ],
 )
 def test_the_heartbeat_table(age_ms: int, interval: int, is_fault: bool) -> None:
-    beats = {"n1": Heartbeat("1", T0 * 1000 - age_ms, interval)}
+    beats = {"n1": LegacyHeartbeat("1", T0 * 1000 - age_ms, interval)}
     scene = Scene(options=corrected(heartbeat_check=True), heartbeats=beats)
     assert (scene.session().node_verdicts[0].state == "NodeUnhealthy") == is_fault
 
 
-def _used_up(options: Options) -> Scene:
+def _used_up(options: AdvisorOptions) -> Scene:
     scene = Scene(options=options)
     scene.add("j", ["n1", "n2"], FORCE | {"fault-retry-times": "1"}, restart_policy="Never")
     scene.session()
@@ -440,7 +442,7 @@ def _used_up(options: Options) -> Scene:
 
 
 def test_e26_a_used_up_budget_hides_a_card_fault() -> None:
-    scene = _used_up(Options())
+    scene = _used_up(AdvisorOptions())
     assert not any(map(deleted, scene.sessions(3)))
     scene.now += 1200
     assert len(deleted(scene.session())) == 2
@@ -461,7 +463,7 @@ def test_e27_a_pre_separated_node_keeps_its_pods() -> None:
 
 
 def test_e28_values_that_differ_are_joined() -> None:
-    def shared(options: Options) -> Scene:
+    def shared(options: AdvisorOptions) -> Scene:
         scene = Scene(options=options)
         scene.add("j", ["n1", "n2"], {}, termination_grace_seconds=45)
         scene.change("j-0", labels=GRACE)
@@ -469,7 +471,7 @@ def test_e28_values_that_differ_are_joined() -> None:
         _hit(scene, "n2", 3)
         return scene
 
-    report = shared(Options()).session()
+    report = shared(AdvisorOptions()).session()
     assert not deleted(report)
     assert decision(report, "j").row == "D5"
     assert "LABEL_CONFLICT" in codes(report)

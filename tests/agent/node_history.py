@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.fault_state import SHIPPED, Verdicts, configured_by, restore
-from agent.journal.file import FILE_NAME, Kind, read_remembered
+from agent.fault_state import SHIPPED, FaultState, configured_by, restore
+from agent.journal.file import FILE_NAME, RowKind, read_remembered
 from agent.journal.journal import Journal
 from agent.policy.state import CHIP_SOURCE, Acknowledged
 from contract.codes import catalogue
@@ -39,7 +39,7 @@ class NodeHistory:
         remembered = read_remembered(self.directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", catalogue.shipped())
         assert configured_by(remembered) == texts
-        self.verdicts = Verdicts(
+        self.verdicts = FaultState(
             state, catalogue_of(texts), lambda: self.now_ms, lambda _: None, texts
         )
         self.journal = Journal(
@@ -48,13 +48,13 @@ class NodeHistory:
             wall_clock=lambda: self.now_ms,
             on_recovered=self.verdicts.snapshot,
         )
-        self.write(Kind.START, {"node": NODE, "boot_id": "boot", "version": "1"})
+        self.write(RowKind.START, {"node": NODE, "boot_id": "boot", "version": "1"})
         self.verdicts.begin(self.journal)
 
     async def end(self) -> None:
         """The process ends well."""
         self.verdicts.end()
-        self.write(Kind.STOP, {"reason": "a signal"})
+        self.write(RowKind.STOP, {"reason": "a signal"})
         assert await self.journal.close()
 
     async def killed(self) -> None:
@@ -65,7 +65,7 @@ class NodeHistory:
     async def committed(self) -> None:
         assert await self.journal.committed(self.journal.last_sequence, 5)
 
-    def write(self, kind: Kind, body: object) -> None:
+    def write(self, kind: RowKind, body: object) -> None:
         self.journal.append([(kind, msgspec.json.encode(body).decode())], self.now_ms)
 
     def take(self, *inputs: Input) -> None:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from agent.all_chips_blind import AgentBlindness, blind_chips
-from agent.policy.state import Blindness, ChipState, State
+from agent.policy.state import Blindness, ChipState, PolicyState
 from dcmi_shim.values import Chip, Inventory
 
 GONE = Blindness(5_000, "the driver process was ended by SIGKILL")
@@ -21,8 +21,8 @@ def blind(why: Blindness = GONE) -> ChipState:
     return ChipState(answered=("chip-faults",), blind={"chip-faults": why})
 
 
-def state(*chips: ChipState) -> State:
-    return State("node-1", "boot", chips=dict(enumerate(chips)))
+def state(*chips: ChipState) -> PolicyState:
+    return PolicyState("node-1", "boot", chips=dict(enumerate(chips)))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def state(*chips: ChipState) -> State:
     ],
 )
 def test_it_is_blind_when_no_chip_of_the_node_answers(
-    known: State, inventory: Inventory | None, found: Blindness | None
+    known: PolicyState, inventory: Inventory | None, found: Blindness | None
 ) -> None:
     assert blind_chips(known, inventory) == found
 

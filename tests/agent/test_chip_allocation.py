@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.chip_allocation import ChipsInUse, Usage
-from agent.journal.file import FILE_NAME, JournalFile, Kind, Row, read_remembered
+from agent.chip_allocation import ChipAllocation, StoreAllocation
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, read_remembered
 from agent.journal.journal import Journal
 from agent.publishing.device_info import PATIENCE_SECONDS, DeviceInfoDocument
 from contract.observation import Assertion
@@ -30,15 +30,17 @@ def pod(uid: str, *chips: str, assigned: tuple[str, ...] = ()) -> PodUsage:
 
 
 class Followed:
-    """A ``Usage`` whose store says what a test makes it say."""
+    """A ``StoreAllocation`` whose store says what a test makes it say."""
 
-    def __init__(self, directory: Path, remembered: Row | None = None) -> None:
+    def __init__(self, directory: Path, remembered: JournalRow | None = None) -> None:
         self.journal = Journal(
             directory, first_sequence=1, wall_clock=lambda: T, on_recovered=lambda: None
         )
         self.changes: list[int] = []
         self._said: asyncio.Queue[UsageEvent] = asyncio.Queue()
-        self.usage = Usage(NODE, self._events(), self.journal, lambda: T, self.changes.append)
+        self.usage = StoreAllocation(
+            NODE, self._events(), self.journal, lambda: T, self.changes.append
+        )
         self.usage.remember(remembered)
         self._task = asyncio.create_task(self.usage.run())
 
@@ -47,13 +49,13 @@ class Followed:
             yield await self._said.get()
             self._said.task_done()
 
-    async def say(self, *events: UsageEvent) -> ChipsInUse:
+    async def say(self, *events: UsageEvent) -> ChipAllocation:
         for event in events:
             self._said.put_nowait(event)
         await self._said.join()
         return self.usage.chips
 
-    async def end(self, directory: Path) -> Row | None:
+    async def end(self, directory: Path) -> JournalRow | None:
         """End it; what its journal remembers."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
@@ -65,10 +67,10 @@ async def test_pods_come_and_go(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     listed = UsageListed((pod("a", "x-0", "x-1"), pod("b", assigned=("x-2",))))
     chips = await followed.say(listed)
-    assert chips == ChipsInUse(frozenset({"x-0", "x-1"}), frozenset({"x-2"}))
+    assert chips == ChipAllocation(frozenset({"x-0", "x-1"}), frozenset({"x-2"}))
     assert followed.usage.answered
     chips = await followed.say(pod("b", "x-2", assigned=("x-2",)), UsageEnded("a"))
-    assert chips == ChipsInUse(frozenset({"x-2"}), frozenset({"x-2"}))
+    assert chips == ChipAllocation(frozenset({"x-2"}), frozenset({"x-2"}))
     assert len(followed.changes) == 3
     row = await followed.end(tmp_path)
     assert row is not None
@@ -103,7 +105,7 @@ async def test_what_was_known_stays_while_the_store_is_away(
     blind = followed.usage.blind
     assert blind is not None
     assert (blind.source, blind.since_ms, blind.reason) == ("pods", T, "away")
-    assert await followed.say(UsageListed(())) == ChipsInUse()
+    assert await followed.say(UsageListed(())) == ChipAllocation()
     assert followed.usage.blind is None
     assert len(caplog.messages) == 2, "once when it begins, once when it ends"
     await followed.end(tmp_path)
@@ -116,21 +118,21 @@ async def test_a_restart_remembers_until_the_store_answers(tmp_path: Path) -> No
     second = Followed(tmp_path / "second", row)
     assert second.usage.chips == known
     assert await second.say(Interrupted("away")) == known
-    assert await second.say(UsageListed(())) == ChipsInUse()
+    assert await second.say(UsageListed(())) == ChipAllocation()
     await second.end(tmp_path / "second")
 
 
 @pytest.mark.parametrize("body", ['{"node":"other","used":["x-0"],"assigned":[]}', "[1]"])
 async def test_another_node_or_nonsense_is_not_remembered(tmp_path: Path, body: str) -> None:
-    followed = Followed(tmp_path, Row(1, T, Kind.USAGE, body))
-    assert followed.usage.chips == ChipsInUse()
+    followed = Followed(tmp_path, JournalRow(1, T, RowKind.USAGE, body))
+    assert followed.usage.chips == ChipAllocation()
     await followed.end(tmp_path)
 
 
 def test_the_journal_keeps_the_last_usage_however_old(tmp_path: Path) -> None:
     file = JournalFile(tmp_path / FILE_NAME)
-    usages = [Row(number, number, Kind.USAGE, str(number)) for number in (1, 2)]
-    later = [Row(3, T, Kind.REPORTS, "[]"), Row(4, T, Kind.SNAPSHOT, "{}")]
+    usages = [JournalRow(number, number, RowKind.USAGE, str(number)) for number in (1, 2)]
+    later = [JournalRow(3, T, RowKind.REPORTS, "[]"), JournalRow(4, T, RowKind.SNAPSHOT, "{}")]
     file.write([*usages, *later])
     file.prune(older_than_ms=T, max_bytes=1 << 30)
     file.close()
@@ -160,16 +162,20 @@ CHIP_0 = frozenset({"Ascend910-0"})
 @pytest.mark.parametrize(
     ("in_use", "free", "unhealthy"),
     [
-        (ChipsInUse(), "Ascend910-1", "Ascend910-0"),
-        (ChipsInUse(CHIP_0, NOBODY), "Ascend910-1", ""),
-        (ChipsInUse(NOBODY, CHIP_0), "Ascend910-1", ""),
-        (ChipsInUse(NOBODY, frozenset({"Ascend910-1"})), "Ascend910-1", "Ascend910-0"),
-        (ChipsInUse(frozenset({"Ascend910-1"}), NOBODY), "", "Ascend910-0"),
-        (ChipsInUse(frozenset({"Ascend910-4c-100-1", "1"}), NOBODY), "Ascend910-1", "Ascend910-0"),
+        (ChipAllocation(), "Ascend910-1", "Ascend910-0"),
+        (ChipAllocation(CHIP_0, NOBODY), "Ascend910-1", ""),
+        (ChipAllocation(NOBODY, CHIP_0), "Ascend910-1", ""),
+        (ChipAllocation(NOBODY, frozenset({"Ascend910-1"})), "Ascend910-1", "Ascend910-0"),
+        (ChipAllocation(frozenset({"Ascend910-1"}), NOBODY), "", "Ascend910-0"),
+        (
+            ChipAllocation(frozenset({"Ascend910-4c-100-1", "1"}), NOBODY),
+            "Ascend910-1",
+            "Ascend910-0",
+        ),
     ],
 )
 def test_pre_separation_spares_a_chip_in_use_and_pods_take_chips_off_the_free_list(
-    in_use: ChipsInUse, free: str, unhealthy: str
+    in_use: ChipAllocation, free: str, unhealthy: str
 ) -> None:
     made = document()
     made.in_use = in_use

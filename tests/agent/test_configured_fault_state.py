@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.fault_state import Verdicts, configured_by, restore
-from agent.journal.file import FILE_NAME, JournalFile, Kind, read_remembered
+from agent.fault_state import FaultState, configured_by, restore
+from agent.journal.file import FILE_NAME, JournalFile, RowKind, read_remembered
 from agent.journal.journal import Journal
 from contract.codes.catalogue import shipped
 from contract.observation import Assertion, Observation, chip_subject
@@ -21,7 +21,7 @@ from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
 
 NODE = "node-1"
 CODE = "80E21007"
@@ -49,7 +49,7 @@ class Life:
         remembered = read_remembered(directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", shipped())
         texts = configured_by(remembered)
-        self.verdicts = Verdicts(state, catalogue_of(texts), clock, lambda _: None, texts)
+        self.verdicts = FaultState(state, catalogue_of(texts), clock, lambda _: None, texts)
         self.journal = Journal(
             directory,
             first_sequence=remembered.last_sequence + 1,
@@ -59,7 +59,7 @@ class Life:
         self.verdicts.begin(self.journal)
 
     @property
-    def state(self) -> State:
+    def state(self) -> PolicyState:
         return msgspec.structs.replace(self.verdicts.state, settled_at_ms=0)
 
     def level(self, chip: int = 3) -> str:
@@ -160,7 +160,7 @@ async def test_a_journal_that_comes_back_has_the_configuration(tmp_path: Path) -
 async def test_texts_of_a_later_release_that_cannot_be_read(tmp_path: Path) -> None:
     life = Life(tmp_path, Clock())
     life.configure(table("SeparateNPU"))
-    life.journal.append([(Kind.FAULT_CONFIGURATION, '{"fault_code":"{"}')], life.clock())
+    life.journal.append([(RowKind.FAULT_CONFIGURATION, '{"fault_code":"{"}')], life.clock())
     await life.committed()
     remembered = read_remembered(tmp_path / FILE_NAME)
     assert configured_by(remembered) == table("SeparateNPU")

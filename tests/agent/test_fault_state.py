@@ -11,12 +11,12 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from agent.fault_state import Verdicts, restore
-from agent.journal.file import FILE_NAME, Kind, Remembered, Row, read_remembered
+from agent.fault_state import FaultState, restore
+from agent.journal.file import FILE_NAME, JournalRow, RestoredJournal, RowKind, read_remembered
 from agent.journal.journal import Journal
 from agent.policy.due_times import ONCE_VISIBLE_MS
 from agent.policy.restarts import restarted
-from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, State
+from agent.policy.state import SETTLE_MS, Acknowledged, Adopted, PolicyState
 from agent.policy.step import next_deadline_ms
 from contract.codes import catalogue
 from contract.codes.chip_codes import LINK_DOWN
@@ -66,7 +66,7 @@ class Life:
         remembered = read_remembered(directory / FILE_NAME)
         state = restore(remembered, NODE, "boot", TABLES)
         self.woken: list[int] = []
-        self.verdicts = Verdicts(state, tables, clock, self.woken.append)
+        self.verdicts = FaultState(state, tables, clock, self.woken.append)
         self.journal = Journal(
             directory,
             first_sequence=remembered.last_sequence + 1,
@@ -80,7 +80,7 @@ class Life:
         assert await self.journal.committed(self.journal.last_sequence, 5)
 
 
-def but_for_the_start(state: State) -> State:
+def but_for_the_start(state: PolicyState) -> PolicyState:
     return msgspec.structs.replace(state, settled_at_ms=0)
 
 
@@ -99,7 +99,7 @@ def history(clock: Clock) -> list[Sequence[Input]]:
 @pytest.mark.parametrize("lives", [1, 3, 6])
 async def test_every_restart_continues_the_same_state(tmp_path: Path, lives: int) -> None:
     clock = Clock()
-    whole = State(NODE, "boot")
+    whole = PolicyState(NODE, "boot")
     inputs = history(clock)
     for number, batch in enumerate(inputs):
         if number % (len(inputs) // lives) == 0:
@@ -228,8 +228,9 @@ def test_journal_of_an_earlier_release_is_understood() -> None:
         '[{"type":"acknowledged","document":"mindx-dl-deviceinfo-node-1","state_revision":9,'
         '"at_ms":30000}]'
     )
-    remembered = Remembered(
-        Row(1, 30_000, Kind.SNAPSHOT, snapshot), (Row(2, 30_000, Kind.ACKNOWLEDGED, inputs),)
+    remembered = RestoredJournal(
+        JournalRow(1, 30_000, RowKind.SNAPSHOT, snapshot),
+        (JournalRow(2, 30_000, RowKind.ACKNOWLEDGED, inputs),),
     )
     state = restore(remembered, NODE, "boot", TABLES)
     assert [upgrade.code for upgrade in state.chips[3].upgrades] == [LINK_DOWN]
@@ -304,23 +305,25 @@ NO_RULE = (
 @pytest.mark.parametrize(
     "remembered",
     [
-        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"of": "another version"}')),
-        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, MISPLACED)),
-        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, NO_RULE)),
-        Remembered(snapshot=Row(1, 0, Kind.SNAPSHOT, '{"node":"other","boot_id":"b","chips":{}}')),
+        RestoredJournal(snapshot=JournalRow(1, 0, RowKind.SNAPSHOT, '{"of": "another version"}')),
+        RestoredJournal(snapshot=JournalRow(1, 0, RowKind.SNAPSHOT, MISPLACED)),
+        RestoredJournal(snapshot=JournalRow(1, 0, RowKind.SNAPSHOT, NO_RULE)),
+        RestoredJournal(
+            snapshot=JournalRow(1, 0, RowKind.SNAPSHOT, '{"node":"other","boot_id":"b","chips":{}}')
+        ),
     ],
     ids=["snapshot", "misplaced", "no rule", "other node"],
 )
 def test_a_journal_that_cannot_be_used_is_no_state(
-    remembered: Remembered, caplog: pytest.LogCaptureFixture
+    remembered: RestoredJournal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert restore(remembered, NODE, "boot", TABLES) == State(NODE, "boot")
+    assert restore(remembered, NODE, "boot", TABLES) == PolicyState(NODE, "boot")
     assert "starting from audits alone" in caplog.text
 
 
-@pytest.mark.parametrize("kind", [Kind.REPORTS, Kind.FAULT_CONFIGURATION])
+@pytest.mark.parametrize("kind", [RowKind.REPORTS, RowKind.FAULT_CONFIGURATION])
 async def test_a_row_that_cannot_be_understood_costs_no_isolation(
-    tmp_path: Path, kind: Kind, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, kind: RowKind, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
     life = Life(tmp_path, clock)

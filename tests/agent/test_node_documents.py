@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from agent import node_documents as documents_module
-from agent.fault_state import Verdicts
+from agent.fault_state import FaultState
 from agent.journal.journal import Journal
-from agent.node_documents import Desk, Documents
-from agent.policy.state import CHIP_SOURCE, State
+from agent.node_documents import DocumentsContext, NodeDocuments
+from agent.policy.state import CHIP_SOURCE, PolicyState
 from agent.publishing.device_info import DeviceInfoDocument
 from agent.publishing.publication import Stage
 from contract.codes import catalogue
@@ -61,11 +61,13 @@ class Life:
     """An agent's documents, without a journal."""
 
     def __init__(self, directory: Path, store: TroubledStore) -> None:
-        self.verdicts = Verdicts(State(NODE, "boot"), TABLES, now_ms, lambda ms: self.woken(ms))
+        self.verdicts = FaultState(
+            PolicyState(NODE, "boot"), TABLES, now_ms, lambda ms: self.woken(ms)
+        )
         self.journal = Journal(
             directory, first_sequence=1, wall_clock=now_ms, on_recovered=self.verdicts.snapshot
         )
-        desk = Desk(
+        desk = DocumentsContext(
             store,
             self.verdicts,
             self.journal,
@@ -76,7 +78,7 @@ class Life:
             has_rival=lambda: False,
             on_remembered=lambda: None,
         )
-        self.documents = Documents(NODE, ["device-info"], desk)
+        self.documents = NodeDocuments(NODE, ["device-info"], desk)
         self.documents.device_info.identify(inventory())
 
     def woken(self, ms: int) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent import state_dir
-from agent.journal.file import FILE_NAME, JournalFile, Kind, Remembered, Row
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RestoredJournal, RowKind
 from agent.state_dir import claimed, remember
 from contract.errors import ConfigurationError
 
@@ -61,12 +61,12 @@ def test_a_directory_that_cannot_be_made_stops_nobody(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with claimed(tmp_path / "file" / "state"):
         pass
-    assert remember(tmp_path / "file" / "state", 7) == Remembered()
+    assert remember(tmp_path / "file" / "state", 7) == RestoredJournal()
 
 
 def test_a_broken_journal_is_moved_aside(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_bytes(b"not a database" * 1000)
-    assert remember(tmp_path, 1234) == Remembered()
+    assert remember(tmp_path, 1234) == RestoredJournal()
     assert not (tmp_path / FILE_NAME).exists()
     assert (tmp_path / f"{FILE_NAME}.broken-1234").exists()
 
@@ -74,7 +74,7 @@ def test_a_broken_journal_is_moved_aside(tmp_path: Path) -> None:
 def test_a_journal_broken_in_the_middle_is_moved_aside(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with closing(JournalFile(path)) as file:
-        file.write(Row(number, 0, Kind.REPORTS, "x" * 500) for number in range(1, 200))
+        file.write(JournalRow(number, 0, RowKind.REPORTS, "x" * 500) for number in range(1, 200))
     content = bytearray(path.read_bytes())
     content[4096:] = b"\xaa" * (len(content) - 4096)
     path.write_bytes(content)
@@ -84,12 +84,12 @@ def test_a_journal_broken_in_the_middle_is_moved_aside(tmp_path: Path) -> None:
 
 def test_a_journal_that_cannot_be_read_now_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).mkdir()
-    assert remember(tmp_path, 1_800_000_000_000) == Remembered(last_sequence=1_800_000_000_000)
+    assert remember(tmp_path, 1_800_000_000_000) == RestoredJournal(last_sequence=1_800_000_000_000)
 
 
 def test_rows_of_a_kind_of_a_newer_version_stop_nobody(tmp_path: Path) -> None:
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
-        file.write([Row(1, 0, Kind.SNAPSHOT, "{}")])
+        file.write([JournalRow(1, 0, RowKind.SNAPSHOT, "{}")])
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         connection.execute("INSERT INTO rows VALUES (2, 0, 'from the future', '{}')")
         connection.commit()

@@ -10,7 +10,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from stores.base import Changed, Document, Listed
+from stores.base import Changed, Document, DocumentsListed
 from tests.aggregator.daemon import OUTPUTS
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class ChipReader:
         async def follow() -> None:
             async for event in store.watch(OUTPUTS):
                 match event:
-                    case Listed(documents):
+                    case DocumentsListed(documents):
                         for document in documents:
                             self.take(document)
                     case Changed(document):

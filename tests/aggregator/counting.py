@@ -10,12 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from aggregator.plugin import View
-from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from service.clock import Moment
+    from service.clock import Instant
 
 SYSTEM = "cluster-system"
 INPUT = Selection(namespace=SYSTEM, label=("count", "me"))
@@ -39,7 +39,7 @@ class Counter:
         self.order: list[str] = []
 
     def observe(
-        self, source: int, selection: Selection, event: WatchEvent, now: Moment
+        self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
         self.order.append("observe")
         if selection == VIEW:
@@ -48,7 +48,7 @@ class Counter:
         documents: tuple[Document, ...] = ()
         if isinstance(event, Deleted) and self.counts.pop(event.name, None) is not None:
             self.changed.add(event.name)
-        if isinstance(event, Listed):
+        if isinstance(event, DocumentsListed):
             documents = event.documents
         elif isinstance(event, Changed):
             documents = (event.document,)
@@ -77,7 +77,7 @@ class Counter:
         count = self.counts.get(bucket)
         return None if count is None else json.dumps(count)
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         self.order.append("restore")
         problems = []
         for bucket, text in texts.items():

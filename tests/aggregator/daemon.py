@@ -29,7 +29,7 @@ _SAYS_SECONDS = 5.0
 class Daemon:
     """``vigil aggregator`` with a state directory, restarted at will."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(self, directory: Path, *options: str, listen: str = "127.0.0.1:0") -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.program = "vigil"
         self.environment: dict[str, str] = {}
@@ -37,7 +37,7 @@ class Daemon:
         """A descriptor that takes what it prints, in place of ``log``."""
         self.log = directory / "aggregator.log"
         self._listen = directory / "listen"
-        self._options = (*options, "--state-dir", str(directory), "--listen", "127.0.0.1:0")
+        self._options = (*options, "--state-dir", str(directory), "--listen", listen)
         self._process: Running | None = None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from contract.documents.cluster_info import cluster_device_index
-from stores.base import Changed, Listed
+from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import entries
 from tests.aggregator.nodes import T0, published, report
 from tests.contract.documents.test_cluster_device import config
@@ -62,7 +62,7 @@ def judge(seen: Watching) -> None:
 def every_document(seen: Watching) -> Iterator[Document]:
     """Each state of each device document that the watch has shown, in order."""
     for event in seen.events:
-        shown = event.documents if isinstance(event, Listed) else ()
+        shown = event.documents if isinstance(event, DocumentsListed) else ()
         if isinstance(event, Changed):
             shown = (event.document,)
         yield from (one for one in shown if cluster_device_index(one.name) is not None)

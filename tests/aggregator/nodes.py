@@ -22,16 +22,16 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
-from service.clock import Moment
+from service.clock import Instant
 from stores.base import Document
 from tests.contract.documents.test_cluster_device import config, fault
 
 T0 = 1_760_000_000
 
 
-def moment(seconds: float, steady: float | None = None) -> Moment:
+def moment(seconds: float, steady: float | None = None) -> Instant:
     """``seconds`` after ``T0``; the steady clock may differ."""
-    return Moment(int((T0 + seconds) * 1000), int((seconds if steady is None else steady) * 1000))
+    return Instant(int((T0 + seconds) * 1000), int((seconds if steady is None else steady) * 1000))
 
 
 def report(node: str, data: dict[str, str]) -> Document:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator.processors import manual_info, separation_policy
-from aggregator.processors.engine import Processing
+from aggregator.processors.engine import ProcessorEngine
 from aggregator.processors.manual_info import NAMESPACE
-from stores.base import Changed, Document, Listed
+from stores.base import Changed, Document, DocumentsListed
 from tests.aggregator.processors.cases import facts
 from tests.aggregator.processors.test_separation_documents import SHIPPED
 from tests.aggregator.public_faults.telling import at
@@ -61,14 +61,14 @@ async def test_what_it_left_counts_and_stays(elect: bool, tmp_path: Path) -> Non
 
 
 def test_what_is_read_counts_on_top_of_what_was_kept_until_somebody_keeps_more() -> None:
-    ours = Processing(1, lambda _: facts())
+    ours = ProcessorEngine(1, lambda _: facts())
     for name, data in (
         (separation_policy.NAME, {separation_policy.KEY: SHIPPED}),
         (manual_info.NAME, CHIPS),
     ):
         selection = next(one for one in ours.inputs if one.name == name)
         ours.restore({}, at(0))
-        ours.observe(0, selection, Listed((Document(NAMESPACE, name, data),)), at(0))
+        ours.observe(0, selection, DocumentsListed((Document(NAMESPACE, name, data),)), at(0))
     both = frozenset(("Ascend910-3", "Ascend910-6"))
     assert ours.separation.of("node1") == both
     ours.restore({}, at(1))

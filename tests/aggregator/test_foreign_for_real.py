@@ -22,9 +22,9 @@ from contract.documents.episodes import EpisodeEvent
 from contract.documents.node_info import FaultDevice
 from contract.documents.public_fault import (
     DATA_KEY,
-    Fault,
     Influence,
     PublicFault,
+    PublicFaultEntry,
     encode_public_fault,
 )
 from contract.names import (
@@ -42,7 +42,7 @@ from contract.names import (
 )
 from contract.observation import chip_subject
 from stores.address import open_store
-from stores.base import Beat, Document, Selection, Telling
+from stores.base import Beat, Document, HistoryBatch, Selection
 from stores.mqtt.channel_codec import encode_telling
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import OUTPUTS
@@ -82,7 +82,7 @@ _COUNTED = (
 def message(resource: str, *nodes: str, assertion: str = "occur", fault_id: str = "") -> str:
     """Every chip of these nodes is to be isolated, or is well again."""
     influence = [Influence(node, "", CHIPS) for node in nodes]
-    one = Fault(
+    one = PublicFaultEntry(
         fault_id or "attack-" + "-".join(nodes),
         "NPU",
         "220001001",
@@ -172,7 +172,7 @@ class OnBroker(Place):
         for topic in ("other", "dpc-fault/n2", "device-info/n2", "other/deeper/n2/device-info"):
             self._publish(f"vigil/v1/nodes/n1/{topic}", document.encode())
         event = EpisodeEvent(7, 0, "abc", "began", chip_subject(3), "80E01801", NOW_MS, None, "x")
-        telling = encode_telling(Telling("n2", "journal-of-n2", 6, 7, (event,)))
+        telling = encode_telling(HistoryBatch("n2", "journal-of-n2", 6, 7, (event,)))
         self._publish("vigil/v1/nodes/n1/events", telling, retain=False)
         return {"vigil/v1/nodes/n1/events"}
 

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from aggregator.daemon import Aggregator
-from aggregator.inputs.node_context import Job, NodeState, Pod
+from aggregator.inputs.node_context import JobState, NodeState, PodState
 from aggregator.processors import manual_info, separation_policy
 from aggregator.public_faults.plugin import MESSAGES, STATISTIC
-from service.clock import Moment
-from stores.base import Changed, Deleted, Listed
+from service.clock import Instant
+from stores.base import Changed, Deleted, DocumentsListed
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, node_report, report
 from tests.aggregator.processors.test_separation_documents import text
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
 HOUR, DAY = 3600, 24 * 3600
 NODES = 6
-BOUNDED = ("._past", "._nodes._buckets", ".refused", "._stream._kept", ".left_out")
+BOUNDED = (
+    "._past",
+    "._nodes._buckets",
+    "._nodes._buckets{}",
+    ".refused",
+    "._stream._kept",
+    ".left_out",
+)
 """Stamps of nodes that were dropped (a node that returns must not fall behind its ghost), how much
 may be said of nodes, the latest refusals and changes, counts of buckets. Each has its own end.
 """
@@ -59,27 +66,29 @@ class Soak:
         )
         pipeline, faults = self.aggregator.pipeline, self.aggregator.public_faults
         self.devices, self.servers = pipeline.sources[0].feeds
-        pipeline.observe(self.devices, Listed(()), self.now())
-        pipeline.observe(self.servers, Listed(()), self.now())
+        pipeline.observe(self.devices, DocumentsListed(()), self.now())
+        pipeline.observe(self.servers, DocumentsListed(()), self.now())
         for name, data in (
             (separation_policy.NAME, {separation_policy.KEY: text(threshold=2)}),
             (manual_info.NAME, {}),
         ):
             found = document(name, told(), "cluster-system")
             selection = next(one for one in pipeline.processing.inputs if one.name == name)
-            listed = Listed((found.__class__(found.namespace, name, data),) if data else ())
+            listed = DocumentsListed(
+                (found.__class__(found.namespace, name, data),) if data else ()
+            )
             pipeline.processing.observe(0, selection, listed, self.now())
         for part in self.aggregator.parts.keepers:
             list(part.restore({}, self.now()))
-        faults.observe(0, STATISTIC, Listed(()), self.now())
+        faults.observe(0, STATISTIC, DocumentsListed(()), self.now())
         world = self.aggregator.world
         world.observe_pods(0, Snapshot({}))
         world.observe_nodes(0, Snapshot({}))
         world.observe_jobs(0, Snapshot({}))
         self.step()
 
-    def now(self) -> Moment:
-        return Moment(int((T0 + self.seconds) * 1000), int(self.seconds * 1000))
+    def now(self) -> Instant:
+        return Instant(int((T0 + self.seconds) * 1000), int(self.seconds * 1000))
 
     def step(self, seconds: float = 0.0) -> None:
         """Time passes, everything is acknowledged, everything is kept and shown."""
@@ -101,9 +110,9 @@ class Soak:
         """A node with everything that there can be about one."""
         world, told_of = self.aggregator.world, self.aggregator._told
         job = f"job-of-{node}"
-        pod = Pod(f"pod-{node}", node, "default", f"p-{node}", job, ("Ascend910-3",))
+        pod = PodState(f"pod-{node}", node, "default", f"p-{node}", job, ("Ascend910-3",))
         told_of(world.observe_nodes(0, Update(node, NodeState(node, serial_number=f"SN-{node}"))))
-        told_of(world.observe_jobs(0, Update(f"group-{node}", Job(job, "default", job))))
+        told_of(world.observe_jobs(0, Update(f"group-{node}", JobState(job, "default", job))))
         told_of(world.observe_pods(0, Update(pod.uid, pod)))
         self.device(node, config())
         for name, message in (

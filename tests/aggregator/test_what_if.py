@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aggregator.advising import what_if
-from aggregator.advising.cluster_objects import ClusterObjects
+from aggregator.advising.cluster_objects import AdvisedObjects
 from aggregator.advising.sessions import PERIOD_MS, Sessions
-from aggregator.advising.what_if import Busy, NotThere, WhatIf, WrongQuestion
+from aggregator.advising.what_if import Busy, UnknownObject, WhatIf, WrongAssumption
 from tests.aggregator.advising.test_advice import NOW_MS, decided, filled, ill
 from tests.vigil.advise import cluster
 
@@ -22,19 +22,19 @@ ASSUMED = "chip 3 of n1 SeparateNPU"
 
 
 @pytest.fixture
-def objects() -> ClusterObjects:
+def objects() -> AdvisedObjects:
     return filled(cluster.two_pods_on_two_of_three_nodes())
 
 
 @pytest.fixture
-def sessions(objects: ClusterObjects) -> Sessions:
+def sessions(objects: AdvisedObjects) -> Sessions:
     found = Sessions()
     found.look(objects.snapshot(NOW_MS))
     return found
 
 
 @pytest.fixture
-def asked(objects: ClusterObjects, sessions: Sessions) -> WhatIf:
+def asked(objects: AdvisedObjects, sessions: Sessions) -> WhatIf:
     return WhatIf(objects, lambda: sessions.states, lambda: NOW_MS)
 
 
@@ -52,7 +52,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 async def test_it_changes_nothing_of_what_is_assumed_to_be_in_the_scheduler(
-    objects: ClusterObjects, sessions: Sessions, asked: WhatIf
+    objects: AdvisedObjects, sessions: Sessions, asked: WhatIf
 ) -> None:
     states = dict(sessions.states)
     found = await asked.answer([ASSUMED], None, None)
@@ -66,7 +66,7 @@ async def test_it_changes_nothing_of_what_is_assumed_to_be_in_the_scheduler(
 
 
 async def test_it_goes_on_from_what_the_scheduler_has_done(
-    objects: ClusterObjects, sessions: Sessions, asked: WhatIf
+    objects: AdvisedObjects, sessions: Sessions, asked: WhatIf
 ) -> None:
     """A job that waits is not deleted again for another card."""
     ill(objects, NOW_MS)
@@ -107,7 +107,7 @@ async def test_it_rests_after_each(asked: WhatIf, monkeypatch: pytest.MonkeyPatc
 
 async def test_what_fails_leaves_the_next_one_its_turn(asked: WhatIf) -> None:
     for _ in range(2):
-        with pytest.raises(WrongQuestion, match="there is no Node n9"):
+        with pytest.raises(WrongAssumption, match="there is no Node n9"):
             await asked.answer(["n9 gone"], None, None)
 
 
@@ -122,18 +122,18 @@ async def test_what_fails_leaves_the_next_one_its_turn(asked: WhatIf) -> None:
     ],
 )
 async def test_what_is_too_much_or_wrong(asked: WhatIf, texts: list[str], refusal: str) -> None:
-    with pytest.raises(WrongQuestion, match=refusal):
+    with pytest.raises(WrongAssumption, match=refusal):
         await asked.answer(texts, None, None)
 
 
 async def test_unknown_subjects(asked: WhatIf) -> None:
-    with pytest.raises(NotThere, match="podgroup"):
+    with pytest.raises(UnknownObject, match="podgroup"):
         await asked.answer([], "default/k", None)
-    with pytest.raises(NotThere, match="node"):
+    with pytest.raises(UnknownObject, match="node"):
         await asked.answer([], None, "n9")
 
 
 async def test_nothing_is_assumed_before_all_is_listed(sessions: Sessions) -> None:
-    asked = WhatIf(ClusterObjects(), lambda: sessions.states, lambda: NOW_MS)
+    asked = WhatIf(AdvisedObjects(), lambda: sessions.states, lambda: NOW_MS)
     with pytest.raises(Busy, match="not all listed yet"):
         await asked.answer([], None, None)

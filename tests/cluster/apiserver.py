@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from contract.errors import StoreUnavailable
-from stores.kubernetes_api.client.attempts import Answer, Response
+from stores.kubernetes_api.client.attempts import ApiAnswer, Response
 from tests.cluster.config_map import config_map_of
 from tests.cluster.selectors import selects
 
@@ -380,10 +380,10 @@ class Client:
         headers: Mapping[str, str] | None = None,
         *,
         is_urgent: bool = False,
-    ) -> Answer:
+    ) -> ApiAnswer:
         """See ``Connection``."""
         del is_urgent
-        return Answer(Response(*await self.request(method, path, body, headers)), False)
+        return ApiAnswer(Response(*await self.request(method, path, body, headers)), False)
 
     async def list(
         self, path: str, seconds: float, headers: Mapping[str, str] | None = None

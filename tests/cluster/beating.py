@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from contract.errors import StoreError
 from stores.base import Beat
-from stores.kubernetes_api.beats import Heartbeats
+from stores.kubernetes_api.beats import LeaseHeartbeats
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -28,7 +28,7 @@ class Agents:
         self.writes: dict[str, str] = {}
         """What the next beats of each say of its last writes."""
         self._world = world
-        self._beats = Heartbeats(world.api.client("agents"))  # type: ignore[arg-type]
+        self._beats = LeaseHeartbeats(world.api.client("agents"))  # type: ignore[arg-type]
 
     async def beat(self, number: int, node: str) -> None:
         """For ever."""

@@ -154,7 +154,7 @@ class Player:
             patch.setenv("POD_NAME", "aggregator-0")
             patch.setenv("KUBECONFIG", "in-memory")
             patch.setattr("stores.address.kubeconfig_files", lambda _: None)
-            patch.setattr("stores.kubernetes_api.store.Connection", lambda _: self._connect())
+            patch.setattr("stores.kubernetes_api.store.ApiConnection", lambda _: self._connect())
             patch.setattr("service.clock.time", now)
             patch.setattr("service.tasks.on_stop", self._take_stop)
             patch.setattr("aggregator.process.set_up_logging", lambda: None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from tests.cluster import steps, wire
 from tests.cluster.grpc_server import Refused
 from tests.cluster.player import LABEL, OURS, Played, Shown, Told
@@ -216,7 +216,7 @@ class RealPlay:
         there: dict[tuple[str, str], Document] = {}
         async for event in self._store.watch(Selection()):
             match event:
-                case Listed(documents):
+                case DocumentsListed(documents):
                     now = {(one.namespace, one.name): one for one in documents}
                     for gone in there.keys() - now.keys():
                         self._show(*gone, None)

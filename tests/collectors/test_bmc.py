@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from collectors.bmc import Bmc, BmcBeliefs, plausible_ms
+from collectors.bmc import BmcCollector, BmcTracker, plausible_ms
 from collectors.registry import COLLECTORS
 from contract.codes.levels import Severity
 from contract.observation import (
@@ -48,7 +48,7 @@ def words(reports: list[Report]) -> list[str]:
 
 
 def test_the_first_reading_answers_and_tells_all_in_the_order_of_the_bmc() -> None:
-    beliefs = BmcBeliefs("bmc", {})
+    beliefs = BmcTracker("bmc", {})
     answered, fan, disk = beliefs.listed((FAN, DISK), NOW_MS)
     assert answered == SourceAnswered("bmc", NODE, NOW_MS)
     assert isinstance(fan, Observation)
@@ -60,7 +60,7 @@ def test_the_first_reading_answers_and_tells_all_in_the_order_of_the_bmc() -> No
 
 
 def test_what_is_not_listed_any_more_is_absent() -> None:
-    beliefs = BmcBeliefs("bmc", {})
+    beliefs = BmcTracker("bmc", {})
     beliefs.listed((FAN, DISK), NOW_MS)
     assert words(beliefs.listed((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
     assert words(beliefs.listed((), NOW_MS)) == ["host 0 Disk absent 02000007"]
@@ -68,12 +68,12 @@ def test_what_is_not_listed_any_more_is_absent() -> None:
 
 
 def test_no_alarm_is_an_answer() -> None:
-    beliefs = BmcBeliefs("bmc", {})
+    beliefs = BmcTracker("bmc", {})
     assert words(beliefs.listed((), NOW_MS)) == ["node 0 answered"]
 
 
 def test_what_was_believed_before_a_restart_is_compared() -> None:
-    beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
+    beliefs = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
     fan, other = FAN, replace(FAN, code="28000010")
     assert words(beliefs.listed((other, fan), NOW_MS)) == [
         "node 0 answered",
@@ -86,7 +86,7 @@ def test_what_was_believed_before_a_restart_is_compared() -> None:
 def test_the_first_reading_after_a_restart_tells_the_order_anew() -> None:
     """The document has the codes of a part in the order in which they are listed then."""
     other = replace(FAN, code="28000010")
-    beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1, (FAN_3, "28000010"): 1})
+    beliefs = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (FAN_3, "28000010"): 1})
     _, first, second = beliefs.listed((other, FAN), NOW_MS)
     assert words([first, second]) == ["host 3 Fan present 28000010", "host 3 Fan present 28000009"]
     assert isinstance(first, Observation)
@@ -96,7 +96,7 @@ def test_the_first_reading_after_a_restart_tells_the_order_anew() -> None:
 
 
 def test_blindness_is_said_once_and_changes_nothing() -> None:
-    beliefs = BmcBeliefs("bmc", {})
+    beliefs = BmcTracker("bmc", {})
     beliefs.listed((FAN,), NOW_MS)
     assert beliefs.failed("hangs", NOW_MS) == [SourceBlind("bmc", NODE, NOW_MS, "hangs")]
     assert beliefs.failed("hangs more", NOW_MS) == []
@@ -108,7 +108,7 @@ def test_blindness_is_said_once_and_changes_nothing() -> None:
 
 
 def test_blind_from_the_start() -> None:
-    beliefs = BmcBeliefs("bmc", {(FAN_3, "28000009"): 1})
+    beliefs = BmcTracker("bmc", {(FAN_3, "28000009"): 1})
     assert words(beliefs.failed("none", NOW_MS)) == ["node 0 blind: none"]
     assert words(beliefs.listed((FAN,), NOW_MS)) == [
         "node 0 answered",
@@ -136,7 +136,7 @@ alarms = st.builds(
 def test_what_was_reported_is_always_the_last_complete_reading(
     believed: frozenset[tuple[Subject, str]], readings: list[list[Alarm] | None]
 ) -> None:
-    beliefs = BmcBeliefs("bmc", dict.fromkeys(believed, 1))
+    beliefs = BmcTracker("bmc", dict.fromkeys(believed, 1))
     present = set(believed)
     blind, is_first = False, True
     for number, reading in enumerate(readings):
@@ -182,7 +182,7 @@ def test_plausible_times(seconds: int, milliseconds: int | None) -> None:
 
 
 def test_it_is_in_the_table() -> None:
-    assert COLLECTORS["bmc"] is Bmc
+    assert COLLECTORS["bmc"] is BmcCollector
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +226,7 @@ async def collecting(
         environment={"PATH": f"{tools}:{os.environ['PATH']}"},
         progress=watched.progress,
     )
-    collector = Bmc(period_seconds, deadline_seconds=0.5, device=str(tools / "no-device"))
+    collector = BmcCollector(period_seconds, deadline_seconds=0.5, device=str(tools / "no-device"))
     task = asyncio.create_task(collector.run(around))
     try:
         yield watched

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from collectors.bmc import BmcBeliefs
+from collectors.bmc import BmcTracker
 from contract.errors import BmcError
 from contract.observation import Assertion, Observation
 from dcmi_shim.ipmi.alarms import Alarm, reading
@@ -83,7 +83,7 @@ def test_recording(recording: dict[str, Any]) -> None:
     name = recording["recording"]
     refused = REFUSED.get(name, {})
     published = {code for poll in recording["polls"] for _, _, code in devices(poll["upstream"])}
-    beliefs = BmcBeliefs("bmc", {})
+    beliefs = BmcTracker("bmc", {})
     present: set[tuple[str, int, str]] = set()
     before: tuple[Alarm, ...] | None = None
     for number, poll in enumerate(recording["polls"]):

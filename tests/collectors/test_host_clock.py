@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from collectors.boot import boot_id
-from collectors.host_clock import Clock, is_synchronised, offset_seconds
+from collectors.host_clock import HostClockCollector, is_synchronised, offset_seconds
 from contract.codes.host_codes import CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
 from contract.observation import Observation, host_subject
 from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
@@ -32,8 +32,10 @@ class Host:
         self.offset = 1_700_000_000.0
         self.synchronised: bool | None = False
 
-    def collector(self) -> Clock:
-        return Clock(offset=lambda: self.offset, synchronised=lambda: self.synchronised)
+    def collector(self) -> HostClockCollector:
+        return HostClockCollector(
+            offset=lambda: self.offset, synchronised=lambda: self.synchronised
+        )
 
 
 @contextlib.asynccontextmanager

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.switch import Switches
+from collectors.switch import SwitchCollector
 from contract.codes.levels import Severity
 from contract.documents.switch_info import SwitchPort, port_of, port_subject
 from contract.observation import NODE, Observation
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
-from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.collectors.scripted import Said, ScriptedDriver
 from tests.parts.surroundings import surroundings
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from contract.observation import Subject
 
 CODE = "[0x00f1fef5,155912,cpu,na]"
-PORT = SwitchFault(code_of(CODE), chip=2, port=3, peer_port=4)
+PORT = EmulatedSwitchFault(code_of(CODE), chip=2, port=3, peer_port=4)
 PLACE = f"{port_subject(SwitchPort(2, 3, 0, 4))}"
-WHOLE_CHIP = SwitchFault(code_of("[0x00f103b6,155909,L2,na]"), chip=5)
+WHOLE_CHIP = EmulatedSwitchFault(code_of("[0x00f103b6,155909,L2,na]"), chip=5)
 SMALL_DRIVERS = Path(__file__).parents[1] / "dcmi_shim" / "drivers"
 LIST = "lq_dcmi_get_fault_info"
 
@@ -66,7 +66,7 @@ async def collecting(
     driver.family = family
     said = Said()
     around = surroundings(said, wall_clock, driver, believed=believed, driver_root=root)
-    task = asyncio.create_task(Switches(period_seconds).run(around))
+    task = asyncio.create_task(SwitchCollector(period_seconds).run(around))
     try:
         yield said
     finally:
@@ -136,7 +136,7 @@ async def test_what_events_did_not_tell(built: tuple[Path, Emulator], hardware: 
 
 
 async def test_ports_and_repetitions(built: tuple[Path, Emulator], hardware: Emulator) -> None:
-    ports = [SwitchFault(PORT.code, 5, port, port) for port in range(3)]
+    ports = [EmulatedSwitchFault(PORT.code, 5, port, port) for port in range(3)]
     async with collecting(built[0]) as said:
         await until(lambda: said.words() == ["node 0 answered"], 5)
         for fault in (*ports, ports[0]):
@@ -159,14 +159,14 @@ async def test_many_more_faults_than_a_list_shows(
         await until(lambda: said.words() == ["node 0 answered"], 5)
         for chip in range(4):
             for port in range(48):
-                hardware.switch_occur(SwitchFault(PORT.code, chip, port))
+                hardware.switch_occur(EmulatedSwitchFault(PORT.code, chip, port))
         await until(lambda: len(said.words()) == 1 + 192, 3)
         await asyncio.sleep(2.6)
         assert [word for word in said.words() if " occur " not in word] == ["node 0 answered"]
         for chip in range(4):
             for port in range(48):
                 hardware.lose_next_event()
-                hardware.switch_recover(SwitchFault(PORT.code, chip, port))
+                hardware.switch_recover(EmulatedSwitchFault(PORT.code, chip, port))
         await until(lambda: len(said.words()) == 1 + 2 * 192, 3)
 
 
@@ -179,7 +179,7 @@ async def test_a_list_that_hangs_is_blindness(
         await until(lambda: f"{PLACE} present {CODE}" in said.words(), 5)
         hardware.hang(LIST)
         await until(lambda: f"node 0 blind: {LIST} does not return" in str(said.words()), 3)
-        other = SwitchFault(PORT.code, 6, 6)
+        other = EmulatedSwitchFault(PORT.code, 6, 6)
         hardware.switch_occur(other)
         await until(lambda: f"switch 6 6/0/0 occur {CODE}" in said.words(), 2)
         hardware.switch_recover(PORT)

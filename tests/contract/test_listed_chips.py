@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contract.listed_chips import Comparison, ListedChip, compare
+from contract.listed_chips import ChipListComparison, ListedChip, compare
 
 
 def chip(physical: int, die: str = "", serial: str = "", device: int = 0) -> ListedChip:
@@ -23,24 +23,24 @@ NOTHING: frozenset[int] = frozenset()
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [
-        ("ABCD", Comparison({}, NOTHING, NOTHING)),
-        ("", Comparison({}, NOTHING, frozenset({0, 1, 2, 3}))),
-        ("ABC", Comparison({}, NOTHING, frozenset({3}))),
+        ("ABCD", ChipListComparison({}, NOTHING, NOTHING)),
+        ("", ChipListComparison({}, NOTHING, frozenset({0, 1, 2, 3}))),
+        ("ABC", ChipListComparison({}, NOTHING, frozenset({3}))),
         # B is gone and the ids shift: it is shown under the id that is free.
-        ("ACD", Comparison({2: 1, 3: 2, 1: 3}, NOTHING, frozenset({1}))),
-        ("BACD", Comparison({0: 1, 1: 0}, NOTHING, NOTHING)),
-        ("AXCD", Comparison({}, frozenset({1}), NOTHING)),
+        ("ACD", ChipListComparison({2: 1, 3: 2, 1: 3}, NOTHING, frozenset({1}))),
+        ("BACD", ChipListComparison({0: 1, 1: 0}, NOTHING, NOTHING)),
+        ("AXCD", ChipListComparison({}, frozenset({1}), NOTHING)),
         # As many are there as were: A left for X.
-        ("BCDX", Comparison({1: 0, 2: 1, 3: 2}, frozenset({0}), NOTHING)),
+        ("BCDX", ChipListComparison({1: 0, 2: 1, 3: 2}, frozenset({0}), NOTHING)),
     ],
 )
-def test_by_die(listed: str, expected: Comparison) -> None:
+def test_by_die(listed: str, expected: ChipListComparison) -> None:
     assert compare(four(), [chip(number, die) for number, die in enumerate(listed)]) == expected
 
 
 def test_without_a_name_the_id_counts() -> None:
     remembered = {0: chip(0), 1: None, 2: chip(2, "C")}
-    assert compare(remembered, [chip(0, "A"), chip(1, "B"), chip(2)]) == Comparison(
+    assert compare(remembered, [chip(0, "A"), chip(1, "B"), chip(2)]) == ChipListComparison(
         {}, NOTHING, NOTHING
     )
     assert compare(remembered, [chip(0)]).missing == {1, 2}

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tests.parts.volcano import Volcano
 
 _UP_SECONDS = 30.0
-_ADVICE_SECONDS = 1.0
-"""Until advice follows what the aggregator has published; no page shows that."""
 _EVENTS = "/api/v1/namespaces/default/events"
 
 
@@ -141,7 +139,6 @@ class Bed:
             return bool(found["huawei.com/Ascend910-Unhealthy"] == expected)
 
         self.sees(is_published, "cluster-info has the fault")
-        time.sleep(_ADVICE_SECONDS)
 
     @contextlib.contextmanager
     def without_right_to_status(self) -> Iterator[None]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from contract.documents.elastic_job import KEPT, STARTED, Kept, Size
-from elastic.job import Job, JobPod, read_job, read_pod
+from contract.documents.elastic_job import KEPT, STARTED, PersistedJob, Size
+from elastic.job import ElasticJob, JobPod, read_job, read_pod
 
 UID = "31f5cfb3-ad8b-406b-a7ba-17b72baeca9e"
 CHIPS = "huawei.com/Ascend910"
@@ -68,7 +68,7 @@ def vcjob(
     }
 
 
-def with_kept(item: dict[str, Any], kept: Kept, *, started: int = 0) -> dict[str, Any]:
+def with_kept(item: dict[str, Any], kept: PersistedJob, *, started: int = 0) -> dict[str, Any]:
     """Return ``item`` with what is kept on it, and the size that was written."""
     item["metadata"]["annotations"][KEPT] = msgspec.json.encode(kept).decode()
     task = item["spec"]["tasks"][0]
@@ -82,7 +82,7 @@ def with_kept(item: dict[str, Any], kept: Kept, *, started: int = 0) -> dict[str
     return item
 
 
-def read(item: dict[str, Any]) -> Job:
+def read(item: dict[str, Any]) -> ElasticJob:
     """Return ``item`` as it is read."""
     return read_job(json.dumps(item).encode())
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.documents.elastic_job import KEPT, Kept
+from contract.documents.elastic_job import KEPT, PersistedJob
 from elastic.conditions import CONDITIONS, original_of, unmet
 from tests.elastic.jobs import CHIPS, read, size, vcjob, with_kept
 
@@ -152,14 +152,14 @@ def test_a_policy_of_the_task_goes_before_that_of_the_job() -> None:
 
 
 def test_a_size_that_we_wrote_leaves_the_original() -> None:
-    item = with_kept(vcjob(), Kept(size(4), size(2), "x", 1, 5))
+    item = with_kept(vcjob(), PersistedJob(size(4), size(2), "x", 1, 5))
     assert original_of(read(item)) == size(4)
     assert unmet(read(item)) == ()
 
 
 @pytest.mark.parametrize("replicas", [3, 6])
 def test_another_size_is_the_owners_from_then_on(replicas: int) -> None:
-    item = with_kept(vcjob(), Kept(size(4), size(2), "x", 1, 5))
+    item = with_kept(vcjob(), PersistedJob(size(4), size(2), "x", 1, 5))
     _replicas(item, replicas)
     found = original_of(read(item))
     assert found is not None

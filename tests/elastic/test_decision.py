@@ -9,8 +9,8 @@ import pytest
 
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
-from contract.documents.elastic_job import KEPT, RESTORE, Kept, Size
-from elastic.decision import HOUR_MS, Facts, State, Write, decide
+from contract.documents.elastic_job import KEPT, RESTORE, PersistedJob, Size
+from elastic.decision import HOUR_MS, DueWrite, JobContext, VcjobState, decide
 from elastic.end_cause import Evicted, cause_of, read_evictions
 from elastic.patches import size_patch, start_patch
 from tests.elastic.jobs import BEGAN_MS, CHIPS, ENDED_MS, NOW_MS, pod, read, size, vcjob, with_kept
@@ -18,9 +18,9 @@ from tests.elastic.jobs import BEGAN_MS, CHIPS, ENDED_MS, NOW_MS, pod, read, siz
 EVICTED = (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)
 
 
-def facts(**changes: Any) -> Facts:
+def facts(**changes: Any) -> JobContext:
     """Return that the job was evicted, has no pods, and that there is room for two pods."""
-    known = Facts(NOW_MS, evictions=EVICTED, advice=advice(2))
+    known = JobContext(NOW_MS, evictions=EVICTED, advice=advice(2))
     return msgspec.structs.replace(known, **changes)
 
 
@@ -29,20 +29,20 @@ def advice(replicas: int | None, cards: int | None = 8, why: str = "") -> Elasti
     return ElasticAdvice("default", "j", replicas=replicas, cards=cards, why=why)
 
 
-def kept(size_: Size, *, start: int = 1, starts_ms: tuple[int, ...] = ()) -> Kept:
+def kept(size_: Size, *, start: int = 1, starts_ms: tuple[int, ...] = ()) -> PersistedJob:
     """Return what is kept after ``size_`` was written, a second after the end."""
     at_ms = ENDED_MS + 1000
-    return Kept(size(4), size_, "DEVICE on n0", start, at_ms, starts_ms or (at_ms,))
+    return PersistedJob(size(4), size_, "DEVICE on n0", start, at_ms, starts_ms or (at_ms,))
 
 
 def test_the_size_comes_first_and_the_phase_after_it() -> None:
     job = read(vcjob())
     found = decide(job, facts())
-    assert (found.state, found.write, found.size) == (State.READY, Write.SIZE, size(2))
+    assert (found.state, found.write, found.size) == (VcjobState.READY, DueWrite.SIZE, size(2))
     assert (found.original, found.cause, found.start) == (size(4), "CardUnhealthy on n0", 1)
     resized = read(with_kept(vcjob(), kept(size(2))))
     after = decide(resized, facts())
-    assert (after.write, after.start, after.cause) == (Write.START, 1, "DEVICE on n0")
+    assert (after.write, after.start, after.cause) == (DueWrite.START, 1, "DEVICE on n0")
 
 
 @pytest.mark.parametrize(("replicas", "cards"), [(4, 8), (3, 8), (2, 8), (1, 8)])
@@ -95,14 +95,14 @@ def test_the_status_says_the_number_of_the_start() -> None:
 @pytest.mark.parametrize(
     ("phase", "state"),
     [
-        ("Running", State.RUNNING),
-        ("Pending", State.STARTING),
-        ("Terminating", State.ENDING),
-        ("Restarting", State.ENDING),
-        ("Completed", State.FINISHED),
+        ("Running", VcjobState.RUNNING),
+        ("Pending", VcjobState.STARTING),
+        ("Terminating", VcjobState.ENDING),
+        ("Restarting", VcjobState.ENDING),
+        ("Completed", VcjobState.FINISHED),
     ],
 )
-def test_a_job_that_has_not_ended_is_left_alone(phase: str, state: State) -> None:
+def test_a_job_that_has_not_ended_is_left_alone(phase: str, state: VcjobState) -> None:
     found = decide(read(vcjob(phase=phase)), facts())
     assert (found.state, found.write) == (state, None)
 
@@ -114,7 +114,7 @@ def test_nothing_is_written_while_a_pod_has_not_ended(left: Any) -> None:
     """``Failed`` does not mean that the pods have ended (consumers#2.9)."""
     item = vcjob(action="RestartJob", phase="Failed")
     found = decide(read(item), facts(pods=(left, pod("j-w-1", "Failed"))))
-    assert (found.state, found.write) == (State.WAITING_FOR_PODS, None)
+    assert (found.state, found.write) == (VcjobState.WAITING_FOR_PODS, None)
     assert "j-w-0 on n0" in found.why
     assert not found.is_overdue
 
@@ -128,17 +128,29 @@ def test_pods_that_have_not_ended_are_named_with_their_time() -> None:
     )
 
 
-@pytest.mark.parametrize("phase", ["Terminated", "Terminating"])
-@pytest.mark.parametrize(("seconds", "is_overdue"), [(300, False), (301, True)])
+@pytest.mark.parametrize(
+    ("phase", "before"),
+    [
+        ("Terminated", VcjobState.WAITING_FOR_PODS),
+        ("Terminating", VcjobState.ENDING),
+        ("Running", VcjobState.RUNNING),
+    ],
+)
+@pytest.mark.parametrize("grace_seconds", [900, 1800])
+@pytest.mark.parametrize("is_overdue", [False, True])
 def test_pods_on_a_dead_node_need_a_taint_after_the_grace_over_time(
-    phase: str, seconds: int, is_overdue: bool
+    phase: str, before: VcjobState, grace_seconds: int, is_overdue: bool
 ) -> None:
-    """They were deleted 600 s before 11:00. With ``TerminateJob`` the phase stays Terminating."""
-    now_ms = ENDED_MS + seconds * 1000
-    found = decide(read(vcjob(phase=phase)), facts(now_ms=now_ms, pods=(pod(deleted=True),)))
+    """They were deleted 600 s before 11:00. With ``TerminateJob`` the phase stays Terminating.
+
+    Where all pods are on dead nodes it stays Running.
+    """
+    now_ms = ENDED_MS + (grace_seconds - 600) * 1000 + is_overdue
+    known = facts(now_ms=now_ms, pods=(pod(deleted=True),), grace_over_time_ms=grace_seconds * 1000)
+    found = decide(read(vcjob(phase=phase)), known)
+    assert found.state is (VcjobState.WAITING_FOR_PODS if is_overdue else before)
     assert (found.is_overdue, "out-of-service" in found.why) == (is_overdue, is_overdue)
-    is_ending = phase == "Terminating" and not is_overdue
-    assert found.state is (State.ENDING if is_ending else State.WAITING_FOR_PODS)
+    assert (f"more than {grace_seconds} s" in found.why) is is_overdue
     assert found.write is None
 
 
@@ -147,21 +159,21 @@ def test_pods_that_ended_by_themselves_are_removed_first() -> None:
     ended = (pod("j-w-1", "Failed"),)
     job = read(vcjob())
     first = decide(job, facts(pods=ended))
-    assert (first.write, first.start) == (Write.CLEAR, 1)
+    assert (first.write, first.start) == (DueWrite.CLEAR, 1)
     patch = {one["path"]: one["value"] for one in size_patch(job, first, NOW_MS)}
     assert patch["/spec/tasks/0/replicas"] == patch["/spec/minAvailable"] == 0
     nothing = kept(size(0))
     second = decide(read(with_kept(vcjob(), nothing)), facts(pods=ended))
-    assert (second.write, second.start) == (Write.START, 1)
+    assert (second.write, second.start) == (DueWrite.START, 1)
     active = with_kept(vcjob(phase="Running"), nothing, started=1)
-    assert decide(read(active), facts(pods=ended)).state is State.STARTING
+    assert decide(read(active), facts(pods=ended)).state is VcjobState.STARTING
     last = decide(read(active), facts())
-    assert (last.write, last.size, last.start) == (Write.SIZE, size(2), 1)
+    assert (last.write, last.size, last.start) == (DueWrite.SIZE, size(2), 1)
 
 
 def test_a_job_that_ended_without_a_fault_stays_ended() -> None:
     found = decide(read(vcjob()), facts(evictions=()))
-    assert (found.state, found.write, found.asks) == (State.NO_CAUSE, None, True)
+    assert (found.state, found.write, found.asks) == (VcjobState.NO_CAUSE, None, True)
 
 
 @pytest.mark.parametrize(
@@ -196,17 +208,17 @@ def test_what_the_scheduler_records() -> None:
 
 def test_an_end_after_our_start_needs_a_cause_of_its_own() -> None:
     item = with_kept(vcjob(), kept(size(2)), started=1)
-    assert decide(read(item), facts()).state is State.NO_CAUSE
+    assert decide(read(item), facts()).state is VcjobState.NO_CAUSE
     later = (Evicted(ENDED_MS // 1000 + 5, "NodeUnhealthy on n1"),)
     found = decide(read(item), facts(evictions=later))
-    assert (found.write, found.start, found.original) == (Write.SIZE, 2, size(4))
+    assert (found.write, found.start, found.original) == (DueWrite.SIZE, 2, size(4))
 
 
 def test_a_quota_that_is_used_up_is_named_and_no_start_follows() -> None:
     """The controller ends a job of which no pod can be made after 15 tries."""
     item = with_kept(vcjob(), kept(size(2)), started=1)
     found = decide(read(item), facts())
-    assert (found.state, found.write) == (State.NO_CAUSE, None)
+    assert (found.state, found.write) == (VcjobState.NO_CAUSE, None)
     assert "quota" in found.why
     ran = {"status": "Running", "lastTransitionTime": "2026-11-23T11:00:10Z"}
     item["status"]["conditions"][1:] = [ran, item["status"]["conditions"][1]]
@@ -216,7 +228,7 @@ def test_a_quota_that_is_used_up_is_named_and_no_start_follows() -> None:
 def test_another_size_than_was_written_is_written_again() -> None:
     """Between the two writes the room has become smaller: the number of the start stays."""
     found = decide(read(with_kept(vcjob(), kept(size(3)))), facts())
-    assert (found.write, found.size, found.start) == (Write.SIZE, size(2), 1)
+    assert (found.write, found.size, found.start) == (DueWrite.SIZE, size(2), 1)
 
 
 @pytest.mark.parametrize(
@@ -230,35 +242,39 @@ def test_another_size_than_was_written_is_written_again() -> None:
 )
 def test_without_a_size_it_waits(advised: ElasticAdvice | None, says: str) -> None:
     found = decide(read(vcjob()), facts(advice=advised))
-    assert (found.state, found.write, found.asks) == (State.WAITING_FOR_ROOM, None, True)
+    assert (found.state, found.write, found.asks) == (VcjobState.WAITING_FOR_ROOM, None, True)
     assert says in found.why
 
 
 def test_never_below_the_minimum() -> None:
     item = vcjob(least="3")
-    assert decide(read(item), facts(advice=advice(3))).write is Write.SIZE
+    assert decide(read(item), facts(advice=advice(3))).write is DueWrite.SIZE
     assert decide(read(item), facts(advice=advice(2))).write is None
 
 
 def test_it_stands_still() -> None:
     found = decide(read(vcjob()), facts(standing_still=("the aggregator is away", "x")))
-    assert (found.state, found.write) == (State.STANDING_STILL, None)
+    assert (found.state, found.write) == (VcjobState.STANDING_STILL, None)
     assert found.why == "the aggregator is away; x"
 
 
-@pytest.mark.parametrize(("count", "state"), [(2, State.READY), (3, State.TOO_MANY_STARTS)])
-def test_a_fourth_start_within_an_hour_waits(count: int, state: State) -> None:
+@pytest.mark.parametrize(
+    ("count", "state"), [(2, VcjobState.READY), (3, VcjobState.TOO_MANY_STARTS)]
+)
+def test_a_fourth_start_within_an_hour_waits(count: int, state: VcjobState) -> None:
     starts = tuple(NOW_MS - 1000 * number for number in range(count))
     later = (Evicted(NOW_MS // 1000, "x"),)
     item = with_kept(vcjob(), kept(size(2), start=count, starts_ms=starts), started=count)
     assert decide(read(item), facts(evictions=later)).state is state
     old = tuple(at_ms - HOUR_MS for at_ms in starts)
     item = with_kept(vcjob(), kept(size(2), start=count, starts_ms=old), started=count)
-    assert decide(read(item), facts(evictions=later)).state is State.READY
+    assert decide(read(item), facts(evictions=later)).state is VcjobState.READY
 
 
-@pytest.mark.parametrize(("count", "state"), [(9, State.READY), (10, State.TOO_MANY_STARTS)])
-def test_an_eleventh_start_in_the_cluster_waits(count: int, state: State) -> None:
+@pytest.mark.parametrize(
+    ("count", "state"), [(9, VcjobState.READY), (10, VcjobState.TOO_MANY_STARTS)]
+)
+def test_an_eleventh_start_in_the_cluster_waits(count: int, state: VcjobState) -> None:
     starts = (NOW_MS - HOUR_MS + 1,) * count
     assert decide(read(vcjob()), facts(cluster_starts_ms=starts)).state is state
 
@@ -268,9 +284,9 @@ def test_restoring_waits_for_the_original_size() -> None:
     item["metadata"]["annotations"][RESTORE] = "true"
     job = read(item)
     found = decide(job, facts(evictions=()))
-    assert (found.state, found.write) == (State.WAITING_FOR_ROOM, None)
+    assert (found.state, found.write) == (VcjobState.WAITING_FOR_ROOM, None)
     whole = decide(job, facts(evictions=(), advice=advice(4)))
-    assert whole.write is Write.SIZE
+    assert whole.write is DueWrite.SIZE
     paths = [(one["op"], one["path"]) for one in size_patch(job, whole, NOW_MS)]
     assert ("remove", "/metadata/annotations/npu-vigil~1elastic-restore") in paths
 
@@ -279,11 +295,11 @@ def test_a_broken_annotation_is_left_alone() -> None:
     item = vcjob()
     item["metadata"]["annotations"][KEPT] = '{"original": 3}'
     found = decide(read(item), facts())
-    assert (found.state, found.write) == (State.CONDITIONS, None)
+    assert (found.state, found.write) == (VcjobState.CONDITIONS, None)
     assert KEPT in found.why
 
 
 def test_a_job_that_is_being_deleted_is_left_alone() -> None:
     item = vcjob()
     item["metadata"]["deletionTimestamp"] = "2026-11-23T11:00:05Z"
-    assert decide(read(item), facts()).state is State.FINISHED
+    assert decide(read(item), facts()).state is VcjobState.FINISHED

@@ -6,28 +6,28 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, cast
 
-from elastic.job_events import Telling
+from elastic.job_events import JobEvents
 from service.clock import system_clock
 from tests.elastic.jobs import read, vcjob
 
 if TYPE_CHECKING:
-    from stores.base import ClusterObjects, Event
+    from stores.base import ClusterObjects, KubernetesEvent
 
 
 class _Recorded:
     """Keeps what is recorded."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[KubernetesEvent] = []
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: KubernetesEvent) -> None:
         """Take an Event."""
         self.events.append(event)
 
 
 async def test_waiting_for_pods_is_a_warning_once_it_is_overdue() -> None:
     recorded, job = _Recorded(), read(vcjob())
-    telling = Telling(cast("ClusterObjects", recorded), system_clock, records=True)
+    telling = JobEvents(cast("ClusterObjects", recorded), system_clock, records=True)
     telling.state(job, "waiting-for-pods", "a pod")
     telling.state(job, "waiting-for-pods", "a pod")
     telling.state(job, "waiting-for-pods", "a pod, overdue", is_overdue=True)

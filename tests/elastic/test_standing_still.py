@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from contract.documents.elastic_job import Kept
+from contract.documents.elastic_job import PersistedJob
 from elastic.controller import Acting
 from elastic.job_cache import KINDS
-from service.clock import Moment
+from service.clock import Instant
 from stores.cluster import Snapshot
 from tests.elastic.jobs import ENDED_MS, read, size, vcjob, with_kept
 
@@ -20,11 +20,11 @@ _WRITTEN_MS = ENDED_MS + 1000
 async def _standing_still(now_ms: int, **metadata: object) -> tuple[str, ...]:
     """Return what is shown of a follower that follows one started job without a PodGroup."""
     item = vcjob(phase="Pending")
-    item = with_kept(item, Kept(size(4), size(2), "x", 1, _WRITTEN_MS), started=1)
+    item = with_kept(item, PersistedJob(size(4), size(2), "x", 1, _WRITTEN_MS), started=1)
     item["metadata"] |= metadata
     nothing = cast("Any", None)
     follower = cast("Any", SimpleNamespace(leads=False))
-    acting = Acting(nothing, nothing, follower, nothing, lambda: Moment(now_ms, now_ms), acts=True)
+    acting = Acting(nothing, nothing, follower, nothing, lambda: Instant(now_ms, now_ms), acts=True)
     for name in KINDS:
         acting.known.observe(name, Snapshot({"u": read(item)} if name == "jobs" else {}))
     await acting.round()

@@ -19,19 +19,19 @@ from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
 from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import read_kept
 from contract.errors import StoreConflict, StoreNotFound, StoreUnavailable
-from elastic.aggregator_client import Answer
+from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.job import read_group, read_job, read_pod
-from elastic.job_cache import evictions_of
-from service.clock import Moment
+from elastic.job_cache import KINDS, evictions_of
+from service.clock import Instant
 from stores.cluster import Snapshot
 from tests.elastic.jobs import vcjob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from elastic.decision import Decision
-    from elastic.job import Job
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
 
 _BEGAN_MS = 1_795_428_000_000
 _STEP_MS = 1000
@@ -260,10 +260,10 @@ class Process:
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
-            lambda: Moment(world.now_ms, world.now_ms),
+            lambda: Instant(world.now_ms, world.now_ms),
             acts=True,
         )
-        self.see(("jobs", "pods", "groups", "records"))
+        self.see(tuple(KINDS))
 
     def see(self, kinds: Sequence[str]) -> None:
         """Have watches show what there is now; each kind for itself."""
@@ -277,6 +277,8 @@ class Process:
                 items = {uid: read_pod(raw) for uid, raw in world.raw_pods().items()}
             elif kind == "groups":
                 items = {name: read_group(_raw_group(name)) for name in world.groups}
+            elif kind == "scheduler":
+                items = {}
             else:
                 entries = {k: {"RescheduleRecords": v} for k, v in world.records.items()}
                 data = {"recent-reschedule-records": json.dumps(entries)}
@@ -323,11 +325,13 @@ class Process:
             if self._kill_in == 0:
                 raise Killed
 
-    async def ask(self, sized: Sequence[Job], judged: Sequence[Job]) -> Answer:
+    async def ask(
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob]
+    ) -> AggregatorReply:
         """See ``Aggregators``: the largest size that there are nodes for."""
         world = self.world
         if not world.is_calm and world.chance.random() < 0.1:
-            return Answer(troubles=("the aggregator is away",))
+            return AggregatorReply(troubles=("the aggregator is away",))
         found = []
         waiting = sum(1 for pod in world.pods.values() if not pod["node"])
         room = max(0, len(world.free()) - waiting)
@@ -337,14 +341,15 @@ class Process:
             room -= count
             why = f"there is room for {count} × 8 cards"
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
-            found.append(EndedJob("default", job.name, advice if job in sized else None))
+            version = int(job.version)
+            found.append(EndedJob("default", job.name, version, advice if job in sized else None))
         versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
-        return Answer(EndedJobs(max(versions, default=0), (), tuple(found)))
+        return AggregatorReply(EndedJobs(max(versions, default=0), (), tuple(found)))
 
-    def state(self, job: Job, state: str, why: str, *, is_overdue: bool = False) -> None:
+    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``Telling``."""
 
-    def wrote(self, job: Job, decision: Decision) -> None:
+    def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
         """See ``Telling``."""
 
 
@@ -356,7 +361,7 @@ def run(seed: int) -> World:
 async def _run(seed: int) -> World:
     world = World(seed)
     processes = [Process(world), Process(world)]
-    kinds = ("jobs", "pods", "groups", "records")
+    kinds = tuple(KINDS)
     for number in range(STEPS + _SETTLED_STEPS):
         world.is_calm = number >= STEPS
         if world.is_calm:

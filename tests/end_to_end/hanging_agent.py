@@ -11,7 +11,7 @@ from collectors import registry
 from vigil.main import main
 
 if TYPE_CHECKING:
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
 
 _STEP_SECONDS = 0.02
 
@@ -23,7 +23,7 @@ class Hangs:
     period_seconds = 0.1
     deadline_seconds = 0.1
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Watch the file."""
         file = Path(os.environ["HANGS_WHILE_THERE_IS"])
         while True:

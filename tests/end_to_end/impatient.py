@@ -13,7 +13,7 @@ from collectors import registry
 from vigil.main import main
 
 if TYPE_CHECKING:
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
 
 
 class StandsStill:
@@ -23,7 +23,7 @@ class StandsStill:
     period_seconds = 0.5
     deadline_seconds = 0.5
 
-    async def run(self, _: Surroundings) -> NoReturn:
+    async def run(self, _: CollectorContext) -> NoReturn:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody ends the wait")
 

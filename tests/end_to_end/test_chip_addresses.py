@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.node.chip_keys import ChipKeys
-from agent.node.node_object import NodeObjectKeeper
+from agent.node.node_object import NodeObjectWriter
 from contract.errors import DriverCallError
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
@@ -58,7 +58,7 @@ async def driver(hardware: tuple[Emulator, Path]) -> AsyncIterator[Driver]:
 
 @contextlib.asynccontextmanager
 async def keeping(objects: ClusterObjects, driver: Driver) -> AsyncIterator[None]:
-    keeper = NodeObjectKeeper(
+    keeper = NodeObjectWriter(
         objects, "node-1", lambda: True, ChipKeys(driver, refresh_seconds=0.2), None
     )
     running = asyncio.create_task(keeper.run())

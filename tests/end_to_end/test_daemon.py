@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from collectors.base import Surroundings
+    from collectors.base import CollectorContext
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ class Broken:
     period_seconds = 1.0
     deadline_seconds = 1.0
 
-    async def run(self, surroundings: Surroundings) -> NoReturn:
+    async def run(self, surroundings: CollectorContext) -> NoReturn:
         await surroundings.driver.inventory()
         raise ZeroDivisionError("a mistake")
 

@@ -13,7 +13,7 @@ import pytest
 from contract.configuration import Mqtt
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, DEVICE_INFO_NAMESPACE, REPORT_LABEL
 from stores.address import open_store
-from stores.base import Beat, Changed, Deleted, Document, Listed, Selection
+from stores.base import Beat, Changed, Deleted, Document, DocumentsListed, Selection
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker
 from tests.end_to_end.node import WITHIN_A_SECOND, Node
@@ -218,7 +218,7 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
         )
         await asyncio.sleep(2.5)
         since = seen.events[known:]
-        assert not any(isinstance(event, Listed) for event in since), "nothing was missed"
+        assert not any(isinstance(event, DocumentsListed) for event in since), "nothing was missed"
         shown = [event.document for event in since if isinstance(event, Changed)]
         devices = [document for document in shown if document.name == DEVICES]
         assert devices

@@ -22,8 +22,8 @@ from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_NAMESPACE
 from stores.address import open_store
 from stores.base import Beat
-from stores.directory.beats import Heartbeats
-from stores.directory.owner import Owner
+from stores.directory.beats import DirectoryHeartbeats
+from stores.directory.owner import OwnerCheck
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import node_report
@@ -102,7 +102,7 @@ class Troubled:
 
     def _fall_silent(self) -> None:
         """Another node beats, and then no more."""
-        beats = Heartbeats(self._root, Owner(self._root, others_may_write=False))
+        beats = DirectoryHeartbeats(self._root, OwnerCheck(self._root, others_may_write=False))
         beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 1))
         self.node.wait(lambda: 'heartbeats{state="alive"} 1.0' in self.cluster(), "it beats", 10)
         beats.beat(Beat("gone", "its host", _INTERVAL_SECONDS, 2))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
-from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.daemon
 
 CODE = "[0x00f1fef5,155912,cpu,na]"
-PORT = SwitchFault(code_of(CODE), chip=2, port=3, peer_port=4)
-OTHER = SwitchFault(code_of("[0x00f1fef5,155914,npu,na]"), chip=5, port=7, peer_port=1)
+PORT = EmulatedSwitchFault(code_of(CODE), chip=2, port=3, peer_port=4)
+OTHER = EmulatedSwitchFault(code_of("[0x00f1fef5,155914,npu,na]"), chip=5, port=7, peer_port=1)
 LIST = "lq_dcmi_get_fault_info"
 CHIP_FAULT = "80E01801"
 
@@ -175,12 +175,12 @@ def test_seventeen_ports_are_not_less_serious_than_sixteen(a3: Node) -> None:
     up(a3)
     code = code_of("[0x08520003,na,L2,na]")
     for port in range(17):
-        a3.emulator.switch_occur(SwitchFault(code, 4, port, port))
+        a3.emulator.switch_occur(EmulatedSwitchFault(code, 4, port, port))
     a3.wait(lambda: len(codes(a3)) == 17, "all ports are shown")
     now = switch_info(a3)
     assert (now["FaultLevel"], now["NodeStatus"]) == ("Separate", "UnHealthy")
     for port in (15, 16):
-        a3.emulator.switch_recover(SwitchFault(code, 4, port, port))
+        a3.emulator.switch_recover(EmulatedSwitchFault(code, 4, port, port))
     a3.wait(lambda: switch_info(a3)["FaultLevel"] == "NotHandle", "15 are no plane")
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from contract.codes.switch_codes import parse_switch_code
 from dcmi_shim.emulator.install import install
-from dcmi_shim.emulator.switch_faults import SwitchFault
+from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-RESTART = SwitchFault(parse_switch_code("[0x00f1fef5,155914,npu,na]"), 2, 7, 3)
-NOTICE = SwitchFault(parse_switch_code("[0x00f1ff06,155910,na,na]"), 1, 2, 0)
+RESTART = EmulatedSwitchFault(parse_switch_code("[0x00f1fef5,155914,npu,na]"), 2, 7, 3)
+NOTICE = EmulatedSwitchFault(parse_switch_code("[0x00f1ff06,155910,na,na]"), 1, 2, 0)
 CLEAN: tuple[list[str], str, str] = ([], "", "Healthy")
 
 

@@ -19,7 +19,7 @@ from contract.wire import pubfault_pb2
 from stores.address import open_store
 from stores.base import Document
 from stores.mqtt.address import parse_address
-from stores.mqtt.connection import Connection
+from stores.mqtt.connection import BrokerConnection
 from tests.parts.processes import Running, free_ports, program
 from tests.vigil.scan.conftest import Server
 
@@ -236,7 +236,7 @@ def test_each_topic_of_a_node_is_granted_by_its_name() -> None:
 
 @pytest.mark.server
 async def test_a_node_may_write_nothing_beside_its_own_topics(pki: Path, url: str) -> None:
-    connection = Connection(parse_address(url), certified(pki, "node-1"), "node-1")
+    connection = BrokerConnection(parse_address(url), certified(pki, "node-1"), "node-1")
     mine = "vigil/v1/nodes/node-1"
     try:
         for kind in ("device-info", "node-info", "dpc-fault", "dtfs-fault", "beat", "events"):

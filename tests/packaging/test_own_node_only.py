@@ -26,7 +26,7 @@ from contract.errors import StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
 from dcmi_shim.values import NodeFacts
 from stores.address import open_store
-from stores.base import Beat, Document, Event, Involved, NodeObject
+from stores.base import Beat, Document, Involved, KubernetesEvent, NodeObject
 from tests.agent.node.test_labels import POD, inventory
 from tests.parts.controlplane import ControlPlane, path_of
 from tests.parts.kustomize import MANIFESTS, apply, build, build_with
@@ -442,7 +442,7 @@ async def test_the_store_of_an_agent_can_do_what_it_has_to(
     objects = store.objects
     assert objects is not None
     involved = Involved("Node", "worker-3")
-    told = Event("kube-system", "one", involved, True, "Reason", "Action", "text", 0, 0)
+    told = KubernetesEvent("kube-system", "one", involved, True, "Reason", "Action", "text", 0, 0)
     try:
         for namespace, prefix, labels in (
             ("kube-system", "mindx-dl-deviceinfo-", REPORT),

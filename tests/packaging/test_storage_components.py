@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.config import Storage
+from agent.config import StorageSection
 from tests.parts.kustomize import MANIFESTS, build_with
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def test_both_files_of_the_host(overlay: str, tmp_path: Path) -> None:
     (container,) = pod["containers"]
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     paths = {volume["name"]: volume["hostPath"] for volume in pod["volumes"]}
-    storage = Storage()
+    storage = StorageSection()
     for file, on_host in (storage.dpc_file, "/proc/odcs"), (storage.dtfs_file, "/proc/dtfs"):
         name = mounts[str(PurePath(file).parent)]
         assert paths[name] == {"path": on_host, "type": "Directory"}

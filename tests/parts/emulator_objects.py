@@ -30,7 +30,7 @@ def compile_once(patch: pytest.MonkeyPatch, base: Path) -> None:
     compiled = build.compiled
 
     @contextlib.contextmanager
-    def shared(*parts: Sequence[str]) -> Iterator[build.Objects]:
+    def shared(*parts: Sequence[str]) -> Iterator[build.CompiledSources]:
         if os.environ.get("CC") != compiler:
             with compiled(*parts) as own:
                 yield own
@@ -44,6 +44,6 @@ def compile_once(patch: pytest.MonkeyPatch, base: Path) -> None:
                     strict.setenv("CC", f"{compiler or 'gcc'} -Werror")
                     with compiled(*parts) as made:
                         shutil.copytree(made._directory, folder, dirs_exist_ok=True)
-            yield build.Objects(folder)
+            yield build.CompiledSources(folder)
 
     patch.setattr(install, "compiled", shared)

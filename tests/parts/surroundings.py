@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.base import Places, Surroundings
+from collectors.base import CollectorContext, VendorPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from collectors.base import Memory, Show, Sink, WallClock
+    from collectors.base import SavedState, Show, Sink, WallClock
     from contract.observation import Subject
     from dcmi_shim.interface import ChipDriver
 
@@ -22,11 +22,11 @@ class Kept:
         self.content = content
 
     def read(self) -> bytes | None:
-        """See ``Memory``."""
+        """See ``SavedState``."""
         return self.content
 
     def write(self, content: bytes) -> None:
-        """See ``Memory``."""
+        """See ``SavedState``."""
         self.content = content
 
 
@@ -39,18 +39,18 @@ def surroundings(
     driver_root: Path | None = None,
     environment: Mapping[str, str] | None = None,
     show: Show = lambda subject, name, value: None,
-    memory: Memory | None = None,
+    memory: SavedState | None = None,
     listen: Callable[[Sink], None] = lambda sink: None,
     progress: Callable[[], None] = lambda: None,
     chips: frozenset[int] = frozenset(),
-) -> Surroundings:
+) -> CollectorContext:
     """The surroundings of one collector under test."""
-    return Surroundings(
+    return CollectorContext(
         report=report,
         wall_clock=wall_clock,
         believed=believed or {},
         driver=driver,
-        places=Places(driver_root, True, environment or {}),
+        places=VendorPaths(driver_root, True, environment or {}),
         show=show,
         memory=Kept() if memory is None else memory,
         listen=listen,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
-from stores.base import Changed, Deleted, Document, Listed, Selection, WatchEvent
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
-_Event = TypeVar("_Event", Listed, Changed, Deleted, Interrupted)
+_Event = TypeVar("_Event", DocumentsListed, Changed, Deleted, Interrupted)
 
 
 class Watching:
@@ -30,7 +30,7 @@ class Watching:
         async with self._more:
             self.events.append(event)
             match event:
-                case Listed(documents):
+                case DocumentsListed(documents):
                     self.documents = {(one.namespace, one.name): one for one in documents}
                 case Changed(document):
                     self.documents[document.namespace, document.name] = document
@@ -53,7 +53,7 @@ class Watching:
 
 @contextlib.asynccontextmanager
 async def watching(store: Store, selection: Selection | None = None) -> AsyncIterator[Watching]:
-    """Watch ``store`` for the length of the block; begins with the first ``Listed``."""
+    """Watch ``store`` for the length of the block; begins with the first ``DocumentsListed``."""
     seen = Watching()
 
     async def follow() -> None:
@@ -62,7 +62,7 @@ async def watching(store: Store, selection: Selection | None = None) -> AsyncIte
 
     task = asyncio.create_task(follow(), name="watching")
     try:
-        await seen.until(lambda watching: bool(watching.of(Listed)) or task.done())
+        await seen.until(lambda watching: bool(watching.of(DocumentsListed)) or task.done())
         yield seen
         if task.done():
             await task

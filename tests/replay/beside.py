@@ -16,7 +16,7 @@ from tests.compatibility import ABSENT, PRESENT, Difference, different
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from stores.base import Event, NodeObject
+    from stores.base import KubernetesEvent, NodeObject
 
 RELEASE = "EventReleaseUpgradeFault"
 _FAULT = re.compile(
@@ -65,7 +65,7 @@ class _Told:
 
 
 def missing_events(
-    upstream: Iterable[Mapping[str, Any]], ours: Iterable[Event]
+    upstream: Iterable[Mapping[str, Any]], ours: Iterable[KubernetesEvent]
 ) -> Iterator[Difference]:
     """Which of upstream's Events (``type``, ``reason``, ``action``, ``message``) ours lacks."""
     told = [one for event in ours for one in _of_ours(event)]
@@ -84,7 +84,7 @@ def missing_events(
 _MEMBERS = ("type", "reason", "action", "message")
 
 
-def _of_ours(event: Event) -> Iterator[_Told]:
+def _of_ours(event: KubernetesEvent) -> Iterator[_Told]:
     kind = "Normal" if event.normal else "Warning"
     if event.involved.kind == "ConfigMap":
         return

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
-from stores.base import Changed, Deleted, Listed, PodUsage, UsageEnded, UsageListed, Writer
+from stores.base import (
+    Changed,
+    Deleted,
+    DocumentsListed,
+    LastWriter,
+    PodUsage,
+    UsageEnded,
+    UsageListed,
+)
 from stores.interruption import Interrupted
 from tests.replay.objects import RecordedObjects
 
@@ -49,7 +57,7 @@ class RecordedCluster:
         self._pods: dict[str, PodUsage] = {}
         self._usages: list[asyncio.Queue[UsageEvent]] = []
         self._beats: dict[str, Beat] = {}
-        self._programs: dict[tuple[str, str], Writer] = {}
+        self._programs: dict[tuple[str, str], LastWriter] = {}
         self._by_agent: set[tuple[str, str]] = set()
         self.objects = RecordedObjects(self._request, lambda: self._is_up)
 
@@ -59,7 +67,7 @@ class RecordedCluster:
         """An operator puts a document there."""
         self._put(document, "operator")
 
-    def write_as(self, writer: Writer, document: Document) -> None:
+    def write_as(self, writer: LastWriter, document: Document) -> None:
         """Another program puts a document there."""
         place = document.namespace, document.name
         self._programs[place] = writer
@@ -173,12 +181,12 @@ class RecordedCluster:
     async def annotate_node(self, node: str, annotations: dict[str, str]) -> None:
         raise StoreRefused("the recording has no heartbeat on the Node")
 
-    async def writer(self, namespace: str, name: str) -> Writer | None:
+    async def writer(self, namespace: str, name: str) -> LastWriter | None:
         """The agent or a program; nobody's are the operator's documents of recordings."""
         other = await self.other_writer(namespace, name)
-        return Writer("npu-vigil", 0) if (namespace, name) in self._by_agent else other
+        return LastWriter("npu-vigil", 0) if (namespace, name) in self._by_agent else other
 
-    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+    async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         """The program that wrote last besides the agent."""
         await self._request()
         return self._programs.get((namespace, name))
@@ -206,8 +214,8 @@ class RecordedCluster:
             self._on_change(name, None, by)
             self._tell(namespace, name, Deleted(namespace, name))
 
-    def _listed(self, selection: Selection) -> Listed:
-        return Listed(tuple(d for d in self.documents.values() if _selects(selection, d)))
+    def _listed(self, selection: Selection) -> DocumentsListed:
+        return DocumentsListed(tuple(d for d in self.documents.values() if _selects(selection, d)))
 
     def _used(self) -> UsageListed:
         return UsageListed(tuple(self._pods.values()))

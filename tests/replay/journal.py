@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agent.journal.file import FILE_NAME, JournalFile, Kind, Row
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind
 from agent.journal.journal import JournalStatus
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ class RecordedJournal:
     ) -> None:
         del wall_clock, on_recovered
         self._path = directory / FILE_NAME
-        self._rows: list[Row] = []
+        self._rows: list[JournalRow] = []
         self._first = first_sequence
 
     @property
     def last_sequence(self) -> int:
         return self._first + len(self._rows) - 1
 
-    def append(self, entries: Iterable[tuple[Kind, str]], at_ms: int) -> int:
+    def append(self, entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
         for kind, body in entries:
-            self._rows.append(Row(self.last_sequence + 1, at_ms, kind, body))
+            self._rows.append(JournalRow(self.last_sequence + 1, at_ms, kind, body))
         return self.last_sequence
 
     async def committed(self, sequence: int, within_seconds: float) -> bool:

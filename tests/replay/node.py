@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from agent.config import AgentConfiguration, BmcAlarms, Storage
+from agent.config import AgentConfiguration, BmcSection, StorageSection
 from collectors.registry import COLLECTORS
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from stores.base import Document, NodeObject
@@ -30,7 +30,7 @@ from tests.replay.player import Player, merged
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent.pages.status import Status
+    from agent.pages.status import AgentStatus
 
 STARTED_MS = 1_795_262_000_000
 _DIED = "SIGKILL"
@@ -60,7 +60,7 @@ class NodePlayer(Player):
         self.bmc = RecordedBmc()
         if recording["name"].startswith("bmc-absent-unmodified"):
             self.bmc.do({"do": "bmc", "present": False})
-        self.period_seconds = BmcAlarms().period_seconds
+        self.period_seconds = BmcSection().period_seconds
         self.shown: list[Seen] = []
 
     @property
@@ -145,7 +145,7 @@ class NodePlayer(Player):
         """What the agent says of its blind sources."""
         return {one.source: one.reason for one in self._picture().blind}
 
-    def _picture(self) -> Status:
+    def _picture(self) -> AgentStatus:
         assert self.agent is not None
         return self.agent.picture()
 
@@ -157,8 +157,8 @@ class NodePlayer(Player):
             driver_root=usual.driver_root,
             trust_driver=os.geteuid() != 0,
             fault_config_dir=usual.fault_config_dir,
-            bmc=BmcAlarms(period_seconds=self.period_seconds),
-            storage=Storage(
+            bmc=BmcSection(period_seconds=self.period_seconds),
+            storage=StorageSection(
                 dpc_file=str(self._place / DPC_FILE), dtfs_file=str(self._place / DTFS_FILE)
             ),
         )

@@ -12,7 +12,7 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from stores.base import Event
+    from stores.base import KubernetesEvent
 
 
 class RecordedObjects:
@@ -22,7 +22,7 @@ class RecordedObjects:
     """
 
     def __init__(self, request: Callable[[], Awaitable[None]], is_up: Callable[[], bool]) -> None:
-        self.events: dict[str, Event] = {}
+        self.events: dict[str, KubernetesEvent] = {}
         self.node = NodeObject({}, {}, "1")
         self.own_node_only_looks = 0
         self._request = request
@@ -49,7 +49,7 @@ class RecordedObjects:
         """The API server is away."""
         self._tell(Interrupted("connection refused"))
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: KubernetesEvent) -> None:
         await self._request()
         self.events.setdefault(event.name, event)
 

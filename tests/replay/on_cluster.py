@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stores.base import Event, Involved
+from stores.base import Involved, KubernetesEvent
 from tests.parts import pods
 from tests.replay.noded import SERIAL_NUMBER
 
@@ -47,11 +47,11 @@ def serial_number_on(plane: ControlPlane, node: str) -> str | None:
     return value
 
 
-def events_of(plane: ControlPlane, node: str) -> list[Event]:
+def events_of(plane: ControlPlane, node: str) -> list[KubernetesEvent]:
     """The Events of one node, as far as they are compared."""
     items = plane.request("GET", "/api/v1/namespaces/kube-system/events")["items"]
     return [
-        Event(
+        KubernetesEvent(
             namespace="kube-system",
             name=item["metadata"]["name"],
             involved=Involved(item["involvedObject"]["kind"], item["involvedObject"]["name"]),

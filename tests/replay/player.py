@@ -21,12 +21,12 @@ from msgspec.structs import replace
 
 from agent.config import (
     AgentConfiguration,
-    BmcAlarms,
-    FileSystems,
-    HostClock,
-    HostMemory,
-    KernelLog,
-    Storage,
+    BmcSection,
+    ClockSection,
+    FileSystemsSection,
+    KernelLogSection,
+    MemorySection,
+    StorageSection,
 )
 from agent.daemon import Agent
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
@@ -41,9 +41,9 @@ from tests.vectors import VECTORS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from agent.exit_deadline import Leaving
+    from agent.exit_deadline import ExitDeadline
     from dcmi_shim.driver import Driver
-    from stores.base import Event, NodeObject, Store
+    from stores.base import KubernetesEvent, NodeObject, Store
 
 NODE = "node-1"
 SETTLED_SECONDS = 10.0
@@ -73,7 +73,7 @@ class Played:
 
     shown: list[Shown] = field(default_factory=list)
     lives: int = 0
-    events: list[Event] = field(default_factory=list)
+    events: list[KubernetesEvent] = field(default_factory=list)
     node: NodeObject | None = None
 
 
@@ -197,7 +197,7 @@ class Player:
             self._configuration(),
             cast("Store", self.cluster),
             cast("Driver", self._driver),
-            cast("Leaving", SimpleNamespace(begin=lambda: None)),
+            cast("ExitDeadline", SimpleNamespace(begin=lambda: None)),
             self._wall_clock,
         )
         self._life = asyncio.create_task(self.agent.run(), name="agent")
@@ -209,18 +209,18 @@ class Player:
             driver_root=self._place / "driver",
             trust_driver=True,
             documents=("device-info",),
-            bmc=BmcAlarms(enabled=False),
+            bmc=BmcSection(enabled=False),
             fault_config_dir=self._place / "fault-config",
             shadow=self._in_shadow,
             # What the machine that plays suffers from happened to no recording.
-            storage=Storage(
+            storage=StorageSection(
                 dpc_file=str(self._place / "dpc_status_check"),
                 dtfs_file=str(self._place / "dtfs_status_check"),
             ),
-            file_systems=FileSystems(enabled=False),
-            memory=HostMemory(enabled=False),
-            kernel_log=KernelLog(enabled=False),
-            clock=HostClock(enabled=False),
+            file_systems=FileSystemsSection(enabled=False),
+            memory=MemorySection(enabled=False),
+            kernel_log=KernelLogSection(enabled=False),
+            clock=ClockSection(enabled=False),
         )
 
     async def _end(self) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from tests.replay.player import OPERATOR, Shown, ends_ms
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class RealPlay:
         name = device_info_name(self.machine.name)
         async for event in self.store.watch(Selection(DEVICE_INFO_NAMESPACE, name)):
             match event:
-                case Listed(documents):
+                case DocumentsListed(documents):
                     for document in documents:
                         self._saw(document.data, document.labels)
                 case Changed(document):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from msgspec.structs import replace
 
 from contract.codes.levels import Severity
-from dcmi_shim.switch.event import SwitchEvent
+from dcmi_shim.switch.event import DriverSwitchEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -25,14 +25,14 @@ class RecordedSwitches:
     polling_reason: str | None = None
 
     def __init__(self) -> None:
-        self._events: asyncio.Queue[SwitchEvent] = asyncio.Queue()
-        self._list: dict[tuple[object, ...], SwitchEvent] = {}
+        self._events: asyncio.Queue[DriverSwitchEvent] = asyncio.Queue()
+        self._list: dict[tuple[object, ...], DriverSwitchEvent] = {}
         self._serial = 0
 
     def do(self, step: dict[str, Any], now_ms: int) -> None:
         """Do a step of the recording now."""
         self._serial += 1
-        event = SwitchEvent(
+        event = DriverSwitchEvent(
             event_type=int(step["event_type"], 16),
             sub_type=None if step["sub_type"] == _INVALID_SUB_TYPE else step["sub_type"],
             peer_device=step["peer_device"],
@@ -62,9 +62,9 @@ class RecordedSwitches:
         await asyncio.get_running_loop().create_future()
         raise AssertionError("nobody ends the wait")
 
-    async def faults(self) -> tuple[SwitchEvent, ...]:
+    async def faults(self) -> tuple[DriverSwitchEvent, ...]:
         return tuple(self._list.values())
 
-    async def events(self) -> AsyncIterator[SwitchEvent | DriverGap]:
+    async def events(self) -> AsyncIterator[DriverSwitchEvent | DriverGap]:
         while True:
             yield await self._events.get()

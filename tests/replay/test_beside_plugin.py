@@ -23,7 +23,7 @@ from contract.names import (
     device_info_name,
     node_info_name,
 )
-from stores.base import Document, Writer
+from stores.base import Document, LastWriter
 from tests.acceptance.reading import signed
 from tests.replay.player import NODE, Player
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.config import AgentConfiguration
-    from agent.pages.status import Status
+    from agent.pages.status import AgentStatus
 
 FAULT = "80E01801"
 CODES = "dcmi_get_device_errorcode_v2"
@@ -82,7 +82,7 @@ class Beside(Player):
         if names is not None:
             data["ManuallySeparateNPU"] = names
         self.cluster.write_as(
-            Writer(program, now_ms // 1000 * 1000), Document(*PLACE, data, dict([REPORT_LABEL]))
+            LastWriter(program, now_ms // 1000 * 1000), Document(*PLACE, data, dict([REPORT_LABEL]))
         )
 
     def occur(self, chip: int, code: str) -> None:
@@ -107,7 +107,7 @@ class Beside(Player):
             and VIGIL_KEY in document.data
         }
 
-    def status(self) -> Status:
+    def status(self) -> AgentStatus:
         """What the agent shows."""
         assert self.agent is not None
         return self.agent.picture()

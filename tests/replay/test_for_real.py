@@ -11,7 +11,7 @@ import pytest
 
 from contract.codes.levels import Severity
 from dcmi_shim.emulator.install import install
-from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from stores.address import open_store
 from tests.compatibility import Difference, unlisted
 from tests.end_to_end.node import Node
@@ -78,7 +78,7 @@ class EmulatedNode:
                 code = code_of(
                     step["event_type"], str(step["sub_type"]), _PEERS[step["peer_device"]]
                 )
-                fault = SwitchFault(
+                fault = EmulatedSwitchFault(
                     code, step["switch_chip"], step["switch_port"], step["peer_port"]
                 )
                 if step["assertion"] == _OCCUR:

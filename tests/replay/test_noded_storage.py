@@ -107,7 +107,7 @@ async def test_recording(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         pytest.skip("only root can give files away")
     player = StoragePlayer(recording, tmp_path)
     monkeypatch.setattr(
-        "agent.publishing.fault_service.FaultService._answer",
+        "agent.publishing.fault_service.FaultServiceClient._answer",
         lambda service, message: player.answer(service, message),
     )
     with player.replaced():

@@ -10,8 +10,8 @@ from service.foreign_writes import (
     FIRST_PAUSE_SECONDS,
     LAST_PAUSE_SECONDS,
     MANY,
+    ForeignWriter,
     ForeignWrites,
-    Writer,
 )
 
 STEP_SECONDS = 1 / 64
@@ -119,9 +119,9 @@ def test_what_was_no_strangers_does_not_count() -> None:
 
 
 def test_who_writes_is_named() -> None:
-    assert Writer().changes("doc") == "somebody else writes doc"
-    assert Writer("kubectl-edit").changes("doc") == "'kubectl-edit' writes doc"
-    differing = Writer(differing=("label a", "key b")).changes("doc")
+    assert ForeignWriter().changes("doc") == "somebody else writes doc"
+    assert ForeignWriter("kubectl-edit").changes("doc") == "'kubectl-edit' writes doc"
+    differing = ForeignWriter(differing=("label a", "key b")).changes("doc")
     assert differing.startswith("the answer to our own write of doc differs from what was written:")
     assert "label a, key b" in differing
-    assert (Writer().name, Writer("x").name) == ("", "x")
+    assert (ForeignWriter().name, ForeignWriter("x").name) == ("", "x")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.journal.file import JournalFile, Kind, Row
+from agent.journal.file import JournalFile, JournalRow, RowKind
 from agent.state_dir import claimed
 from aggregator.config import AggregatorConfiguration
 from aggregator.notify.history_file import HistoryFile
@@ -55,10 +55,10 @@ def test_the_state_of_an_agent(tmp_path: Path, umask: int, is_there: bool) -> No
     if is_there:
         open_to_all(place, "lock")
         with closing(JournalFile(journal)) as file:
-            file.write([Row(1, 0, Kind.SNAPSHOT, "{}")])
+            file.write([JournalRow(1, 0, RowKind.SNAPSHOT, "{}")])
         journal.chmod(0o644)
     with claimed(place), closing(JournalFile(journal)) as file:
-        file.write([Row(2, 0, Kind.SNAPSHOT, "{}")])
+        file.write([JournalRow(2, 0, RowKind.SNAPSHOT, "{}")])
         assert mode(place) == 0o700
         files = {path.name: mode(path) for path in place.iterdir()}
         assert files.keys() >= {"lock", journal.name, f"{journal.name}-wal", f"{journal.name}-shm"}
@@ -68,7 +68,7 @@ def test_the_state_of_an_agent(tmp_path: Path, umask: int, is_there: bool) -> No
 def test_what_a_killed_agent_left_beside_its_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal.sqlite"
     with closing(JournalFile(path)) as file:
-        file.write([Row(1, 0, Kind.SNAPSHOT, "{}")])
+        file.write([JournalRow(1, 0, RowKind.SNAPSHOT, "{}")])
         beside = [path, *(tmp_path / f"{path.name}{end}" for end in ("-wal", "-shm"))]
         for one in beside:
             one.chmod(0o644)

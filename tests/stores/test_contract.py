@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreConflict, StoreRefused
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from tests.parts.processes import program
 from tests.parts.watching import watching
@@ -191,7 +191,7 @@ async def test_text_that_is_no_unicode_is_refused_and_changes_nothing(store: Sto
 async def test_a_watch_begins_with_everything_and_shows_each_change(store: Store) -> None:
     await store.put(a_document("one"))
     async with watching(store, Selection("mindx-dl", label=LABEL)) as seen:
-        assert [one.name for one in seen.of(Listed)[0].documents] == ["one"]
+        assert [one.name for one in seen.of(DocumentsListed)[0].documents] == ["one"]
         version = await store.put(a_document("two", "1"))
         await seen.until(lambda seen: ("mindx-dl", "two") in seen.documents)
         assert seen.documents["mindx-dl", "two"].version == version
@@ -219,7 +219,7 @@ async def test_a_watch_shows_only_what_was_selected(store: Store) -> None:
 
 async def test_a_watch_may_begin_before_there_is_anything(store: Store) -> None:
     async with watching(store, Selection(label=LABEL)) as seen:
-        assert seen.of(Listed) == [Listed(())]
+        assert seen.of(DocumentsListed) == [DocumentsListed(())]
         await store.put(a_document(namespace="made-later"))
         await seen.until(lambda seen: ("made-later", "one") in seen.documents)
 
@@ -317,7 +317,7 @@ async def test_what_is_no_document_is_deleted_for_its_owner_and_stays_for_others
     spoil(b"[]")
     async with watching(store, owned) as owner:
         await owner.until(lambda seen: bool(seen.events))
-        assert owner.events[0] == Listed(())
+        assert owner.events[0] == DocumentsListed(())
 
 
 async def test_what_is_no_document_is_shown_to_whom_wants_to_know(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from stores.base import Beat, Document, Listed, Selection, Store
+from stores.base import Beat, Document, DocumentsListed, Selection, Store
 from stores.directory.store import DirectoryStore
 from stores.read_only import ReadOnly
 
@@ -62,7 +62,7 @@ async def test_reading_goes_through(tmp_path: Path) -> None:
     selection = Selection("space", "name")
     assert await store.list(selection) == (found,)
     async for event in store.watch(selection):
-        assert event == Listed((found,))
+        assert event == DocumentsListed((found,))
         break
     assert [beat.node for beat in await store.beats("n")] == ["n"]
     assert await store.writer("space", "name") == await inner.writer("space", "name")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,10 +14,5 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def stand() -> Iterator[Stand]:
-    stand = Stand()
-    thread = threading.Thread(target=stand.server.serve_forever, args=(0.01,))
-    thread.start()
-    yield stand
-    stand.server.shutdown()
-    thread.join()
-    stand.server.server_close()
+    with Stand().serving() as stand:
+        yield stand

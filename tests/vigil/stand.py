@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import socket
+import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tests.parts.verbs import run_verb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 AT_MS = 1_795_469_669_290
 AGENT: dict[str, Any] = {
@@ -32,17 +38,40 @@ AGENT: dict[str, Any] = {
 LEADER = {"at_ms": AT_MS, "leader": {"role": "leader", "leads": True, "holder": "a"}}
 
 
-class Stand:
-    """A server that gives one answer to everything, or with ``answers`` one for each path."""
+class _SocketServer(ThreadingHTTPServer):
+    """Listens on a socket in a directory, as daemons do."""
 
-    def __init__(self) -> None:
+    address_family = socket.AF_UNIX
+
+    def server_bind(self) -> None:
+        self.socket.bind(self.server_address)  # has no name and no port
+
+
+class Stand:
+    """A server that gives one answer to everything, or with ``answers`` one for each path.
+
+    It listens on the socket ``path``, else on a free port. An answer waits until ``pause`` is set;
+    ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
         self.status, self.body = 200, b"{}"
         self.length: int | None = None
         self.answers: dict[str, Any] = {}
+        self.pause = threading.Event()
+        self.pause.set()
+        self.raw: bytes | None = None
+        self.asked: list[str] = []
         stand = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                stand.asked.append(self.path)
+                stand.pause.wait(60)
+                if stand.raw is not None:
+                    self.wfile.write(stand.raw)
+                    self.close_connection = True
+                    return
                 status, body = stand.status, stand.body
                 if stand.answers:
                     found = stand.answers.get(self.path)
@@ -55,18 +84,27 @@ class Stand:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        if path is None:
+            self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+            self.url = f"http://127.0.0.1:{self.server.server_port}"
+        else:
+            self.server = _SocketServer(str(path), Handler)  # type: ignore[arg-type]
+            self.url = f"unix:{path}"
+
+    @contextmanager
+    def serving(self) -> Iterator[Stand]:
+        """Serve in a thread."""
+        thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.pause.set()
+            self.server.shutdown()
+            thread.join()
+            self.server.server_close()
 
 
 def vigil(stand: Stand, *arguments: str, **environment: str) -> tuple[int, bytes, str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "LC_", "LANG"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "vigil", *arguments, "--server", stand.url],
-        capture_output=True,
-        timeout=60,
-        env=clean | {"LC_ALL": "C.UTF-8"} | environment,
-        check=False,
-    )
-    assert b"Traceback" not in done.stderr
-    return done.returncode, done.stdout, done.stderr.decode()
+    """Run a verb that asks ``stand``; see ``run_verb``."""
+    return run_verb(*arguments, "--server", stand.url, **environment)

@@ -9,24 +9,17 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow  # Each test runs the command as a process.
+from tests.parts.verbs import run_verb
 
 
-def explain(*arguments: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "LC_", "LANG"))}
-    return subprocess.run(
-        [sys.executable, "-m", "vigil", "explain", *arguments],
-        capture_output=True,
-        timeout=60,
-        env=clean | {"LC_ALL": "C.UTF-8"} | environment,
-        check=False,
-    )
+def explain(*arguments: str, **environment: str) -> tuple[int, bytes, str]:
+    return run_verb("explain", *arguments, **environment)
 
 
 def test_a_code_is_explained_without_a_daemon() -> None:
-    done = explain("0x80e01801")
-    assert done.returncode == 0
-    lines = done.stdout.decode().splitlines()
+    status, output, _ = explain("0x80e01801")
+    assert status == 0
+    lines = output.decode().splitlines()
     assert lines[0] == "80E01801  Multi-bit ECC errors when accessing the HBM"
     assert "  level     RestartBusiness" in lines
     assert any(line.startswith("  to do ") for line in lines)
@@ -46,13 +39,13 @@ def test_a_code_is_explained_without_a_daemon() -> None:
 def test_the_vendors_chinese_name_is_shown(
     arguments: list[str], environment: dict[str, str]
 ) -> None:
-    lines = explain("80E01801", *arguments, **environment).stdout.decode().splitlines()
+    lines = explain("80E01801", *arguments, **environment)[1].decode().splitlines()
     assert lines[0] == "80E01801  HBM用户内存空间内存颗粒访问多bit ECC错误"
     assert lines[1] == "  english   Multi-bit ECC errors when accessing the HBM"
 
 
 def test_a_missing_chinese_name_is_not_made_up() -> None:
-    lines = explain("814F8008", "--lang", "zh").stdout.decode().splitlines()
+    lines = explain("814F8008", "--lang", "zh")[1].decode().splitlines()
     assert lines[0] == "814F8008  ISP: multi-bit ECC error, raised by the chip"
     assert (
         lines[-1]
@@ -60,14 +53,21 @@ def test_a_missing_chinese_name_is_not_made_up() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_terminal_without_utf_8_gets_what_it_can_show() -> None:
-    done = explain("80E01801", "--lang", "zh", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    done = subprocess.run(
+        [sys.executable, "-m", "vigil", "explain", "80E01801", "--lang", "zh"],
+        capture_output=True,
+        env=os.environ | {"PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0
     assert done.stdout.splitlines()[0].startswith(b"80E01801  HBM???")
 
 
 def test_json_carries_both_names() -> None:
-    found = json.loads(explain("80E01801", "--json").stdout)
+    found = json.loads(explain("80E01801", "--json")[1])
     assert found["code"] == "80E01801"
     assert found["name_en"]
     assert found["name_zh"]
@@ -76,13 +76,13 @@ def test_json_carries_both_names() -> None:
 
 
 def test_an_unknown_code_is_wrong_use_and_no_escape_reaches_the_terminal() -> None:
-    done = explain("\x1b[31m80E01801")
-    assert done.returncode == 2
-    assert done.stdout == b""
-    assert b"\x1b" not in done.stderr
-    assert b"is in no table of fault codes" in done.stderr
+    status, output, errors = explain("\x1b[31m80E01801")
+    assert (status, output) == (2, b"")
+    assert "\x1b" not in errors
+    assert "is in no table of fault codes" in errors
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_traceback() -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -9,8 +9,6 @@ import pytest
 
 from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
 
-pytestmark = pytest.mark.slow  # Each test runs the command as a process.
-
 FAULT = {
     "code": "80E18402",
     "severity": "major",

@@ -12,8 +12,6 @@ from contract.errors import ConfigurationError
 from tests.vigil.stand import AGENT, AT_MS, LEADER, Stand, vigil
 from vigil.status.past import since_of
 
-pytestmark = pytest.mark.slow  # Each test runs the command as a process.
-
 CHANGE = {"node": "node-1", "at_ms": AT_MS, "subject": "Ascend910-3", "code": "80E18402"}
 EVENT = {
     "sequence": 1,
@@ -91,9 +89,29 @@ def test_a_node_that_was_never_there_is_wrong_use(aggregator: Stand) -> None:
     assert "knows no node of this name" in errors
 
 
-def test_an_agent_has_no_history(stand: Stand) -> None:
+def test_an_agent_of_an_earlier_release_has_no_history(stand: Stand) -> None:
     stand.answers = {"/api/v1/status": AGENT}
-    assert timeline(stand)[0] == 2
+    status, lines, errors = timeline(stand)
+    assert (status, lines) == (3, [])
+    assert f"the agent at {stand.url} shows no history" in errors
+
+
+def test_an_agent_shows_the_history_of_its_node(stand: Stand) -> None:
+    page = {"events": ENTRIES[1:2], "next": 2, "more": False}
+    stand.answers = {
+        "/api/v1/status": AGENT,
+        "/api/v1/history?limit=1": page,
+        "/api/v1/history?": page,
+        "/api/v1/history?node=node-1": page,
+    }
+    for arguments in ((), ("node-1",), ("node-1/3",)):
+        status, lines, _ = timeline(stand, *arguments)
+        assert status == 0
+        assert lines[0].startswith("answered by: agent of node-1, version 9.9")
+        assert "chip 3  80E18402  reported  begins at SeparateNPU" in lines[2]
+    status, lines, errors = timeline(stand, "node-2")
+    assert (status, lines) == (2, [])
+    assert "is of node-1" in errors
 
 
 @pytest.mark.parametrize(

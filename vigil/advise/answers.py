@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from advisor.options import Profile
-    from advisor.report import Report
+    from advisor.report import AdviceReport
     from advisor.what_if.assumptions import Assumption
     from vigil.advise.run import Advised
 
@@ -27,11 +27,11 @@ _PERIOD_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Answer:
+class AdviceReports:
     """The reports of one session by profile; ``bases`` are those without assumptions."""
 
-    reports: tuple[Report, ...]
-    bases: tuple[Report | None, ...]
+    reports: tuple[AdviceReport, ...]
+    bases: tuple[AdviceReport | None, ...]
 
 
 def from_dumps(
@@ -41,10 +41,10 @@ def from_dumps(
     node: str | None,
     assumptions: Sequence[Assumption],
     state: Path | None,
-) -> Iterator[Answer]:
+) -> Iterator[AdviceReports]:
     """Yield the reports of each session in ``sources``."""
 
-    def narrowed(report: Report, one: Advised) -> Report:
+    def narrowed(report: AdviceReport, one: Advised) -> AdviceReport:
         if job is not None:
             scope = scope_of(one.snapshot, job)
             if scope is None:
@@ -58,13 +58,13 @@ def from_dumps(
             report = of_node(report, one.snapshot, node)
         return report
 
-    reports: list[Report] = []
-    bases: list[Report | None] = []
+    reports: list[AdviceReport] = []
+    bases: list[AdviceReport | None] = []
     for one in run(sources, profiles, assumptions, state):
         reports.append(narrowed(one.report, one))
         bases.append(None if one.base is None else narrowed(one.base, one))
         if len(reports) == len(profiles):
-            yield Answer(tuple(reports), tuple(bases))
+            yield AdviceReports(tuple(reports), tuple(bases))
             reports, bases = [], []
 
 
@@ -76,9 +76,9 @@ def from_server(
     what_if: Sequence[str],
     *,
     watch: bool,
-) -> Iterator[Answer]:
+) -> Iterator[AdviceReports]:
     """Yield the reports of an aggregator now; with ``watch`` each time that they differ."""
-    before: list[Report] | None = None
+    before: list[AdviceReport] | None = None
     while True:
         found = assumed(server, what_if, job, node) if what_if else advised(server, job, node)
         chosen = [
@@ -89,12 +89,14 @@ def from_server(
         timeless = [msgspec.structs.replace(report, now_ms=0) for report, _ in chosen]
         if timeless != before:
             before = timeless
-            yield Answer(tuple(report for report, _ in chosen), tuple(base for _, base in chosen))
+            yield AdviceReports(
+                tuple(report for report, _ in chosen), tuple(base for _, base in chosen)
+            )
         if not watch:
             return
         time.sleep(_PERIOD_SECONDS)
 
 
-def _known(report: Report, not_known: dict[str, str]) -> Report:
+def _known(report: AdviceReport, not_known: dict[str, str]) -> AdviceReport:
     unread = (f"{kind}: {why}" for kind, why in sorted(not_known.items()))
     return msgspec.structs.replace(report, not_known=(*report.not_known, *unread))

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from advisor.inputs import kubernetes_objects
-from advisor.snapshot import ConfigMap, Snapshot
+from advisor.snapshot import ClusterSnapshot, StoredConfigMap
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.scheduling import go_integer
-from vigil.advise.json_values import Part, parts_of
+from vigil.advise.json_values import JsonValue, parts_of
 from vigil.advise.latest_time import LatestTime
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _KINDS: dict[tuple[str, str], tuple[str, Callable[[kubernetes_objects.Raw], Any]
 """By API group and kind. Objects of other kinds are left out."""
 
 
-def sessions(sources: Sequence[str]) -> Iterator[Snapshot]:
+def sessions(sources: Sequence[str]) -> Iterator[ClusterSnapshot]:
     """Return the sessions in these files, ``-`` being standard input.
 
     Lists are one session together; each line with ``now_ms`` is one. Raises ``ConfigurationError``
@@ -55,9 +55,9 @@ def sessions(sources: Sequence[str]) -> Iterator[Snapshot]:
     return sessions_of((_called(source), _content(source)) for source in sources)
 
 
-def sessions_of(contents: Iterable[tuple[str, bytes]]) -> Iterator[Snapshot]:
+def sessions_of(contents: Iterable[tuple[str, bytes]]) -> Iterator[ClusterSnapshot]:
     """Yield the sessions in these contents, each with the name of its source."""
-    lists: list[Part] = []
+    lists: list[JsonValue] = []
     before: int | None = None
     for source, content in contents:
         for part in parts_of(content, source):
@@ -94,11 +94,11 @@ class _Reader:
 
     def __init__(self) -> None:
         self._found: dict[str, list[Any]] = {name: [] for name, _ in _KINDS.values()}
-        self._uids: dict[str, tuple[Part, int, str]] = {}
-        self._names: dict[str, tuple[Part, int, str]] = {}
+        self._uids: dict[str, tuple[JsonValue, int, str]] = {}
+        self._names: dict[str, tuple[JsonValue, int, str]] = {}
         self._latest = LatestTime()
 
-    def session(self, parts: list[Part], now_ms: int | None) -> Snapshot:
+    def session(self, parts: list[JsonValue], now_ms: int | None) -> ClusterSnapshot:
         """Return the session; ``now_ms`` of ``None`` is the newest time that an object has."""
         first = any(part.outer.first_session for part in parts)
         for part in parts:
@@ -111,7 +111,7 @@ class _Reader:
                 raise _error(part, problems)
             part.text, part.outer.items = b"", None
         found = self._found
-        return Snapshot(
+        return ClusterSnapshot(
             now_ms=self._latest.at_ms if now_ms is None else now_ms,
             first_session=first,
             nodes=tuple(found["nodes"]),
@@ -125,7 +125,7 @@ class _Reader:
 
     def _take(
         self,
-        part: Part,
+        part: JsonValue,
         index: int,
         raw: msgspec.Raw,
         problems: list[tuple[int, str, str]],
@@ -158,7 +158,12 @@ class _Reader:
             self._latest.see(raw)
 
     def _check_unique(
-        self, part: Part, index: int, called: str, uid: str, problems: list[tuple[int, str, str]]
+        self,
+        part: JsonValue,
+        index: int,
+        called: str,
+        uid: str,
+        problems: list[tuple[int, str, str]],
     ) -> None:
         twin = self._uids.get(uid) if uid else None
         again = self._names.get(called)
@@ -173,23 +178,23 @@ class _Reader:
         self._names[called] = (part, index, called)
 
 
-def _items(part: Part) -> list[msgspec.Raw]:
+def _items(part: JsonValue) -> list[msgspec.Raw]:
     """The objects of a value: its items, or itself."""
     if part.outer.items is not None:
         return part.outer.items
     return [msgspec.Raw(part.text)]
 
 
-def _line(part: Part, index: int) -> str:
+def _line(part: JsonValue, index: int) -> str:
     return f"line {part.lines({index}).get(index, part.line)}" if part.text else ""
 
 
-def _written(one: ConfigMap) -> int:
+def _written(one: StoredConfigMap) -> int:
     """The order of writes: the numbers of one API server grow with each (``resourceVersion``)."""
     return go_integer(one.resource_version) or 0
 
 
-def _error(part: Part, problems: list[tuple[int, str, str]]) -> ConfigurationError:
+def _error(part: JsonValue, problems: list[tuple[int, str, str]]) -> ConfigurationError:
     lines = part.lines({index for index, _, _ in problems})
     return ConfigurationError(
         part.source,

@@ -12,12 +12,12 @@ from advisor.report_filter import changes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.report import Placement, PodRef, Report
+    from advisor.report import AdviceReport, Placement, PodRef
 
 _encode = msgspec.json.Encoder().encode
 
 
-def json_line(report: Report, base: Report | None) -> Iterator[bytes]:
+def json_line(report: AdviceReport, base: AdviceReport | None) -> Iterator[bytes]:
     """Yield the line of ``report``; with ``base``, what assumptions change is in it too."""
     members = flat(msgspec.structs.replace(report, placement=()))
     if base is not None:

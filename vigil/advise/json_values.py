@@ -32,7 +32,7 @@ class Outer(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class Part(msgspec.Struct):
+class JsonValue(msgspec.Struct):
     """One JSON value of a source. ``text`` is the value, ``line`` the number of its first line."""
 
     source: str
@@ -60,7 +60,7 @@ class Part(msgspec.Struct):
 _outer = msgspec.json.Decoder(Outer)
 
 
-def parts_of(content: bytes, source: str) -> Iterator[Part]:
+def parts_of(content: bytes, source: str) -> Iterator[JsonValue]:
     """Yield the values in ``content``: one, or one on each line.
 
     Raises ``ConfigurationError`` with the line of what is no JSON.
@@ -69,7 +69,7 @@ def parts_of(content: bytes, source: str) -> Iterator[Part]:
     if _SOLID.search(content) is None:
         raise ConfigurationError(source, [Problem("line 1", "is empty: no object is in it")])
     if not _is_lines(content):
-        yield Part(source, 1, content, _decoded(content, source, 1))
+        yield JsonValue(source, 1, content, _decoded(content, source, 1))
         return
     begin, line = 0, 0
     while begin < len(content):
@@ -79,7 +79,7 @@ def parts_of(content: bytes, source: str) -> Iterator[Part]:
         text = content[begin:end].strip()
         begin = end + 1
         if text:
-            yield Part(source, line, text, _decoded(text, source, line))
+            yield JsonValue(source, line, text, _decoded(text, source, line))
 
 
 def _is_lines(content: bytes) -> bool:

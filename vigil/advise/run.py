@@ -8,10 +8,10 @@ import msgspec
 
 from advisor.advise import Advisor
 from advisor.inputs.scheduler_options import scheduler_options
-from advisor.options import Options, Profile
-from advisor.report import Finding, Report, Severity
-from advisor.scheduler_view.state import State
-from advisor.snapshot import Snapshot
+from advisor.options import AdvisorOptions, Profile
+from advisor.report import AdviceReport, Finding, FindingSeverity
+from advisor.scheduler_view.state import SchedulerState
+from advisor.snapshot import ClusterSnapshot
 from advisor.what_if.assume import assume
 from contract.errors import ConfigurationError, Problem
 from service.files import replace
@@ -30,9 +30,9 @@ class Advised(msgspec.Struct, frozen=True):
     """One session in one profile. ``base`` is the report without assumptions, where there are
     some."""
 
-    snapshot: Snapshot
-    report: Report
-    base: Report | None
+    snapshot: ClusterSnapshot
+    report: AdviceReport
+    base: AdviceReport | None
 
 
 class States(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class States(msgspec.Struct, frozen=True):
 
     version: int = _STATE_VERSION
     now_ms: int = 0
-    profiles: dict[Profile, State] = {}
+    profiles: dict[Profile, SchedulerState] = {}
 
 
 def run(
@@ -55,10 +55,10 @@ def run(
     """
     states = States() if state_file is None else read_states(state_file)
     now_ms = states.now_ms
-    base = {profile: states.profiles.get(profile, State()) for profile in profiles}
+    base = {profile: states.profiles.get(profile, SchedulerState()) for profile in profiles}
     assumed = dict(base)
     advisor, of_assumed = Advisor(), Advisor()
-    read: tuple[Options, str] | None = None
+    read: tuple[AdvisorOptions, str] | None = None
     for snapshot in sessions(sources):
         if state_file is not None and snapshot.now_ms < now_ms:
             what = f"is of {now_ms} ms, after the session of {snapshot.now_ms} ms"
@@ -67,7 +67,7 @@ def run(
         if read is None or snapshot.first_session:
             # The scheduler reads its switches when it starts (consumers#1.1).
             read = scheduler_options(snapshot.configmaps) or read
-        options, problem = read or (Options(), "")
+        options, problem = read or (AdvisorOptions(), "")
         other = assume(snapshot, assumptions, options) if assumptions else None
         for profile in profiles:
             chosen = msgspec.structs.replace(options, profile=profile)
@@ -81,10 +81,10 @@ def run(
         _write_states(state_file, States(_STATE_VERSION, now_ms, base))
 
 
-def _noted(report: Report, problem: str) -> Report:
+def _noted(report: AdviceReport, problem: str) -> AdviceReport:
     if not problem:
         return report
-    finding = Finding(Severity.ERROR, "OPTIONS_UNREADABLE", "ConfigMap", problem)
+    finding = Finding(FindingSeverity.ERROR, "OPTIONS_UNREADABLE", "ConfigMap", problem)
     return msgspec.structs.replace(report, findings=(*report.findings, finding))
 
 

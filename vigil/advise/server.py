@@ -16,7 +16,7 @@ from vigil.daemon_client import NOT_FOUND, OK, DaemonClient
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from advisor.report import Report
+    from advisor.report import AdviceReport
 
 _SECONDS = 60.0
 _BUSY_SECONDS = 120.0
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Answered:
+class ServerReports:
     """The reports of an aggregator by profile; ``bases`` are those without assumptions, where
     there are some. ``not_known``: why what is not known."""
 
-    reports: tuple[Report, ...]
-    bases: tuple[Report | None, ...]
+    reports: tuple[AdviceReport, ...]
+    bases: tuple[AdviceReport | None, ...]
     not_known: dict[str, str]
 
 
@@ -48,7 +48,7 @@ class _Refusal(msgspec.Struct):
 _refusal = msgspec.json.Decoder(_Refusal)
 
 
-def advised(server: str, job: str | None, node: str | None) -> Answered:
+def advised(server: str, job: str | None, node: str | None) -> ServerReports:
     """Return the newest reports, of a job or a node where given.
 
     Raises ``ConfigurationError`` for an address, a job or a node that is none,
@@ -66,7 +66,9 @@ def advised(server: str, job: str | None, node: str | None) -> Answered:
     return _without_bases(advice.reports, advice.not_known)
 
 
-def assumed(server: str, what_if: Sequence[str], job: str | None, node: str | None) -> Answered:
+def assumed(
+    server: str, what_if: Sequence[str], job: str | None, node: str | None
+) -> ServerReports:
     """Return what would follow if ``what_if`` came to be, of a job or a node where given.
 
     Raises as ``advised``; ``ConfigurationError`` for what cannot be assumed, too.
@@ -74,11 +76,11 @@ def assumed(server: str, what_if: Sequence[str], job: str | None, node: str | No
     query = {"what_if": list(what_if), "job": job, "node": node}
     given = {name: value for name, value in query.items() if value is not None}
     found = _asked(server, "/api/v1/advice/what-if", given, AssumedAdvice)
-    return Answered(found.reports, found.bases, found.not_known)
+    return ServerReports(found.reports, found.bases, found.not_known)
 
 
-def _without_bases(reports: tuple[Report, ...], not_known: dict[str, str]) -> Answered:
-    return Answered(reports, (None,) * len(reports), not_known)
+def _without_bases(reports: tuple[AdviceReport, ...], not_known: dict[str, str]) -> ServerReports:
+    return ServerReports(reports, (None,) * len(reports), not_known)
 
 
 def _asked(server: str, path: str, query: Mapping[str, str | list[str]], model: type[T]) -> T:

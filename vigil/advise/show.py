@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from advisor.report import (
+        AdviceReport,
         CreateAdvice,
-        Decision,
         Deletion,
         ElasticAdvice,
         Finding,
         Gang,
+        JobDecision,
         NodeVerdict,
         Placement,
-        Report,
     )
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ _MOST = 10
 _MOST_NAMES = 8
 
 
-def lines(reports: Sequence[Report], bases: Sequence[Report | None]) -> Iterator[str]:
+def lines(reports: Sequence[AdviceReport], bases: Sequence[AdviceReport | None]) -> Iterator[str]:
     """Yield the lines of one session: equal profiles are shown once."""
     if not reports:
         yield "no session yet"
@@ -61,7 +61,7 @@ def _time(at_ms: int) -> str:
         return f"{at_ms} ms"
 
 
-def _body(report: Report) -> Iterator[str]:
+def _body(report: AdviceReport) -> Iterator[str]:
     verdicts = [one for one in report.node_verdicts if not one.is_calm]
     deciding = [one for one in report.decisions if one.action is not Action.NONE or one.fault_pods]
     yield from _listed("nodes", verdicts, lambda one: [_node(one)])
@@ -98,7 +98,7 @@ def _node(one: NodeVerdict) -> str:
     return "; ".join([*parts, *one.reasons])
 
 
-def _decision(one: Decision) -> Iterator[str]:
+def _decision(one: JobDecision) -> Iterator[str]:
     scope = f", scope {one.scope}" if one.scope is not None else ""
     rules = " ".join(one.rules)
     yield f"{one.job} ({one.workload}) {one.action}{scope}: {one.why} [{one.row} {rules}]"
@@ -183,7 +183,7 @@ def _summary(one: Any, member: str) -> str:
     return f"gang {_gang(one)}"
 
 
-def _changed(report: Report, base: Report) -> Iterator[str]:
+def _changed(report: AdviceReport, base: AdviceReport) -> Iterator[str]:
     found = changes(report, base)
     for sign, side in (("+", "adds"), ("-", "takes_away")):
         shown = [

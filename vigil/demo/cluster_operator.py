@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stores.base import Store
-    from vigil.demo.steps import Isolate, Judge, Tell
+    from vigil.demo.steps import IsolateAction, JudgeAction, ReportAction
 
 _ISOLATED = "ManuallySeparateNPU"
 _DAY_SECONDS = 86_400
 PUBLIC_FAULT_NAME = "demo-public-fault"
 
 
-def customization(speed: float, policy: Isolate | None = None) -> str:
+def customization(speed: float, policy: IsolateAction | None = None) -> str:
     """The shipped rules and ``policy``, with the times of those that wait divided by ``speed``."""
     shipped = read_table("policies.json", PolicyTables)
     durations = [
@@ -69,7 +69,7 @@ class Operator:
         """The rules that hold from the start, as a file: the ConfigMap comes later."""
         (directory / CUSTOMIZATION_KEY).write_text(customization(self._speed))
 
-    async def configure(self, policy: Isolate) -> None:
+    async def configure(self, policy: IsolateAction) -> None:
         """Write the ConfigMap; one that is cut off ends in its middle."""
         text = customization(self._speed, policy)
         if policy.cut_off:
@@ -77,14 +77,14 @@ class Operator:
         data = {CUSTOMIZATION_KEY: text}
         await self._store.put(Document(FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME, data))
 
-    async def judge(self, verdict: Judge) -> None:
+    async def judge(self, verdict: JudgeAction) -> None:
         """Write the ConfigMap with the levels of servers' alarms."""
         text = json.dumps({"FaultTypeCode": {f"{verdict.level}Codes": [verdict.code]}})
         data = {NODE_CONFIGURATION_KEY: text}
         document = Document(NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, data)
         await self._store.put(document)
 
-    async def tell(self, news: Tell, node: str) -> None:
+    async def tell(self, news: ReportAction, node: str) -> None:
         """Write the message that a program which watches the network would."""
         now_ms = time.time_ns() // 1_000_000
         fault = {

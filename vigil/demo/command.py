@@ -16,7 +16,7 @@ from stores.address import open_store
 from vigil.demo import show
 from vigil.demo.cluster_operator import Operator
 from vigil.demo.fleet import Fleet
-from vigil.demo.reader import Reader
+from vigil.demo.reader import DemoReader
 from vigil.demo.run import check_store_is_ours, remove_documents, run
 from vigil.demo.story import STORY, story_of
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from vigil.demo.run import Player, Result
-    from vigil.demo.steps import Step
+    from vigil.demo.run import Player, StepResult
+    from vigil.demo.steps import DemoStep
 
 
 @dataclass(frozen=True)
-class Options:
+class DemoOptions:
     """What the command line asks for; ``directory`` is empty and the demo's own."""
 
     directory: Path
@@ -42,7 +42,7 @@ class Options:
     profile: str | None = None
 
 
-async def play(options: Options, story: Sequence[Step] = STORY) -> bool:
+async def play(options: DemoOptions, story: Sequence[DemoStep] = STORY) -> bool:
     """Play ``story`` and show it; whether every expected state was reached.
 
     Servers of one profile have a shorter story of their own.
@@ -62,7 +62,7 @@ async def play(options: Options, story: Sequence[Step] = STORY) -> bool:
         await check_store_is_ours(store, [node.name for node in fleet.nodes])
         stack.push_async_callback(remove_documents, store, [node.name for node in fleet.nodes])
         stack.push_async_callback(fleet.close)
-        reader = Reader(store)
+        reader = DemoReader(store)
         screen = await stack.enter_async_context(_screen(options, fleet, reader))
         summary = await run(fleet, operator, reader, story, options.speed, screen.add, screen.use)
         if options.json:
@@ -78,19 +78,19 @@ async def play(options: Options, story: Sequence[Step] = STORY) -> bool:
 class _Screen:
     """Shows results as they come: nothing for JSON, lines without a terminal, else a table."""
 
-    def __init__(self, fleet: Fleet, reader: Reader, live: Live | None, *, lines: bool) -> None:
+    def __init__(self, fleet: Fleet, reader: DemoReader, live: Live | None, *, lines: bool) -> None:
         self._fleet = fleet
         self._reader = reader
         self._live = live
         self._lines = lines
-        self._results: list[Result] = []
+        self._results: list[StepResult] = []
         self._player: Player | None = None
 
     def use(self, player: Player) -> None:
         """Take the blind chips from ``player``."""
         self._player = player
 
-    def add(self, result: Result) -> None:
+    def add(self, result: StepResult) -> None:
         """Show one more step."""
         self._results.append(result)
         if self._lines:
@@ -117,7 +117,7 @@ class _Screen:
 
 
 @asynccontextmanager
-async def _screen(options: Options, fleet: Fleet, reader: Reader) -> AsyncIterator[_Screen]:
+async def _screen(options: DemoOptions, fleet: Fleet, reader: DemoReader) -> AsyncIterator[_Screen]:
     if options.json or not sys.stdout.isatty():
         yield _Screen(fleet, reader, None, lines=not options.json)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, TypeVar
 
-from vigil.demo.reader import ChipsView, NodeView
+from vigil.demo.reader import ChipsView, DemoNodeView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,21 +48,21 @@ class Expected:
         """From now on a public fault of a chip, or of all, has this level, or is over."""
         _set(self._public, (chip, code), level)
 
-    def differences(self, seen: NodeView | None, *, in_cluster: bool) -> list[str]:
+    def differences(self, seen: DemoNodeView | None, *, in_cluster: bool) -> list[str]:
         """What is wrong with ``seen``, in words; nothing when it is one of the right states."""
         if seen is None:
             return ["was never seen"]
         wanted = list(self._views(in_cluster=in_cluster))
         return [] if seen in wanted else list(_words(seen, wanted[-1], self._chips))
 
-    def _views(self, *, in_cluster: bool) -> Iterator[NodeView]:
+    def _views(self, *, in_cluster: bool) -> Iterator[DemoNodeView]:
         status = _worst(self._parts)
         if self.lost and in_cluster:
             status = "UnHealthy"
         chips = tuple(self._faults)
         for codes in itertools.product(*self._faults.values()):
             own = dict(zip(chips, codes, strict=True))
-            yield NodeView(
+            yield DemoNodeView(
                 ChipsView.expected(self._chips, self._with_public(own)).merged()
                 if in_cluster
                 else ChipsView.expected(self._chips, own),
@@ -92,7 +92,7 @@ def _worst(levels: dict[str, str]) -> str:
     return next((_STATUS[level] for level in levels.values() if level in _STATUS), "Healthy")
 
 
-def _words(seen: NodeView, wanted: NodeView, chips: range) -> Iterator[str]:
+def _words(seen: DemoNodeView, wanted: DemoNodeView, chips: range) -> Iterator[str]:
     for chip in sorted(seen.chips.free | seen.chips.unhealthy | set(chips)):
         if _of_chip(seen.chips, chip) != _of_chip(wanted.chips, chip):
             expected = _of_chip(wanted.chips, chip)

@@ -15,26 +15,26 @@ from prometheus_client.parser import text_string_to_metric_families
 from contract.operator_rules.customization import CUSTOMIZATION_KEY
 from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
-from dcmi_shim.emulator.install import IPMITOOL, Server, install_servers
+from dcmi_shim.emulator.install import IPMITOOL, EmulatedServer, install_servers
 from dcmi_shim.emulator.scenario import CHIPS
-from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from vigil.demo.host import Host
 from vigil.demo.steps import (
-    Alarm,
-    Dpc,
-    Drop,
-    Hang,
-    KillAgent,
-    Link,
-    LockUp,
-    LoseNext,
-    Occur,
-    Once,
-    Port,
-    Recover,
-    Return,
-    StartAgent,
-    Unhang,
+    AlarmAction,
+    DpcAction,
+    DropAction,
+    HangAction,
+    KillAgentAction,
+    LinkAction,
+    LockUpAction,
+    LoseNextAction,
+    OccurAction,
+    OnceAction,
+    PortAction,
+    RecoverAction,
+    ReturnAction,
+    StartAgentAction,
+    UnhangAction,
 )
 from vigil.demo.story import A3_ROLE, LOCK_UP_SECONDS
 
@@ -83,7 +83,7 @@ enabled = false
 
 
 @dataclass
-class Node:
+class DemoNode:
     """One emulated node: its name, hardware (a profile), driver, and agent process.
 
     ``open`` is for a server that was installed.
@@ -107,9 +107,9 @@ class Node:
         self.host.close()
 
     @property
-    def server(self) -> Server:
+    def server(self) -> EmulatedServer:
         """Its hardware, to be installed."""
-        return Server(self.driver_root, self.directory / "emulator", self.profile)
+        return EmulatedServer(self.driver_root, self.directory / "emulator", self.profile)
 
     @property
     def driver_root(self) -> Path:
@@ -157,7 +157,7 @@ class Fleet:
         )
         self.fault_config = self._made("fault-config")
         self.nodes = tuple(
-            Node(
+            DemoNode(
                 f"vigil-demo-{number + 1}",
                 self._made(f"node-{number + 1}"),
                 profile or ("a3" if number == A3_ROLE % nodes else "a2"),
@@ -174,7 +174,7 @@ class Fleet:
         path.mkdir()
         return path
 
-    def node(self, role: int) -> Node:
+    def node(self, role: int) -> DemoNode:
         """The node that plays ``role``."""
         return self.nodes[role % len(self.nodes)]
 
@@ -191,7 +191,7 @@ class Fleet:
         for node in self.nodes:
             await self.start_agent(node)
 
-    async def start_agent(self, node: Node) -> None:
+    async def start_agent(self, node: DemoNode) -> None:
         """Start the agent of ``node``."""
         node.agent = await self._spawn(
             node.log,
@@ -242,30 +242,39 @@ class Fleet:
         node = self.node(action.role)
         emulator = node.emulator
         match action:
-            case Occur() | Recover() | Once() | Drop() | Return() | Hang() | Unhang() | Link():
+            case (
+                OccurAction()
+                | RecoverAction()
+                | OnceAction()
+                | DropAction()
+                | ReturnAction()
+                | HangAction()
+                | UnhangAction()
+                | LinkAction()
+            ):
                 _act_on_chip(action, emulator)
-            case Alarm(_, part, index, code, True):
+            case AlarmAction(_, part, index, code, True):
                 emulator.bmc.occur(BmcAlarm(code, part, index))
-            case Alarm(_, part, index, code, False):
+            case AlarmAction(_, part, index, code, False):
                 emulator.bmc.recover(code, part, index)
-            case LockUp():
+            case LockUpAction():
                 node.host.lock_up()
-            case Dpc(_, works):
+            case DpcAction(_, works):
                 node.host.dpc(works=works)
-            case Port(_, switch, port, code, True):
-                emulator.switch_occur(SwitchFault(code_of(code), switch, port))
-            case Port(_, switch, port, code, False):
-                emulator.switch_recover(SwitchFault(code_of(code), switch, port))
-            case LoseNext():
+            case PortAction(_, switch, port, code, True):
+                emulator.switch_occur(EmulatedSwitchFault(code_of(code), switch, port))
+            case PortAction(_, switch, port, code, False):
+                emulator.switch_recover(EmulatedSwitchFault(code_of(code), switch, port))
+            case LoseNextAction():
                 emulator.lose_everything_next()
-            case KillAgent():
+            case KillAgentAction():
                 assert node.agent is not None
                 node.agent.send_signal(signal.SIGKILL)
                 await node.agent.wait()
-            case StartAgent():
+            case StartAgentAction():
                 await self.start_agent(node)
 
-    async def blind_chips(self, node: Node) -> frozenset[int]:
+    async def blind_chips(self, node: DemoNode) -> frozenset[int]:
         """Chips that the agent of ``node`` reports as blind in its metrics."""
         return frozenset(
             int(sample.labels["chip"])
@@ -273,7 +282,7 @@ class Fleet:
             if sample.name == "npu_vigil_blind" and sample.value == 1 and sample.labels["chip"]
         )
 
-    async def policy(self, node: Node) -> str | None:
+    async def policy(self, node: DemoNode) -> str | None:
         """What the agent of ``node`` says of the operator's policy: in force, refused, nothing."""
         samples = [
             sample
@@ -315,7 +324,7 @@ class Fleet:
             node.close()
 
 
-async def _samples(node: Node) -> list[Sample]:
+async def _samples(node: DemoNode) -> list[Sample]:
     """All samples of the metrics of a node's agent."""
     url = (node.directory / "state" / "listen").read_text().strip()
     async with (
@@ -332,22 +341,30 @@ def _last_line(log: Path) -> str:
 
 
 def _act_on_chip(
-    action: Occur | Recover | Once | Drop | Return | Hang | Unhang | Link, emulator: Emulator
+    action: OccurAction
+    | RecoverAction
+    | OnceAction
+    | DropAction
+    | ReturnAction
+    | HangAction
+    | UnhangAction
+    | LinkAction,
+    emulator: Emulator,
 ) -> None:
     match action:
-        case Occur(_, chip, code):
+        case OccurAction(_, chip, code):
             emulator.occur(chip, code)
-        case Recover(_, chip, code):
+        case RecoverAction(_, chip, code):
             emulator.recover(chip, code)
-        case Once(_, chip, code):
+        case OnceAction(_, chip, code):
             emulator.once(chip, code)
-        case Drop(_, chip):
+        case DropAction(_, chip):
             emulator.drop(chip)
-        case Return(_, chip):
+        case ReturnAction(_, chip):
             emulator.restore(chip)
-        case Hang(_, chip):
+        case HangAction(_, chip):
             emulator.hang(CODE_QUERY, chip)
-        case Unhang(_, chip):
+        case UnhangAction(_, chip):
             emulator.clear(CODE_QUERY, chip)
-        case Link(_, chip, up):
+        case LinkAction(_, chip, up):
             emulator.link(chip, up=up)

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from stores.base import Changed, Deleted, Listed, Selection
+from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ChipsView:
 
 
 @dataclass(frozen=True)
-class NodeView:
+class DemoNodeView:
     """Everything that is said about one node.
 
     ``parts``: part of the server (``Fan 3``) to its level. ``ports``: switch fault (code, switch
@@ -181,7 +181,7 @@ def _switch_health(entry: dict[str, Any]) -> _Health:
     )
 
 
-class _Said:
+class _Reported:
     """What the documents of one side (the nodes' own, the aggregator's) say now, by node."""
 
     def __init__(self) -> None:
@@ -190,13 +190,13 @@ class _Said:
         self.switches: dict[str, _Health] = {}
         self.messages: dict[str, dict[str, frozenset[str]]] = {}
 
-    def views(self) -> dict[str, NodeView]:
+    def views(self) -> dict[str, DemoNodeView]:
         """Node to view; a node is there once its chips are."""
         views = {}
         for node, chips in self.chips.items():
             host = self.hosts.get(node, _Health())
             switch = self.switches.get(node, _Health())
-            views[node] = NodeView(
+            views[node] = DemoNodeView(
                 chips,
                 host.status,
                 host.faults,
@@ -207,25 +207,25 @@ class _Said:
         return views
 
 
-class Reader:
+class DemoReader:
     """Follows all documents of the demo in one store and remembers the present state."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._changed = asyncio.Condition()
-        self._nodes = _Said()
-        self._cluster: dict[str, _Said] = {}
+        self._nodes = _Reported()
+        self._cluster: dict[str, _Reported] = {}
         self.errors: list[str] = []
 
     @property
-    def device(self) -> dict[str, NodeView]:
+    def device(self) -> dict[str, DemoNodeView]:
         """What the nodes say of themselves."""
         return self._nodes.views()
 
     @property
-    def cluster(self) -> dict[str, NodeView]:
+    def cluster(self) -> dict[str, DemoNodeView]:
         """What the aggregator says, over all its documents."""
-        whole = _Said()
+        whole = _Reported()
         for said in self._cluster.values():
             whole.chips |= said.chips
             whole.hosts |= said.hosts
@@ -256,7 +256,7 @@ class Reader:
     ) -> None:
         async for event in self._store.watch(Selection(namespace=namespace, label=label)):
             match event:
-                case Listed(documents):
+                case DocumentsListed(documents):
                     for document in documents:
                         self._read(document, read)
                 case Changed(document):
@@ -298,7 +298,7 @@ class Reader:
         self._nodes.messages.pop(name, None)
 
     def _read_cluster(self, name: str, data: dict[str, str]) -> None:
-        said = _Said()
+        said = _Reported()
         if name.startswith("cluster-info-device-"):
             said.chips = read_cluster_info(data[name])
         for key, entry in _entries(data[name]).items():

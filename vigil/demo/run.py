@@ -20,16 +20,16 @@ from contract.operator_rules.fault_configuration import (
 from stores.base import Selection
 from vigil.demo.cluster_operator import PUBLIC_FAULT_NAME
 from vigil.demo.expected import Expected
-from vigil.demo.steps import Isolate, Judge, Release, Tell
+from vigil.demo.steps import IsolateAction, JudgeAction, ReleaseAction, ReportAction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from stores.base import Store
     from vigil.demo.cluster_operator import Operator
-    from vigil.demo.fleet import Fleet, Node
-    from vigil.demo.reader import NodeView, Reader
-    from vigil.demo.steps import Action, Deed, Step
+    from vigil.demo.fleet import DemoNode, Fleet
+    from vigil.demo.reader import DemoNodeView, DemoReader
+    from vigil.demo.steps import Action, Deed, DemoStep
 
 _CONFIGURATIONS = (
     (FAULT_CONFIG_NAMESPACE, FAULT_CONFIG_NAME),
@@ -43,11 +43,11 @@ _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Result:
+class StepResult:
     """How one step went. Times are milliseconds from the action; ``None`` where nothing changes."""
 
     number: int
-    step: Step
+    step: DemoStep
     at_seconds: float
     device_info_ms: float | None
     cluster_info_ms: float | None
@@ -58,7 +58,7 @@ class Result:
 class Summary:
     """The whole demo: it is well when no step had a problem and no process died."""
 
-    results: tuple[Result, ...]
+    results: tuple[StepResult, ...]
     problems: tuple[str, ...]
     seconds: float
 
@@ -75,9 +75,9 @@ class Player:
         self,
         fleet: Fleet,
         operator: Operator,
-        reader: Reader,
+        reader: DemoReader,
         speed: float,
-        show: Callable[[Result], None],
+        show: Callable[[StepResult], None],
     ) -> None:
         self._fleet = fleet
         self._operator = operator
@@ -88,7 +88,7 @@ class Player:
         self._begun = 0.0
         self.blind: dict[str, frozenset[int]] = {}
 
-    async def play(self, story: Sequence[Step]) -> tuple[Result, ...]:
+    async def play(self, story: Sequence[DemoStep]) -> tuple[StepResult, ...]:
         """Play all steps; a step that fails does not end the story."""
         started = time.monotonic()
         results = []
@@ -101,7 +101,7 @@ class Player:
                 break  # nothing runs: every other step would only fail after its patience
         return tuple(results)
 
-    async def _play_step(self, number: int, step: Step, started: float) -> Result:
+    async def _play_step(self, number: int, step: DemoStep, started: float) -> StepResult:
         before, begun = self._begun, time.monotonic()
         self._begun = begun
         for action in step.actions:
@@ -124,7 +124,7 @@ class Player:
             self._arrival("cluster", True, lambda: self._reader.cluster, patience_seconds),
         )
         problems += device.problems + cluster.problems
-        return Result(
+        return StepResult(
             number=number,
             step=step,
             at_seconds=begun - started,
@@ -135,14 +135,14 @@ class Player:
 
     async def _act(self, action: Action | Deed) -> None:
         match action:
-            case Isolate():
+            case IsolateAction():
                 await self._operator.configure(action)
-            case Judge():
+            case JudgeAction():
                 await self._operator.judge(action)
-            case Release(role, chip):
+            case ReleaseAction(role, chip):
                 document = device_info_name(self._fleet.node(role).name)
                 await self._operator.release(document, chip)
-            case Tell(role):
+            case ReportAction(role):
                 await self._operator.tell(action, self._fleet.node(role).name)
             case _:
                 await self._fleet.act(action)
@@ -162,7 +162,7 @@ class Player:
             return []
         return [f"after {changed_at - begun:.1f} s: {problem}" for problem in problems()]
 
-    def _expect(self, step: Step) -> None:
+    def _expect(self, step: DemoStep) -> None:
         def of(role: int) -> Expected:
             return self._expected[self._fleet.node(role).name]
 
@@ -185,7 +185,7 @@ class Player:
         self,
         side: str,
         in_cluster: bool,
-        views: Callable[[], dict[str, NodeView]],
+        views: Callable[[], dict[str, DemoNodeView]],
         patience_seconds: float,
     ) -> _Arrival:
         def problems() -> list[str]:
@@ -194,7 +194,9 @@ class Player:
         reached_at = await self._reader.wait_until(lambda: not problems(), patience_seconds)
         return _Arrival(reached_at, [] if reached_at is not None else problems())
 
-    def _differences(self, side: str, seen: dict[str, NodeView], *, in_cluster: bool) -> list[str]:
+    def _differences(
+        self, side: str, seen: dict[str, DemoNodeView], *, in_cluster: bool
+    ) -> list[str]:
         return [
             f"{side}: {node} {difference}"
             for node, expected in self._expected.items()
@@ -212,7 +214,7 @@ class Player:
                 return [f"{name} says that the policy is {said[name]}" for name in others]
             await asyncio.sleep(_POLL_SECONDS)
 
-    async def _policy(self, node: Node) -> str | None:
+    async def _policy(self, node: DemoNode) -> str | None:
         try:
             return await self._fleet.policy(node)
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -228,7 +230,7 @@ class Player:
             await asyncio.sleep(_POLL_SECONDS)
         return []
 
-    async def _see_blind(self, node: Node) -> frozenset[int]:
+    async def _see_blind(self, node: DemoNode) -> frozenset[int]:
         try:
             self.blind[node.name] = await self._fleet.blind_chips(node)
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -284,10 +286,10 @@ async def remove_documents(store: Store, nodes: Sequence[str]) -> None:
 async def run(
     fleet: Fleet,
     operator: Operator,
-    reader: Reader,
-    story: Sequence[Step],
+    reader: DemoReader,
+    story: Sequence[DemoStep],
     speed: float,
-    show: Callable[[Result], None],
+    show: Callable[[StepResult], None],
     player_made: Callable[[Player], None],
 ) -> Summary:
     """Start the fleet, play ``story``, and sum up. The fleet goes on running."""

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from vigil.demo.reader import NodeView
-    from vigil.demo.run import Result, Summary
+    from vigil.demo.reader import DemoNodeView
+    from vigil.demo.run import StepResult, Summary
 
 
 def _milliseconds(value: float | None) -> str:
     return "" if value is None else f"{value:.0f} ms"
 
 
-def arrival_line(result: Result) -> str:
+def arrival_line(result: StepResult) -> str:
     """How long it took to arrive, and whether it was right."""
     verdict = "as expected" if not result.problems else "NOT as expected"
     if result.step.unchanged:
@@ -33,7 +33,7 @@ def arrival_line(result: Result) -> str:
     )
 
 
-def plain(result: Result) -> str:
+def plain(result: StepResult) -> str:
     """One step as lines for a log or a pipe."""
     lines = [
         f"[{result.at_seconds:5.1f} s] {result.step.title}",
@@ -82,9 +82,9 @@ def _rounded(value: float | None) -> float | None:
 
 def live(
     nodes: Sequence[str],
-    cluster: dict[str, NodeView],
+    cluster: dict[str, DemoNodeView],
     blind: dict[str, frozenset[int]],
-    results: Sequence[Result],
+    results: Sequence[StepResult],
 ) -> RenderableType:
     """The cluster as the aggregator sees it, above what happened so far."""
     chips = Table(title="cluster-info", expand=False)
@@ -117,11 +117,11 @@ def live(
     return Group(chips, story)
 
 
-def _all(view: NodeView) -> frozenset[int]:
+def _all(view: DemoNodeView) -> frozenset[int]:
     return view.chips.free | view.chips.unhealthy
 
 
-def _cell(view: NodeView | None, blind: frozenset[int], chip: int) -> Text:
+def _cell(view: DemoNodeView | None, blind: frozenset[int], chip: int) -> Text:
     if view is None:
         return Text("·", "dim")
     chips = view.chips

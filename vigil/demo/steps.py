@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True)
-class Occur:
+class OccurAction:
     """A fault begins."""
 
     role: int
@@ -20,7 +20,7 @@ class Occur:
 
 
 @dataclass(frozen=True)
-class Recover:
+class RecoverAction:
     """A fault ends."""
 
     role: int
@@ -29,7 +29,7 @@ class Recover:
 
 
 @dataclass(frozen=True)
-class Drop:
+class DropAction:
     """A card falls off the bus."""
 
     role: int
@@ -37,7 +37,7 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Return:
+class ReturnAction:
     """A dropped card is back."""
 
     role: int
@@ -45,7 +45,7 @@ class Return:
 
 
 @dataclass(frozen=True)
-class Hang:
+class HangAction:
     """A driver call on one chip does not return any more."""
 
     role: int
@@ -53,7 +53,7 @@ class Hang:
 
 
 @dataclass(frozen=True)
-class Unhang:
+class UnhangAction:
     """The hanging driver call returns again."""
 
     role: int
@@ -61,28 +61,28 @@ class Unhang:
 
 
 @dataclass(frozen=True)
-class KillAgent:
+class KillAgentAction:
     """SIGKILL for the agent of a node."""
 
     role: int
 
 
 @dataclass(frozen=True)
-class StartAgent:
+class StartAgentAction:
     """The agent of a node is started again."""
 
     role: int
 
 
 @dataclass(frozen=True)
-class LoseNext:
+class LoseNextAction:
     """The emulator loses the next event and its entry in the list: the demo must notice."""
 
     role: int
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkAction:
     """The network link of a chip goes down or comes back."""
 
     role: int
@@ -91,7 +91,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Alarm:
+class AlarmAction:
     """The BMC raises an alarm about a part of the server, or takes it back."""
 
     role: int
@@ -102,14 +102,14 @@ class Alarm:
 
 
 @dataclass(frozen=True)
-class LockUp:
+class LockUpAction:
     """The kernel of a node says that a processor is stuck; it never says that one is free again."""
 
     role: int
 
 
 @dataclass(frozen=True)
-class Dpc:
+class DpcAction:
     """The process of a node's storage client DPC dies or works again."""
 
     role: int
@@ -117,7 +117,7 @@ class Dpc:
 
 
 @dataclass(frozen=True)
-class Port:
+class PortAction:
     """A port of the on-board switch fails or recovers; ``peer`` is what it leads to."""
 
     role: int
@@ -128,7 +128,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Once:
+class OnceAction:
     """Something happens at a moment: the driver tells of it once, and lists nothing."""
 
     role: int
@@ -137,7 +137,7 @@ class Once:
 
 
 @dataclass(frozen=True)
-class Isolate:
+class IsolateAction:
     """The operator's policy for the cluster: who has ``code`` so many times is isolated.
 
     One that is ``cut_off`` arrives as half a text.
@@ -149,7 +149,7 @@ class Isolate:
 
 
 @dataclass(frozen=True)
-class Judge:
+class JudgeAction:
     """The operator's levels for alarms of servers: ``code`` has ``level``, and no other has any."""
 
     code: str
@@ -157,7 +157,7 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Release:
+class ReleaseAction:
     """The operator releases an isolated chip by editing its node's document."""
 
     role: int
@@ -165,7 +165,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Tell:
+class ReportAction:
     """The operator tells of a public fault of a chip, or that it is over."""
 
     role: int
@@ -174,25 +174,25 @@ class Tell:
     stands: bool
 
 
-Deed: TypeAlias = Isolate | Judge | Release | Tell
+Deed: TypeAlias = IsolateAction | JudgeAction | ReleaseAction | ReportAction
 """What the operator does."""
 
 Action: TypeAlias = (
-    Occur
-    | Recover
-    | Once
-    | Drop
-    | Return
-    | Hang
-    | Unhang
-    | KillAgent
-    | StartAgent
-    | LoseNext
-    | Link
-    | Alarm
-    | LockUp
-    | Dpc
-    | Port
+    OccurAction
+    | RecoverAction
+    | OnceAction
+    | DropAction
+    | ReturnAction
+    | HangAction
+    | UnhangAction
+    | KillAgentAction
+    | StartAgentAction
+    | LoseNextAction
+    | LinkAction
+    | AlarmAction
+    | LockUpAction
+    | DpcAction
+    | PortAction
 )
 """What happens to hardware and processes."""
 
@@ -201,7 +201,7 @@ Levels: TypeAlias = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Step:
+class DemoStep:
     """One thing that happens. ``expect`` tells what changes in the documents because of it.
 
     ``soon`` is what time alone makes of a chip: from here on either is right, until a later step

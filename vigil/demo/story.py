@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from vigil.demo.steps import (
-    Alarm,
-    Dpc,
-    Drop,
-    Hang,
-    Isolate,
-    Judge,
-    KillAgent,
-    Link,
-    LockUp,
-    Occur,
-    Once,
-    Port,
-    Recover,
-    Release,
-    Return,
-    StartAgent,
-    Step,
-    Tell,
-    Unhang,
+    AlarmAction,
+    DemoStep,
+    DpcAction,
+    DropAction,
+    HangAction,
+    IsolateAction,
+    JudgeAction,
+    KillAgentAction,
+    LinkAction,
+    LockUpAction,
+    OccurAction,
+    OnceAction,
+    PortAction,
+    RecoverAction,
+    ReleaseAction,
+    ReportAction,
+    ReturnAction,
+    StartAgentAction,
+    UnhangAction,
 )
 
 A3_ROLE = 2
@@ -38,45 +38,45 @@ _PUBLIC = "220001001"
 LOCK_UP_SECONDS = 8.0
 """How long a lockup holds that is not repeated."""
 
-STORY: tuple[Step, ...] = (
-    Step(
+STORY: tuple[DemoStep, ...] = (
+    DemoStep(
         "the nodes start",
         "every chip is healthy and offered to the scheduler",
         pause_seconds=0.0,
     ),
-    Step(
+    DemoStep(
         "HBM multi-bit ECC error on chip 3 of node 1",
         "critical: the job on this chip must restart, the chip leaves the free list",
-        actions=(Occur(0, 3, "80E01801"),),
+        actions=(OccurAction(0, 3, "80E01801"),),
         expect={(0, 3): {"80E01801": "RestartBusiness"}},
     ),
-    Step(
+    DemoStep(
         "the network link of chip 2 of node 2 goes down",
         "links come back by themselves more often than not: noted, not acted upon yet",
-        actions=(Link(1, 2, up=False),),
+        actions=(LinkAction(1, 2, up=False),),
         expect={(1, 2): {_LINK: "NotHandleFault"}},
         soon={(1, 2): {_LINK: "PreSeparateNPU"}},
     ),
-    Step(
+    DemoStep(
         "AI core bus error on chip 1 of node 2",
         "minor: repeating the request is enough, the chip is withheld meanwhile",
-        actions=(Occur(1, 1, "80C98008"),),
+        actions=(OccurAction(1, 1, "80C98008"),),
         expect={(1, 1): {"80C98008": "RestartRequest"}},
     ),
-    Step(
+    DemoStep(
         "the AI core error recovers",
         "the chip is free again",
-        actions=(Recover(1, 1, "80C98008"),),
+        actions=(RecoverAction(1, 1, "80C98008"),),
         expect={(1, 1): {}},
     ),
-    Step(
+    DemoStep(
         "four codes at once on chip 5 of node 2",
         "one broken HBM in four words: the worst level counts, each code keeps its own",
         actions=(
-            Occur(1, 5, "80E18401"),
-            Occur(1, 5, "80E18402"),
-            Occur(1, 5, "A4028801"),
-            Occur(1, 5, "A8028801"),
+            OccurAction(1, 5, "80E18401"),
+            OccurAction(1, 5, "80E18402"),
+            OccurAction(1, 5, "A4028801"),
+            OccurAction(1, 5, "A8028801"),
         ),
         expect={
             (1, 5): {
@@ -87,146 +87,146 @@ STORY: tuple[Step, ...] = (
             }
         },
     ),
-    Step(
+    DemoStep(
         "the BMC of node 1 reports a fatal error of the server",
         "not an NPU fault, but no job can run on this node",
-        actions=(Alarm(0, "System", 0, _SERVER, active=True),),
+        actions=(AlarmAction(0, "System", 0, _SERVER, active=True),),
         parts={(0, "System 0"): "SeparateFault"},
     ),
-    Step(
+    DemoStep(
         "the operator says that this error is harmless",
         "levels in a ConfigMap: the alarm still stands, and the node takes jobs again at once",
-        actions=(Judge(_SERVER, "NotHandleFault"),),
+        actions=(JudgeAction(_SERVER, "NotHandleFault"),),
         parts={(0, "System 0"): "NotHandleFault"},
     ),
-    Step(
+    DemoStep(
         "the storage client of node 3 dies",
         "a public fault of the node, told in a message: every chip of it is less than healthy",
-        actions=(Dpc(2, works=False),),
+        actions=(DpcAction(2, works=False),),
         public={(2, None, _DPC): "SubHealthFault"},
     ),
-    Step(
+    DemoStep(
         "the kernel of node 2 tells of a soft lockup",
         "noted in node-info, where the operator may give it another level",
-        actions=(LockUp(1),),
+        actions=(LockUpAction(1),),
         parts={(1, "Kernel 0"): "NotHandleFault"},
     ),
-    Step(
+    DemoStep(
         "it is not repeated",
         "the kernel never says that one is over: silence for long enough does",
         pause_seconds=0.0,
         parts={(1, "Kernel 0"): None},
         takes_seconds=LOCK_UP_SECONDS,
     ),
-    Step(
+    DemoStep(
         "the storage client of node 3 works again",
         "the same fault, by the same name, has recovered",
-        actions=(Dpc(2, works=True),),
+        actions=(DpcAction(2, works=True),),
         public={(2, None, _DPC): None},
     ),
-    Step(
+    DemoStep(
         "the operator tells of a fault of chip 4 of node 1 that no driver sees",
         "a public fault in a ConfigMap: the node says nothing of it, the cluster leaves it out",
-        actions=(Tell(0, 4, _PUBLIC, stands=True),),
+        actions=(ReportAction(0, 4, _PUBLIC, stands=True),),
         public={(0, 4, _PUBLIC): "SeparateNPU"},
     ),
-    Step(
+    DemoStep(
         "the card of chip 6 of node 3 drops off the bus",
         "the driver does not find the chip: restart it when it is idle",
-        actions=(Drop(2, 6),),
+        actions=(DropAction(2, 6),),
         expect={(2, 6): {"40F84E00": "RestartNPU"}},
     ),
-    Step(
+    DemoStep(
         "the card is back",
         "the chip answers and is free again",
-        actions=(Return(2, 6),),
+        actions=(ReturnAction(2, 6),),
         expect={(2, 6): {}},
     ),
-    Step(
+    DemoStep(
         "the operator takes that back",
         "the chip is free again, once the fault was shown for five seconds, at any speed",
-        actions=(Tell(0, 4, _PUBLIC, stands=False),),
+        actions=(ReportAction(0, 4, _PUBLIC, stands=False),),
         public={(0, 4, _PUBLIC): None},
     ),
-    Step(
+    DemoStep(
         "the link of chip 2 of node 2 is down for 20 s",
         "it does not come back: no new job gets a chip without a network",
         pause_seconds=0.0,
         expect={(1, 2): {_LINK: "PreSeparateNPU"}},
         takes_seconds=20.0,
     ),
-    Step(
+    DemoStep(
         "the link is up again",
         "not trusted yet: only a link that is up for 60 s is released",
         pause_seconds=1.0,
-        actions=(Link(1, 2, up=True),),
+        actions=(LinkAction(1, 2, up=True),),
         soon={(1, 2): {}},
         unchanged=True,
     ),
-    Step(
+    DemoStep(
         "a switch port to an NPU fails on node 3",
         "an A3 server with a broken switch port is taken out whole",
-        actions=(Port(2, 2, 7, _PORT, active=True),),
+        actions=(PortAction(2, 2, 7, _PORT, active=True),),
         ports={(2, f"{_PORT}_2_7"): "Separate"},
     ),
-    Step(
+    DemoStep(
         "the driver hangs in a call for chip 0 of node 1",
         "no data is neither healthy nor faulty: the chip is blind and keeps its last state",
-        actions=(Hang(0, 0),),
+        actions=(HangAction(0, 0),),
         blind=(0, 0),
         unchanged=True,
     ),
-    Step(
+    DemoStep(
         "meanwhile chip 7 of node 1 breaks",
         "a hanging call for one chip does not hide another one",
         pause_seconds=1.0,
-        actions=(Occur(0, 7, "80E3A201"),),
+        actions=(OccurAction(0, 7, "80E3A201"),),
         expect={(0, 7): {"80E3A201": "SeparateNPU"}},
     ),
-    Step(
+    DemoStep(
         "the driver call returns",
         "chip 0 is seen again, by itself",
-        actions=(Unhang(0, 0),),
+        actions=(UnhangAction(0, 0),),
         sighted=(0, 0),
         unchanged=True,
     ),
-    Step(
+    DemoStep(
         "the operator asks to isolate a chip whose AI core bus fails twice",
         "a policy in a ConfigMap: every agent has it at once",
-        actions=(Isolate(_BUS, times=2),),
+        actions=(IsolateAction(_BUS, times=2),),
         policy="in force",
         unchanged=True,
     ),
-    Step(
+    DemoStep(
         "an AI core bus error on chip 1 of node 2",
         "the first time it is a minor fault like any other",
-        actions=(Occur(1, 1, _BUS),),
+        actions=(OccurAction(1, 1, _BUS),),
         expect={(1, 1): {_BUS: "RestartRequest"}},
     ),
-    Step(
+    DemoStep(
         "the bus error recovers",
         "the chip is free again, and its fault is counted",
         pause_seconds=1.0,
-        actions=(Recover(1, 1, _BUS),),
+        actions=(RecoverAction(1, 1, _BUS),),
         expect={(1, 1): {}},
     ),
-    Step(
+    DemoStep(
         "the bus error is back",
         "the second time: the chip is isolated until somebody has looked at it",
-        actions=(Occur(1, 1, _BUS),),
+        actions=(OccurAction(1, 1, _BUS),),
         expect={(1, 1): {_BUS: "ManuallySeparateNPU"}},
     ),
-    Step(
+    DemoStep(
         "the bus error recovers again",
         "an isolated chip does not come back by itself",
         pause_seconds=1.0,
-        actions=(Recover(1, 1, _BUS),),
+        actions=(RecoverAction(1, 1, _BUS),),
         unchanged=True,
     ),
-    Step(
+    DemoStep(
         "the agent of node 2 is killed, one of four codes goes, it starts again",
         "the recovery is found, and the chip without a fault is still isolated",
-        actions=(KillAgent(1), Recover(1, 5, "A8028801"), StartAgent(1)),
+        actions=(KillAgentAction(1), RecoverAction(1, 5, "A8028801"), StartAgentAction(1)),
         expect={
             (1, 5): {
                 "80E18401": "NotHandleFault",
@@ -235,26 +235,26 @@ STORY: tuple[Step, ...] = (
             }
         },
     ),
-    Step(
+    DemoStep(
         "the operator's policy is overwritten with half a text",
         "agents say so and keep the last good one: nothing changes",
-        actions=(Isolate(_BUS, times=9, cut_off=True),),
+        actions=(IsolateAction(_BUS, times=9, cut_off=True),),
         policy="refused",
         unchanged=True,
     ),
-    Step(
+    DemoStep(
         "the operator takes chip 1 out of ManuallySeparateNPU",
         "that releases it: the chip is free again",
-        actions=(Release(1, 1),),
+        actions=(ReleaseAction(1, 1),),
         expect={(1, 1): {}},
     ),
-    Step(
+    DemoStep(
         "something happens once on chip 6 of node 3",
         "the driver tells of it and forgets it: a job has to restart all the same",
-        actions=(Once(2, 6, _ONCE),),
+        actions=(OnceAction(2, 6, _ONCE),),
         expect={(2, 6): {_ONCE: "RestartBusiness"}},
     ),
-    Step(
+    DemoStep(
         "it is shown for five seconds, at any speed",
         "a scheduler that looks once a second has seen it",
         pause_seconds=0.0,
@@ -262,53 +262,53 @@ STORY: tuple[Step, ...] = (
         expect={(2, 6): {}},
         takes_seconds=2.0,
     ),
-    Step(
+    DemoStep(
         "the agent of node 3 is killed, then chip 4 breaks",
         "nobody watches node 3 now: its documents keep the last state",
-        actions=(KillAgent(2), Occur(2, 4, "8C204E00")),
+        actions=(KillAgentAction(2), OccurAction(2, 4, "8C204E00")),
         unchanged=True,
     ),
-    Step(
+    DemoStep(
         "node 3 is silent for three heartbeats",
         "nobody knows what happens there: the cluster takes it for lost",
         pause_seconds=0.0,
         lost=2,
         takes_seconds=26.0,
     ),
-    Step(
+    DemoStep(
         "the agent of node 3 is started again",
         "the node is back, and what happened meanwhile is found and published",
-        actions=(StartAgent(2),),
+        actions=(StartAgentAction(2),),
         expect={(2, 4): {"8C204E00": "RestartBusiness"}},
         back=2,
     ),
-    Step(
+    DemoStep(
         "the switch port of node 3 and the server of node 1 recover",
         "node 3 takes jobs again, node 1 has no alarm any more",
         actions=(
-            Port(2, 2, 7, _PORT, active=False),
-            Alarm(0, "System", 0, _SERVER, active=False),
+            PortAction(2, 2, 7, _PORT, active=False),
+            AlarmAction(0, "System", 0, _SERVER, active=False),
         ),
         ports={(2, f"{_PORT}_2_7"): None},
         parts={(0, "System 0"): None},
     ),
-    Step(
+    DemoStep(
         "the link of chip 2 of node 2 is up for 60 s",
         "it is trusted again",
         pause_seconds=0.0,
         expect={(1, 2): {}},
         takes_seconds=60.0,
     ),
-    Step(
+    DemoStep(
         "everything is repaired",
         "all chips are healthy and free again",
         actions=(
-            Recover(0, 3, "80E01801"),
-            Recover(0, 7, "80E3A201"),
-            Recover(1, 5, "80E18401"),
-            Recover(1, 5, "80E18402"),
-            Recover(1, 5, "A4028801"),
-            Recover(2, 4, "8C204E00"),
+            RecoverAction(0, 3, "80E01801"),
+            RecoverAction(0, 7, "80E3A201"),
+            RecoverAction(1, 5, "80E18401"),
+            RecoverAction(1, 5, "80E18402"),
+            RecoverAction(1, 5, "A4028801"),
+            RecoverAction(2, 4, "8C204E00"),
         ),
         expect={(0, 3): {}, (0, 7): {}, (1, 5): {}, (2, 4): {}},
     ),
@@ -320,75 +320,75 @@ _UB_PORT, _UB_SEPARATE = "81B18603", "020001002"
 _WITH_LINKS = ("a2", "a3", "910a")
 
 
-def story_of(profile: str) -> tuple[Step, ...]:
+def story_of(profile: str) -> tuple[DemoStep, ...]:
     """A short story for servers of one profile: what each family can show."""
     steps = [
-        Step(
+        DemoStep(
             "the nodes start",
             "every chip is healthy and offered to the scheduler",
             pause_seconds=0.0,
         ),
-        Step(
+        DemoStep(
             "HBM multi-bit ECC error on chip 1 of node 1",
             "critical: the chip leaves the free list, found by an event or by the next poll",
-            actions=(Occur(0, 1, "80E01801"),),
+            actions=(OccurAction(0, 1, "80E01801"),),
             expect={(0, 1): {"80E01801": "RestartBusiness"}},
         ),
-        Step(
+        DemoStep(
             "a minor error that no table has on chip 2 of node 1",
             "as serious as the driver says, by its event or by the chip's health word",
-            actions=(Occur(0, 2, _UNLISTED),),
+            actions=(OccurAction(0, 2, _UNLISTED),),
             expect={(0, 2): {_UNLISTED: "NotHandleFault"}},
         ),
-        Step(
+        DemoStep(
             "the card of chip 3 of node 2 drops off the bus",
             "the driver does not find the chip: restart it when it is idle",
-            actions=(Drop(1, 3),),
+            actions=(DropAction(1, 3),),
             expect={(1, 3): {"40F84E00": "RestartNPU"}},
         ),
-        Step(
+        DemoStep(
             "the card is back",
             "the chip answers and is free again",
-            actions=(Return(1, 3),),
+            actions=(ReturnAction(1, 3),),
             expect={(1, 3): {}},
         ),
     ]
     if profile in _WITH_LINKS:
         steps.append(
-            Step(
+            DemoStep(
                 "the network link of chip 2 of node 2 goes down",
                 "links come back by themselves more often than not: noted, not acted upon yet",
-                actions=(Link(1, 2, up=False),),
+                actions=(LinkAction(1, 2, up=False),),
                 expect={(1, 2): {_LINK: "NotHandleFault"}},
                 soon={(1, 2): {_LINK: "PreSeparateNPU"}},
             )
         )
     if profile == "a5":
         steps += [
-            Step(
+            DemoStep(
                 "a port of the unified bus of chip 2 of node 2 goes down",
                 "one chip alone: no new job gets it",
-                actions=(Occur(1, 2, _UB_PORT),),
+                actions=(OccurAction(1, 2, _UB_PORT),),
                 expect={(1, 2): {_UB_PORT: "NotHandleFault", _UB_SEPARATE: "SeparateNPU"}},
             ),
-            Step(
+            DemoStep(
                 "the port is up again",
                 "the chip is free again",
-                actions=(Recover(1, 2, _UB_PORT),),
+                actions=(RecoverAction(1, 2, _UB_PORT),),
                 expect={(1, 2): {}},
             ),
         ]
     steps += [
-        Step(
+        DemoStep(
             "the agent of node 1 is killed, chip 1 recovers, it starts again",
             "the recovery is found",
-            actions=(KillAgent(0), Recover(0, 1, "80E01801"), StartAgent(0)),
+            actions=(KillAgentAction(0), RecoverAction(0, 1, "80E01801"), StartAgentAction(0)),
             expect={(0, 1): {}},
         ),
-        Step(
+        DemoStep(
             "the minor error recovers",
             "node 1 has no fault any more",
-            actions=(Recover(0, 2, _UNLISTED),),
+            actions=(RecoverAction(0, 2, _UNLISTED),),
             expect={(0, 2): {}},
         ),
     ]

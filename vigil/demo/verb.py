@@ -51,12 +51,12 @@ def demo(
     import tempfile
 
     from dcmi_shim.emulator.control import check_profile
-    from vigil.demo.command import Options, play
+    from vigil.demo.command import DemoOptions, play
 
     if profile is not None:
         check_profile(profile)
     with tempfile.TemporaryDirectory(prefix="vigil-demo-") as directory:
-        options = Options(
+        options = DemoOptions(
             directory=Path(directory),
             nodes=nodes,
             speed=speed,

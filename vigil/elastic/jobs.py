@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract.documents.elastic_job import OFF, RESTORE, SWITCH
-from contract.errors import ConfigurationError, Problem, StoreError
-from contract.scheduling import ELASTIC_SCHEDULING, RESCHEDULE_CONFIGMAP, RESCHEDULE_NAMESPACE
+from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
+from contract.scheduling import (
+    ELASTIC_SCHEDULING,
+    RESCHEDULE_CONFIGMAP,
+    RESCHEDULE_NAMESPACE,
+    SCHEDULER_CONFIGMAP,
+    SCHEDULER_NAMESPACE,
+)
 from elastic.conditions import kept_of, original_of
-from elastic.decision import Facts, State, decide
+from elastic.decision import JobContext, VcjobState, decide
 from elastic.job import read_job, read_pod
-from elastic.job_cache import evictions_of
+from elastic.job_cache import evictions_of, grace_over_time_of
 from stores.address import kubeconfig_files
 from stores.kubernetes_api.vcjobs import PATH, VcJobs
 
@@ -24,26 +31,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.documents.elastic_job import Size
-    from elastic.decision import Decision
+    from elastic.decision import RestartDecision
     from elastic.end_cause import Evicted
-    from elastic.job import Job, JobPod
+    from elastic.job import ElasticJob, JobPod
 
 T = TypeVar("T")
 
 _NEXT = {
-    State.RUNNING: "after a fault it is started again",
-    State.STARTING: "the scheduler binds its pods",
-    State.FINISHED: "nothing",
-    State.ENDING: "it is started again once all its pods have ended, if a fault was the cause",
-    State.CONDITIONS: "nothing until the conditions hold",
-    State.NO_CAUSE: "nothing, unless a fault is found that ended it",
-    State.WAITING_FOR_PODS: "it is started again once all its pods have ended",
-    State.WAITING_FOR_ROOM: "it is started again at the largest size that there is room for",
-    State.TOO_MANY_STARTS: "it is started again when the last hour has fewer starts",
+    VcjobState.RUNNING: "after a fault it is started again",
+    VcjobState.STARTING: "the scheduler binds its pods",
+    VcjobState.FINISHED: "nothing",
+    VcjobState.ENDING: "it is started again once all its pods have ended, if a fault was the cause",
+    VcjobState.CONDITIONS: "nothing until the conditions hold",
+    VcjobState.NO_CAUSE: "nothing, unless a fault is found that ended it",
+    VcjobState.WAITING_FOR_PODS: "it is started again once all its pods have ended",
+    VcjobState.WAITING_FOR_ROOM: "it is started again at the largest size that there is room for",
+    VcjobState.TOO_MANY_STARTS: "it is started again when the last hour has fewer starts",
 }
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ShownJob(msgspec.Struct, frozen=True):
     """What is shown of a job. ``conditions`` are those that do not hold, with what to write."""
 
     namespace: str
@@ -87,7 +94,7 @@ def show_one(kubeconfig: Path | None, name: str, *, as_json: bool) -> None:
     """Print one job."""
     namespace, job = _split(name)
 
-    async def ask(api: VcJobs) -> Shown:
+    async def ask(api: VcJobs) -> ShownJob:
         return await _shown(api, await _read(api, namespace, job))
 
     one = _asked(kubeconfig, ask)
@@ -144,12 +151,12 @@ def _asked(kubeconfig: Path | None, ask: Callable[[VcJobs], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-async def _read(api: VcJobs, namespace: str, name: str) -> Job:
+async def _read(api: VcJobs, namespace: str, name: str) -> ElasticJob:
     return read_job(await api.read(namespace, name))
 
 
-async def _all(api: VcJobs) -> list[Shown]:
-    jobs: list[Job] = []
+async def _all(api: VcJobs) -> list[ShownJob]:
+    jobs: list[ElasticJob] = []
     async for page in api.pages(PATH):
         jobs += [read_job(raw) for raw in _items.decode(page).items]
     asked = (job for job in jobs if ELASTIC_SCHEDULING in job.labels)
@@ -157,12 +164,17 @@ async def _all(api: VcJobs) -> list[Shown]:
     return [await _shown(api, job) for job in ordered]
 
 
-async def _shown(api: VcJobs, job: Job) -> Shown:
+async def _shown(api: VcJobs, job: ElasticJob) -> ShownJob:
     pods = await _pods(api, job)
-    facts = Facts(time.time_ns() // 1_000_000, pods, await _evictions(api, job))
+    facts = JobContext(
+        time.time_ns() // 1_000_000,
+        pods,
+        await _evictions(api, job),
+        grace_over_time_ms=await _grace_over_time(api) * 1000,
+    )
     found = decide(job, facts)
     kept = kept_of(job)
-    return Shown(
+    return ShownJob(
         job.namespace,
         job.name,
         found.state.value,
@@ -177,18 +189,18 @@ async def _shown(api: VcJobs, job: Job) -> Shown:
     )
 
 
-def _next(found: Decision) -> str:
+def _next(found: RestartDecision) -> str:
     return _NEXT.get(found.state, found.why)
 
 
-async def _pods(api: VcJobs, job: Job) -> tuple[JobPod, ...]:
+async def _pods(api: VcJobs, job: ElasticJob) -> tuple[JobPod, ...]:
     found: list[JobPod] = []
     async for page in api.pages(f"/api/v1/namespaces/{job.namespace}/pods"):
         found += [read_pod(raw) for raw in _items.decode(page).items]
     return tuple(pod for pod in found if pod.job == job.uid)
 
 
-async def _evictions(api: VcJobs, job: Job) -> tuple[Evicted, ...]:
+async def _evictions(api: VcJobs, job: ElasticJob) -> tuple[Evicted, ...]:
     """Return what the scheduler records about the job, as far as the caller may read that."""
     path = f"/api/v1/namespaces/{RESCHEDULE_NAMESPACE}/configmaps/{RESCHEDULE_CONFIGMAP}"
     try:
@@ -196,6 +208,18 @@ async def _evictions(api: VcJobs, job: Job) -> tuple[Evicted, ...]:
     except (StoreError, ValueError) as error:
         print(f"the scheduler's records are not known: {error}", file=sys.stderr)
         return ()
+
+
+async def _grace_over_time(api: VcJobs) -> int:
+    """Return the seconds of the scheduler, the default where the caller may not read them."""
+    path = f"/api/v1/namespaces/{SCHEDULER_NAMESPACE}/configmaps/{SCHEDULER_CONFIGMAP}"
+    try:
+        return grace_over_time_of(msgspec.Raw(await api.get(path)))
+    except StoreNotFound:
+        return DEFAULT_GRACE_OVER_TIME
+    except (StoreError, ValueError) as error:
+        print(f"the scheduler's configuration is not known: {error}", file=sys.stderr)
+        return DEFAULT_GRACE_OVER_TIME
 
 
 def _size(size: Size | None) -> str:

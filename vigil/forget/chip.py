@@ -16,10 +16,10 @@ import msgspec
 
 from agent.chip_removal import BECAUSE, request
 from agent.fault_state import configured_by, restore
-from agent.journal.file import FILE_NAME, JournalFile, Kind, Row, body_of, read_remembered
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of, read_remembered
 from agent.pages.routes import SOCKET_NAME
 from agent.policy.chips import compared
-from agent.policy.state import Forgotten, Listed
+from agent.policy.state import ChipsListed, Forgotten
 from agent.policy.step import step
 from agent.state_dir import claimed
 from collectors.boot import boot_id, machine_digest
@@ -38,7 +38,7 @@ from vigil.socket_connection import SocketConnection
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
 
 _DONE, _REFUSED, _OUTSIDE = 0, 1, 3
 _PATIENCE_SECONDS = 10.0
@@ -48,7 +48,7 @@ _LOOK_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
-class Node:
+class AgentPaths:
     """Where the agent keeps its state, and where its driver is."""
 
     state_dir: Path
@@ -56,7 +56,7 @@ class Node:
     trust_driver: bool
 
 
-def forget_chip(node: Node, name: str, *, is_meant: bool) -> int:
+def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> int:
     """Forget the chip ``name``, or only say what that would be; the exit status."""
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
@@ -67,7 +67,7 @@ def forget_chip(node: Node, name: str, *, is_meant: bool) -> int:
     return _in_journal(node, name, is_meant=is_meant)
 
 
-def _through_agent(node: Node, name: str, status: dict[str, Any], *, is_meant: bool) -> int:
+def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_meant: bool) -> int:
     if status["driver"]["family"] is None:
         return _say(_OUTSIDE, "the driver has not listed its chips yet; nothing is forgotten")
     chips = {chip["device"]: chip for chip in status["chips"]}
@@ -93,7 +93,7 @@ def _through_agent(node: Node, name: str, status: dict[str, Any], *, is_meant: b
     return _say(_DONE, f"{name} is forgotten")
 
 
-def _in_journal(node: Node, name: str, *, is_meant: bool) -> int:
+def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
     with claimed(node.state_dir):
         remembered = read_remembered(node.state_dir / FILE_NAME)
         last = remembered.snapshot or next(iter(remembered.inputs), None)
@@ -117,9 +117,9 @@ def _in_journal(node: Node, name: str, *, is_meant: bool) -> int:
         sequence = remembered.last_sequence + 1
         file = JournalFile(node.state_dir / FILE_NAME)
         try:
-            rows = [Row(sequence, now_ms, Kind.REPORTS, body_of(inputs))]
+            rows = [JournalRow(sequence, now_ms, RowKind.REPORTS, body_of(inputs))]
             if changes:
-                rows.append(Row(sequence + 1, now_ms, Kind.CHANGES, body_of(changes)))
+                rows.append(JournalRow(sequence + 1, now_ms, RowKind.CHANGES, body_of(changes)))
             file.write(rows)
         finally:
             file.close()
@@ -130,7 +130,7 @@ class _Named(msgspec.Struct):
     node: str
 
 
-def _names(state: State) -> list[str]:
+def _names(state: PolicyState) -> list[str]:
     family = None if state.server is None else FAMILIES.get(state.server.family)
     if family is None:
         return []
@@ -139,7 +139,7 @@ def _names(state: State) -> list[str]:
     ]
 
 
-async def _does_answer(node: Node, state: State, chip: int) -> bool:
+async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
     """Whether the driver lists the chip, and it answers. Raises ``DriverError`` without a list."""
     library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
@@ -159,7 +159,7 @@ async def _does_answer(node: Node, state: State, chip: int) -> bool:
             ListedChip(one.physical_id, one.logic_id, one.device_id, one.die, one.serial)
             for one in chips
         ]
-        if chip in compared(dict(state.subjects()), Listed(tuple(listed), "", 0)).missing:
+        if chip in compared(dict(state.subjects()), ChipsListed(tuple(listed), "", 0)).missing:
             return False
         here = next((one for one in chips if one.physical_id == chip), None)
         for ask in (driver.health, driver.error_codes):

@@ -57,9 +57,9 @@ def forget(
     if sum((bool(node), chip is not None, mark is not None)) != 1:
         raise typer.BadParameter("give nodes, or --chip NAME, or --mark ID")
     if chip is not None:
-        from vigil.forget.chip import Node, forget_chip
+        from vigil.forget.chip import AgentPaths, forget_chip
 
-        where = Node(state_dir, driver_root, bool(trust_driver))
+        where = AgentPaths(state_dir, driver_root, bool(trust_driver))
         sys.exit(forget_chip(where, chip, is_meant=yes))
 
     import asyncio

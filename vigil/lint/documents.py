@@ -25,7 +25,7 @@ class Repeated:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ManifestDocument:
     """One value of a file. ``is_template``: it has actions of Helm or Jinja2."""
 
     root: Node
@@ -43,7 +43,7 @@ class Unreadable:
 
 
 @dataclass(slots=True)
-class Text:
+class UnparsedText:
     """What was read of a text that is no YAML or JSON in places."""
 
     unreadable: list[Unreadable] = field(default_factory=list)

@@ -8,13 +8,13 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
 from advisor.lint.model import Mapping, Scalar, Sequence
-from vigil.lint.documents import DEPTH, MOST_VALUES, Document, Repeated, Unreadable
+from vigil.lint.documents import DEPTH, MOST_VALUES, ManifestDocument, Repeated, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from advisor.lint.model import Node
-    from vigil.lint.documents import Text
+    from vigil.lint.documents import UnparsedText
 
 _Members: TypeAlias = dict[str, tuple[object, object]]
 
@@ -37,7 +37,7 @@ class NoJson(Exception):
         super().__init__(why)
 
 
-def read_json(text: str, into: Text) -> Iterator[Document]:
+def read_json(text: str, into: UnparsedText) -> Iterator[ManifestDocument]:
     """Return the values of ``text``, one after another; what is no JSON goes into ``into``."""
     scanner = _Scanner(text, 0)
     try:
@@ -47,7 +47,7 @@ def read_json(text: str, into: Text) -> Iterator[Document]:
         into.unreadable.append(Unreadable(error.line, error.why))
 
 
-def json_value(text: str, offset: int) -> Document:
+def json_value(text: str, offset: int) -> ManifestDocument:
     """Return the one value of ``text``. Raises ``NoJson``."""
     scanner = _Scanner(text, offset)
     document = scanner.document()
@@ -76,12 +76,12 @@ class _Scanner:
         self._at = found.end() if found else self._at
         return self._at < len(self._text)
 
-    def document(self) -> Document:
+    def document(self) -> ManifestDocument:
         """Return the next value. Raises ``NoJson``."""
         self._repeated = []
         self.has_more()
         line = bisect_right(self._ends, self._at) + self._offset + 1
-        return Document(self._value(), line, tuple(self._repeated))
+        return ManifestDocument(self._value(), line, tuple(self._repeated))
 
     def _token(self) -> tuple[str, str]:
         """What kind of token is next, and its text without quotes."""

@@ -15,7 +15,7 @@ from contract.scheduling import (
     SCHEDULER_NAMESPACE,
 )
 from stores.address import kubeconfig_files
-from stores.kubernetes_api.pages import Objects
+from stores.kubernetes_api.pages import ObjectPages
 from vigil.lint.decisions import judge_decisions
 from vigil.lint.reading import File
 from vigil.lint.run import lint
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
-    from vigil.lint.run import Report
+    from vigil.lint.run import LintReport
 
 _SCHEDULER, _RULE = "scheduler", "scaling-rule"
 """ConfigMaps that are read by name."""
@@ -62,7 +62,7 @@ class _List(msgspec.Struct):
     items: list[_Named] = []
 
 
-def judge_live(files: Iterable[File], kubeconfig: Path | None) -> Report:
+def judge_live(files: Iterable[File], kubeconfig: Path | None) -> LintReport:
     """Judge the objects of a cluster together with ``files``.
 
     What cannot be read for want of rights or of a CRD is named in the report. Raises
@@ -84,7 +84,7 @@ def judge_live(files: Iterable[File], kubeconfig: Path | None) -> Report:
 
 async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str, bytes]]:
     """The pages of all kinds, and the ConfigMaps that are read by name."""
-    objects = Objects(kubeconfig)
+    objects = ObjectPages(kubeconfig)
     found: list[tuple[str, bytes]] = []
     rules: set[tuple[str, str]] = set()
     try:
@@ -107,7 +107,7 @@ async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str,
 
 
 async def _config_maps(
-    objects: Objects, rules: set[tuple[str, str]], not_known: list[str]
+    objects: ObjectPages, rules: set[tuple[str, str]], not_known: list[str]
 ) -> AsyncIterator[tuple[str, bytes]]:
     """The scheduler's configuration, and the scaling rules that jobs name."""
     scheduler = (_SCHEDULER, SCHEDULER_NAMESPACE, SCHEDULER_CONFIGMAP)

@@ -6,13 +6,14 @@ import json
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from advisor.findings import BY_CODE, Severity
+from advisor.findings import BY_CODE, FindingSeverity
+from contract.errors import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from advisor.lint.finding import Finding
-    from vigil.lint.run import Report
+    from advisor.lint.finding import LintFinding
+    from vigil.lint.run import LintReport
 
 
 class Format(StrEnum):
@@ -24,7 +25,7 @@ class Format(StrEnum):
     SARIF = "sarif"
 
 
-def lines(report: Report, form: Format) -> Iterator[str]:
+def lines(report: LintReport, form: Format) -> Iterator[str]:
     """Return the lines of standard output."""
     match form:
         case Format.TEXT:
@@ -38,7 +39,7 @@ def lines(report: Report, form: Format) -> Iterator[str]:
             yield json.dumps(_sarif(report), indent=2)
 
 
-def summary(report: Report) -> str:
+def summary(report: LintReport) -> str:
     """Return how much was found, silenced and not judged, in one line."""
     counts = report.counts()
     parts = [f"{count} {severity}{'s' * (count != 1)}" for severity, count in counts.items()]
@@ -51,15 +52,15 @@ def summary(report: Report) -> str:
     return line + "".join(f"\n{one}" for one in report.not_known)
 
 
-def _text(report: Report) -> Iterator[str]:
+def _text(report: LintReport) -> Iterator[str]:
     for one in report.findings:
         place = one.place
-        named = f" {_one_line(place.object)}" if place.object else ""
-        head = f"{_one_line(place.file)}:{place.line}: {one.rule.severity} {one.rule.code}{named}"
+        named = f" {printable(place.object)}" if place.object else ""
+        head = f"{printable(place.file)}:{place.line}: {one.rule.severity} {one.rule.code}{named}"
         yield from (head, f"    {one.happens}", f"    -> {one.write}")
 
 
-def _members(one: Finding) -> dict[str, object]:
+def _members(one: LintFinding) -> dict[str, object]:
     return {
         "file": one.place.file,
         "line": one.place.line,
@@ -71,10 +72,14 @@ def _members(one: Finding) -> dict[str, object]:
     }
 
 
-_COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+_COMMANDS = {
+    FindingSeverity.ERROR: "error",
+    FindingSeverity.WARNING: "warning",
+    FindingSeverity.INFO: "notice",
+}
 
 
-def _annotation(one: Finding) -> str:
+def _annotation(one: LintFinding) -> str:
     """A workflow command of GitHub."""
     place, command = one.place, _COMMANDS[one.rule.severity]
     title = f"{one.rule.code} {place.object}".strip()
@@ -88,10 +93,14 @@ def _escaped(text: str, *, values: bool = False) -> str:
     return text.replace(":", "%3A").replace(",", "%2C") if values else text
 
 
-_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_LEVELS = {
+    FindingSeverity.ERROR: "error",
+    FindingSeverity.WARNING: "warning",
+    FindingSeverity.INFO: "note",
+}
 
 
-def _sarif(report: Report) -> dict[str, object]:
+def _sarif(report: LintReport) -> dict[str, object]:
     """SARIF 2.1.0."""
     codes = sorted({one.rule.code for one in report.findings})
     rules = [
@@ -122,7 +131,7 @@ def _sarif(report: Report) -> dict[str, object]:
     }
 
 
-def _location(one: Finding) -> dict[str, object]:
+def _location(one: LintFinding) -> dict[str, object]:
     from urllib.parse import quote
 
     place = one.place
@@ -134,7 +143,3 @@ def _location(one: Finding) -> dict[str, object]:
     if place.object:
         location["logicalLocations"] = [{"fullyQualifiedName": place.object}]
     return location
-
-
-def _one_line(text: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -6,22 +6,22 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from advisor.findings import Severity
+from advisor.findings import FindingSeverity
 from advisor.lint import scaling_rule
-from advisor.lint.finding import Place, finding
+from advisor.lint.finding import FindingPlace, finding
 from advisor.lint.judge import judge
 from advisor.lint.model import Mapping, Scalar
 from advisor.lint.objects import Texts, take
 from advisor.lint.workload import Collected
-from vigil.lint.documents import Text, TooMuch
+from vigil.lint.documents import TooMuch, UnparsedText
 from vigil.lint.json_text import NoJson, json_value, read_json
 from vigil.lint.yaml_text import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from advisor.lint.finding import Finding
-    from vigil.lint.documents import Document, Unreadable
+    from advisor.lint.finding import LintFinding
+    from vigil.lint.documents import ManifestDocument, Unreadable
     from vigil.lint.reading import File
 
 _IGNORE = re.compile(r"#[ \t]*vigil:[ \t]*ignore[ \t]+([A-Z][A-Z0-9_]*)[ \t]+\S")
@@ -30,39 +30,39 @@ _COMMENT = re.compile(r"""("(?:[^"\\\n]|\\.)*")|((?:\#|//)[^\n]*|/\*.*?\*/)""", 
 
 
 @dataclass
-class Report:
+class LintReport:
     """What was found in one call. ``silenced``: how many findings a comment took away."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LintFinding] = field(default_factory=list)
     silenced: int = 0
     files: int = 0
     not_judged: dict[str, int] = field(default_factory=dict)
     not_known: list[str] = field(default_factory=list)
     """What of a cluster could not be read, and why."""
 
-    def counts(self) -> dict[Severity, int]:
+    def counts(self) -> dict[FindingSeverity, int]:
         """Return how many findings of each severity there are."""
         found = [one.rule.severity for one in self.findings]
-        return {severity: found.count(severity) for severity in Severity}
+        return {severity: found.count(severity) for severity in FindingSeverity}
 
     def exit_status(self, *, strict: bool) -> int:
         """Return 2 where a file could not be read, 1 with an error, with ``strict`` any finding."""
         if any(one.rule.code == "UNREADABLE" for one in self.findings):
             return 2
-        return int(bool(self.findings) if strict else self.counts()[Severity.ERROR] > 0)
+        return int(bool(self.findings) if strict else self.counts()[FindingSeverity.ERROR] > 0)
 
 
-def lint(files: Iterable[File], decided: Iterable[Finding] = ()) -> Report:
+def lint(files: Iterable[File], decided: Iterable[LintFinding] = ()) -> LintReport:
     """Judge ``files`` as one set. Findings are in the order of files and lines.
 
     ``decided`` is what was found about a running cluster, in files of its own.
     """
-    report = Report()
+    report = LintReport()
     collected = Collected()
     order: dict[str, int] = {}
     ignored: dict[str, dict[int, set[str]]] = {}
     live = set()
-    found: list[Finding] = []
+    found: list[LintFinding] = []
     for file in files:
         order.setdefault(file.name, len(order))
         if file.is_live:
@@ -90,7 +90,7 @@ def lint(files: Iterable[File], decided: Iterable[Finding] = ()) -> Report:
     return report
 
 
-def _key(one: Finding, order: dict[str, int]) -> tuple[object, ...]:
+def _key(one: LintFinding, order: dict[str, int]) -> tuple[object, ...]:
     place = one.place
     return (order[place.file], place.line, one.rule.code, place.object, one.happens)
 
@@ -103,21 +103,21 @@ def _ignored(text: str) -> dict[int, set[str]]:
     return ignored
 
 
-def _unreadable(one: Unreadable, file: str) -> Finding:
-    return finding("UNREADABLE", Place(file, one.line, ""), why=one.why)
+def _unreadable(one: Unreadable, file: str) -> LintFinding:
+    return finding("UNREADABLE", FindingPlace(file, one.line, ""), why=one.why)
 
 
-def _read_one(file: File, collected: Collected) -> Iterator[Finding]:
+def _read_one(file: File, collected: Collected) -> Iterator[LintFinding]:
     if file.text.lstrip()[:1] == "{" and _BARE_RULE.search(file.text):
         whole = Scalar(file.text, 0, is_quoted=True, is_block=True)
-        rule, found = _rule(whole, Place(file.name, 1, ""))
+        rule, found = _rule(whole, FindingPlace(file.name, 1, ""))
         yield from found
         if rule is not None:
             yield from take(rule, file.name, collected, _TEXTS)
         return
-    text = Text()
+    text = UnparsedText()
     for document in _documents(file, text):
-        place = Place(file.name, document.line, "")
+        place = FindingPlace(file.name, document.line, "")
         if document.is_template:
             yield finding("TEMPLATE", place)
             continue
@@ -130,23 +130,23 @@ def _read_one(file: File, collected: Collected) -> Iterator[Finding]:
         except TooMuch as error:
             yield finding("UNREADABLE", place, why=error)
     for line in text.templates:
-        yield finding("TEMPLATE", Place(file.name, line, ""))
+        yield finding("TEMPLATE", FindingPlace(file.name, line, ""))
     for one in text.unreadable:
         yield _unreadable(one, file.name)
     if not file.text.strip():
-        yield finding("UNREADABLE", Place(file.name, 1, ""), why="is empty")
+        yield finding("UNREADABLE", FindingPlace(file.name, 1, ""), why="is empty")
 
 
-def _documents(file: File, into: Text) -> Iterator[Document]:
+def _documents(file: File, into: UnparsedText) -> Iterator[ManifestDocument]:
     """The documents of a JSON file, or of a YAML file, which may begin like one."""
     begin = file.text.lstrip()[:1]
     if begin in ("{", "["):
-        as_json = Text()
+        as_json = UnparsedText()
         documents = [*read_json(file.text, as_json)]
         if not as_json.unreadable:
             yield from documents
             return
-        as_yaml = Text()
+        as_yaml = UnparsedText()
         if not file.name.endswith(".json"):
             documents = [*read_yaml(file.text, as_yaml)]
             if not as_yaml.unreadable:
@@ -158,13 +158,13 @@ def _documents(file: File, into: Text) -> Iterator[Document]:
         yield from read_yaml(file.text, into)
 
 
-def _repeated(document: Document, place: Place) -> Iterator[Finding]:
+def _repeated(document: ManifestDocument, place: FindingPlace) -> Iterator[LintFinding]:
     for one in document.repeated:
         code = "REPEATED_KEY" if one.is_same else "DUPLICATE_KEY"
         yield finding(code, place.at(one.line), key=one.key, first=one.first_line)
 
 
-def _rule(text: Scalar, place: Place) -> tuple[Mapping | None, list[Finding]]:
+def _rule(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintFinding]]:
     """The scaling rule in a ConfigMap. Comments are left out, so that more is found behind them."""
     offset = text.line if text.is_block else text.line - 1
     found = []
@@ -188,9 +188,9 @@ def _without(found: re.Match[str]) -> str:
     return found[1] or "\n" * found[2].count("\n")
 
 
-def _configuration(text: Scalar, place: Place) -> tuple[Mapping | None, list[Finding]]:
+def _configuration(text: Scalar, place: FindingPlace) -> tuple[Mapping | None, list[LintFinding]]:
     """The configuration of the scheduler in its ConfigMap."""
-    into = Text()
+    into = UnparsedText()
     documents = [*read_yaml(text.text, into, text.line if text.is_block else text.line - 1)]
     found = []
     for one in into.unreadable:

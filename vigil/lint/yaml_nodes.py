@@ -9,13 +9,13 @@ from yaml import MappingNode, ScalarNode, SequenceNode
 
 from advisor.lint.model import Mapping, Scalar, Sequence
 from contract.errors import quoted
-from vigil.lint.documents import Document, Repeated, TooMuch, Unreadable
+from vigil.lint.documents import ManifestDocument, Repeated, TooMuch, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from advisor.lint.model import Node
-    from vigil.lint.documents import Text
+    from vigil.lint.documents import UnparsedText
 
 ACTION = re.compile(r"\{\{|\{%")
 """Where an action of a template begins."""
@@ -35,7 +35,9 @@ _LOOKS, _MORE_LOOKS = 20, 10_000
 _TOO_MUCH = "is many times larger with its aliases than without"
 
 
-def document_of(root: Any, text: str, into: Text, offset: int) -> Iterator[Document]:
+def document_of(
+    root: Any, text: str, into: UnparsedText, offset: int
+) -> Iterator[ManifestDocument]:
     """Return the document below ``root``, or what of it is never read, into ``into``."""
     if type(root) is ScalarNode and not root.value:
         return
@@ -52,7 +54,7 @@ def document_of(root: Any, text: str, into: Text, offset: int) -> Iterator[Docum
     except TooMuch as error:
         into.unreadable.append(Unreadable(line, str(error)))
     else:
-        yield Document(value, line, tuple(walk.repeated), is_template=walk.is_template)
+        yield ManifestDocument(value, line, tuple(walk.repeated), is_template=walk.is_template)
 
 
 class _Walk:

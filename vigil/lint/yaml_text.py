@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from yaml import MarkedYAMLError, YAMLError
 from yaml._yaml import CParser
 
-from vigil.lint.documents import DEPTH, MOST_VALUES, Document, Unreadable
+from vigil.lint.documents import DEPTH, MOST_VALUES, ManifestDocument, Unreadable
 from vigil.lint.yaml_nodes import ACTION, document_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.lint.documents import Text
+    from vigil.lint.documents import UnparsedText
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
@@ -63,7 +63,7 @@ class _Composer(CParser):  # type: ignore[misc]
         self.depth -= 1
 
 
-def read_yaml(text: str, into: Text, offset: int = 0) -> Iterator[Document]:
+def read_yaml(text: str, into: UnparsedText, offset: int = 0) -> Iterator[ManifestDocument]:
     """Return the documents of ``text``, whose first line is line ``offset`` + 1 of its file.
 
     What is wrong goes into ``into``: all of it at once, as far as one error hides no other. Of a
@@ -104,7 +104,7 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
         line += chunk.count("\n")
 
 
-def _with_errors(text: str, into: Text, offset: int) -> Iterator[Document]:
+def _with_errors(text: str, into: UnparsedText, offset: int) -> Iterator[ManifestDocument]:
     """One document after another one had an error: itself, or its errors."""
     lines = text.split("\n")
     found: list[Unreadable] = []

@@ -10,7 +10,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from agent.policy.state import Change
-    from agent.replay.findings import Day, DaySums, Difference, Findings
+    from agent.replay.findings import Day, DaySums, Findings, LevelDifference
 
 _SHOWN_DEVIATIONS = 10
 _SHOWN_BREAKS = 20
@@ -101,7 +101,7 @@ def _shown(sums: DaySums) -> list[str]:
     ]
 
 
-def _print_differences(differences: list[tuple[Day, Difference]], console: Console) -> None:
+def _print_differences(differences: list[tuple[Day, LevelDifference]], console: Console) -> None:
     table = Table(title="what would have been different", title_justify="left")
     for heading in ("day", "subject", "code", "recorded", "replayed"):
         table.add_column(heading)

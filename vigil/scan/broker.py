@@ -19,8 +19,8 @@ from contract.topics import document_topic, heard_topic
 from stores.address import shown
 from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
-from stores.mqtt.connection import Connection, Sink
-from stores.mqtt.documents import Documents
+from stores.mqtt.connection import BrokerConnection, Sink
+from stores.mqtt.documents import BrokerDocuments
 from stores.mqtt.limits import Sizes, unusable
 from vigil.scan.certificates import end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, look_at_fault_configuration
@@ -30,7 +30,7 @@ from vigil.scan.waiting import in_thread
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
     from stores.base import Document
-    from stores.mqtt.address import Address
+    from stores.mqtt.address import BrokerAddress
     from vigil.scan.findings import Check
 
 BROKER, TLS, OWN_CERTIFICATE, LOGIN, TOPICS = (
@@ -63,11 +63,11 @@ async def look_at_broker(configuration: AgentConfiguration) -> tuple[Check, ...]
         left_out = [not_applicable(name, "no connection") for name in (LOGIN, TOPICS)]
         judged = await look_at_fault_configuration(configuration, None)
         return (*checks, *left_out, _writers(), judged)
-    connection = Connection(address, configuration.mqtt, configuration.node_name)
+    connection = BrokerConnection(address, configuration.mqtt, configuration.node_name)
 
     async def read(namespace: str, name: str) -> Document | None:
         topic = document_topic(namespace, name)
-        return (await Documents(connection, shows_flags=False).read((topic,))).get(topic)
+        return (await BrokerDocuments(connection, shows_flags=False).read((topic,))).get(topic)
 
     try:
         checks.append(await _login(address, configuration))
@@ -86,7 +86,7 @@ def _writers() -> Check:
     return not_applicable(WRITERS, "a broker does not tell who wrote what it retains")
 
 
-async def _tcp(address: Address) -> Check:
+async def _tcp(address: BrokerAddress) -> Check:
     def connect() -> None:
         socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
 
@@ -99,7 +99,7 @@ async def _tcp(address: Address) -> Check:
     return ok(BROKER, f"{address} takes connections")
 
 
-async def _tls(address: Address, configuration: AgentConfiguration) -> Check:
+async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Check:
     if not address.is_tls:
         found = "mqtt:// is not encrypted; passwords and faults can be read on the way"
         return not_applicable(TLS, found)
@@ -151,7 +151,7 @@ def _ends(name: str, found: str, end: datetime) -> Check:
     return ok(name, found, facts=facts)
 
 
-async def _login(address: Address, configuration: AgentConfiguration) -> Check:
+async def _login(address: BrokerAddress, configuration: AgentConfiguration) -> Check:
     try:
         async with (
             asyncio.timeout(_LOGIN_SECONDS),
@@ -182,7 +182,7 @@ def _identifier() -> str:
     return f"npu-vigil-scan-{uuid.uuid4().hex[:8]}"
 
 
-async def _topics(connection: Connection, node: str) -> Check:
+async def _topics(connection: BrokerConnection, node: str) -> Check:
     """Publish to the node's echo topic behind a subscription to each of what it reads."""
     sink = Sink()
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent.node.own_node_only import ADVICE, MISSING
 from contract.errors import ConfigurationError, StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, NODE_INFO_NAMESPACE
-from vigil.scan.findings import ExitStatus, State, not_applicable, ok, problem
+from vigil.scan.findings import CheckState, ExitStatus, not_applicable, ok, problem
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -51,7 +51,7 @@ async def look_at_cluster(configuration: AgentConfiguration) -> tuple[Check, ...
     else:
         namespaces = await _namespaces(access)
         own_node_only = await _own_node_only(access, configuration)
-        deletes = own_node_only.state is State.OK
+        deletes = own_node_only.state is CheckState.OK
         rights = await _rights(access, configuration, deletes)
         return (server, namespaces, rights, own_node_only)
     finally:

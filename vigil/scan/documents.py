@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from agent.config import AgentConfiguration
-    from contract.operator_rules.fault_configuration import ConfigMap
+    from contract.operator_rules.fault_configuration import OperatorConfigMap
     from stores.base import Document, Store
     from vigil.scan.findings import Check
 
@@ -61,7 +61,7 @@ async def look_at_fault_configuration(
     configuration: AgentConfiguration, read: Read | None
 ) -> Check:
     """What is wrong in the operator's tables and rules, in the store and in files."""
-    given: dict[ConfigMap, Mapping[str, str] | None] = {}
+    given: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
     unread = "the store is not asked" if read is None else ""
     for config_map in CONFIG_MAPS if read is not None else ():
         assert read is not None

@@ -11,7 +11,7 @@ Facts: TypeAlias = dict[str, object]
 """Figures and names by what they are."""
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """How a thing is."""
 
     OK = "ok"
@@ -43,14 +43,14 @@ class Check(msgspec.Struct, frozen=True):
     """
 
     name: str
-    state: State
+    state: CheckState
     found: str
     advice: str = ""
     facts: Facts = {}
     means: ExitStatus = ExitStatus.WELL
 
 
-class Report(msgspec.Struct, frozen=True):
+class ScanReport(msgspec.Struct, frozen=True):
     """Everything that was found. ``node`` is ``None`` where the configuration does not say it."""
 
     node: str | None
@@ -60,12 +60,12 @@ class Report(msgspec.Struct, frozen=True):
 
 def ok(name: str, found: str, advice: str = "", facts: Facts | None = None) -> Check:
     """All is well; ``advice`` may still say what would be better."""
-    return Check(name, State.OK, found, advice, facts or {})
+    return Check(name, CheckState.OK, found, advice, facts or {})
 
 
 def warning(name: str, found: str, advice: str, facts: Facts | None = None) -> Check:
     """The agent does its work; ``advice`` is what would be better. No exit status of its own."""
-    return Check(name, State.WARNING, found, advice, facts or {})
+    return Check(name, CheckState.WARNING, found, advice, facts or {})
 
 
 def problem(
@@ -76,15 +76,15 @@ def problem(
     facts: Facts | None = None,
 ) -> Check:
     """Something is wrong, and ``advice`` is what to do."""
-    return Check(name, State.PROBLEM, found, advice, facts or {}, means)
+    return Check(name, CheckState.PROBLEM, found, advice, facts or {}, means)
 
 
 def not_applicable(name: str, why: str) -> Check:
     """It was not looked at, or there is nothing to look at."""
-    return Check(name, State.NOT_APPLICABLE, why)
+    return Check(name, CheckState.NOT_APPLICABLE, why)
 
 
-def report(node: str | None, checks: tuple[Check, ...]) -> Report:
+def report(node: str | None, checks: tuple[Check, ...]) -> ScanReport:
     """All checks and what they mean together.
 
     A wrong configuration beats an outside part, since what was asked may have been the wrong one.
@@ -92,4 +92,4 @@ def report(node: str | None, checks: tuple[Check, ...]) -> Report:
     found = {check.means for check in checks}
     order = (ExitStatus.CONFIGURATION, ExitStatus.OUTSIDE, ExitStatus.NOT_WELL)
     status = next((one for one in order if one in found), ExitStatus.WELL)
-    return Report(node, status, checks)
+    return ScanReport(node, status, checks)

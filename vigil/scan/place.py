@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
 from typing import TYPE_CHECKING
 
-from agent.state_dir import LOCK_NAME
+from agent.state_dir import is_claimed
 from service.pages import LISTEN_NAME
 from vigil.scan.findings import not_applicable, ok, problem
 from vigil.scan.waiting import in_thread
@@ -39,7 +38,7 @@ async def look_at_place(configuration: AgentConfiguration) -> tuple[Check, ...]:
 
 
 def _state_dir(directory: Path) -> tuple[tuple[Check, ...], bool]:
-    runs = _is_claimed(directory / LOCK_NAME)
+    runs = is_claimed(directory)
     agent = ok(
         AGENT, f"an agent works on {directory}" if runs else "none runs", facts={"runs": runs}
     )
@@ -66,22 +65,6 @@ def _directory(directory: Path) -> Check:
         return problem(STATE_DIR, found, advice, facts={"free_bytes": free})
     will = "" if there == directory else "; the agent will make it"
     return ok(STATE_DIR, found + will, facts={"free_bytes": free})
-
-
-def _is_claimed(lock: Path) -> bool:
-    """Whether an agent holds the lock. For a moment it is held here, in a way that an agent that
-    starts right now waits for."""
-    try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _noted(directory: Path) -> str | None:

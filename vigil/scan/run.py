@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agent.config import AgentConfiguration
-    from vigil.scan.findings import Check, Report
+    from vigil.scan.findings import Check, ScanReport
 
 _AREA_SECONDS = 120.0
 """Each step has a deadline of its own; this is for what none of them foresees."""
@@ -36,7 +36,7 @@ async def scan(
     environment: Mapping[str, str],
     command_line: Mapping[str, object],
     aggregator_file: Path | None = None,
-) -> Report:
+) -> ScanReport:
     """Look at everything that an agent with this configuration would use. Changes nothing."""
     configuration, checks = look_at_configuration(file, environment, command_line)
     if configuration is None:

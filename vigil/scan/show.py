@@ -5,30 +5,30 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from vigil.scan.findings import State
+from vigil.scan.findings import CheckState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.scan.findings import Check, Report
+    from vigil.scan.findings import Check, ScanReport
 
 _WORDS = {
-    State.OK: "ok",
-    State.WARNING: "warning",
-    State.PROBLEM: "PROBLEM",
-    State.NOT_APPLICABLE: "-",
+    CheckState.OK: "ok",
+    CheckState.WARNING: "warning",
+    CheckState.PROBLEM: "PROBLEM",
+    CheckState.NOT_APPLICABLE: "-",
 }
 _WIDTH = 100
 _INDENT = " " * 32
 
 
-def lines(report: Report) -> Iterator[str]:
+def lines(report: ScanReport) -> Iterator[str]:
     """A list with a paragraph for each check, problems and warnings counted at its end."""
     for check in report.checks:
         yield from _paragraph(check)
     counted = "; ".join(
         f"{len(names)} {state.value}(s): {', '.join(names)}"
-        for state in (State.PROBLEM, State.WARNING)
+        for state in (CheckState.PROBLEM, CheckState.WARNING)
         if (names := [check.name for check in report.checks if check.state is state])
     )
     yield ""

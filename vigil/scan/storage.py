@@ -14,7 +14,7 @@ from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
-    from collectors.storage.status_parser import Client, Instances
+    from collectors.storage.status_parser import Instances, StorageClient
     from vigil.scan.findings import Check
 
 CLUSTERD = "clusterd"
@@ -32,7 +32,7 @@ async def look_at_storage(configuration: AgentConfiguration) -> tuple[Check, ...
     )
 
 
-async def _file(client: Client, path: Path, *, any_owner: bool) -> Check:
+async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
     """As the collector reads it. A fault that it tells of is no problem of the set-up."""
     name = f"storage-{client.name.lower()}"
 

@@ -14,7 +14,7 @@ from vigil.simulate import bmc as simulate_bmc
 
 if TYPE_CHECKING:
     from contract.codes.levels import Severity
-    from dcmi_shim.emulator.switch_faults import SwitchFault
+    from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
 
 app = typer.Typer(help="Change the emulated hardware.", no_args_is_help=True)
 app.add_typer(simulate_bmc.app, name="bmc")
@@ -62,14 +62,16 @@ SwitchSeverity = Annotated[
 
 def _switch_fault(
     code: str, sub_type: str | None, peer: str | None, chip: int, port: int | None, peer_port: int
-) -> SwitchFault:
+) -> EmulatedSwitchFault:
     from contract.codes.switch_codes import NOT_APPLICABLE
     from contract.errors import ConfigurationError, Problem
-    from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+    from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 
     try:
         switch_code = code_of(code, sub_type, peer)
-        return SwitchFault(switch_code, chip, NOT_APPLICABLE if port is None else port, peer_port)
+        return EmulatedSwitchFault(
+            switch_code, chip, NOT_APPLICABLE if port is None else port, peer_port
+        )
     except ValueError as error:
         raise ConfigurationError("command line", [Problem("switch", str(error))]) from None
 

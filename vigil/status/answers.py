@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Blind(msgspec.Struct, frozen=True):
+class BlindAnswer(msgspec.Struct, frozen=True):
     """A source without an answer; an aggregator names its reason ``why``."""
 
     source: str
@@ -26,7 +26,7 @@ class AgentChip(msgspec.Struct, frozen=True):
     device: str
     level: str
     link_up: bool | None = None
-    blind: tuple[Blind, ...] = ()
+    blind: tuple[BlindAnswer, ...] = ()
     listed: bool = True
     answers: bool = True
 
@@ -90,10 +90,10 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     heartbeat: AgentHeartbeat
     not_ready: tuple[str, ...] = ()
     stalled: dict[str, float] = {}
-    blind: tuple[Blind, ...] = ()
+    blind: tuple[BlindAnswer, ...] = ()
 
 
-class Node(msgspec.Struct, frozen=True):
+class NodeSummaryAnswer(msgspec.Struct, frozen=True):
     """A node as an aggregator knows it."""
 
     node: str
@@ -104,19 +104,19 @@ class Node(msgspec.Struct, frozen=True):
     report_age_seconds: float | None = None
     switch_status: str | None = None
     node_status: str | None = None
-    blind: tuple[Blind, ...] | None = None
+    blind: tuple[BlindAnswer, ...] | None = None
     heartbeat_problem: str | None = None
     faults_problem: str | None = None
 
 
-class Nodes(msgspec.Struct, frozen=True):
+class NodesAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/nodes`` of an aggregator."""
 
     at_ms: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[NodeSummaryAnswer, ...]
 
 
-class ChipFault(msgspec.Struct, frozen=True):
+class ChipFaultAnswer(msgspec.Struct, frozen=True):
     """A fault of a chip as an aggregator knows it."""
 
     node: str
@@ -131,7 +131,7 @@ class ChipFault(msgspec.Struct, frozen=True):
     hidden: str | None = None
 
 
-class SwitchFault(msgspec.Struct, frozen=True):
+class SwitchFaultAnswer(msgspec.Struct, frozen=True):
     """A fault of a switch as an aggregator knows it."""
 
     node: str
@@ -144,7 +144,7 @@ class SwitchFault(msgspec.Struct, frozen=True):
     hidden: str | None = None
 
 
-class ServerFault(msgspec.Struct, frozen=True):
+class ServerFaultAnswer(msgspec.Struct, frozen=True):
     """A fault of a server as an aggregator knows it."""
 
     node: str
@@ -153,16 +153,16 @@ class ServerFault(msgspec.Struct, frozen=True):
     part: str = ""
 
 
-class Faults(msgspec.Struct, frozen=True):
+class FaultsAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/faults`` of an aggregator."""
 
     at_ms: int
-    faults: tuple[ChipFault, ...]
-    switch_faults: tuple[SwitchFault, ...] = ()
-    server_faults: tuple[ServerFault, ...] = ()
+    faults: tuple[ChipFaultAnswer, ...]
+    switch_faults: tuple[SwitchFaultAnswer, ...] = ()
+    server_faults: tuple[ServerFaultAnswer, ...] = ()
 
 
-class Liveness(msgspec.Struct, frozen=True):
+class NodeLivenessAnswer(msgspec.Struct, frozen=True):
     """The heartbeats as an aggregator knows them."""
 
     alarm: bool
@@ -174,10 +174,10 @@ class Liveness(msgspec.Struct, frozen=True):
 class LivenessAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/liveness`` of an aggregator."""
 
-    liveness: Liveness
+    liveness: NodeLivenessAnswer
 
 
-class Leader(msgspec.Struct, frozen=True):
+class LeaderStateAnswer(msgspec.Struct, frozen=True):
     """Who leads."""
 
     role: str
@@ -189,10 +189,10 @@ class LeaderAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/leader`` of an aggregator."""
 
     at_ms: int
-    leader: Leader
+    leader: LeaderStateAnswer
 
 
-class Readiness(msgspec.Struct, frozen=True):
+class ReadinessAnswer(msgspec.Struct, frozen=True):
     """``/readyz`` of a daemon."""
 
     ready: bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Device(msgspec.Struct, frozen=True):
+class DeviceAnswer(msgspec.Struct, frozen=True):
     """A fault that hits a job; ``time_ms`` is 0 where its source gives no time."""
 
     device_id: str
@@ -19,16 +19,16 @@ class Device(msgspec.Struct, frozen=True):
     time_ms: int = 0
 
 
-class HitNode(msgspec.Struct, frozen=True):
+class HitNodeAnswer(msgspec.Struct, frozen=True):
     """What hits a job on one node."""
 
     node: str
     health: str
     since_ms: int
-    faults: tuple[Device, ...] = ()
+    faults: tuple[DeviceAnswer, ...] = ()
 
 
-class HitJob(msgspec.Struct, frozen=True):
+class HitJobAnswer(msgspec.Struct, frozen=True):
     """A job that is hit."""
 
     job: str
@@ -36,17 +36,17 @@ class HitJob(msgspec.Struct, frozen=True):
     name: str
     health: str
     since_ms: int | None
-    nodes: tuple[HitNode, ...]
+    nodes: tuple[HitNodeAnswer, ...]
 
 
 class JobsAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/jobs`` of an aggregator."""
 
     at_ms: int
-    jobs: tuple[HitJob, ...]
+    jobs: tuple[HitJobAnswer, ...]
 
 
-class Objects(msgspec.Struct, frozen=True):
+class ObjectsAnswer(msgspec.Struct, frozen=True):
     """What one store reports of one kind of objects."""
 
     store: str
@@ -56,19 +56,19 @@ class Objects(msgspec.Struct, frozen=True):
     interrupted: str | None = None
 
 
-class World(msgspec.Struct, frozen=True):
+class StoreStateAnswer(msgspec.Struct, frozen=True):
     """What stores report besides documents."""
 
-    objects: tuple[Objects, ...]
+    objects: tuple[ObjectsAnswer, ...]
 
 
-class WorldAnswer(msgspec.Struct, frozen=True):
+class ClusterStateAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/world`` of an aggregator."""
 
-    world: World
+    world: StoreStateAnswer
 
 
-class Subject(msgspec.Struct, frozen=True):
+class SubjectAnswer(msgspec.Struct, frozen=True):
     """What an event of a node is about."""
 
     kind: str
@@ -76,10 +76,10 @@ class Subject(msgspec.Struct, frozen=True):
     part: str = ""
 
 
-class Event(msgspec.Struct, frozen=True):
+class EventAnswer(msgspec.Struct, frozen=True):
     """A change that a node reports."""
 
-    subject: Subject
+    subject: SubjectAnswer
     code: str
     at_ms: int
     old_level: str | None = None
@@ -87,7 +87,7 @@ class Event(msgspec.Struct, frozen=True):
     because: str = ""
 
 
-class Change(msgspec.Struct, frozen=True):
+class ChangeAnswer(msgspec.Struct, frozen=True):
     """A change of what is published."""
 
     at_ms: int
@@ -97,20 +97,20 @@ class Change(msgspec.Struct, frozen=True):
     level: str | None = None
 
 
-class Entry(msgspec.Struct, frozen=True):
+class HistoryEntryAnswer(msgspec.Struct, frozen=True):
     """One entry of the history: an event, a change, or entries that were lost."""
 
     number: int
     node: str
     heard_at_ms: int
-    event: Event | None = None
+    event: EventAnswer | None = None
     lost: int = 0
-    published: Change | None = None
+    published: ChangeAnswer | None = None
 
 
 class HistoryAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/history`` of an aggregator."""
 
-    events: tuple[Entry, ...]
+    events: tuple[HistoryEntryAnswer, ...]
     next: int
     more: bool

@@ -10,6 +10,7 @@ import msgspec
 
 from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.errors import ConfigurationError, Problem
+from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import AgentAnswer, LeaderAnswer
 from vigil.status.node_answers import NodeAnswer
 from vigil.status.report import (
@@ -92,17 +93,26 @@ class NodeExplanation(msgspec.Struct, frozen=True):
     jobs: tuple[JobExplanation, ...]
 
 
-def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation | None:
+def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
     """Return what the daemon knows of ``node``, with ``part`` of that only (``3`` names a chip).
 
-    ``None``: it knows no such node. Raises ``ConfigurationError`` for a part that the node lacks,
+    Raises ``UnknownNode``, ``ConfigurationError`` for a part that the node lacks,
     ``StoreUnavailable`` where the daemon does not answer.
     """
     answer = client.find(STATUS, AgentAnswer)
     if answer is not None:
-        return None if answer.node != node else _of_agent(client.server, answer, part)
+        if answer.node != node:
+            what = (
+                f"is no fault code, and the daemon at {client.server} knows no node of this name: "
+                f"it is the agent of {answer.node}; name an aggregator with --server"
+            )
+            raise OtherNode(node, what)
+        return _of_agent(client.server, answer, part)
     found = client.find(f"/api/v1/nodes/{quote(node, safe='')}", NodeAnswer)
-    return None if found is None else _of_aggregator(client, found, part)
+    if found is None:
+        what = f"is no fault code, and the aggregator at {client.server} knows no node of this name"
+        raise UnknownNode(node, what)
+    return _of_aggregator(client, found, part)
 
 
 def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
@@ -112,7 +122,7 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
         known = describe_code(row.code)
         sources = f"reported by {', '.join(fault.said_by)}" if fault.said_by else ""
         because = (fault.reason, sources, *(known.rules if known else ()))
-        explained = _fault(row, row.level, None, None, tuple(filter(None, because)))
+        explained = explained_fault(row, row.level, None, None, tuple(filter(None, because)))
         faults.setdefault(row.part, []).append(explained)
     chips = {chip.device: chip for chip in answer.chips}
     names = [*chips, *(name for name in faults if name not in chips)]
@@ -218,28 +228,36 @@ def _parts(answer: NodeAnswer) -> Iterator[PartExplanation]:
             kind = CodeKind.PUBLIC if one.fault_type == "PublicFault" else CodeKind.CHIP
             level = one.published or one.said or ""
             row = fault_row(node, chip.chip, kind, one.code, level, one.severity, one.since_ms)
-            faults.append(_fault(row, one.said, one.published, one.until_ms, (one.because,)))
+            faults.append(
+                explained_fault(row, one.said, one.published, one.until_ms, (one.because,))
+            )
         yield PartExplanation(chip.chip, chip.because, chip.pods, tuple(faults))
     for event in answer.switch_events:
         name = f"switch {event.switch} port {event.port}"
         level = event.published or event.said or ""
         row = fault_row(node, name, CodeKind.SWITCH, event.code, level, None, event.since_ms)
-        explained = _fault(row, event.said, event.published, event.until_ms, (event.because,))
+        explained = explained_fault(
+            row, event.said, event.published, event.until_ms, (event.because,)
+        )
         yield PartExplanation(name, (), (), (explained,))
     for server in answer.server_faults:
         name = f"{server.part} {server.id}"
         row = fault_row(node, name, CodeKind.NODE, server.code, server.level, None, None)
-        yield PartExplanation(name, (), (), (_fault(row, server.level, server.level, None, ()),))
+        yield PartExplanation(
+            name, (), (), (explained_fault(row, server.level, server.level, None, ()),)
+        )
 
 
-def _fault(
+def explained_fault(
     row: FaultRow,
     reported: str | None,
     published: str | None,
     until_ms: int | None,
     because: tuple[str, ...],
 ) -> FaultExplanation:
-    row = msgspec.structs.replace(row, withheld=published is None and until_ms is not None)
+    """Return ``row`` with what is known of its level; see ``FaultExplanation``."""
+    if published is None and until_ms is not None:
+        row = msgspec.structs.replace(row, withheld=True)
     text = text_of_level(row.kind, row.code, row.level)
     effect, remedy = ("", "") if text is None else (text.effect, text.remedy)
     return FaultExplanation(row, reported, published, until_ms, because, effect, remedy)

@@ -17,7 +17,9 @@ def explanation_lines(
     found: NodeExplanation, *, language: str, utc: bool, columns: int
 ) -> Iterator[str]:
     """Return the whole explanation: well or not and why, then part by part, then jobs."""
-    yield from head_lines(f"{found.node} {found.part}".strip(), found.reasons, columns)
+    yield from head_lines(
+        f"{found.node} {found.part}".strip(), found.reasons, columns, well=found.well
+    )
     yield from source_lines(found, columns)
     for text in found.because:
         yield from field("because", text, columns)

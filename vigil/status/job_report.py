@@ -8,7 +8,7 @@ import msgspec
 
 from contract.errors import ConfigurationError, Problem
 from vigil.status.answers import LeaderAnswer
-from vigil.status.cluster_answers import JobsAnswer, WorldAnswer
+from vigil.status.cluster_answers import ClusterStateAnswer, JobsAnswer
 from vigil.status.report import in_language, names_of, source_of
 from vigil.status.show import source_lines, wrapped
 from vigil.status.times import since
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vigil.daemon_client import DaemonClient
-    from vigil.status.cluster_answers import Device
+    from vigil.status.cluster_answers import DeviceAnswer
 
 _WHOLE = "-1"
 
@@ -53,13 +53,10 @@ class JobReport(msgspec.Struct, frozen=True):
     jobs: tuple[JobRow, ...]
 
 
-def leader_of(client: DaemonClient) -> str:
-    """Return which aggregator answers. Raises ``ConfigurationError`` where it is none."""
+def leader_of(client: DaemonClient) -> str | None:
+    """Return which aggregator answers; ``None`` where it is none."""
     found = client.find("/api/v1/leader", LeaderAnswer)
-    if found is None:
-        what = f"{client.server} is no aggregator; only an aggregator knows this"
-        raise ConfigurationError("command line", [Problem("--server", what)])
-    return source_of(found.leader)
+    return None if found is None else source_of(found.leader)
 
 
 def job_report(client: DaemonClient) -> JobReport:
@@ -69,8 +66,11 @@ def job_report(client: DaemonClient) -> JobReport:
     none answers.
     """
     source = leader_of(client)
+    if source is None:
+        what = f"{client.server} is no aggregator; only an aggregator knows this"
+        raise ConfigurationError("command line", [Problem("--server", what)])
     found = client.get("/api/v1/jobs", JobsAnswer)
-    objects = client.get("/api/v1/world", WorldAnswer).world.objects
+    objects = client.get("/api/v1/world", ClusterStateAnswer).world.objects
     pods = [one for one in objects if one.kind == "pods" and one.followed]
     not_known = [
         f"pods of {one.store}: {one.interrupted or 'they are not read yet'}"
@@ -114,7 +114,7 @@ def job_lines(found: JobReport, *, language: str, utc: bool, columns: int) -> It
             yield from wrapped("  ".join(filter(None, (*words, began))), columns, "  ")
 
 
-def _fault(node: str, one: Device) -> JobFault:
+def _fault(node: str, one: DeviceAnswer) -> JobFault:
     part = one.device_type if one.device_id == _WHOLE else f"{one.device_type} {one.device_id}"
     return JobFault(
         node,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
-from vigil.status.answers import Blind, Node
+from vigil.status.answers import BlindAnswer, NodeSummaryAnswer
 
 
-class ExplainedFault(msgspec.Struct, frozen=True):
+class ExplainedFaultAnswer(msgspec.Struct, frozen=True):
     """A code on a chip."""
 
     code: str
@@ -24,17 +24,17 @@ class ExplainedFault(msgspec.Struct, frozen=True):
     until_ms: int | None = None
 
 
-class ExplainedChip(msgspec.Struct, frozen=True):
+class ExplainedChipAnswer(msgspec.Struct, frozen=True):
     """A chip that is not simply available. ``pods`` use it."""
 
     chip: str
     because: tuple[str, ...]
     pods: tuple[str, ...] = ()
-    faults: tuple[ExplainedFault, ...] = ()
-    blind: tuple[Blind, ...] = ()
+    faults: tuple[ExplainedFaultAnswer, ...] = ()
+    blind: tuple[BlindAnswer, ...] = ()
 
 
-class ExplainedEvent(msgspec.Struct, frozen=True):
+class ExplainedEventAnswer(msgspec.Struct, frozen=True):
     """A code on a port of a switch."""
 
     switch: int
@@ -47,7 +47,7 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
     until_ms: int | None = None
 
 
-class ExplainedServerFault(msgspec.Struct, frozen=True):
+class ExplainedServerFaultAnswer(msgspec.Struct, frozen=True):
     """A code on a part of the server."""
 
     part: str
@@ -56,7 +56,7 @@ class ExplainedServerFault(msgspec.Struct, frozen=True):
     level: str
 
 
-class ExplainedJob(msgspec.Struct, frozen=True):
+class ExplainedJobAnswer(msgspec.Struct, frozen=True):
     """A job with pods on the node. ``since_ms`` is ``None`` where nothing here hits it."""
 
     job: str
@@ -74,10 +74,10 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     ``documents`` hold the node; with whether every store has them as they are now.
     """
 
-    node: Node
+    node: NodeSummaryAnswer
     because: tuple[str, ...]
-    chips: tuple[ExplainedChip, ...]
-    switch_events: tuple[ExplainedEvent, ...] = ()
+    chips: tuple[ExplainedChipAnswer, ...]
+    switch_events: tuple[ExplainedEventAnswer, ...] = ()
     documents: dict[str, bool] = {}
-    server_faults: tuple[ExplainedServerFault, ...] = ()
-    jobs: tuple[ExplainedJob, ...] = ()
+    server_faults: tuple[ExplainedServerFaultAnswer, ...] = ()
+    jobs: tuple[ExplainedJobAnswer, ...] = ()

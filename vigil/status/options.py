@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 if TYPE_CHECKING:
-    from vigil.daemon_client import DaemonClient
+    from vigil.sources.sources import AnswerSources
 
 NOT_WELL = 1
-_ANSWER_SECONDS = 10.0
 
 
 class Language(StrEnum):
@@ -28,7 +27,7 @@ Server: TypeAlias = Annotated[
         metavar="URL",
         envvar="VIGIL_SERVER",
         help="Ask this agent or aggregator: http://HOST:PORT, https://HOST:PORT or unix:PATH.",
-        show_default="the agent on this host, else its aggregator",
+        show_default="the agent on this host, its aggregator, that of the cluster, documents",
     ),
 ]
 StateDir: TypeAlias = Annotated[
@@ -38,6 +37,24 @@ StateDir: TypeAlias = Annotated[
         envvar="VIGIL_STATE_DIR",
         help="Of the agent or aggregator on this host; has its socket.",
         show_default="/var/lib/npu-vigil, /var/lib/npu-vigil-aggregator",
+    ),
+]
+Kubeconfig: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        envvar="VIGIL_KUBECONFIG",
+        help="Where no daemon on this host answers: ask the aggregator of this cluster.",
+        show_default="KUBECONFIG, ~/.kube/config",
+    ),
+]
+Store: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="VIGIL_STORE",
+        help="Where no daemon answers: read the documents of this store; as for the aggregator.",
+        show_default="kubernetes: with a kubeconfig",
     ),
 ]
 Lang: TypeAlias = Annotated[
@@ -50,31 +67,26 @@ Utc: TypeAlias = Annotated[bool, typer.Option("--utc", help="Show times in UTC."
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", envvar="VIGIL_JSON", help="Print one JSON document.")
 ]
-_AGENT = (Path("/var/lib/npu-vigil"), "agent.sock")
-_AGGREGATOR = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
 Watch: TypeAlias = Annotated[
     bool, typer.Option("--watch", help="Go on, and show each change until Ctrl-C.")
 ]
 
 
-def client_of(server: str | None, state_dir: Path | None) -> DaemonClient:
-    """Return who is asked: ``server``, else the agent on this host, else the aggregator on it."""
-    return _client(server, state_dir, (_AGENT, _AGGREGATOR))
+def sources_of(
+    server: str | None,
+    state_dir: Path | None,
+    kubeconfig: Path | None,
+    store: str | None,
+    kind: str = "nodes",
+) -> AnswerSources:
+    """Return what may answer: ``server``, else a daemon on this host, of the cluster, documents.
 
+    ``kind`` is a ``Question`` of ``vigil.sources.sources``.
+    """
+    from vigil.sources.sources import AnswerSources, Question, SourceOptions
 
-def cluster_client_of(server: str | None, state_dir: Path | None) -> DaemonClient:
-    """Return who is asked about the cluster: ``server``, else the aggregator on this host."""
-    return _client(server, state_dir, (_AGGREGATOR,))
-
-
-def _client(
-    server: str | None, state_dir: Path | None, places: tuple[tuple[Path, str], ...]
-) -> DaemonClient:
-    from vigil.daemon_client import DaemonClient, listening
-
-    if server is None:
-        server = listening([(state_dir or usual) / name for usual, name in places])
-    return DaemonClient(server, _ANSWER_SECONDS)
+    asked = SourceOptions(server, state_dir, kubeconfig, store)
+    return AnswerSources(asked, Question(kind))
 
 
 def language_of(chosen: Language | None) -> Language:

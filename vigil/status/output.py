@@ -6,38 +6,32 @@ import os
 import re
 import shutil
 import sys
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NoReturn, Protocol
-from urllib.parse import quote
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 import typer
 
 from contract.errors import StoreUnavailable
-from vigil.daemon_client import NOT_FOUND, DaemonClient
 from vigil.status.options import NOT_WELL
 from vigil.status.show import print_lines, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_AGENT_SECONDS = 0.2
-_AGGREGATOR_SECONDS = 0.25
-_WITHOUT_SIGNAL_SECONDS = 2.0
-"""The stream of an aggregator has no events of jobs, heartbeats and the leader."""
-_STREAM_SECONDS = 40.0
-"""The stream sends a comment every 15 s."""
+    from vigil.sources.source import AnswerSource
+    from vigil.sources.sources import AnswerSources
+
 _AGAIN_SECONDS = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
 _AGES = re.compile(rb"[0-9.]+ (s|min|h|d)\b")
 
 
 @dataclass(frozen=True)
-class State:
+class Output:
     """What a verb shows: ``document`` as JSON, ``lines`` of a width as text."""
 
     document: msgspec.Struct
@@ -54,88 +48,52 @@ class State:
 
 
 def show(
-    client: DaemonClient,
-    ask: Callable[[], State],
+    sources: AnswerSources,
+    ask: Callable[[AnswerSource], Output],
     *,
     node: str | None,
     watching: bool,
     as_json: bool,
     utc: bool,
 ) -> NoReturn:
-    """Show what ``ask`` returns; ends the verb with its exit status.
+    """Show what ``ask`` returns of the first source that answers; ends with the exit status.
 
-    With ``watching`` each change is shown, until Ctrl-C. An agent is asked every 0.2 s; an
-    aggregator after an event of its stream (of ``node``), at most 4 times a second.
+    With ``watching`` each change (of ``node`` only with one) is shown, until Ctrl-C.
     """
-    if watching:
-        with suppress(KeyboardInterrupt):
-            _watch(client, ask, node, as_json=as_json, utc=utc)
-        raise typer.Exit
-    state = ask()
-    if as_json:
-        print(msgspec.json.encode(state.document).decode())
-    else:
-        print_lines(state.lines(width()))
-    raise typer.Exit(0 if state.well else NOT_WELL)
-
-
-class _Signal(Protocol):
-    def wait(self) -> None: ...
+    try:
+        if watching:
+            with suppress(KeyboardInterrupt):
+                _watch(sources, ask, node, as_json=as_json, utc=utc)
+            raise typer.Exit
+        state = sources.ask(ask)
+        if as_json:
+            print(msgspec.json.encode(state.document).decode())
+        else:
+            print_lines(state.lines(width()))
+        raise typer.Exit(0 if state.well else NOT_WELL)
+    finally:
+        sources.close()
 
 
 def _watch(
-    client: DaemonClient, ask: Callable[[], State], node: str | None, *, as_json: bool, utc: bool
+    sources: AnswerSources,
+    ask: Callable[[AnswerSource], Output],
+    node: str | None,
+    *,
+    as_json: bool,
+    utc: bool,
 ) -> None:
     screen: _Paper | _Terminal = _Paper(as_json=as_json, utc=utc)
     if not as_json and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
         screen = _Terminal()
-    screen.show(ask())
-    signal = _signal_of(client, node)
+    screen.show(sources.ask(ask))
+    signal = sources.chosen.signal(node)
     while True:
         signal.wait()
         try:
-            screen.show(ask())
+            screen.show(sources.ask(ask))
         except StoreUnavailable as error:
             screen.fail(str(error))
-            time.sleep(_AGAIN_SECONDS)
-
-
-def _signal_of(client: DaemonClient, node: str | None) -> _Signal:
-    if client.ask("/api/v1/leader")[0] == NOT_FOUND:
-        return _Pause()
-    path = "/api/v1/stream" + (f"?node={quote(node, safe='')}" if node else "")
-    return _Stream(DaemonClient(client.server, _STREAM_SECONDS), path)
-
-
-class _Pause:
-    def wait(self) -> None:
-        time.sleep(_AGENT_SECONDS)
-
-
-class _Stream:
-    """Waits for an event of the stream at ``path``."""
-
-    def __init__(self, client: DaemonClient, path: str) -> None:
-        self._client = client
-        self._path = path
-        self._came = threading.Event()
-        self._last = 0.0
-        threading.Thread(target=self._follow, daemon=True).start()
-
-    def wait(self) -> None:
-        """Wait for an event, and until the last return is long enough ago."""
-        self._came.wait(_WITHOUT_SIGNAL_SECONDS)
-        time.sleep(max(0.0, self._last + _AGGREGATOR_SECONDS - time.monotonic()))
-        self._came.clear()
-        self._last = time.monotonic()
-
-    def _follow(self) -> None:
-        while True:
-            with suppress(StoreUnavailable):
-                for line in self._client.follow(self._path):
-                    # The first line comes when the stream begins: what changed before is asked for.
-                    if line.startswith((b"retry:", b"event:")):
-                        self._came.set()
             time.sleep(_AGAIN_SECONDS)
 
 
@@ -147,7 +105,7 @@ class _Paper:
         self._utc = utc
         self._shown = b""
 
-    def show(self, state: State) -> None:
+    def show(self, state: Output) -> None:
         key = state.key
         if key == self._shown:
             return
@@ -181,7 +139,7 @@ class _Terminal:
         self._shown = b""
         self._drawn = 0.0
 
-    def show(self, state: State) -> None:
+    def show(self, state: Output) -> None:
         key, now = state.key, time.monotonic()
         if key == self._shown and now - self._drawn < _AGAIN_SECONDS:
             return

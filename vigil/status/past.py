@@ -1,4 +1,4 @@
-"""What happened to faults, from the history of an aggregator."""
+"""What happened to faults, from the history of a daemon."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from contract.errors import ConfigurationError, Problem
+from contract.errors import ConfigurationError, Problem, StoreUnavailable
+from vigil.daemon_client import UnknownNode
+from vigil.status.answers import AgentAnswer
 from vigil.status.cluster_answers import HistoryAnswer
 from vigil.status.explained import is_meant
-from vigil.status.report import in_language, names_of
+from vigil.status.job_report import leader_of
+from vigil.status.report import STATUS, agent_source, in_language, names_of, other_node
 from vigil.status.show import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vigil.daemon_client import DaemonClient
-    from vigil.status.cluster_answers import Entry
+    from vigil.status.cluster_answers import HistoryEntryAnswer
 
 _UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STATUS = "status"
+_PATH = "/api/v1/history"
 
 
 class PastRow(msgspec.Struct, frozen=True):
@@ -54,8 +58,12 @@ class Past(msgspec.Struct, frozen=True):
     rows: tuple[PastRow, ...]
 
 
-class History:
-    """Reads the history of ``node`` (``None``: of all), page by page, from ``since_ms`` on."""
+class DaemonHistory:
+    """Reads the history of ``node`` (``None``: of all), page by page, from ``since_ms`` on.
+
+    An agent has that of its own node. Raises ``UnknownNode``, and ``StoreUnavailable`` where there
+    is no history.
+    """
 
     def __init__(
         self, client: DaemonClient, node: str | None, part: str, since_ms: int | None
@@ -65,14 +73,23 @@ class History:
         self._asked: dict[str, str | int] = {} if node is None else {"node": node}
         if since_ms is not None:
             self._asked["since_ms"] = since_ms
-        if node is not None:
-            self._check(node)
+        leader = leader_of(client)
+        if leader is None:
+            self._past = self._of_agent(node)
+        else:
+            self._past = Past(leader, client.server, (), ())
+            if node is not None:
+                self._check(node)
+
+    def about(self) -> Past:
+        """Return who answers; without rows."""
+        return self._past
 
     def read(self) -> Iterator[PastRow]:
         """Yield what came since the last call."""
         more = True
         while more:
-            page = self._client.get(f"/api/v1/history?{urlencode(self._asked)}", HistoryAnswer)
+            page = self._client.get(f"{_PATH}?{urlencode(self._asked)}", HistoryAnswer)
             self._asked["after"] = page.next
             more = page.more
             for entry in page.events:
@@ -81,13 +98,22 @@ class History:
                     yield row
 
     def _check(self, node: str) -> None:
-        """Raise ``ConfigurationError`` for a node that was never there."""
+        """Raise ``UnknownNode`` for a node that was never there."""
         if self._client.find(f"/api/v1/nodes/{quote(node, safe='')}", msgspec.Raw) is not None:
             return
         asked = urlencode({"node": node, "limit": 1})
-        if not self._client.get(f"/api/v1/history?{asked}", HistoryAnswer).events:
+        if not self._client.get(f"{_PATH}?{asked}", HistoryAnswer).events:
             what = f"the aggregator at {self._client.server} knows no node of this name"
-            raise ConfigurationError("command line", [Problem(f"node {node}", what)])
+            raise UnknownNode(node, what)
+
+    def _of_agent(self, node: str | None) -> Past:
+        answer = self._client.get(STATUS, AgentAnswer)
+        if node not in (None, answer.node):
+            raise other_node(self._client.server, answer, node)
+        if self._client.find(f"{_PATH}?limit=1", msgspec.Raw) is None:
+            raise StoreUnavailable(f"the agent at {self._client.server} shows no history")
+        not_known = ("what the cluster published about this node",)
+        return Past(agent_source(answer), self._client.server, not_known, ())
 
 
 def since_of(text: str, now_ms: int, *, utc: bool) -> int:
@@ -134,29 +160,53 @@ def _what(row: PastRow) -> str:
     return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
 
 
-def _row(entry: Entry) -> PastRow:
+def _row(entry: HistoryEntryAnswer) -> PastRow:
     change, event = entry.published, entry.event
     if change is not None:
-        part, code, at_ms = change.subject, change.code, change.at_ms
-        was, level, because, origin = change.was, change.level, "", "published"
-    elif event is not None:
-        subject = event.subject
-        part = f"{subject.kind} {subject.id} {subject.part}".rstrip()
-        code, at_ms, because, origin = event.code, event.at_ms, event.because, "reported"
-        was, level = event.old_level, event.new_level
-    else:
-        part, code, at_ms, because, origin = "", "", entry.heard_at_ms, "", "lost"
-        was, level = None, None
+        return past_row(
+            entry.number,
+            change.at_ms,
+            "published",
+            entry.node,
+            part=change.subject,
+            code=change.code,
+            was=change.was,
+            level=change.level,
+        )
+    if event is not None:
+        return past_row(
+            entry.number,
+            event.at_ms,
+            "reported",
+            entry.node,
+            part=part_of(event.subject.kind, event.subject.id, event.subject.part),
+            code=event.code,
+            was=event.old_level,
+            level=event.new_level,
+            because=event.because,
+        )
+    return past_row(entry.number, entry.heard_at_ms, "lost", entry.node, lost=entry.lost)
+
+
+def part_of(kind: str, number: int, part: str) -> str:
+    """Return how a subject of a journal is named: ``chip 3``, ``switch 0 1/2/3``."""
+    return f"{kind} {number} {part}".rstrip()
+
+
+def past_row(
+    number: int,
+    at_ms: int,
+    origin: str,
+    node: str,
+    *,
+    part: str = "",
+    code: str = "",
+    was: str | None = None,
+    level: str | None = None,
+    because: str = "",
+    lost: int = 0,
+) -> PastRow:
+    """Return a row with the names of its code; see ``PastRow``."""
     return PastRow(
-        entry.number,
-        at_ms,
-        origin,
-        entry.node,
-        part,
-        code,
-        *names_of(code),
-        was,
-        level,
-        because,
-        entry.lost,
+        number, at_ms, origin, node, part, code, *names_of(code), was, level, because, lost
     )

@@ -11,19 +11,19 @@ import msgspec
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, describe_code, text_of_level
-from contract.errors import ConfigurationError, Problem
 from service.shortened import shortened
+from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,
-    Blind,
-    Faults,
-    Leader,
+    BlindAnswer,
+    FaultsAnswer,
     LeaderAnswer,
+    LeaderStateAnswer,
     LivenessAnswer,
-    Node,
-    Nodes,
-    Readiness,
+    NodesAnswer,
+    NodeSummaryAnswer,
+    ReadinessAnswer,
 )
 from vigil.status.times import ago
 
@@ -39,7 +39,7 @@ _HARMLESS = frozenset(
     {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
 )
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
-_NAMED = 5
+NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
 
 
@@ -77,7 +77,7 @@ class BlindRow(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Report(msgspec.Struct, frozen=True):
+class StatusReport(msgspec.Struct, frozen=True):
     """What a daemon knows. ``about`` is a node or "the cluster".
 
     ``reasons`` say why it is not well, in sentences without a dot, worst first; none: it is well.
@@ -98,11 +98,11 @@ class Report(msgspec.Struct, frozen=True):
     blind: tuple[BlindRow, ...]
 
 
-def report_of(client: DaemonClient, node: str | None) -> Report:
+def report_of(client: DaemonClient, node: str | None) -> StatusReport:
     """Return what the daemon that ``client`` asks knows, of ``node`` only with one.
 
-    Raises ``ConfigurationError`` for a node that it does not know, ``StoreUnavailable`` where it
-    does not answer.
+    Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
+    not answer.
     """
     answer = client.find(STATUS, AgentAnswer)
     if answer is not None:
@@ -118,11 +118,10 @@ def same_code(given: str, code: str) -> bool:
         return given.strip() == code
 
 
-def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
-    """Return what an agent knows. Raises ``ConfigurationError`` for another node than its own."""
+def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport:
+    """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
     if node not in (None, answer.node):
-        what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
-        raise ConfigurationError("command line", [Problem(f"node {node}", what)])
+        raise other_node(server, answer, node)
     faults = tuple(
         fault_row(
             answer.node,
@@ -145,7 +144,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
         *(f"the agent is not ready: {one}" for one in answer.not_ready),
         *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
         *reasons_of_faults(faults),
-        *([f"the link is down at {shortened(down, _NAMED)}"] if down else []),
+        *([f"the link is down at {shortened(down, NAMED)}"] if down else []),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
             f"{one.kind} is not published: {one.trouble}"
@@ -163,15 +162,15 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
         if beat.beaten_at_ms is None
         else f"sent {ago(beat.beaten_at_ms, answer.at_ms)}"
     )
-    return Report(
-        source=f"agent of {answer.node}, version {answer.version}",
+    return StatusReport(
+        source=agent_source(answer),
         server=server,
         about=answer.node,
         at_ms=answer.at_ms,
         well=not reasons,
         reasons=tuple(reasons),
         not_known=("what the cluster publishes about this node, which jobs are hit",),
-        counts={"chips": _counted(chip.level for chip in answer.chips)},
+        counts={"chips": counts_of(chip.level for chip in answer.chips)},
         facts={
             "driver": (" ".join(named) or "has not answered yet",),
             "heartbeat": (f"{beaten}, every {beat.interval_seconds:g} s",),
@@ -182,16 +181,16 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> Report:
     )
 
 
-def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
-    nodes = client.get("/api/v1/nodes", Nodes)
-    found = client.get("/api/v1/faults", Faults)
+def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
+    nodes = client.get("/api/v1/nodes", NodesAnswer)
+    found = client.get("/api/v1/faults", FaultsAnswer)
     liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
     leader = client.get("/api/v1/leader", LeaderAnswer).leader
-    ready = client.decoded(client.ask("/readyz")[1], Readiness)
+    ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
     chosen = [one for one in nodes.nodes if name in (None, one.node)]
     if name is not None and not chosen:
         what = f"the aggregator at {client.server} knows no node of this name"
-        raise ConfigurationError("command line", [Problem(f"node {name}", what)])
+        raise UnknownNode(name, what)
     faults = tuple(row for row in _cluster_rows(found) if name in (None, row.node))
     blind = tuple(row for one in chosen for row in blind_of(one))
     unsaid = [one.node for one in chosen if one.blind is None]
@@ -203,17 +202,17 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
         *reasons_of_faults(faults),
         *reasons_of_blind(blind),
     ]
-    return Report(
+    return StatusReport(
         source=source_of(leader),
         server=client.server,
         about=name or "the cluster",
         at_ms=nodes.at_ms,
         well=not reasons,
         reasons=tuple(reasons),
-        not_known=(f"which sources are blind on {shortened(unsaid, _NAMED)}",) if unsaid else (),
+        not_known=(f"which sources are blind on {shortened(unsaid, NAMED)}",) if unsaid else (),
         counts={
-            "nodes": _counted(f"{one.state}, {one.heartbeat}" for one in chosen),
-            "chips": _levels_of_chips(faults),
+            "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
+            "chips": levels_of_chips(faults),
         },
         facts={"leader": (leader.holder or "nobody",)}
         if name is None
@@ -223,7 +222,18 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> Report:
     )
 
 
-def source_of(leader: Leader) -> str:
+def agent_source(answer: AgentAnswer) -> str:
+    """Return which agent it is, in words."""
+    return f"agent of {answer.node}, version {answer.version}"
+
+
+def other_node(server: str, answer: AgentAnswer, node: str | None) -> OtherNode:
+    """Return the error for a ``node`` that is not that of the agent at ``server``."""
+    what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
+    return OtherNode(node or "", what)
+
+
+def source_of(leader: LeaderStateAnswer) -> str:
     """Return which aggregator it is, in words."""
     if leader.leads:
         return "aggregator, which leads"
@@ -234,12 +244,12 @@ class _Because(msgspec.Struct, frozen=True):
     because: tuple[str, ...]
 
 
-def _of_node(client: DaemonClient, node: Node) -> dict[str, tuple[str, ...]]:
+def _of_node(client: DaemonClient, node: NodeSummaryAnswer) -> dict[str, tuple[str, ...]]:
     explained = client.get(f"/api/v1/nodes/{quote(node.node, safe='')}", _Because)
     return {"because": explained.because}
 
 
-def reasons_of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
+def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
     """Yield why these nodes are not well, apart from faults and blind sources."""
     by_word: dict[str, list[str]] = {}
     for one in nodes:
@@ -251,25 +261,30 @@ def reasons_of_nodes(nodes: Iterable[Node]) -> Iterator[str]:
             if word not in (None, "", "Healthy"):
                 by_word.setdefault(f"{what}: {word}", []).append(one.node)
     for word, names in by_word.items():
-        yield f"{word}: {shortened(names, _NAMED)}"
+        yield f"{word}: {shortened(names, NAMED)}"
+
+
+def is_harmless(level: str) -> bool:
+    """Return whether a fault at ``level`` changes nothing for jobs."""
+    return level in _HARMLESS
 
 
 def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
     """Yield which parts are hit at which level, worst level first."""
     parts: dict[str, dict[str, None]] = {}
     for row in faults:
-        if row.level not in _HARMLESS:
+        if not is_harmless(row.level):
             parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
-        yield f"{counted(len(names), 'part')} at {level}: {shortened(names, _NAMED)}"
+        yield f"{counted(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
 
 
 def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
     """Yield which sources give no answer."""
     found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
     if found:
-        yield f"no answer from {shortened(found, _NAMED)}"
+        yield f"no answer from {shortened(found, NAMED)}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -277,7 +292,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _cluster_rows(found: Faults) -> Iterator[FaultRow]:
+def _cluster_rows(found: FaultsAnswer) -> Iterator[FaultRow]:
     for chip in found.faults:
         public = chip.fault_type == "PublicFault"
         kind = CodeKind.PUBLIC if public else CodeKind.CHIP
@@ -338,30 +353,32 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def blind_rows(node: str, part: str, found: Iterable[Blind]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[BlindAnswer]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
     for one in found:
         yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
 
 
-def blind_of(node: Node) -> Iterator[BlindRow]:
+def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
         yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
 
 
-def _counted(words: Iterable[str]) -> dict[str, int]:
+def counts_of(words: Iterable[str]) -> dict[str, int]:
+    """Return how often each word is there, levels by rank."""
     found = Counter(words)
     return {word: found[word] for word in sorted(found, key=rank)}
 
 
-def _levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
+def levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
+    """Return how many chips have each level; a chip has its worst one."""
     worst: dict[tuple[str, str], str] = {}
     for row in faults:
         if row.kind in {CodeKind.CHIP, CodeKind.PUBLIC}:
             key = (row.node, row.part)
             worst[key] = min(row.level, worst.get(key, row.level), key=rank)
-    return _counted(worst.values())
+    return counts_of(worst.values())
 
 
 def rank(level: str) -> tuple[int, str]:

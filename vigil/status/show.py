@@ -8,12 +8,13 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, Protocol
 
+from contract.errors import printable
 from vigil.status.times import since
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from vigil.status.report import BlindRow, FaultRow, Report
+    from vigil.status.report import BlindRow, FaultRow, StatusReport
 
 _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
@@ -23,7 +24,7 @@ _FAULT_COLUMNS = ("node", "part", "code", "severity", "level", "since", "jobs", 
 _NARROWEST_NAME = 30
 
 
-class Answered(Protocol):
+class NodeAnswered(Protocol):
     """What says who answered, and what is then not known."""
 
     @property
@@ -47,13 +48,12 @@ def print_lines(lines: Iterable[str]) -> None:
     """Print each line; what its encoding lacks or no terminal should get is ``?``."""
     encoding = sys.stdout.encoding or "ascii"
     for line in lines:
-        clean = "".join(letter if letter.isprintable() else "?" for letter in line)
-        print(clean.encode(encoding, "replace").decode(encoding))
+        print(printable(line).encode(encoding, "replace").decode(encoding))
 
 
-def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return the whole report: well or not and why first."""
-    yield from head_lines(report.about, report.reasons, columns)
+    yield from head_lines(report.about, report.reasons, columns, well=report.well)
     yield from source_lines(report, columns)
     for heading, counts in report.counts.items():
         counted = "; ".join(f"{number} {word}" for word, number in counts.items()) or "none"
@@ -71,24 +71,31 @@ def status_lines(report: Report, *, language: str, utc: bool, columns: int) -> I
             yield f"{len(report.faults) - len(shown)} more: vigil faults"
 
 
-def head_lines(about: str, reasons: Sequence[str], columns: int) -> Iterator[str]:
-    """Return whether ``about`` is well, else why not, and an empty line."""
-    yield from wrapped(
-        f"{about} is not well: {reasons[0]}" if reasons else f"{about} is well", columns
-    )
+def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) -> Iterator[str]:
+    """Return whether ``about`` is well, else why not, and an empty line.
+
+    What is not well without a reason is only partly known.
+    """
+    if reasons:
+        first = f"{about} is not well: {reasons[0]}"
+    else:
+        first = (
+            f"{about} is well" if well else f"no fault of {about} is known, but not all is known"
+        )
+    yield from wrapped(first, columns)
     for reason in reasons[1:]:
         yield from wrapped(reason, columns, "  ")
     yield ""
 
 
-def source_lines(report: Answered, columns: int) -> Iterator[str]:
+def source_lines(report: NodeAnswered, columns: int) -> Iterator[str]:
     """Return who answered, and what is then not known."""
     yield from field("answered by", f"{report.source} ({report.server})", columns)
     for what in report.not_known:
         yield from field("not known", what, columns)
 
 
-def report_lines(report: Report, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+def report_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
     """Return who answered, and a table of all faults in their order."""
     yield from source_lines(report, columns)
     if not report.faults:

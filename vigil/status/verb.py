@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.status.options import Json, Lang, Server, StateDir, Utc, Watch, client_of, language_of
+from vigil.status.options import (
+    Json,
+    Kubeconfig,
+    Lang,
+    Server,
+    StateDir,
+    Store,
+    Utc,
+    Watch,
+    language_of,
+    sources_of,
+)
+
+if TYPE_CHECKING:
+    from vigil.sources.source import AnswerSource
 
 
 def status(
@@ -15,6 +29,8 @@ def status(
     ] = None,
     server: Server = None,
     state_dir: StateDir = None,
+    kubeconfig: Kubeconfig = None,
+    store: Store = None,
     watch: Watch = False,
     lang: Lang = None,
     utc: Utc = False,
@@ -24,18 +40,18 @@ def status(
 
     Exit status: 0 well, 1 not well or partly unknown, 2 wrong use or unknown node, 3 no answer.
     """
-    from vigil.status.output import State, show
-    from vigil.status.report import report_of
+    from vigil.status.output import Output, show
     from vigil.status.show import status_lines
 
-    client, language = client_of(server, state_dir), language_of(lang)
+    sources = sources_of(server, state_dir, kubeconfig, store)
+    language = language_of(lang)
 
-    def ask() -> State:
-        report = report_of(client, node)
-        return State(
+    def ask(source: AnswerSource) -> Output:
+        report = source.report(node)
+        return Output(
             report,
             lambda columns: status_lines(report, language=language, utc=utc, columns=columns),
             report.well,
         )
 
-    show(client, ask, node=node, watching=watch, as_json=as_json, utc=utc)
+    show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)

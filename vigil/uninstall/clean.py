@@ -44,9 +44,9 @@ from vigil.forget.nodes import Found, beating, opened
 from vigil.uninstall.elastic_jobs import clear_jobs, elastic_lease, plan_jobs
 
 if TYPE_CHECKING:
-    from aggregator.cluster_documents.kinds import Kind
+    from aggregator.cluster_documents.kinds import DocumentKind
     from aggregator.config import AggregatorConfiguration
-    from elastic.job import Job
+    from elastic.job import ElasticJob
     from stores.base import LeaderLease, Store
     from vigil.forget.nodes import Stores
 
@@ -83,7 +83,7 @@ class Plan:
     nodes: list[str] = field(default_factory=list)
     """Whose heartbeats go."""
     left: list[str] = field(default_factory=list)
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[ElasticJob] = field(default_factory=list)
     """Jobs of Volcano that have annotations of ours."""
 
 
@@ -210,7 +210,9 @@ async def _nodes_with_plugin(
         await remains.close()
 
 
-def _healed(document: Document, kind: Kind[Any], with_plugin: frozenset[str]) -> list[Document]:
+def _healed(
+    document: Document, kind: DocumentKind[Any], with_plugin: frozenset[str]
+) -> list[Document]:
     """Return the document of the cluster without faults, where that changes it.
 
     Entries of nodes with a Device Plugin stay: what it says of them is still true.

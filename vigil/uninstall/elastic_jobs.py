@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
-    from elastic.job import Job
+    from elastic.job import ElasticJob
     from stores.base import LeaderLease
 
 _OURS = (SWITCH, RESTORE, KEPT)
@@ -38,12 +38,12 @@ async def elastic_lease(kubeconfig: Path | None) -> AsyncIterator[LeaderLease]:
         yield api.leader_lease(LEASE)
 
 
-async def plan_jobs(kubeconfig: Path | None) -> tuple[list[Job], list[str]]:
+async def plan_jobs(kubeconfig: Path | None) -> tuple[list[ElasticJob], list[str]]:
     """Return the vcjobs with annotations of ours, and a line for each of another size.
 
     Raises ``StoreError``.
     """
-    jobs: list[Job] = []
+    jobs: list[ElasticJob] = []
     async with _asking(kubeconfig) as api:
         # A cluster without Volcano has no such kind.
         with contextlib.suppress(StoreNotFound):
@@ -53,7 +53,7 @@ async def plan_jobs(kubeconfig: Path | None) -> tuple[list[Job], list[str]]:
     return jobs, [line for line in lines if line]
 
 
-async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[Job]) -> list[str]:
+async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[ElasticJob]) -> list[str]:
     """Take our annotations off; returns a line for each job that was refused."""
     refused: list[str] = []
     async with _asking(kubeconfig) as api:
@@ -67,14 +67,14 @@ async def clear_jobs(kubeconfig: Path | None, jobs: Sequence[Job]) -> list[str]:
     return refused
 
 
-def _jobs(page: bytes) -> list[Job]:
+def _jobs(page: bytes) -> list[ElasticJob]:
     try:
         return [read_job(raw) for raw in msgspec.json.decode(page, type=_Items).items]
     except msgspec.DecodeError as error:
         raise StoreUnavailable(f"the list of Jobs of Volcano makes no sense: {error}") from error
 
 
-def _other_size(job: Job) -> str:
+def _other_size(job: ElasticJob) -> str:
     """Return what a job loses with our annotation: its original size is nowhere else."""
     original, size = original_of(job), job.size
     if original is None or size is None:

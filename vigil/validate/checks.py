@@ -28,7 +28,7 @@ from contract.operator_rules.fault_configuration import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.operator_rules.fault_configuration import ConfigMap
+    from contract.operator_rules.fault_configuration import OperatorConfigMap
 
 DOCUMENT_OF_KIND = dict(
     zip(
@@ -157,7 +157,9 @@ def read_config_map(text: str, source: str) -> dict[str, str]:
     return data
 
 
-def _read_config_map(text: str, source: str) -> tuple[ConfigMap, dict[str, str], list[Problem]]:
+def _read_config_map(
+    text: str, source: str
+) -> tuple[OperatorConfigMap, dict[str, str], list[Problem]]:
     """Which one it is, its data, and what keeps the agent from finding it."""
     content = _object(text, source)
     config_map = _which(content)
@@ -173,7 +175,7 @@ def _read_config_map(text: str, source: str) -> tuple[ConfigMap, dict[str, str],
     return config_map, data, problems
 
 
-def _which(content: dict[str, Any]) -> ConfigMap:
+def _which(content: dict[str, Any]) -> OperatorConfigMap:
     """The ConfigMap that is meant: by its name, else by what is in it."""
     metadata, data = content.get("metadata"), content.get("data")
     name = metadata.get("name") if isinstance(metadata, dict) else None
@@ -203,7 +205,7 @@ def _object(text: str, source: str) -> dict[str, Any]:
     return content
 
 
-def _misplaced(content: dict[str, Any], config_map: ConfigMap) -> list[Problem]:
+def _misplaced(content: dict[str, Any], config_map: OperatorConfigMap) -> list[Problem]:
     """What keeps the agent from finding any of it."""
     problems = []
     if content.get("kind", "ConfigMap") != "ConfigMap":

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from contract.errors import StoreError
 
 if TYPE_CHECKING:
-    from stores.kubernetes_api.client.pool import Pool
+    from stores.kubernetes_api.client.pool import ConnectionPool
 
 _SHORTEST_SECONDS = 2.0
 _LONGEST_SECONDS = 10.0
@@ -32,7 +32,7 @@ _QUICK_SECONDS = 1.0
 """A server that answers within this over a new connection is not slow."""
 
 
-class Kind(Enum):
+class RequestKind(Enum):
     """Admission makes writes slow, not reads."""
 
     READ = "read"
@@ -46,7 +46,7 @@ class Response(NamedTuple):
     body: bytes
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     """``was_repeated``: another attempt of the same request may have reached the server."""
 
     response: Response
@@ -60,9 +60,11 @@ Attempt: TypeAlias = Callable[[bool], Coroutine[Any, Any, Response]]
 class Attempts:
     """Makes requests, each with at most two attempts open at a time."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: ConnectionPool) -> None:
         self._pool = pool
-        self._times: dict[Kind, deque[tuple[float, float]]] = {kind: deque() for kind in Kind}
+        self._times: dict[RequestKind, deque[tuple[float, float]]] = {
+            kind: deque() for kind in RequestKind
+        }
         """When answers came of late, and after how many seconds."""
         self._next_at = -math.inf
         """Before this nothing is repeated, unless old connections are known to be dead."""
@@ -70,7 +72,7 @@ class Attempts:
         """Attempts whose answer nobody needs; it shows that their connection lives."""
         self._found_dead: asyncio.Future[None] | None = None
 
-    async def answer(self, attempt: Attempt, kind: Kind) -> Answer:
+    async def answer(self, attempt: Attempt, kind: RequestKind) -> ApiAnswer:
         """Return the first answer to a request. Raises what its attempts raise."""
         began = _now()
         first = self._begin(attempt, kind, is_new=False)
@@ -80,9 +82,9 @@ class Attempts:
                 was_repeated = True
                 second = await self._repeated(attempt, kind, first, began)
                 if second is not None:
-                    return Answer(second, True)
+                    return ApiAnswer(second, True)
                 not_before = _now() + _SHORTEST_SECONDS
-            return Answer(first.result(), was_repeated)
+            return ApiAnswer(first.result(), was_repeated)
         except StoreError:
             # Whatever else is as old may be dead as well; a new connection shows it.
             self._pool.drop_idle(began)
@@ -97,7 +99,7 @@ class Attempts:
             task.cancel()
 
     async def _is_overdue(
-        self, first: asyncio.Task[Response], kind: Kind, began: float, not_before: float
+        self, first: asyncio.Task[Response], kind: RequestKind, began: float, not_before: float
     ) -> bool:
         """Wait until ``first`` has ended, or is to be repeated; whether it is."""
         while True:
@@ -125,7 +127,7 @@ class Attempts:
                 await asyncio.wait((first,), timeout=_LATE_SECONDS)
 
     async def _repeated(
-        self, attempt: Attempt, kind: Kind, first: asyncio.Task[Response], began: float
+        self, attempt: Attempt, kind: RequestKind, first: asyncio.Task[Response], began: float
     ) -> Response | None:
         """Make the request once more; what is answered, ``None`` while only ``first`` is open."""
         is_probe = self._pool.dead_before <= began
@@ -165,12 +167,14 @@ class Attempts:
         if not first.cancelled() and first.exception() is not None:
             self._pool.drop_idle(before)
 
-    def _begin(self, attempt: Attempt, kind: Kind, *, is_new: bool) -> asyncio.Task[Response]:
+    def _begin(
+        self, attempt: Attempt, kind: RequestKind, *, is_new: bool
+    ) -> asyncio.Task[Response]:
         task = asyncio.create_task(self._timed(attempt, kind, is_new))
         task.add_done_callback(_take_notice)
         return task
 
-    async def _timed(self, attempt: Attempt, kind: Kind, is_new: bool) -> Response:
+    async def _timed(self, attempt: Attempt, kind: RequestKind, is_new: bool) -> Response:
         began = _now()
         response = await attempt(is_new)
         now = _now()
@@ -181,7 +185,7 @@ class Attempts:
         self._left.add(task)
         task.add_done_callback(self._left.discard)
 
-    def _patience_seconds(self, kind: Kind, now: float) -> float:
+    def _patience_seconds(self, kind: RequestKind, now: float) -> float:
         times = self._times[kind]
         while times and times[0][0] < now - _LATELY_SECONDS:
             times.popleft()

@@ -21,7 +21,7 @@ from stores.kubernetes_api.client.credential_plugin import PluginUnusable, crede
 from stores.kubernetes_api.client.kubeconfig import KubeconfigUnusable, current_context
 from stores.kubernetes_api.client.proxies import proxy_for
 from stores.kubernetes_api.client.tls import TlsUnusable, check_server_name, client_tls, identify
-from stores.kubernetes_api.client.urls import Address, address_of, basic
+from stores.kubernetes_api.client.urls import AuthorizedUrl, address_of, basic
 
 if TYPE_CHECKING:
     import ssl
@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
     from stores.kubernetes_api.client.credential_files import CredentialFiles
     from stores.kubernetes_api.client.credential_plugin import PluginCredential, Plugins
-    from stores.kubernetes_api.client.kubeconfig import Cluster, Entry, Plugin, User
+    from stores.kubernetes_api.client.kubeconfig import (
+        KubeconfigCluster,
+        KubeconfigEntry,
+        KubeconfigUser,
+        Plugin,
+    )
 
 _LONGEST_KUBECONFIG = 1 << 20
 _LONGEST_PEM = 4 << 20
@@ -40,7 +45,7 @@ _HEADER_TEXT = re.compile(r"[!-~]+")
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class ApiEndpoint:
     """What a connection is made of. PEM texts are as they were read."""
 
     server: str
@@ -60,14 +65,14 @@ class Endpoint:
 class ClientConfiguration:
     """What a request needs. Two that are equal have the same content."""
 
-    endpoint: Endpoint
+    endpoint: ApiEndpoint
     authorization: str | None = field(repr=False)
     tls: ssl.SSLContext | None = field(repr=False, compare=False)
     unused: Problem | None = field(default=None, compare=False)
     """What was given and has no effect."""
 
 
-class Reading:
+class ConfigurationReader:
     """Reads a configuration once. ``deadline`` (``time.monotonic``) ends its plugin."""
 
     def __init__(
@@ -107,7 +112,7 @@ class Reading:
         except TlsUnusable as error:
             _wrong(where, f"{authorities} {error}")
         proxy = self._proxy(server.url, None, "")
-        endpoint = Endpoint(server.url, None, True, pem, None, None, *proxy)
+        endpoint = ApiEndpoint(server.url, None, True, pem, None, None, *proxy)
         return ClientConfiguration(endpoint, authorization, tls)
 
     def _of_kubeconfig(self, kubeconfig: str) -> ClientConfiguration:
@@ -129,7 +134,7 @@ class Reading:
         tls, pems = self._tls(cluster, user, credential, server.url)
         proxy = self._proxy(server.url, cluster.value.proxy_url, f"{cluster.where}.proxy-url")
         verify = not cluster.value.insecure_skip_tls_verify
-        endpoint = Endpoint(server.url, cluster.value.tls_server_name, verify, *pems, *proxy)
+        endpoint = ApiEndpoint(server.url, cluster.value.tls_server_name, verify, *pems, *proxy)
         unused = None
         if server.authorization is not None and authorization is not None:
             unused = Problem(
@@ -139,13 +144,15 @@ class Reading:
             )
         return ClientConfiguration(endpoint, authorization or server.authorization, tls, unused)
 
-    def _proxy(self, server: str, given: str | None, where: str) -> Address | tuple[None, None]:
+    def _proxy(
+        self, server: str, given: str | None, where: str
+    ) -> AuthorizedUrl | tuple[None, None]:
         text = given or proxy_for(server, self._environment)
         if not text:
             return None, None
         return _address(text, where if given else "the proxy that the environment names")
 
-    def _plugin_credential(self, user: Entry[User]) -> PluginCredential | None:
+    def _plugin_credential(self, user: KubeconfigEntry[KubeconfigUser]) -> PluginCredential | None:
         plugin = user.value.exec
         if plugin is None or user.value.auth_provider is not None:
             return None
@@ -163,7 +170,9 @@ class Reading:
         request = request_to(plugin.api_version)
         return {**self._environment, **own, "KUBERNETES_EXEC_INFO": request}
 
-    def _authorization(self, user: Entry[User], credential: PluginCredential | None) -> str | None:
+    def _authorization(
+        self, user: KubeconfigEntry[KubeconfigUser], credential: PluginCredential | None
+    ) -> str | None:
         value, where = user.value, user.where
         if value.auth_provider is not None:
             return self._provided(value.auth_provider, f"{where}.auth-provider")
@@ -194,8 +203,8 @@ class Reading:
 
     def _tls(
         self,
-        cluster: Entry[Cluster],
-        user: Entry[User],
+        cluster: KubeconfigEntry[KubeconfigCluster],
+        user: KubeconfigEntry[KubeconfigUser],
         credential: PluginCredential | None,
         server: str,
     ) -> tuple[ssl.SSLContext | None, tuple[bytes | None, bytes | None, bytes | None]]:
@@ -238,7 +247,11 @@ class Reading:
         return tls, (authorities, certificate, key)
 
     def _pem(
-        self, entry: Entry[Cluster] | Entry[User], name: str, data: str | None, file: str | None
+        self,
+        entry: KubeconfigEntry[KubeconfigCluster] | KubeconfigEntry[KubeconfigUser],
+        name: str,
+        data: str | None,
+        file: str | None,
     ) -> bytes | None:
         where = f"{entry.where}.{name}"
         if data:
@@ -259,7 +272,7 @@ class Reading:
             _wrong(where, f"{quoted(str(path))} {error}")
 
 
-def _address(text: str, where: str) -> Address:
+def _address(text: str, where: str) -> AuthorizedUrl:
     try:
         return address_of(text)
     except ValueError as error:

@@ -17,10 +17,10 @@ import aiohttp
 from yarl import URL
 
 from contract.errors import StoreUnavailable
-from stores.kubernetes_api.client.attempts import Answer, Attempts, Kind, Response
+from stores.kubernetes_api.client.attempts import ApiAnswer, Attempts, RequestKind, Response
 from stores.kubernetes_api.client.credentials import Credentials
 from stores.kubernetes_api.client.pauses import Pauses
-from stores.kubernetes_api.client.pool import Pool
+from stores.kubernetes_api.client.pool import ConnectionPool
 from stores.kubernetes_api.client.tls import is_of_tls
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class _Asked(NamedTuple):
     """Ends it while it waits for the begin of its answer."""
 
 
-class Connection:
+class ApiConnection:
     """Requests to one API server. ``kubeconfig`` is ``None`` inside a pod."""
 
     def __init__(self, kubeconfig: str | None) -> None:
         self._credentials = Credentials(kubeconfig)
-        self._pool = Pool()
+        self._pool = ConnectionPool()
         self._attempts = Attempts(self._pool)
         self._pauses = Pauses()
 
@@ -91,7 +91,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         *,
         is_urgent: bool = False,
-    ) -> Answer:
+    ) -> ApiAnswer:
         """Ask about one object, without an answer once more. ``path`` is already quoted.
 
         ``headers`` go over the usual ones, which say that everything is JSON.
@@ -99,8 +99,8 @@ class Connection:
         as an API server may take to accept it. While the server asks for a pause only what
         ``is_urgent`` is asked, every 5 s.
         """
-        kind = Kind.READ if method == "GET" else Kind.WRITE
-        seconds = _ANSWER_SECONDS if kind is Kind.READ else _ACCEPTED_SECONDS
+        kind = RequestKind.READ if method == "GET" else RequestKind.WRITE
+        seconds = _ANSWER_SECONDS if kind is RequestKind.READ else _ACCEPTED_SECONDS
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=_CONNECT_SECONDS)
         # To read them may take its time, which is no silence of the server.
         await self._credentials.current()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.errors import Problem, StoreMisconfigured, StoreUnavailable
 from stores.abandonable_thread import Work
-from stores.kubernetes_api.client.configuration import Reading
+from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles
 from stores.kubernetes_api.client.credential_plugin import Plugins
 
@@ -123,7 +123,7 @@ class Credentials:
 
     async def _read(self, deadline: float) -> None:
         files = CredentialFiles()
-        reading = Reading(files, self._plugins, dict(os.environ), deadline)
+        reading = ConfigurationReader(files, self._plugins, dict(os.environ), deadline)
         read = partial(reading.read, self._kubeconfig)
         try:
             self._succeed(await self._in_thread(read, _DEADLINE_SECONDS + _ENDING_SECONDS))

@@ -31,7 +31,7 @@ class KubeconfigUnusable(Exception):
         self.problem = Problem(where, what)
 
 
-class Cluster(msgspec.Struct, frozen=True, rename="kebab"):
+class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
     """How the API server is reached. ``*_data`` is base64 and goes before the file."""
 
     server: str | None = None
@@ -58,7 +58,7 @@ class Plugin(msgspec.Struct, frozen=True, rename="camel"):
     env: list[Variable] | None = None
 
 
-class User(msgspec.Struct, frozen=True, rename="kebab"):
+class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
     """Whom we are for the API server. ``*_data`` is base64 and goes before the file."""
 
     client_certificate: str | None = None
@@ -76,7 +76,7 @@ class User(msgspec.Struct, frozen=True, rename="kebab"):
         return "User(...)"
 
 
-class Entry(NamedTuple, Generic[T]):
+class KubeconfigEntry(NamedTuple, Generic[T]):
     """A cluster or a user, where it stands, and the directory to which its paths are relative."""
 
     value: T
@@ -84,11 +84,11 @@ class Entry(NamedTuple, Generic[T]):
     directory: Path
 
 
-class Context(NamedTuple):
+class KubeconfigContext(NamedTuple):
     """What the current context names."""
 
-    cluster: Entry[Cluster]
-    user: Entry[User]
+    cluster: KubeconfigEntry[KubeconfigCluster]
+    user: KubeconfigEntry[KubeconfigUser]
 
 
 class _Named(msgspec.Struct):
@@ -130,7 +130,7 @@ class _Place(NamedTuple):
     entry: _Named
 
 
-def current_context(files: Sequence[tuple[Path, bytes]]) -> Context:
+def current_context(files: Sequence[tuple[Path, bytes]]) -> KubeconfigContext:
     """Read and merge ``files``: of entries with one name the first one counts.
 
     What others than the current context name may be wrong. Raises ``KubeconfigUnusable``.
@@ -150,20 +150,26 @@ def current_context(files: Sequence[tuple[Path, bytes]]) -> Context:
     if names.user:
         users = [(p, file.users) for p, file in read]
         user = _named(names.user, "users", users, path)
-    return Context(_cluster(cluster), _user(user, path))
+    return KubeconfigContext(_cluster(cluster), _user(user, path))
 
 
-def _cluster(place: _Place) -> Entry[Cluster]:
+def _cluster(place: _Place) -> KubeconfigEntry[KubeconfigCluster]:
     where = f"{place.path}: clusters[{quoted(place.entry.name)}].cluster"
-    return Entry(_converted(place.entry.cluster, Cluster, where), where, _directory(place.path))
+    return KubeconfigEntry(
+        _converted(place.entry.cluster, KubeconfigCluster, where), where, _directory(place.path)
+    )
 
 
-def _user(place: _Place | None, path: Path) -> Entry[User]:
+def _user(place: _Place | None, path: Path) -> KubeconfigEntry[KubeconfigUser]:
     if place is None:
-        return Entry(User(), f"{path}: users", _directory(path))
+        return KubeconfigEntry(KubeconfigUser(), f"{path}: users", _directory(path))
     where = f"{place.path}: users[{quoted(place.entry.name)}].user"
-    user = User() if place.entry.user is None else _converted(place.entry.user, User, where)
-    return Entry(user, where, _directory(place.path))
+    user = (
+        KubeconfigUser()
+        if place.entry.user is None
+        else _converted(place.entry.user, KubeconfigUser, where)
+    )
+    return KubeconfigEntry(user, where, _directory(place.path))
 
 
 def _directory(path: Path) -> Path:

@@ -40,7 +40,7 @@ class Line:
         )
 
 
-class Pool:
+class ConnectionPool:
     """Lines to one endpoint. Those to the one before end with what they carry."""
 
     def __init__(self) -> None:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 from yarl import URL
 
 
-class Address(NamedTuple):
+class AuthorizedUrl(NamedTuple):
     """``url`` without user and password, and ``authorization``: the header made of these."""
 
     url: str
     authorization: str | None
 
 
-def address_of(text: str) -> Address:
+def address_of(text: str) -> AuthorizedUrl:
     """Split the URL of a server or proxy, with the scheme http or https.
 
     Raises ``ValueError`` with what is wrong, which repeats nothing of ``text``: no password.
@@ -35,8 +35,8 @@ def address_of(text: str) -> Address:
         raise ValueError("has a query (?) or a fragment (#); write https://HOST:PORT")
     without = str(url.with_user(None)).rstrip("/")
     if url.user is None and url.password is None:
-        return Address(without, None)
-    return Address(without, basic(url.user or "", url.password or ""))
+        return AuthorizedUrl(without, None)
+    return AuthorizedUrl(without, basic(url.user or "", url.password or ""))
 
 
 def basic(user: str, password: str) -> str:

@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from advisor.checks.ended_vcjobs import EndedJobs, FaultUnder, ended_jobs
-from advisor.options import Options
-from advisor.scheduler_view.state import State
-from advisor.snapshot import ConfigMap, Owner, Pod, Snapshot, VcJob
-from contract.documents.elastic_job import KEPT, Kept, Size
+from advisor.options import AdvisorOptions
+from advisor.scheduler_view.state import SchedulerState
+from advisor.snapshot import ClusterSnapshot, ControllingOwner, SchedulerPod, StoredConfigMap, VcJob
+from contract.documents.elastic_job import KEPT, PersistedJob, Size
 from tests.advisor.controllers.test_elastic_vcjob import CARDS, LABELS, device, entry, node
 
 NOW_MS = 1_795_450_000_000
 RESOURCE = "huawei.com/Ascend910"
 
 
-def template(cards: int) -> Pod:
-    return Pod("ns", "w", "", requests={RESOURCE: cards})
+def template(cards: int) -> SchedulerPod:
+    return SchedulerPod("ns", "w", "", requests={RESOURCE: cards})
 
 
 def ended(
@@ -44,7 +44,7 @@ def with_kept(job: VcJob, original: Size, phase: str) -> VcJob:
     """Return ``job`` as started again from ``original``."""
     assert job.template is not None
     written = Size(job.replicas, job.template.requests[RESOURCE], job.replicas)
-    kept = msgspec.json.encode(Kept(original, written, "x", 1, 1)).decode()
+    kept = msgspec.json.encode(PersistedJob(original, written, "x", 1, 1)).decode()
     return msgspec.structs.replace(
         job, annotations={**job.annotations, KEPT: kept}, phase=phase, version="9"
     )
@@ -53,14 +53,14 @@ def with_kept(job: VcJob, original: Size, phase: str) -> VcJob:
 def snapshot(
     nodes: int,
     *jobs: VcJob,
-    pods: tuple[Pod, ...] = (),
+    pods: tuple[SchedulerPod, ...] = (),
     entries: dict[str, dict[str, object]] | None = None,
-    documents: tuple[ConfigMap, ...] | None = None,
-) -> Snapshot:
+    documents: tuple[StoredConfigMap, ...] | None = None,
+) -> ClusterSnapshot:
     """Return a cluster of nodes with 8 free chips each."""
     names = [f"n{index}" for index in range(nodes)]
     known = {name: entry() for name in names} | (entries or {})
-    return Snapshot(
+    return ClusterSnapshot(
         NOW_MS,
         nodes=tuple(node(name) for name in names),
         pods=pods,
@@ -69,9 +69,9 @@ def snapshot(
     )
 
 
-def found(cluster: Snapshot, *names: str) -> EndedJobs:
+def found(cluster: ClusterSnapshot, *names: str) -> EndedJobs:
     keys = {("ns", name) for name in names}
-    return ended_jobs(cluster, State(), Options(), sized=keys, judged=())
+    return ended_jobs(cluster, SchedulerState(), AdvisorOptions(), sized=keys, judged=())
 
 
 def sizes(answer: EndedJobs) -> list[tuple[str, int | None, int | None]]:
@@ -118,9 +118,9 @@ def test_what_is_not_asked_for_takes_no_room() -> None:
 def test_what_was_started_and_is_not_bound_counts_as_taken(bound: int, expected: int) -> None:
     """Of three nodes the started job has two, wherever its pods are by now."""
     started = with_kept(ended("b", 2), Size(4, 8, 4), "Pending")
-    owner = Owner("Job", "b", "u-b")
+    owner = ControllingOwner("Job", "b", "u-b")
     pods = tuple(
-        Pod(
+        SchedulerPod(
             "ns",
             f"b-{index}",
             f"p-{index}",
@@ -149,18 +149,18 @@ def test_what_was_started_and_is_not_bound_counts_as_taken(bound: int, expected:
 def test_the_fault_under_a_pod_that_has_ended(
     changed: dict[str, object], expected: tuple[FaultUnder, ...]
 ) -> None:
-    pod = Pod(
+    pod = SchedulerPod(
         "ns",
         "a-0",
         "p",
         "n0",
         "Failed",
         annotations={"huawei.com/AscendReal": CARDS[0]},
-        owner=Owner("Job", "a", "u-a"),
+        owner=ControllingOwner("Job", "a", "u-a"),
     )
     cluster = snapshot(1, ended("a", 2), pods=(pod,), entries={"n0": changed})
     keys = {("ns", "a")}
-    (one,) = ended_jobs(cluster, State(), Options(), sized=(), judged=keys).jobs
+    (one,) = ended_jobs(cluster, SchedulerState(), AdvisorOptions(), sized=(), judged=keys).jobs
     assert one.faults == expected
     assert one.advice is None
 
@@ -172,14 +172,14 @@ def test_when_a_fault_began() -> None:
     given = lists["DeviceList"]
     assert isinstance(given, dict)
     given[f"{RESOURCE}-Fault"] = json.dumps([fault])
-    pod = Pod(
+    pod = SchedulerPod(
         "ns",
         "a-0",
         "p",
         "n0",
         "Failed",
         annotations={"huawei.com/AscendReal": CARDS[0]},
-        owner=Owner("Job", "a", "u-a"),
+        owner=ControllingOwner("Job", "a", "u-a"),
     )
     cluster = snapshot(1, ended("a", 2), pods=(pod,), entries={"n0": lists})
     (one,) = found(cluster, "a").jobs
@@ -194,7 +194,7 @@ def test_without_documents_nothing_is_to_be_relied_on() -> None:
 
 
 def test_a_job_with_a_live_pod_gets_no_size() -> None:
-    pod = Pod("ns", "a-0", "p", "n0", "Running", owner=Owner("Job", "a", "u-a"))
+    pod = SchedulerPod("ns", "a-0", "p", "n0", "Running", owner=ControllingOwner("Job", "a", "u-a"))
     (one,) = found(snapshot(3, ended("a", 2), pods=(pod,)), "a").jobs
     assert one.advice is not None
     assert (one.advice.replicas, one.advice.reason) == (None, "PODS_LEFT")

@@ -9,9 +9,18 @@ import msgspec
 import pytest
 
 from advisor.advise import advise
-from advisor.options import Options, Profile
-from advisor.scheduler_view.state import State
-from advisor.snapshot import ConfigMap, Node, Owner, Pod, PodGroup, Policy, Snapshot, VcJob
+from advisor.options import AdvisorOptions, Profile
+from advisor.scheduler_view.state import SchedulerState
+from advisor.snapshot import (
+    ClusterSnapshot,
+    ControllingOwner,
+    LifecyclePolicy,
+    PodGroup,
+    SchedulerNode,
+    SchedulerPod,
+    StoredConfigMap,
+    VcJob,
+)
 
 if TYPE_CHECKING:
     from advisor.report import ElasticAdvice
@@ -20,11 +29,11 @@ CARDS = [f"Ascend910-{number}" for number in range(8)]
 LABELS = {"fault-scheduling": "grace", "elastic-scheduling": "on"}
 
 
-def node(name: str) -> Node:
+def node(name: str) -> SchedulerNode:
     """Return an A2 node."""
     amounts = {"huawei.com/Ascend910": 8, "pods": 110}
     infos = json.dumps({card: {"IP": "", "SuperDeviceID": 0} for card in CARDS})
-    return Node(
+    return SchedulerNode(
         name,
         labels={"accelerator": "huawei-Ascend910"},
         annotations={"baseDeviceInfos": infos},
@@ -48,11 +57,11 @@ def entry(unhealthy: str = "", network: str = "") -> dict[str, object]:
     }
 
 
-def device(entries: dict[str, dict[str, object]]) -> ConfigMap:
+def device(entries: dict[str, dict[str, object]]) -> StoredConfigMap:
     """Return a document with these entries."""
     name = "cluster-info-device-0"
     text = json.dumps({f"mindx-dl-deviceinfo-{node}": one for node, one in entries.items()})
-    return ConfigMap("mindx-dl", name, {name: text}, {"mx-consumer-volcano": "true"})
+    return StoredConfigMap("mindx-dl", name, {name: text}, {"mx-consumer-volcano": "true"})
 
 
 class Fleet:
@@ -61,7 +70,7 @@ class Fleet:
     def __init__(self, nodes: int, **entries: dict[str, object]) -> None:
         self.nodes = [f"n{index}" for index in range(nodes)]
         self.entries = {name: entry() for name in self.nodes} | entries
-        self.pods: list[Pod] = []
+        self.pods: list[SchedulerPod] = []
         self.groups: list[PodGroup] = []
         self.vcjobs: list[VcJob] = []
 
@@ -79,7 +88,7 @@ class Fleet:
         """Add a job whose pods run."""
         given = LABELS if labels is None else labels
         annotations = {"minReplicas": least} if least else {}
-        owner = Owner("Job", name, f"u-{name}")
+        owner = ControllingOwner("Job", name, f"u-{name}")
         self.vcjobs.append(
             VcJob(
                 "ns",
@@ -98,7 +107,7 @@ class Fleet:
         )
         for index in range(replicas):
             self.pods.append(
-                Pod(
+                SchedulerPod(
                     "ns",
                     f"{name}-{index}",
                     f"p-{name}-{index}",
@@ -114,9 +123,9 @@ class Fleet:
             )
         return self
 
-    def snapshot(self, gone: tuple[str, ...] = ()) -> Snapshot:
+    def snapshot(self, gone: tuple[str, ...] = ()) -> ClusterSnapshot:
         """Return the cluster without the nodes ``gone``."""
-        return Snapshot(
+        return ClusterSnapshot(
             1_795_450_000_000,
             nodes=tuple(node(name) for name in self.nodes if name not in gone),
             pods=tuple(self.pods),
@@ -133,8 +142,8 @@ class Fleet:
         halve: bool = False,
     ) -> list[ElasticAdvice]:
         """Return what is advised."""
-        options = Options(profile=profile, halving_only=halve)
-        return list(advise(self.snapshot(gone), State(), options)[0].elastic_advice)
+        options = AdvisorOptions(profile=profile, halving_only=halve)
+        return list(advise(self.snapshot(gone), SchedulerState(), options)[0].elastic_advice)
 
 
 def sizes(found: list[ElasticAdvice]) -> list[tuple[str, int | None, str]]:
@@ -239,22 +248,22 @@ def test_older_jobs_are_served_first() -> None:
 
 def test_a_job_that_is_being_rescheduled() -> None:
     snapshot = Fleet(3).job("a", 2).snapshot(("n0",))
-    report, state = advise(snapshot, State(), Options())
+    report, state = advise(snapshot, SchedulerState(), AdvisorOptions())
     assert sizes(list(report.elastic_advice)) == [("a", 2, "")]
     assert report.deletions
     after = msgspec.structs.replace(snapshot, now_ms=snapshot.now_ms + 1000)
-    report, _ = advise(after, state, Options())
+    report, _ = advise(after, state, AdvisorOptions())
     assert sizes(list(report.elastic_advice)) == [("a", None, "ALREADY_RESCHEDULING")]
 
 
 def test_a_decision_foretells_the_start_after_a_fault_of_a_node() -> None:
     fleet = Fleet(4).job("a", 3, "2")
-    policy = Policy(("PodEvicted",), "TerminateJob")
+    policy = LifecyclePolicy(("PodEvicted",), "TerminateJob")
     (job,) = fleet.vcjobs
     fleet.vcjobs = [
         msgspec.structs.replace(job, policies=(policy,), template=fleet.pods[0]),
     ]
-    report, _ = advise(fleet.snapshot(("n0",)), State(), Options())
+    report, _ = advise(fleet.snapshot(("n0",)), SchedulerState(), AdvisorOptions())
     (one,) = report.decisions
     assert "the job is Terminated when all pods have ended; vigil elastic" in one.follow_up
     assert one.follow_up.endswith("with 2 to 3 pods")

@@ -9,8 +9,15 @@ import pytest
 
 from advisor.checks.motor import service_findings
 from advisor.controllers.motor_instances import creation_advice, creation_divergences
-from advisor.options import Options, Profile
-from advisor.snapshot import AscendJob, ConfigMap, Owner, Pod, PodGroup, Snapshot
+from advisor.options import AdvisorOptions, Profile
+from advisor.snapshot import (
+    AscendJob,
+    ClusterSnapshot,
+    ControllingOwner,
+    PodGroup,
+    SchedulerPod,
+    StoredConfigMap,
+)
 from tests.advisor.controllers.test_motor_scaling_rule import (
     Entries,
     S,
@@ -31,17 +38,17 @@ def with_job(
     running: dict[str, int] | None = None,
     job: AscendJob = JOB,
     version: str = "0",
-) -> Snapshot:
+) -> ClusterSnapshot:
     """Return a service with ``job`` that has so many pods and a PodGroup in ``phase``."""
     rest = service(entries, running or {}, ())
     group = PodGroup("ns", f"{job.name}-{job.uid}", "", phase, 2, labels=job.labels)
     made = tuple(
-        Pod(
+        SchedulerPod(
             "ns",
             f"{job.name}-{index}",
             f"p-{index}",
             labels={"version": version},
-            owner=Owner("AscendJob", job.name, job.uid),
+            owner=ControllingOwner("AscendJob", job.name, job.uid),
             phase="Running",
         )
         for index in range(pods)
@@ -60,7 +67,7 @@ def test_a_job_with_all_its_pods_gets_no_advice() -> None:
 
 def test_pods_that_are_deleted_now_count_as_gone() -> None:
     snapshot = with_job(2, "Running", S, running={"g0": 1, "g1": 1})
-    (one,) = creation_advice(snapshot, Options(), leaving={"p-0", "p-1"})
+    (one,) = creation_advice(snapshot, AdvisorOptions(), leaving={"p-0", "p-1"})
     assert (one.verdict, one.dest_index, one.current) == ("ALLOW", 0, {"g0": 1, "g1": 1})
 
 
@@ -116,18 +123,18 @@ def test_a_podgroup_without_a_group_stops_the_service(profile: Profile) -> None:
     assert (one.verdict, one.reason) == ("HOLD", "PG_WITHOUT_GROUP")
 
 
-def _and_group(snapshot: Snapshot, group: PodGroup) -> Snapshot:
+def _and_group(snapshot: ClusterSnapshot, group: PodGroup) -> ClusterSnapshot:
     return msgspec.structs.replace(snapshot, podgroups=(*snapshot.podgroups, group))
 
 
 @pytest.mark.parametrize("profile", Profile)
 def test_a_rule_of_another_namespace_is_no_rule(profile: Profile) -> None:
     snapshot = with_job(0, "Inqueue", S)
-    moved = ConfigMap("default", "rule", {"elastic_scaling.json": rule_text(S)})
+    moved = StoredConfigMap("default", "rule", {"elastic_scaling.json": rule_text(S)})
     snapshot = msgspec.structs.replace(snapshot, configmaps=(moved,))
     one = advised(snapshot, profile)["g0-a"]
     assert (one.verdict, one.reason) == ("HOLD", "RULE_MISSING")
-    (finding,) = service_findings(snapshot, Options(profile=profile))
+    (finding,) = service_findings(snapshot, AdvisorOptions(profile=profile))
     assert (finding.code, finding.object) == ("RULE_MISSING", "AscendJob ns/g0-a")
     assert "it is in namespace default" in finding.text
 
@@ -153,7 +160,9 @@ def test_the_budget_of_waves(
     one = advised(snapshot, profile)["g0-a"]
     assert (one.reason == "BACKOFF_EXHAUSTED") is exhausted
     assert one.verdict == ("HOLD" if exhausted else "ALLOW")
-    codes = {finding.code for finding in service_findings(snapshot, Options(profile=profile))}
+    codes = {
+        finding.code for finding in service_findings(snapshot, AdvisorOptions(profile=profile))
+    }
     assert ("BACKOFF_EXHAUSTED" in codes) is exhausted
     assert ("RETRY_VS_BACKOFF" in codes) is (backoff == 3)
 
@@ -164,8 +173,8 @@ def test_retries_that_are_no_number() -> None:
     assert (one.verdict, one.reason) == ("HOLD", "RETRY_TIMES_INVALID")
 
 
-def _codes(snapshot: Snapshot) -> list[str]:
-    return [one.code for one in service_findings(snapshot, Options())]
+def _codes(snapshot: ClusterSnapshot) -> list[str]:
+    return [one.code for one in service_findings(snapshot, AdvisorOptions())]
 
 
 @pytest.mark.parametrize(
@@ -207,14 +216,16 @@ def test_a_failed_pod_needs_a_retry(label: str, left: int | None, codes: list[st
     snapshot = msgspec.structs.replace(snapshot, pods=(failed, snapshot.pods[1]))
     if left is not None:
         text = json.dumps({"ns/g0-a-u-a": {"UUID": "ns/g0-a-u-a", "Times": left}})
-        written = ConfigMap("volcano-system", "vcjob-fault-npu-cm", {"remain-retry-times": text})
+        written = StoredConfigMap(
+            "volcano-system", "vcjob-fault-npu-cm", {"remain-retry-times": text}
+        )
         snapshot = msgspec.structs.replace(snapshot, configmaps=(*snapshot.configmaps, written))
     assert _codes(snapshot) == codes
 
 
-def _differs(snapshot: Snapshot) -> dict[str, int]:
-    found = creation_divergences(snapshot, Options(profile=Profile.CORRECTED))
-    assert creation_divergences(snapshot, Options()) == ()
+def _differs(snapshot: ClusterSnapshot) -> dict[str, int]:
+    found = creation_divergences(snapshot, AdvisorOptions(profile=Profile.CORRECTED))
+    assert creation_divergences(snapshot, AdvisorOptions()) == ()
     return {one.object.rpartition("/")[2]: one.section for one in found}
 
 

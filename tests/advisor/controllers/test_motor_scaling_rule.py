@@ -9,8 +9,8 @@ import pytest
 
 from advisor.controllers.motor_instances import creation_advice
 from advisor.controllers.motor_scaling_rule import read_rule, target_index
-from advisor.options import Options, Profile
-from advisor.snapshot import AscendJob, ConfigMap, PodGroup, Snapshot
+from advisor.options import AdvisorOptions, Profile
+from advisor.snapshot import AscendJob, ClusterSnapshot, PodGroup, StoredConfigMap
 from contract.errors import DocumentError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def labels_of(group: str) -> dict[str, str]:
     return {"mind-cluster/scaling-rule": "rule", "mind-cluster/group-name": group, "jobID": "svc"}
 
 
-def service(entries: Entries, running: dict[str, int], waiting: tuple[str, ...]) -> Snapshot:
+def service(entries: Entries, running: dict[str, int], waiting: tuple[str, ...]) -> ClusterSnapshot:
     """Return a service with so many running instances, and one job without pods of each of
     ``waiting``."""
     groups: list[PodGroup] = []
@@ -61,13 +61,15 @@ def service(entries: Entries, running: dict[str, int], waiting: tuple[str, ...])
             PodGroup("ns", f"{name}-{index}", "", "Running", 2, labels=labels_of(name))
             for index in range(count)
         ]
-    configmap = ConfigMap("ns", "rule", {"elastic_scaling.json": rule_text(entries)})
-    return Snapshot(0, podgroups=tuple(groups), ascend_jobs=tuple(jobs), configmaps=(configmap,))
+    configmap = StoredConfigMap("ns", "rule", {"elastic_scaling.json": rule_text(entries)})
+    return ClusterSnapshot(
+        0, podgroups=tuple(groups), ascend_jobs=tuple(jobs), configmaps=(configmap,)
+    )
 
 
-def advised(snapshot: Snapshot, profile: Profile) -> dict[str, CreateAdvice]:
+def advised(snapshot: ClusterSnapshot, profile: Profile) -> dict[str, CreateAdvice]:
     """Return the advice by the name of the job."""
-    return {one.name: one for one in creation_advice(snapshot, Options(profile=profile))}
+    return {one.name: one for one in creation_advice(snapshot, AdvisorOptions(profile=profile))}
 
 
 @pytest.mark.parametrize("profile", Profile)

@@ -13,7 +13,7 @@ import pytest
 
 from advisor.inputs import kubernetes_objects
 from advisor.inputs.quantities import amount
-from advisor.snapshot import Container, Owner, Policy, Requirement, Toleration
+from advisor.snapshot import Container, ControllingOwner, LifecyclePolicy, Requirement, Toleration
 from contract.errors import DocumentError
 from contract.scheduling import go_integer
 
@@ -137,7 +137,7 @@ def test_a_pod() -> None:
     pod = kubernetes_objects.pod(raw)
     assert kubernetes_objects.pod(msgspec.Raw(json.dumps(raw).encode())) == pod
     assert (pod.node, pod.phase, pod.group, pod.task_index) == ("n1", "Running", "g", "3")
-    assert pod.owner == Owner("Job", "j", "ju")
+    assert pod.owner == ControllingOwner("Job", "j", "ju")
     assert pod.created_at_ms == 1_795_262_400_000
     assert (pod.is_terminating, pod.termination_grace_seconds) == (True, 0)
     assert pod.requests == {"cpu": 4000, "huawei.com/npu": 2}
@@ -176,8 +176,8 @@ def test_jobs_and_what_they_ask_for() -> None:
     )
     assert (job.replicas, job.max_retry, job.phase, job.retry_count) == (3, 0, "Running", 1)
     assert job.policies == (
-        Policy(("PodEvicted", "PodFailed"), "RestartJob"),
-        Policy(("TaskCompleted",), "", "w"),
+        LifecyclePolicy(("PodEvicted", "PodFailed"), "RestartJob"),
+        LifecyclePolicy(("TaskCompleted",), "", "w"),
     )
     ascend = kubernetes_objects.ascend_job(
         {

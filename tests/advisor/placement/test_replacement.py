@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from advisor.advise import advise
-from advisor.options import Options
-from advisor.scheduler_view.state import State
+from advisor.options import AdvisorOptions
+from advisor.scheduler_view.state import SchedulerState
 from tests.advisor.controllers.test_elastic_vcjob import CARDS, Fleet, entry
 
 FORCE = {"fault-scheduling": "force"}
@@ -14,7 +14,7 @@ FORCE = {"fault-scheduling": "force"}
 
 def replacements(fleet: Fleet, gone: tuple[str, ...] = ()) -> dict[str, str]:
     """Return by job what becomes of the pods made in place of deleted ones."""
-    report, _ = advise(fleet.snapshot(gone), State(), Options())
+    report, _ = advise(fleet.snapshot(gone), SchedulerState(), AdvisorOptions())
     return {one.job: one.replacement for one in report.decisions}
 
 
@@ -63,5 +63,7 @@ def test_older_jobs_get_room_first() -> None:
 
 
 def test_nothing_is_said_where_nothing_is_deleted() -> None:
-    report, _ = advise(Fleet(2).job("a", 2, labels={}).snapshot(("n0",)), State(), Options())
+    report, _ = advise(
+        Fleet(2).job("a", 2, labels={}).snapshot(("n0",)), SchedulerState(), AdvisorOptions()
+    )
     assert [one.replacement for one in report.decisions] == [""]

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.fault_configuration.files import KEPT_NAME, Files, keep, read_files, read_kept
-from agent.fault_configuration.watch import Edges, FaultConfiguration
+from agent.fault_configuration.watch import FaultConfiguration, FaultConfigurationCallbacks
 from contract.codes.catalogue import shipped
 from contract.errors import StoreRefused
 from contract.operator_rules.fault_configuration import (
     CHIP_CONFIG_MAP,
     DOCUMENTS,
     NODE_CONFIG_MAP,
+    ConfigurationPlace,
     FaultTexts,
     InForce,
     Judged,
-    Place,
 )
 from stores.base import Document
 from stores.directory.store import DirectoryStore
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from contract.codes.catalogue import Catalogue
-    from contract.operator_rules.fault_configuration import ConfigMap
-    from stores.base import Event, Selection, Store, WatchEvent
+    from contract.operator_rules.fault_configuration import OperatorConfigMap
+    from stores.base import KubernetesEvent, Selection, Store, WatchEvent
 
 CHIPS = CHIP_CONFIG_MAP.documents
 CODES, RULES, SWITCHES, NODE_CODES = DOCUMENTS
@@ -65,13 +65,15 @@ class Follower:
         self.state_dir.mkdir(exist_ok=True)
         self.directory = tmp_path / "files"
         self.levels: list[str] = []
-        self.posted: list[Event] = []
+        self.posted: list[KubernetesEvent] = []
         self.followed = FaultConfiguration(
             self.store,
             self.directory,
             self.state_dir,
             texts or FaultTexts(),
-            Edges(self._configure, self.posted.append, lambda: 1_800_000_000_000),
+            FaultConfigurationCallbacks(
+                self._configure, self.posted.append, lambda: 1_800_000_000_000
+            ),
         )
 
     def _configure(self, _: FaultTexts, tables: Catalogue) -> None:
@@ -133,7 +135,7 @@ class Silent:
 class OneLate(DirectoryStore):
     """A store that tells of one ConfigMap, ``late``, a moment after the other."""
 
-    def __init__(self, root: Path, late: ConfigMap = CHIP_CONFIG_MAP) -> None:
+    def __init__(self, root: Path, late: OperatorConfigMap = CHIP_CONFIG_MAP) -> None:
         super().__init__("directory:x", root)
         self._late = late
 
@@ -235,7 +237,7 @@ either_late = pytest.mark.parametrize("late", [CHIP_CONFIG_MAP, NODE_CONFIG_MAP]
 @pytest.mark.slow
 @either_late
 async def test_what_was_in_force_is_kept_for_a_start_without_a_store(
-    tmp_path: Path, late: ConfigMap
+    tmp_path: Path, late: OperatorConfigMap
 ) -> None:
     first = Follower(tmp_path, OneLate(tmp_path / "store", late))
     async with first.running():
@@ -263,7 +265,7 @@ async def test_what_was_in_force_is_kept_for_a_start_without_a_store(
 @pytest.mark.slow
 @either_late
 async def test_malformed_at_a_start_keeps_what_was_in_force(
-    tmp_path: Path, late: ConfigMap
+    tmp_path: Path, late: OperatorConfigMap
 ) -> None:
     first = Follower(tmp_path, OneLate(tmp_path / "store", late))
     async with first.running():
@@ -409,7 +411,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
     assert read_kept(tmp_path) is None
-    in_force = InForce(FaultTexts(fault_code="{}"), {CODES: Place.CONFIG_MAP})
+    in_force = InForce(FaultTexts(fault_code="{}"), {CODES: ConfigurationPlace.CONFIG_MAP})
     keep(tmp_path, in_force)
     assert read_kept(tmp_path) == in_force
     assert [path.name for path in tmp_path.iterdir()] == [KEPT_NAME]

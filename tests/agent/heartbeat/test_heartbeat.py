@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.heartbeat.claim import Standing
-from agent.heartbeat.heartbeat import Edges, Heartbeat
+from agent.heartbeat.claim import ClaimState
+from agent.heartbeat.heartbeat import Heartbeat, HeartbeatCallbacks
 from agent.heartbeat.holder import identity, this_holder
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.base import Beat
@@ -54,7 +54,7 @@ class Bench:
         self.permitted = 0
         self.blind = False
         self.marks = 0
-        edges = Edges(
+        edges = HeartbeatCallbacks(
             stalled=lambda: self.stalled,
             on_permitted=self._permit,
             progress=self._mark,
@@ -184,7 +184,7 @@ async def test_a_rival_that_has_to_give_way_is_said_once(
             beats = bench.heartbeat.beats
             await rival.beat(Beat("node-1", "host-x_9", 5.0, number))
             await bench.beats(beats + 2)
-        assert bench.heartbeat.standing is Standing.OURS
+        assert bench.heartbeat.standing is ClaimState.OURS
         assert caplog.text.count("has to give way") == 1
         await rival.beat(Beat("node-1", "host-x_1", 5.0, 1))
         await bench.until(lambda: not bench.heartbeat.may_publish, "it gives way")
@@ -212,7 +212,7 @@ async def test_trouble_ends_for_who_waits_too(tmp_path: Path) -> None:
         await bench.until(lambda: bench.heartbeat.trouble.reason is not None, "it is away")
         bench.store.error = None
         await bench.until(lambda: bench.heartbeat.trouble.reason is None, "it is back")
-        assert bench.heartbeat.standing is Standing.WAITING
+        assert bench.heartbeat.standing is ClaimState.WAITING
 
 
 def test_a_holder_is_a_host_and_its_directory(tmp_path: Path) -> None:

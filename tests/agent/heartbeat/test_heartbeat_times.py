@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.heartbeat.annotations import NodeAnnotations
-from agent.heartbeat.heartbeat import Edges, Heartbeat
+from agent.heartbeat.heartbeat import Heartbeat, HeartbeatCallbacks
 from agent.heartbeat.label import RequiredLabel
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from stores.base import Beat, NodeObject
@@ -19,7 +19,7 @@ from stores.interruption import Interrupted
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from stores.base import Event, NodesEvent, Store
+    from stores.base import KubernetesEvent, NodesEvent, Store
 
 pytestmark = pytest.mark.looptime
 
@@ -72,7 +72,7 @@ class NotingStore:
         while True:
             yield await self.node_watch.get()
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: KubernetesEvent) -> None:
         raise AssertionError(event)
 
     async def get_node(self, node: str) -> NodeObject:
@@ -90,7 +90,7 @@ class Bench:
         self.clock_seconds = 0
         self.stalled: dict[str, float] = {}
         self.annotations = NodeAnnotations(noting, "node-1", interval_seconds)
-        edges = Edges(
+        edges = HeartbeatCallbacks(
             stalled=lambda: self.stalled,
             on_permitted=lambda: None,
             progress=lambda: None,

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from agent.history_forwarding.ack_window import WINDOW, Course, Sent
+from agent.history_forwarding.ack_window import WINDOW, AckWindow, Sent
 
 ROWS = 40
 
@@ -48,7 +48,7 @@ class Way:
         self.answers.sort()
 
 
-def tell_all(course: Course, way: Way, listeners: list[Listener], slice_rows: int) -> None:
+def tell_all(course: AckWindow, way: Way, listeners: list[Listener], slice_rows: int) -> None:
     """Tell ``ROWS`` rows, and then one now and then, until everybody had those.
 
     Who misses the last one of a journal and shares it with others hears so from the next one.
@@ -77,18 +77,18 @@ def test_everything_arrives_once_and_in_order(aggregators: int, loss: float) -> 
         # One may have a part of it already, another may have lost its memory.
         listeners = [Listener(list(range(1, chance.randint(1, 20)))) for _ in range(aggregators)]
         way = Way(chance, loss)
-        tell_all(Course(0.0), way, listeners, slice_rows=chance.choice([1, 3, 50]))
+        tell_all(AckWindow(0.0), way, listeners, slice_rows=chance.choice([1, 3, 50]))
         assert all(one.kept == list(range(1, len(one.kept) + 1)) for one in listeners), seed
 
 
 def test_without_loss_nothing_is_told_twice() -> None:
     way, listener = Way(random.Random(1), 0.0), Listener()
-    tell_all(Course(0.0), way, [listener], slice_rows=5)
+    tell_all(AckWindow(0.0), way, [listener], slice_rows=5)
     assert way.carried == ROWS // 5 + 1, "one question, and each slice"
 
 
 def test_nobody_is_asked_more_and_more_rarely() -> None:
-    course = Course(0.0)
+    course = AckWindow(0.0)
     asked = []
     for step in range(600):
         now = step / 10
@@ -102,7 +102,7 @@ def test_nobody_is_asked_more_and_more_rarely() -> None:
 
 
 def test_while_nobody_answers_nothing_is_told_but_the_question() -> None:
-    course = Course(0.0)
+    course = AckWindow(0.0)
     course.hear(0, 0.0)
     told: list[int] = []
     questions = 0

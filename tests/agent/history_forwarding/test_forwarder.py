@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.history_forwarding.forwarder import Teller
-from agent.journal.file import FILE_NAME, Kind, body_of
+from agent.history_forwarding.forwarder import HistoryForwarder
+from agent.journal.file import FILE_NAME, RowKind, body_of
 from agent.journal.journal import Journal
 from agent.policy.state import Change, ChangeKind
 from aggregator.notify.history_file import Asked, HistoryFile, read_page
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from stores.base import Heard, Telling
+    from stores.base import HistoryAck, HistoryBatch
     from stores.interruption import Interrupted
 
 
@@ -30,14 +30,14 @@ class Way:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = HistoryFile(path)
-        self._last: Heard | None = None
+        self._last: HistoryAck | None = None
         self._spoken = asyncio.Event()
 
-    async def tell(self, telling: Telling) -> None:
+    async def tell(self, telling: HistoryBatch) -> None:
         (self._last,) = self._file.take([telling], _now_ms()).heard
         self._spoken.set()
 
-    async def heard(self, node: str) -> AsyncIterator[Heard | Interrupted]:
+    async def heard(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
         assert node == "node-1"
         while True:
             if self._last is not None:
@@ -45,10 +45,10 @@ class Way:
             self._spoken.clear()
             await self._spoken.wait()
 
-    def tellings(self) -> AsyncIterator[Telling | Interrupted]:
+    def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         raise NotImplementedError
 
-    async def acknowledge(self, heard: Heard) -> None:
+    async def acknowledge(self, heard: HistoryAck) -> None:
         raise NotImplementedError
 
     def episodes(self) -> list[str]:
@@ -68,10 +68,12 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
     journal = Journal(
         directory, first_sequence=first, wall_clock=_now_ms, on_recovered=lambda: None
     )
-    teller = asyncio.create_task(Teller(way, "node-1", journal, directory, _now_ms).run())
+    teller = asyncio.create_task(HistoryForwarder(way, "node-1", journal, directory, _now_ms).run())
     for episode in episodes:
         change = Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", episode, _now_ms(), "")
-        await journal.committed(journal.append([(Kind.CHANGES, body_of([change]))], _now_ms()), 5)
+        await journal.committed(
+            journal.append([(RowKind.CHANGES, body_of([change]))], _now_ms()), 5
+        )
     for _ in range(1000):
         if len(way.episodes()) >= wanted:
             break

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.journal import slow_commits
-from agent.journal.file import FILE_NAME, JournalFile, Kind, Remembered, Row, read_remembered
+from agent.journal.file import (
+    FILE_NAME,
+    JournalFile,
+    JournalRow,
+    RestoredJournal,
+    RowKind,
+    read_remembered,
+)
 from agent.journal.journal import Journal
 
 if TYPE_CHECKING:
@@ -62,36 +69,38 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 10) -
 
 async def test_a_start_remembers_the_last_snapshot_and_the_inputs_since(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
-    journal.append([(Kind.START, "{}"), (Kind.REPORTS, "[1]"), (Kind.SNAPSHOT, '"first"')], NOW_MS)
-    journal.append([(Kind.SNAPSHOT, '"second"'), (Kind.REPORTS, "[2]")], NOW_MS)
-    last = journal.append([(Kind.CHANGES, "[]"), (Kind.ACKNOWLEDGED, "[3]")], NOW_MS + 5)
+    journal.append(
+        [(RowKind.START, "{}"), (RowKind.REPORTS, "[1]"), (RowKind.SNAPSHOT, '"first"')], NOW_MS
+    )
+    journal.append([(RowKind.SNAPSHOT, '"second"'), (RowKind.REPORTS, "[2]")], NOW_MS)
+    last = journal.append([(RowKind.CHANGES, "[]"), (RowKind.ACKNOWLEDGED, "[3]")], NOW_MS + 5)
     assert await journal.committed(last, 1)
     assert await journal.close()
 
     remembered = read_remembered(tmp_path / FILE_NAME)
-    assert remembered == Remembered(
-        snapshot=Row(4, NOW_MS, Kind.SNAPSHOT, '"second"'),
+    assert remembered == RestoredJournal(
+        snapshot=JournalRow(4, NOW_MS, RowKind.SNAPSHOT, '"second"'),
         inputs=(
-            Row(5, NOW_MS, Kind.REPORTS, "[2]"),
-            Row(7, NOW_MS + 5, Kind.ACKNOWLEDGED, "[3]"),
+            JournalRow(5, NOW_MS, RowKind.REPORTS, "[2]"),
+            JournalRow(7, NOW_MS + 5, RowKind.ACKNOWLEDGED, "[3]"),
         ),
         configuration=None,
         last_sequence=7,
     )
     journal = open_journal(tmp_path)
-    assert journal.append([(Kind.START, "{}")], NOW_MS) == 8
+    assert journal.append([(RowKind.START, "{}")], NOW_MS) == 8
     assert await journal.close()
 
 
 def test_a_directory_without_journal_remembers_nothing(tmp_path: Path) -> None:
-    assert read_remembered(tmp_path / FILE_NAME) == Remembered()
+    assert read_remembered(tmp_path / FILE_NAME) == RestoredJournal()
 
 
 @pytest.mark.slow
 async def test_everything_is_carried_to_the_disk_within_about_a_second(tmp_path: Path) -> None:
     """The file alone, without its WAL, is what a power cut leaves."""
     journal = open_journal(tmp_path / "state")
-    assert await journal.committed(journal.append([(Kind.REPORTS, "[7]")], NOW_MS), 1)
+    assert await journal.committed(journal.append([(RowKind.REPORTS, "[7]")], NOW_MS), 1)
     file = tmp_path / "state" / FILE_NAME
 
     def reached_the_disk() -> bool:
@@ -111,13 +120,13 @@ KILLED = """
 import asyncio, sys
 from pathlib import Path
 from agent.journal.journal import Journal
-from agent.journal.file import Kind
+from agent.journal.file import RowKind
 
 async def main():
     journal = Journal(Path(sys.argv[1]), first_sequence=1, wall_clock=lambda: 0,
                       on_recovered=lambda: None)
     while True:
-        last = journal.append([(Kind.REPORTS, "[]")] * 3, 0)
+        last = journal.append([(RowKind.REPORTS, "[]")] * 3, 0)
         assert await journal.committed(last, 5)
         print(last, flush=True)
 
@@ -160,11 +169,11 @@ async def test_a_full_disk_delays_nobody_and_loses_nothing(
 ) -> None:
     recovered: list[bool] = []
     journal = open_journal(tmp_path, on_recovered=lambda: recovered.append(True))
-    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     with full_disk():
         bodies = [json.dumps({"number": number, "text": "x" * 500}) for number in range(50)]
         for body in bodies:
-            last = journal.append([(Kind.REPORTS, body)], NOW_MS)
+            last = journal.append([(RowKind.REPORTS, body)], NOW_MS)
         await journal.committed(last, 1)
         begin = time.monotonic()
         assert not await journal.committed(last, 1)
@@ -192,10 +201,10 @@ async def test_a_full_disk_delays_nobody_and_loses_nothing(
 @pytest.mark.slow
 async def test_what_is_held_in_memory_is_bounded_and_the_loss_is_marked(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, held_bytes=10_000)
-    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     with full_disk():
         for number in range(100):
-            journal.append([(Kind.REPORTS, f'[{number},"{"x" * 936}"]')], NOW_MS)
+            journal.append([(RowKind.REPORTS, f'[{number},"{"x" * 936}"]')], NOW_MS)
         assert journal.status().rows_held <= 10
         await until(lambda: journal.status().trouble is not None, "trouble is noticed")
     await until(lambda: journal.status().trouble is None, "the journal works again")
@@ -210,10 +219,10 @@ async def test_what_is_held_in_memory_is_bounded_and_the_loss_is_marked(tmp_path
 
 async def test_a_locked_journal_is_late_not_in_the_way(tmp_path: Path) -> None:
     journal = open_journal(tmp_path)
-    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        last = journal.append([(Kind.REPORTS, "[]")], NOW_MS)
+        last = journal.append([(RowKind.REPORTS, "[]")], NOW_MS)
         begin = time.monotonic()
         assert not await journal.committed(last, 0.02)
         assert 0.015 < time.monotonic() - begin < 0.3
@@ -239,10 +248,10 @@ async def test_slow_commits_are_one_warning_with_their_count(
 ) -> None:
     caplog.set_level(logging.INFO)
     journal = open_journal(tmp_path)
-    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     for _ in range(3):
         with locked(tmp_path):
-            last = journal.append([(Kind.REPORTS, "[]")], NOW_MS)
+            last = journal.append([(RowKind.REPORTS, "[]")], NOW_MS)
             assert not await journal.committed(last, 0.02)
             await asyncio.sleep(0.05)
         await until(lambda: journal.status().trouble is None, "it is committed")
@@ -264,9 +273,9 @@ async def test_a_commit_that_hangs_is_an_error(
 ) -> None:
     monkeypatch.setattr(slow_commits, "HANGS_SECONDS", 0.1)
     journal = open_journal(tmp_path)
-    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     with locked(tmp_path):
-        assert not await journal.committed(journal.append([(Kind.REPORTS, "[]")], NOW_MS), 0.02)
+        assert not await journal.committed(journal.append([(RowKind.REPORTS, "[]")], NOW_MS), 0.02)
         assert caplog.records == []
         await asyncio.sleep(0.2)
         # The first commit may have been slow as well, which is a WARNING before this.
@@ -282,10 +291,10 @@ async def test_a_slow_commit_that_fails_is_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = open_journal(tmp_path)
-    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     with full_disk():
         with locked(tmp_path):
-            last = journal.append([(Kind.REPORTS, json.dumps("x" * 5000))], NOW_MS)
+            last = journal.append([(RowKind.REPORTS, json.dumps("x" * 5000))], NOW_MS)
             assert not await journal.committed(last, 0.02)
             assert caplog.records == []
         await until(lambda: "publishing goes on without it" in caplog.text, "it fails")
@@ -311,7 +320,7 @@ async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(
         wall_clock=lambda: NOW_MS,
         on_recovered=lambda: recovered.append(True),
     )
-    journal.append([(Kind.START, "{}")], NOW_MS)
+    journal.append([(RowKind.START, "{}")], NOW_MS)
     await until(lambda: bool(recovered), "a snapshot is asked for")
     assert await journal.close()
     assert [row[1] for row in stored_rows(tmp_path)] == ["start", "gap"]
@@ -325,10 +334,10 @@ async def test_a_broken_file_is_moved_aside_and_a_new_one_begun(
 async def test_a_file_that_is_removed_while_running_is_made_again(tmp_path: Path) -> None:
     recovered: list[bool] = []
     journal = open_journal(tmp_path, on_recovered=lambda: recovered.append(True))
-    assert await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     for name in names_in(tmp_path):
         (tmp_path / name).unlink()
-    journal.append([(Kind.REPORTS, "[1]")], NOW_MS)
+    journal.append([(RowKind.REPORTS, "[1]")], NOW_MS)
     await until(lambda: bool(recovered), "a snapshot is asked for")
     assert await journal.close()
     assert [row[2] for row in stored_rows(tmp_path) if row[1] == "reports"] == ["[1]"]
@@ -336,7 +345,7 @@ async def test_a_file_that_is_removed_while_running_is_made_again(tmp_path: Path
 
 async def test_a_place_that_cannot_be_written_is_only_trouble() -> None:
     journal = open_journal(Path("/proc/npu-vigil"))
-    last = journal.append([(Kind.START, "{}")], NOW_MS)
+    last = journal.append([(RowKind.START, "{}")], NOW_MS)
     assert not await journal.committed(last, 1)
     assert journal.status().trouble is not None
     assert not await journal.close()
@@ -347,7 +356,7 @@ async def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> Non
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:
         connection.execute("PRAGMA user_version=99")
     journal = open_journal(tmp_path)
-    assert not await journal.committed(journal.append([(Kind.START, "{}")], NOW_MS), 1)
+    assert not await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     assert "schema version 99" in str(journal.status().trouble)
     assert not await journal.close()
     assert stored_rows(tmp_path) == []
@@ -355,10 +364,10 @@ async def test_a_journal_of_a_newer_version_is_left_alone(tmp_path: Path) -> Non
 
 def filled(path: Path, reports: int, body: str = "[]") -> JournalFile:
     file = JournalFile(path)
-    rows = [Row(1, 0, Kind.CONFIGURATION, "{}")]
-    rows += [Row(2 + number, number, Kind.REPORTS, body) for number in range(reports)]
-    rows.append(Row(reports + 2, reports, Kind.SNAPSHOT, "{}"))
-    rows.append(Row(reports + 3, 0, Kind.REPORTS, "[]"))
+    rows = [JournalRow(1, 0, RowKind.CONFIGURATION, "{}")]
+    rows += [JournalRow(2 + number, number, RowKind.REPORTS, body) for number in range(reports)]
+    rows.append(JournalRow(reports + 2, reports, RowKind.SNAPSHOT, "{}"))
+    rows.append(JournalRow(reports + 3, 0, RowKind.REPORTS, "[]"))
     file.write(rows)
     return file
 
@@ -372,11 +381,21 @@ def test_old_rows_are_pruned_but_never_what_a_start_needs(tmp_path: Path) -> Non
 
 
 def test_what_was_true_at_the_oldest_snapshot_stays_for_replays(tmp_path: Path) -> None:
-    texts, usage = Kind.FAULT_CONFIGURATION, Kind.USAGE
-    kinds = [texts, texts, usage, Kind.SNAPSHOT, usage, texts, usage, Kind.SNAPSHOT, Kind.REPORTS]
-    kinds += [texts, Kind.SNAPSHOT]
+    texts, usage = RowKind.FAULT_CONFIGURATION, RowKind.USAGE
+    kinds = [
+        texts,
+        texts,
+        usage,
+        RowKind.SNAPSHOT,
+        usage,
+        texts,
+        usage,
+        RowKind.SNAPSHOT,
+        RowKind.REPORTS,
+    ]
+    kinds += [texts, RowKind.SNAPSHOT]
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
-        file.write([Row(number, number, kind, "{}") for number, kind in enumerate(kinds, 1)])
+        file.write([JournalRow(number, number, kind, "{}") for number, kind in enumerate(kinds, 1)])
         for older_than_ms, kept in (
             (4, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
             (5, [2, 3, 5, 6, 7, 8, 9, 10, 11]),
@@ -392,18 +411,18 @@ def test_what_was_sent_is_kept_and_what_came_behind_it_is_untold(tmp_path: Path)
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
         file.write(
             [
-                Row(1, 1, Kind.EVENTS, "[1]"),
-                Row(2, 1, Kind.REPORTS, "[]"),
-                Row(3, 1, Kind.EVENTS, "[2]"),
-                Row(4, 1, Kind.REPORTS, "[]"),
-                Row(5, 1, Kind.CHANGES, "[]"),
-                Row(6, 1, Kind.SNAPSHOT, "{}"),
-                Row(7, 1, Kind.ACKNOWLEDGED, "[]"),
-                Row(8, 1, Kind.PUBLICATION, "{}"),
+                JournalRow(1, 1, RowKind.EVENTS, "[1]"),
+                JournalRow(2, 1, RowKind.REPORTS, "[]"),
+                JournalRow(3, 1, RowKind.EVENTS, "[2]"),
+                JournalRow(4, 1, RowKind.REPORTS, "[]"),
+                JournalRow(5, 1, RowKind.CHANGES, "[]"),
+                JournalRow(6, 1, RowKind.SNAPSHOT, "{}"),
+                JournalRow(7, 1, RowKind.ACKNOWLEDGED, "[]"),
+                JournalRow(8, 1, RowKind.PUBLICATION, "{}"),
             ]
         )
         remembered = read_remembered(tmp_path / FILE_NAME)
-        assert remembered.events == Row(3, 1, Kind.EVENTS, "[2]")
+        assert remembered.events == JournalRow(3, 1, RowKind.EVENTS, "[2]")
         assert [row.sequence for row in remembered.untold] == [4, 5, 7]
         file.prune(older_than_ms=2, max_bytes=1 << 30)
         assert read_remembered(tmp_path / FILE_NAME).events == remembered.events
@@ -411,7 +430,7 @@ def test_what_was_sent_is_kept_and_what_came_behind_it_is_untold(tmp_path: Path)
 
 def test_a_journal_without_sent_events_has_nothing_to_tell(tmp_path: Path) -> None:
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
-        file.write([Row(1, 1, Kind.REPORTS, "[]")])
+        file.write([JournalRow(1, 1, RowKind.REPORTS, "[]")])
         assert read_remembered(tmp_path / FILE_NAME).untold == ()
 
 

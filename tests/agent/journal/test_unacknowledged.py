@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent.history_forwarding.batch import telling_of
-from agent.journal.file import FILE_NAME, JournalFile, Kind, Remembered, Row, body_of
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RestoredJournal, RowKind, body_of
 from agent.journal.unacknowledged import read_behind, read_unheard
-from agent.policy.state import Change, ChangeKind, State
+from agent.policy.state import Change, ChangeKind, PolicyState
 from agent.state_dir import first_sequence
 from contract.observation import chip_subject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agent.journal.unacknowledged import Unheard
+    from agent.journal.unacknowledged import UnacknowledgedRows
 
 NOW_MS = 1_800_000_000_000
 CHANGE = Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", "abc", NOW_MS, "because")
@@ -28,15 +28,15 @@ BIG = 1 << 30
 def fill(path: Path, rows: int = 30, first: int = 1) -> JournalFile:
     """Reports and changes in turn, and a snapshot behind them."""
     file = JournalFile(path)
-    kinds = [Kind.REPORTS, Kind.CHANGES]
+    kinds = [RowKind.REPORTS, RowKind.CHANGES]
     body = body_of([CHANGE])
     numbers = range(first, first + rows)
-    file.write([Row(n, NOW_MS + n, kinds[n % 2 == 0], body) for n in numbers])
-    file.write([Row(first + rows, NOW_MS + first + rows, Kind.SNAPSHOT, "{}")])
+    file.write([JournalRow(n, NOW_MS + n, kinds[n % 2 == 0], body) for n in numbers])
+    file.write([JournalRow(first + rows, NOW_MS + first + rows, RowKind.SNAPSHOT, "{}")])
     return file
 
 
-def unheard(path: Path, after: int = 0, rows: int = 100, size: int = BIG) -> Unheard:
+def unheard(path: Path, after: int = 0, rows: int = 100, size: int = BIG) -> UnacknowledgedRows:
     found = read_unheard(path, after, max_rows=rows, max_bytes=size)
     assert found is not None
     return found
@@ -96,19 +96,19 @@ def test_size_takes_them_last_and_counts_them(tmp_path: Path) -> None:
             pass
         assert file.untold == 10
         assert unheard(path, 10).rows == ()
-        file.write([Row(32, NOW_MS, Kind.CHANGES, body_of([CHANGE]))])
+        file.write([JournalRow(32, NOW_MS, RowKind.CHANGES, body_of([CHANGE]))])
         found = unheard(path, 10)
         assert (found.lost, found.lost_upto) == (10, 30)
         telling = telling_of("node-1", found, 10)
         assert telling is not None
         assert (telling.after, telling.upto, telling.lost, len(telling.events)) == (10, 32, 10, 1)
         # More is lost before that was heard: it is one gap. Behind it another one begins.
-        file.write([Row(33, NOW_MS, Kind.SNAPSHOT, "{}")])
+        file.write([JournalRow(33, NOW_MS, RowKind.SNAPSHOT, "{}")])
         file.prune(older_than_ms=0, max_bytes=0, heard=10)
         assert (unheard(path, 10).lost, unheard(path, 32).lost) == (11, 0)
         assert telling_of("node-1", unheard(path, 10), 10) is not None
-        file.write([Row(n, NOW_MS, Kind.CHANGES, "[]") for n in (34, 35)])
-        file.write([Row(36, NOW_MS, Kind.SNAPSHOT, "{}")])
+        file.write([JournalRow(n, NOW_MS, RowKind.CHANGES, "[]") for n in (34, 35)])
+        file.write([JournalRow(36, NOW_MS, RowKind.SNAPSHOT, "{}")])
         file.prune(older_than_ms=0, max_bytes=0, heard=32)
         assert unheard(path, 32).lost == 2
 
@@ -120,9 +120,9 @@ def test_a_row_that_cannot_be_understood_is_told_as_lost(
     with closing(JournalFile(path)) as file:
         file.write(
             [
-                Row(1, NOW_MS, Kind.CHANGES, body_of([CHANGE, CHANGE])),
-                Row(2, NOW_MS, Kind.CHANGES, '[{"kind":"became"}]'),
-                Row(3, NOW_MS, Kind.CHANGES, body_of([CHANGE])),
+                JournalRow(1, NOW_MS, RowKind.CHANGES, body_of([CHANGE, CHANGE])),
+                JournalRow(2, NOW_MS, RowKind.CHANGES, '[{"kind":"became"}]'),
+                JournalRow(3, NOW_MS, RowKind.CHANGES, body_of([CHANGE])),
             ]
         )
         telling = telling_of("node-1", unheard(path), 0)
@@ -133,8 +133,8 @@ def test_a_row_that_cannot_be_understood_is_told_as_lost(
 
 
 def test_another_boot_goes_on_behind_rows_that_went_with_the_power() -> None:
-    snapshot = Row(900, NOW_MS, Kind.SNAPSHOT, body_of(State("node-1", "boot-1")))
-    assert first_sequence(Remembered(), "boot-1") == 1
-    assert first_sequence(Remembered(snapshot, last_sequence=990), "boot-1") == 991
-    assert first_sequence(Remembered(snapshot, last_sequence=990), "boot-2") > 1_000_000
-    assert first_sequence(Remembered(None, last_sequence=5), "boot-1") > 1_000_000
+    snapshot = JournalRow(900, NOW_MS, RowKind.SNAPSHOT, body_of(PolicyState("node-1", "boot-1")))
+    assert first_sequence(RestoredJournal(), "boot-1") == 1
+    assert first_sequence(RestoredJournal(snapshot, last_sequence=990), "boot-1") == 991
+    assert first_sequence(RestoredJournal(snapshot, last_sequence=990), "boot-2") > 1_000_000
+    assert first_sequence(RestoredJournal(None, last_sequence=5), "boot-1") > 1_000_000

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from agent.kubernetes_events.correlator import (
     BURST,
     PERIOD_MS,
-    Backlog,
-    Group,
+    CorrelatedEvent,
+    EventCorrelator,
     Item,
     Other,
-    Release,
+    ReleasedReasons,
 )
-from agent.kubernetes_events.event_rules import Telling
+from agent.kubernetes_events.event_rules import ChipFaultChange
 from agent.policy.state import Upgrade
 from contract.codes.levels import ChipLevel
-from stores.base import Event, Involved
+from stores.base import Involved, KubernetesEvent
 
-Given: TypeAlias = tuple[Telling, int]
+Given: TypeAlias = tuple[ChipFaultChange, int]
 
 TELLINGS = st.builds(
-    Telling,
+    ChipFaultChange,
     chip=st.integers(0, 15),
     code=st.integers(0x80000000, 0x80000020).map(lambda code: f"{code:08X}"),
     reason=st.sampled_from(["Occur", "Recovery", "Notice"]),
@@ -35,7 +35,7 @@ TELLINGS = st.builds(
 )
 
 
-def drain(backlog: Backlog, now: int) -> list[Item]:
+def drain(backlog: EventCorrelator, now: int) -> list[Item]:
     """Everything, as the bucket gives it."""
     items: list[Item] = []
     while (seconds := backlog.seconds_until_next(now)) is not None:
@@ -47,14 +47,14 @@ def drain(backlog: Backlog, now: int) -> list[Item]:
 
 
 def count(items: list[Item], code: str | None = None) -> int:
-    groups = [item for item in items if isinstance(item, Group)]
+    groups = [item for item in items if isinstance(item, CorrelatedEvent)]
     return sum(group.count for group in groups if code is None or code in group.codes)
 
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(TELLINGS, st.integers(0, 2000))), st.integers(0, 20))
 def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int) -> None:
-    backlog, now, sent = Backlog(), 0, list[Item]()
+    backlog, now, sent = EventCorrelator(), 0, list[Item]()
     for place, (telling, pause) in enumerate(given_):
         now += pause
         backlog.tell(telling, str(place), now)
@@ -62,7 +62,7 @@ def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int)
             sent.append(item)
         assert len(backlog) <= BURST + 10 + 6
     sent += drain(backlog, now)
-    groups = [item for item in sent if isinstance(item, Group)]
+    groups = [item for item in sent if isinstance(item, CorrelatedEvent)]
     assert len(groups) == len(sent)
     assert count(sent) == len(given_)
     assert backlog.merged == len(given_) - len(groups)
@@ -78,32 +78,32 @@ def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int)
 
 
 @given(st.lists(TELLINGS, max_size=60), st.integers(0, 60))
-def test_what_waits_survives_the_journal(tellings: list[Telling], taken: int) -> None:
-    before = Backlog()
+def test_what_waits_survives_the_journal(tellings: list[ChipFaultChange], taken: int) -> None:
+    before = EventCorrelator()
     for place, telling in enumerate(tellings):
         before.tell(telling, str(place), 0)
     sent = [item for _ in range(taken) if (item := before.next(0)) is not None]
     text = msgspec.json.encode(before.items())
-    after = Backlog(msgspec.json.decode(text, type=tuple[Item, ...]))
+    after = EventCorrelator(msgspec.json.decode(text, type=tuple[Item, ...]))
     assert count(sent + drain(after, 0)) == len(tellings)
 
 
 def test_a_burst_goes_out_singly_and_at_once() -> None:
-    backlog = Backlog()
+    backlog = EventCorrelator()
     for chip in range(BURST):
-        backlog.tell(Telling(chip, "80E3A201", "Occur", "SeparateNPU", 0), str(chip), 0)
+        backlog.tell(ChipFaultChange(chip, "80E3A201", "Occur", "SeparateNPU", 0), str(chip), 0)
     items = [backlog.next(0) for _ in range(BURST)]
-    assert all(isinstance(item, Group) and item.count == 1 for item in items)
+    assert all(isinstance(item, CorrelatedEvent) and item.count == 1 for item in items)
     assert backlog.next(0) is None
 
 
 def test_thirty_two_reports_of_two_codes_are_fourteen_events() -> None:
     """``many-faults-and-the-event-limiter``: upstream writes eleven and drops the rest."""
-    backlog, items = Backlog(), list[Item]()
+    backlog, items = EventCorrelator(), list[Item]()
     for reason, now in (("Occur", 0), ("Recovery", 8000)):
         for chip in range(8):
             for code, action in (("80E21007", "NotHandleFault"), ("80818C06", "SubHealthFault")):
-                telling = Telling(chip, code, reason, action, 0)
+                telling = ChipFaultChange(chip, code, reason, action, 0)
                 backlog.tell(telling, f"{reason}-{chip}-{code}", now)
         while (item := backlog.next(now)) is not None:
             items.append(item)
@@ -114,28 +114,30 @@ def test_thirty_two_reports_of_two_codes_are_fourteen_events() -> None:
 
 
 def test_ten_thousand_in_a_second_are_few() -> None:
-    backlog = Backlog()
+    backlog = EventCorrelator()
     for number in range(10_000):
         code = f"{0x80000000 + number:08X}"
-        backlog.tell(Telling(number % 16, code, "Occur", "SeparateNPU", number), str(number), 0)
+        backlog.tell(
+            ChipFaultChange(number % 16, code, "Occur", "SeparateNPU", number), str(number), 0
+        )
     assert len(backlog) <= BURST + 10 + 1
     assert len(msgspec.json.encode(backlog.items())) < 10_000
     assert count(drain(backlog, 0)) == 10_000
 
 
 def test_when_nobody_takes_any_the_first_burst_does_not_grow() -> None:
-    backlog = Backlog()
+    backlog = EventCorrelator()
     for hour in range(100):
-        telling = Telling(hour % 16, "80E3A201", "Occur", "SeparateNPU", hour)
+        telling = ChipFaultChange(hour % 16, "80E3A201", "Occur", "SeparateNPU", hour)
         backlog.tell(telling, str(hour), hour * 3_600_000)
     assert len(backlog) == BURST + 1
 
 
 def test_the_bucket_gives_twenty_a_minute() -> None:
-    backlog = Backlog()
+    backlog = EventCorrelator()
     codes = [f"8000000{number}" for number in range(10)]
     for code in ["80E3A201"] * BURST + codes:
-        backlog.tell(Telling(0, code, "Occur", "SeparateNPU", 0), code, 0)
+        backlog.tell(ChipFaultChange(0, code, "Occur", "SeparateNPU", 0), code, 0)
     now = 0
     for _ in range(BURST):
         assert backlog.next(now) is not None
@@ -151,14 +153,16 @@ def test_the_bucket_gives_twenty_a_minute() -> None:
 
 
 def test_others_are_merged_only_when_they_are_very_many() -> None:
-    backlog = Backlog()
+    backlog = EventCorrelator()
     upgrade = Upgrade("80C98008", "FaultFrequency", ChipLevel.MANUALLY_SEPARATE_NPU, 1, "", "e")
     involved = Involved("ConfigMap", "fault-config", "kube-system")
     for number in range(500):
-        event = Event("kube-system", f"e{number}", involved, True, "R", "A", "text", number, number)
+        event = KubernetesEvent(
+            "kube-system", f"e{number}", involved, True, "R", "A", "text", number, number
+        )
         backlog.post(Other(event), 0)
-        backlog.post(Release(f"r{number}", ((1, upgrade),), number, number), 0)
+        backlog.post(ReleasedReasons(f"r{number}", ((1, upgrade),), number, number), 0)
     assert len(backlog) <= BURST + 102
     items = drain(backlog, 0)
     assert sum(item.event.count for item in items if isinstance(item, Other)) == 500
-    assert sum(item.count for item in items if isinstance(item, Release)) == 500
+    assert sum(item.count for item in items if isinstance(item, ReleasedReasons)) == 500

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.kubernetes_events.event_rules import Teller
-from agent.policy.state import State, believed
+from agent.kubernetes_events.event_rules import EventRules
+from agent.policy.state import PolicyState, believed
 from agent.policy.step import step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import Severity
@@ -21,8 +21,8 @@ class Chips:
     """A policy and who tells of it."""
 
     def __init__(self) -> None:
-        self.state = State("n1", "boot")
-        self.teller = Teller()
+        self.state = PolicyState("n1", "boot")
+        self.teller = EventRules()
         self.now_ms = 1_700_000_000_000
         self.serial = 0
         self.take(SourceAnswered("chip-faults", chip_subject(3), self.now_ms))
@@ -155,7 +155,7 @@ def test_a_new_process_does_not_tell_again_what_it_believes() -> None:
     held = chips.see(Assertion.OCCUR)
     chips.take(held)
     assert believed(chips.state, "chip-faults")
-    chips.teller = Teller()
+    chips.teller = EventRules()
     chips.teller.believe(chips.state)
     assert chips.take(chips.see(Assertion.PRESENT)) == []
     assert [one[0] for one in chips.take(chips.see(Assertion.ABSENT))] == ["Recovery"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from agent.journal.file import Remembered
+from agent.journal.file import RestoredJournal
 from agent.kubernetes_events.sender import Events
 from agent.kubernetes_events.text import Reporter
-from agent.policy.state import State
+from agent.policy.state import PolicyState
 from contract.codes.catalogue import shipped
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, chip_subject
@@ -46,7 +46,7 @@ async def test_the_document_goes_before_them(tmp_path: Path) -> None:
         may_write=lambda: True,
         inventory=asyncio.Event().wait,  # type: ignore[arg-type]
     )
-    events.begin(Remembered(), State("node-1", "boot"), shipped())
+    events.begin(RestoredJournal(), PolicyState("node-1", "boot"), shipped())
     sending = asyncio.create_task(events.run())
     await asyncio.sleep(60)
     events.take([FAULT], (), shipped(), 1)

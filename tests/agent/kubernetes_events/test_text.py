@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.kubernetes_events.correlator import Group, Other, Release
+from agent.kubernetes_events.correlator import CorrelatedEvent, Other, ReleasedReasons
 from agent.kubernetes_events.sender import reporter_of
 from agent.kubernetes_events.text import Reporter, event_of, releases
 from agent.policy.state import Change, ChangeKind, Upgrade
 from contract.codes.levels import ChipLevel
 from contract.observation import chip_subject
 from dcmi_shim.values import Chip, Inventory
-from stores.base import Event, Involved
+from stores.base import Involved, KubernetesEvent
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 A3 = Inventory(
     tuple(Chip(n, n, n // 2, n % 2) for n in range(16)), "Ascend910A3", "x", None, None, None, ""
 )
 POD = Reporter("node-1", "agent-abcde")
-ONE = Group(
+ONE = CorrelatedEvent(
     "1.2.3", "Occur", "RestartNPU", ("80CF8000",), (11,), 1_700_000_100_123, 1_700_000_100_123
 )
 
@@ -87,7 +87,7 @@ def test_names_and_messages_are_such_that_kubernetes_takes_them(
 
 def test_an_event_of_others_gets_a_reporter() -> None:
     involved = Involved("ConfigMap", "x", "kube-system")
-    other = Event("kube-system", "x", involved, False, "R", "A", "ä" * 2000, 0, 0)
+    other = KubernetesEvent("kube-system", "x", involved, False, "R", "A", "ä" * 2000, 0, 0)
     event = event_of(Other(other), POD, None)
     assert (event.host, event.instance, event.component) == ("node-1", "agent-abcde", "npu-vigil")
     assert len(event.message.encode()) <= 1024
@@ -120,7 +120,7 @@ def test_releases_of_one_moment_are_one_event() -> None:
 def test_more_releases_than_a_message_holds_are_several_events() -> None:
     found = list(releases([released(chip, "80C98008") for chip in range(16)], 9))
     events = [event_of(release, POD, A3) for release in found]
-    assert [isinstance(release, Release) for release in found] == [True] * 3
+    assert [isinstance(release, ReleasedReasons) for release in found] == [True] * 3
     assert len({event.name for event in events}) == 3
     assert sum(len(json.loads(event.message)) for event in events) == 16
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from agent.config import AgentConfiguration, BmcAlarms
+from agent.config import AgentConfiguration, BmcSection
 from agent.node.serial_number import SerialNumber, serial_number_of
 from contract.errors import BmcError
 
@@ -62,6 +62,6 @@ async def test_it_is_asked_for_until_it_is_known(caplog: pytest.LogCaptureFixtur
 )
 async def test_who_asks(documents: tuple[str, ...], enabled: bool, asks: bool) -> None:
     configuration = AgentConfiguration.model_validate(
-        {"node_name": "n", "documents": documents, "bmc": BmcAlarms(enabled=enabled)}
+        {"node_name": "n", "documents": documents, "bmc": BmcSection(enabled=enabled)}
     )
     assert (serial_number_of(configuration, {"PATH": ""}) is not None) == asks

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.chip_allocation import UsageStatus
+from agent.chip_allocation import AllocationStatus
 from agent.journal.journal import JournalStatus
 from agent.pages import status
 from agent.pages.routes import application
-from agent.policy.state import Blindness, ChipState, Fault, State, SubjectState
+from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
 from agent.publishing.publication import Lag, Publication
 from contract.codes.levels import ChipLevel, NodeLevel, Severity
 from contract.observation import NODE, chip_subject, host_subject
@@ -47,7 +47,7 @@ ALARM = Fault(
     first_seen_ms=NOW_MS - 9,
     revision=2,
 )
-STATE = State(
+STATE = PolicyState(
     "node-1",
     "boot",
     7,
@@ -84,7 +84,7 @@ READINGS = {(chip_subject(3), "health"): 2.0, (chip_subject(3), "link_up"): 1.0}
 
 def picture(
     record: Publication, stalled: dict[str, float], heartbeat: status.HeartbeatStatus
-) -> status.Status:
+) -> status.AgentStatus:
     publications = (
         status.publication_status("device-info", "doc", "directory:/x", record),
         status.publication_status("node-info", "other", "directory:/x", Publication()),
@@ -92,7 +92,7 @@ def picture(
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     chips = status.chip_statuses(STATE, "Ascend910", READINGS)
-    return status.Status(
+    return status.AgentStatus(
         node="node-1",
         version="1",
         at_ms=NOW_MS,
@@ -109,7 +109,7 @@ def picture(
         fault_configuration=status.fault_configuration_status(JUDGED, None),
         heartbeat=heartbeat,
         journal=JournalStatus(None, None, 1, 10, 0, 3, None),
-        usage=UsageStatus(1, ("Ascend910-3",), ()),
+        usage=AllocationStatus(1, ("Ascend910-3",), ()),
     )
 
 
@@ -311,7 +311,7 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
 
 
 def test_a_chip_that_only_its_tool_told_of_was_not_read() -> None:
-    told = State("node-1", "boot", chips={3: ChipState(answered=("links",))})
+    told = PolicyState("node-1", "boot", chips={3: ChipState(answered=("links",))})
     driver = status.driver_status("/driver", INVENTORY, None, None, 0, ())
     chips = status.chip_statuses(told, "Ascend910", {})
     assert status.not_ready((), chips, driver, WELL) == ("no chip was read yet",)

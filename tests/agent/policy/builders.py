@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.policy.state import Change, State
+from agent.policy.state import Change, PolicyState
 from agent.policy.step import step
 from contract.codes.catalogue import shipped
 from contract.observation import Assertion, Observation, Report, SourceAnswered, chip_subject
@@ -49,15 +49,15 @@ def answered(*chips: int, at: int = T) -> list[Report]:
     return [SourceAnswered(SOURCE, chip_subject(chip), at) for chip in chips]
 
 
-def healthy(chips: int = 2) -> State:
-    return after(State(NODE, "boot"), answered(*range(chips)))
+def healthy(chips: int = 2) -> PolicyState:
+    return after(PolicyState(NODE, "boot"), answered(*range(chips)))
 
 
-def after(state: State, inputs: Sequence[Input], now: int = T) -> State:
+def after(state: PolicyState, inputs: Sequence[Input], now: int = T) -> PolicyState:
     return step(state, inputs, now, shipped())[0]
 
 
-def changes(state: State, inputs: Sequence[Input], now: int = T) -> tuple[Change, ...]:
+def changes(state: PolicyState, inputs: Sequence[Input], now: int = T) -> tuple[Change, ...]:
     return step(state, inputs, now, shipped())[1]
 
 

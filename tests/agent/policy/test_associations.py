@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agent.policy.due_times import ONCE_VISIBLE_MS
-from agent.policy.state import Acknowledged, ChangeKind, State
+from agent.policy.state import Acknowledged, ChangeKind, PolicyState
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import Catalogue, shipped
 from contract.codes.chip_codes import AIC_BUS, AIV_BUS, HBM_MULTI_BIT
@@ -24,7 +24,7 @@ RULE = DurationPolicy(600_000, 60_000, ChipLevel.RESTART_NPU)
 TABLES = replace(shipped(), durations={HBM_MULTI_BIT: RULE})
 
 
-def codes(state: State, chip: int = 0) -> list[str]:
+def codes(state: PolicyState, chip: int = 0) -> list[str]:
     return list(state.chips[chip].faults)
 
 
@@ -54,7 +54,7 @@ def test_less_than_five_seconds_on_either_side(
 def test_what_nothing_explains_begins_late_with_its_own_time() -> None:
     state = take(healthy(), [seen(OCCUR, AIC_BUS, serial=3)], T, TABLES)
     assert next_deadline_ms(state, TABLES) == T + 5_001
-    state = msgspec.json.decode(msgspec.json.encode(state), type=State)
+    state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
     assert take(state, [seen(OCCUR, AIC_BUS, at=T + 4_000)], T + 5_000, TABLES) is state
     state, (change,) = step(state, [], T + 5_001, TABLES)
     assert (change.kind, change.at_ms) == (ChangeKind.BEGAN, T)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.policy.restarts import restarted
-from agent.policy.state import Acknowledged, Adopted, Forgotten, Listed, Remembered
+from agent.policy.state import Acknowledged, Adopted, ChipsListed, ChipsRemembered, Forgotten
 from agent.policy.step import next_deadline_ms
 from agent.publishing.render import render
 from contract.codes.catalogue import shipped
@@ -29,31 +29,31 @@ from tests.agent.policy.builders import (
 from tests.agent.policy.builders import seen as report
 
 if TYPE_CHECKING:
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
     from agent.policy.step import Input
     from contract.documents.device_info import DeviceInfo
 
 FAULT, COUNTED, HOUR = "80E01801", "80E18005", 3_600_000
 
 
-def listed(*dies: str, at: int = T, first: bool = False) -> Listed:
+def listed(*dies: str, at: int = T, first: bool = False) -> ChipsListed:
     chips = tuple(ListedChip(number, number, 0, die) for number, die in enumerate(dies))
-    return Listed(chips, "Ascend910B", at, (-2, -2, 0), first)
+    return ChipsListed(chips, "Ascend910B", at, (-2, -2, 0), first)
 
 
-def started(state: State) -> State:
+def started(state: PolicyState) -> PolicyState:
     return restarted(state, "boot")
 
 
-def known(*dies: str) -> State:
+def known(*dies: str) -> PolicyState:
     return after(healthy(len(dies)), [listed(*dies)])
 
 
-def shown(state: State, chips: int) -> DeviceInfo:
+def shown(state: PolicyState, chips: int) -> DeviceInfo:
     return render(state, inventory(chips), T // 1000)
 
 
-def codes(state: State) -> dict[int, set[str]]:
+def codes(state: PolicyState) -> dict[int, set[str]]:
     return {chip: set(one.faults) for chip, one in state.chips.items() if one.faults}
 
 
@@ -179,11 +179,11 @@ def test_a_forgotten_chip_is_gone_with_everything() -> None:
 
 
 def test_what_a_document_has_is_remembered_and_silent() -> None:
-    inputs: list[Input] = [Remembered(chip_subject(1), T), report(Assertion.PRESENT, FAULT, 1)]
+    inputs: list[Input] = [ChipsRemembered(chip_subject(1), T), report(Assertion.PRESENT, FAULT, 1)]
     state = after(known("A"), inputs)
     assert (state.chips[1].was_read, state.chips[1].silent) == (True, True)
     assert shown(state, 1).unhealthy == ("Ascend910-1",)
-    assert after(state, [Remembered(chip_subject(0), T)]) is state, "it answered"
+    assert after(state, [ChipsRemembered(chip_subject(0), T)]) is state, "it answered"
 
 
 def test_the_same_list_changes_nothing() -> None:

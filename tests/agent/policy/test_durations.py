@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.policy.state import Adopted, ChangeKind, Configured, State
+from agent.policy.state import Adopted, ChangeKind, Configured, PolicyState
 from agent.policy.step import next_deadline_ms, step
 from agent.publishing.device_info import DeviceInfoDocument
 from agent.publishing.render import render
@@ -39,17 +39,17 @@ UPGRADE_TIME = T + 20_000
 DOWN, UP = seen(OCCUR, LINK_DOWN), seen(RECOVER, LINK_DOWN, at=T + 90_000)
 
 
-def document(state: State, **more: Any) -> DeviceInfo:
+def document(state: PolicyState, **more: Any) -> DeviceInfo:
     return render(state, inventory(), 1_700_000_100, **more)
 
 
-def reasons(state: State) -> list[dict[str, Any]]:
+def reasons(state: PolicyState) -> list[dict[str, Any]]:
     found: dict[str, list[dict[str, Any]]] = json.loads(document(state).upgrade_reasons)
     return found.get(DEVICE, [])
 
 
-def restarted(state: State) -> State:
-    return msgspec.json.decode(msgspec.json.encode(state), type=State)
+def restarted(state: PolicyState) -> PolicyState:
+    return msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
 
 
 def rules(**policies: DurationPolicy) -> Catalogue:
@@ -322,7 +322,7 @@ class TestAdopted:
         found = Document(made.namespace, made.name, data, {})
         now = T + 300_000
         isolation = made.take_over_isolation(found, now, has_journal=False)
-        state = after(State("node-1", "boot"), [*isolation, *made.take_over(found)], now)
+        state = after(PolicyState("node-1", "boot"), [*isolation, *made.take_over(found)], now)
         assert document(state).faults == written.faults
         assert document(state).upgrade_reasons == written.upgrade_reasons
         gone = seen(ABSENT, LINK_DOWN, at=T + 300_000)

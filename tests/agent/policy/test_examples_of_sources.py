@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent.publishing.render import render
-from collectors.links.tracker import LinkBeliefs
+from collectors.links.tracker import LinkTracker
 from collectors.links.unified_bus import UnifiedBus
 from contract.codes.chip_codes import (
     CARD_DROP,
@@ -24,13 +24,13 @@ from tests.agent.policy.builders import T, after, healthy, inventory, seen
 from tests.compatibility import check, different
 
 if TYPE_CHECKING:
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
 
 OCCUR, RECOVER = Assertion.OCCUR, Assertion.RECOVER
 PRESENT, ABSENT = Assertion.PRESENT, Assertion.ABSENT
 
 
-def said(state: State, *chips: int, family: str = "Ascend910B") -> list[dict[str, Any]]:
+def said(state: PolicyState, *chips: int, family: str = "Ascend910B") -> list[dict[str, Any]]:
     """What the document says of chips: health, and time and level of each code."""
     info = render(state, inventory(len(state.chips), family), 1700000100)
     found = []
@@ -140,7 +140,7 @@ def test_the_ub_port_of_the_only_chip() -> None:
 def test_bonding_ports_of_an_a5() -> None:
     """EX-35."""
     state = after(healthy(1), [seen(OCCUR, UBOE_PORT_DOWN)])
-    tool = LinkBeliefs("links", chip_subject(0), ())
+    tool = LinkTracker("links", chip_subject(0), ())
     tool.event(0.0)
 
     def codes() -> dict[str, str]:

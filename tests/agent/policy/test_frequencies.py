@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from agent.policy.due_times import ONCE_VISIBLE_MS
-from agent.policy.state import Acknowledged, ChangeKind, Configured, State
+from agent.policy.state import Acknowledged, ChangeKind, Configured, PolicyState
 from agent.policy.step import next_deadline_ms, step
 from agent.publishing.render import render
 from contract.codes.catalogue import shipped
@@ -70,19 +70,19 @@ def occurs(*at_ms: int, code: str = CODE, chip: int = 0) -> list[Input]:
     return inputs
 
 
-def take(state: State, inputs: Sequence[Input], now: int, tables: Catalogue) -> State:
+def take(state: PolicyState, inputs: Sequence[Input], now: int, tables: Catalogue) -> PolicyState:
     return step(state, inputs, now, tables)[0]
 
 
-def document(state: State, chips: int = 2) -> DeviceInfo:
+def document(state: PolicyState, chips: int = 2) -> DeviceInfo:
     return render(state, inventory(chips), 1_700_000_100)
 
 
-def upgrades(state: State, chip: int = 0) -> list[tuple[str, str, int]]:
+def upgrades(state: PolicyState, chip: int = 0) -> list[tuple[str, str, int]]:
     return [(u.code, u.level, u.upgraded_at_ms) for u in state.chips[chip].upgrades]
 
 
-def reasons(state: State) -> dict[str, list[dict[str, Any]]]:
+def reasons(state: PolicyState) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = json.loads(document(state).upgrade_reasons)
     return found
 
@@ -305,7 +305,7 @@ class TestState:
         state = healthy()
         for turn in range(500):
             at = T + turn * 700
-            restored = msgspec.json.decode(msgspec.json.encode(state), type=State)
+            restored = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
             assert restored == state
             state = take(
                 restored,
@@ -340,7 +340,7 @@ class TestConfigured:
 
     ISOLATED = take(healthy(), occurs(T, T + 10, T + 20), T + 20, FREQ3)
 
-    def configured(self, tables: Catalogue, state: State | None = None) -> State:
+    def configured(self, tables: Catalogue, state: PolicyState | None = None) -> PolicyState:
         state = self.ISOLATED if state is None else state
         return take(state, [Configured("new", T + 30)], T + 30, tables)
 

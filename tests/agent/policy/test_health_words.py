@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.policy.state import ChangeKind, ChipState, State
+from agent.policy.state import ChangeKind, ChipState, PolicyState
 from agent.policy.step import step
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
@@ -24,7 +24,7 @@ def present(code: str, at: int = T) -> Report:
     return seen(Assertion.PRESENT, code, at=at)
 
 
-def level(state: State, code: str = UNLISTED) -> str:
+def level(state: PolicyState, code: str = UNLISTED) -> str:
     chip = state.chips[0]
     assert isinstance(chip, ChipState)
     return chip.faults[code].level

@@ -19,8 +19,8 @@ from agent.policy.state import (
     ChangeKind,
     ClockSetBack,
     Configured,
+    PolicyState,
     Released,
-    State,
 )
 from agent.policy.step import Input, next_deadline_ms, step
 from agent.publishing.device_info import DeviceInfoDocument
@@ -75,9 +75,9 @@ class Life:
         self.rng = Random(seed)
         self.now = T
         self.tables = configuration(self.rng)
-        self.state = State(NODE, "boot")
+        self.state = PolicyState(NODE, "boot")
         self.journal: list[tuple[Catalogue, list[Input], int]] = []
-        self.snapshot: tuple[int, State] = (0, self.state)
+        self.snapshot: tuple[int, PolicyState] = (0, self.state)
         self.stored: Document | None = None
         self.reasons = set[tuple[Subject, str, str]]()
         self.operators = set[int]()
@@ -159,13 +159,13 @@ class Life:
             stored = msgspec.json.decode(msgspec.json.encode(inputs), type=list[Input])
             state = step(state, stored, now, tables)[0]
         assert state == self.state
-        self.state = msgspec.json.decode(msgspec.json.encode(state), type=State)
+        self.state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
         isolation = self.made().take_over_isolation(self.stored, self.now, has_journal=True)
         self.operate(list(isolation))
 
     def lose_everything(self) -> None:
         """A start without a journal: the document is all there is."""
-        self.state = State(NODE, "boot")
+        self.state = PolicyState(NODE, "boot")
         self.journal, self.reasons, self.snapshot = [], set(), (0, self.state)
         made = self.made()
         isolation = made.take_over_isolation(self.stored, self.now, has_journal=False)
@@ -257,7 +257,7 @@ def test_document_is_what_the_journal_alone_says(life: Life, seed: int) -> None:
     """However the journal is cut: inputs under the same tables and while the clock goes on may come
     in any batches."""
     rng = Random(seed)
-    state, batch = State(NODE, "boot"), list[Input]()
+    state, batch = PolicyState(NODE, "boot"), list[Input]()
     for place, (tables, inputs, now) in enumerate(life.journal):
         batch += inputs
         following = life.journal[place + 1 :]

@@ -12,12 +12,12 @@ from agent.policy.state import (
     Acknowledged,
     Blindness,
     ChipState,
-    State,
+    PolicyState,
     believed,
     subject_of,
 )
 from agent.policy.step import next_deadline_ms
-from collectors.chip_faults.collector import ChipFaults
+from collectors.chip_faults.collector import ChipFaultsCollector
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel, NodeLevel, Severity, SwitchLevel
 from contract.documents.switch_info import SwitchPort, port_subject
@@ -54,7 +54,7 @@ def said(
     return Observation(source, subject, code, assertion, at, severity, raised)
 
 
-def codes(state: State, subject: Subject) -> list[str]:
+def codes(state: PolicyState, subject: Subject) -> list[str]:
     return list(state.of(subject).faults)
 
 
@@ -135,8 +135,8 @@ def test_sources_are_blind_and_answer_for_the_node() -> None:
 
 
 def test_only_the_chips_own_source_counts_as_reading_it() -> None:
-    assert ChipFaults.name == CHIP_SOURCE
-    state = after(State("node-1", "boot"), [SourceAnswered("links", chip_subject(0), T)])
+    assert ChipFaultsCollector.name == CHIP_SOURCE
+    state = after(PolicyState("node-1", "boot"), [SourceAnswered("links", chip_subject(0), T)])
     assert not state.chips[0].was_read
     state = after(state, [SourceAnswered(CHIP_SOURCE, chip_subject(0), T)])
     assert state.chips[0].was_read
@@ -152,7 +152,7 @@ def test_every_source_is_told_what_is_believed_of_it() -> None:
 
 def test_a_state_is_the_same_after_the_journal() -> None:
     state = after(healthy(), [said(PORT, OCCUR, SWITCH_CODE), said(DISK, PRESENT, HOST_CODE)])
-    again = msgspec.json.decode(msgspec.json.encode(state), type=State)
+    again = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
     assert again == state
     assert again.of(PORT) == state.of(PORT)
 
@@ -163,7 +163,7 @@ def test_a_state_of_chips_alone_from_an_older_journal_is_understood() -> None:
         b'{"code":"80E01801","episode":"e","source":"chip-faults","level":"RestartBusiness",'
         b'"because":"b","first_seen_ms":1,"revision":2,"severity":1}},"answered":["chip-faults"]}}}'
     )
-    state = msgspec.json.decode(old, type=State)
+    state = msgspec.json.decode(old, type=PolicyState)
     assert isinstance(state.of(chip_subject(1)), ChipState)
     assert state.chips[1].level is ChipLevel.RESTART_BUSINESS
     assert (state.chips[1].was_read, state.others) == (True, {})

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.policy.state import Acknowledged, Adopted, ChangeKind, State
+from agent.policy.state import Acknowledged, Adopted, ChangeKind, PolicyState
 from agent.policy.step import Input, step
 from agent.publishing.render import render
 from contract.codes.catalogue import shipped
@@ -30,7 +30,7 @@ from tests.agent.policy.builders import SOURCES, T, inventory
 
 CODES = ("80E3A201", "80E21007", "81078603", "8118043C", "80ABCDEF", "8C2FA009")
 CHIPS = 2
-EMPTY = State("node-1", "boot")
+EMPTY = PolicyState("node-1", "boot")
 
 
 ASSERTIONS = tuple(Assertion)
@@ -99,14 +99,14 @@ def time_of(item: Input) -> int:
     return item.at_ms
 
 
-def played(inputs: list[Input]) -> State:
+def played(inputs: list[Input]) -> PolicyState:
     state = EMPTY
     for item in inputs:
         state = step(state, [item], time_of(item), shipped())[0]
     return state
 
 
-def document(state: State) -> DeviceInfo:
+def document(state: PolicyState) -> DeviceInfo:
     return render(state, inventory(CHIPS), 1)
 
 
@@ -152,7 +152,7 @@ def test_state_read_from_the_journal_is_the_state(inputs: list[Input], seed: int
         size = rng.randint(1, 9)
         batch, rest = rest[:size], rest[size:]
         stored = msgspec.json.decode(msgspec.json.encode(batch), type=list[Input])
-        snapshot = msgspec.json.decode(msgspec.json.encode(state), type=State)
+        snapshot = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
         state, changes = step(snapshot, stored, time_of(batch[-1]), shipped())
         changed += len(changes)
     assert state == played(inputs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from agent.policy.state import Acknowledged, Adopted, ChangeKind, Configured, Released, State
+from agent.policy.state import Acknowledged, Adopted, ChangeKind, Configured, PolicyState, Released
 from agent.policy.step import next_deadline_ms, step
 from agent.publishing.device_info import DeviceInfoDocument
 from agent.publishing.render import render
@@ -39,42 +39,42 @@ NAME = f"mindx-dl-deviceinfo-{NODE}"
 KEYS = ("ManuallySeparateNPU", "UpgradeFaultReason")
 
 
-def document(state: State, chips: int = 2) -> DeviceInfo:
+def document(state: PolicyState, chips: int = 2) -> DeviceInfo:
     return render(state, inventory(chips), STAMP)
 
 
-def stored(state: State, **edits: str) -> Document:
+def stored(state: PolicyState, **edits: str) -> Document:
     """What is in the store when ``state`` was published, and ``edits`` made by somebody."""
     data = encode(document(state), FAMILY)
     assert verify_published(data, NAME) == document(state)
     return Document("kube-system", NAME, data | edits, {})
 
 
-def of(keys: Mapping[str, str], state: State | None = None) -> Document:
+def of(keys: Mapping[str, str], state: PolicyState | None = None) -> Document:
     """An older document with these ``keys`` of isolation."""
     base = stored(healthy() if state is None else state)
     data = {key: text for key, text in base.data.items() if key not in KEYS}
     return Document(base.namespace, base.name, {**data, **keys}, {})
 
 
-def acknowledged(state: State, at: int = T) -> State:
+def acknowledged(state: PolicyState, at: int = T) -> PolicyState:
     made = DeviceInfoDocument(NODE, lambda: state)
     ack = Acknowledged(NAME, state.revision, at, made.named(stored(state)))
     return take(state, [ack], at, FREQ3)
 
 
-def started(existing: Document | None, now: int = T, tables: Catalogue = FREQ3) -> State:
+def started(existing: Document | None, now: int = T, tables: Catalogue = FREQ3) -> PolicyState:
     """A fresh agent without a journal that found ``existing``."""
-    state = State(NODE, "boot")
+    state = PolicyState(NODE, "boot")
     made = DeviceInfoDocument(NODE, lambda: state)
     isolation = made.take_over_isolation(existing, now, has_journal=False)
     state = take(state, [*isolation, *made.take_over(existing)], now, tables)
     return take(state, answered(0, 1, at=now), now, tables)
 
 
-def restarted(state: State, existing: Document | None, now: int) -> State:
+def restarted(state: PolicyState, existing: Document | None, now: int) -> PolicyState:
     """An agent whose journal had ``state`` and that found ``existing``."""
-    state = msgspec.json.decode(msgspec.json.encode(state), type=State)
+    state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
     made = DeviceInfoDocument(NODE, lambda: state)
     return take(state, made.take_over_isolation(existing, now, has_journal=True), now, FREQ3)
 
@@ -311,7 +311,7 @@ class TestStartWithJournal:
         old = msgspec.json.decode(
             '{"node":"node-1","boot_id":"boot","revision":7,"chips":{"0":{"answered":'
             '["chip-faults"]}},"others":{},"settled_at_ms":5}',
-            type=State,
+            type=PolicyState,
         )
         info = document(restarted(old, stored(KEPT), T + 30_000))
         assert info.manually_separated == "Ascend910-0"

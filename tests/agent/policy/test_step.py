@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.policy.due_times import ONCE_VISIBLE_MS
-from agent.policy.state import Acknowledged, Blindness, ChangeKind, State, believed
+from agent.policy.state import Acknowledged, Blindness, ChangeKind, PolicyState, believed
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel, Severity
@@ -25,7 +25,7 @@ UNKNOWN = "80ABCDEF"
 DOCUMENT = "mindx-dl-deviceinfo-node-1"
 
 
-def codes(state: State, chip: int = 0) -> list[str]:
+def codes(state: PolicyState, chip: int = 0) -> list[str]:
     return list(state.chips[chip].faults)
 
 
@@ -45,7 +45,7 @@ def test_episodes_of_one_code_differ() -> None:
     reports = [seen(OCCUR, KNOWN), seen(RECOVER, KNOWN, at=T + 1), seen(OCCUR, KNOWN, at=T + 2)]
     found = changes(healthy(), reports)
     assert len({change.episode for change in found}) == 2
-    other_node = step(State("node-2", "boot"), reports, T, shipped())[1]
+    other_node = step(PolicyState("node-2", "boot"), reports, T, shipped())[1]
     assert not {c.episode for c in found} & {c.episode for c in other_node}
 
 

@@ -20,7 +20,7 @@ from tests.agent.policy.builders import T, healthy, seen
 from tests.agent.policy.upstream_durations import UpstreamDuration, Word
 
 if TYPE_CHECKING:
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
     from contract.codes.catalogue import Catalogue
     from tests.agent.policy.upstream_durations import Event
 
@@ -44,7 +44,7 @@ class Ours:
 
     fault_timeout: int
     recover_timeout: int
-    state: State
+    state: PolicyState
 
     def take(self, now: int, word: Word | None = None) -> None:
         inputs = [] if word is None else [seen(WORDS[word], CODE, at=T + now)]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agent.policy.due_times import DOUBT_MS
-from agent.policy.state import ChangeKind, Fault, State, believed
+from agent.policy.state import ChangeKind, Fault, PolicyState, believed
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
@@ -33,20 +33,20 @@ def tool(assertion: Assertion, at: int = T) -> Observation:
     return seen(assertion, LINK_DOWN, at=at, source=TOOL)
 
 
-def with_tool() -> State:
+def with_tool() -> PolicyState:
     return after(healthy(), [SourceAnswered(TOOL, LINK, T - 1)])
 
 
-def fault(state: State) -> Fault | None:
+def fault(state: PolicyState) -> Fault | None:
     return state.chips[0].faults.get(LINK_DOWN)
 
 
-def down(state: State) -> bool:
+def down(state: PolicyState) -> bool:
     return fault(state) is not None
 
 
-def restarted(state: State) -> State:
-    return msgspec.json.decode(msgspec.json.encode(state), type=State)
+def restarted(state: PolicyState) -> PolicyState:
+    return msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
 
 
 def test_lost_occurrence_is_found_by_the_tool_and_ended_by_it() -> None:

@@ -14,7 +14,7 @@ import pytest
 from agent.policy.step import step
 from agent.publishing.node_info import NodeInfoDocument, time_text
 from agent.publishing.update_time import Stamps
-from collectors.bmc import BmcBeliefs
+from collectors.bmc import BmcTracker
 from contract.codes.catalogue import shipped
 from contract.codes.host_codes import (
     FILE_SYSTEM,
@@ -52,7 +52,7 @@ from tests.compatibility import check, different
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
-    from agent.policy.state import State
+    from agent.policy.state import PolicyState
 
 EXAMPLES = {
     row["id"]: row
@@ -78,11 +78,11 @@ def blind(at: int = T) -> SourceBlind:
     return SourceBlind("bmc", NODE, at, "no answer within 10 s")
 
 
-def document(state: State) -> NodeInfoDocument:
+def document(state: PolicyState) -> NodeInfoDocument:
     return NodeInfoDocument("node-1", lambda: state)
 
 
-def published(state: State) -> Document | None:
+def published(state: PolicyState) -> Document | None:
     """What is wanted, as stored; ``None`` for no document."""
     wanted = document(state).wanted()
     assert wanted is not None, "nothing is wanted"
@@ -93,7 +93,7 @@ def published(state: State) -> Document | None:
     return made
 
 
-def of_replies(replies: list[str], tables: Any) -> State:
+def of_replies(replies: list[str], tables: Any) -> PolicyState:
     """The state after one reading of a BMC with these pages."""
     pages = [bytes.fromhex(reply) for reply in replies]
     asking = reading(None)
@@ -103,7 +103,7 @@ def of_replies(replies: list[str], tables: Any) -> State:
         try:
             request = asking.send(pages[1 if index else 0])
         except StopIteration as done:
-            reports = BmcBeliefs("bmc", {}).listed(done.value, T)
+            reports = BmcTracker("bmc", {}).listed(done.value, T)
             return step(healthy(), reports, T, tables)[0]
 
 
@@ -213,7 +213,7 @@ KEY_TEXT = '{"version":1,"blind":[{"source":"bmc","since_ms":1}]}'
 class WithKey:
     """The document while it carries our own data key, or ceases to."""
 
-    def __init__(self, state: State, existing: Document | None) -> None:
+    def __init__(self, state: PolicyState, existing: Document | None) -> None:
         self.state = state
         self.key: str | None = KEY_TEXT
         self.made = NodeInfoDocument("n1", lambda: self.state, lambda: self.key)
@@ -271,7 +271,7 @@ def lockup(assertion: Assertion = Assertion.OCCUR) -> Observation:
     return Observation(KERNEL_LOG, host_subject(KERNEL, 0), SOFT_LOCKUP, assertion, T)
 
 
-def codes(state: State, made: NodeInfoDocument) -> list[str] | None:
+def codes(state: PolicyState, made: NodeInfoDocument) -> list[str] | None:
     """What is to be published; empty: no document; ``None``: what is there stays."""
     wanted = made.wanted()
     if wanted is None or wanted.stamped is None:

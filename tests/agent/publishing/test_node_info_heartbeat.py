@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.fault_state import Verdicts
-from agent.journal.file import Kind
+from agent.fault_state import FaultState
+from agent.journal.file import RowKind
 from agent.journal.journal import Journal
-from agent.node_documents import Desk, Documents
-from agent.policy.state import State
+from agent.node_documents import DocumentsContext, NodeDocuments
+from agent.policy.state import PolicyState
 from agent.publishing.node_info import NodeInfoDocument
-from agent.publishing.node_info_heartbeat import Beating, BeatingNodeInfo
+from agent.publishing.node_info_heartbeat import NodeInfoBeat, NodeInfoHeartbeat
 from contract.codes import catalogue
 from contract.documents.node_info import (
     FaultDevice,
@@ -33,7 +33,7 @@ from contract.documents.node_info import (
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from contract.observation import NODE, Assertion, Observation, SourceAnswered, host_subject
 from service.stalls import Stalls
-from stores.base import Changed, Deleted, Document, Listed, Selection
+from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.directory.store import DirectoryStore
 from tests.agent.policy.builders import T, after, healthy
 from tests.agent.publishing.test_publisher import until
@@ -51,13 +51,13 @@ C = Generation.C
 
 
 def document(
-    state: State, generation: Generation = C, *, stalls: dict[str, float] | None = None
-) -> BeatingNodeInfo:
-    beating = Beating(generation, 4.2, lambda: bool(stalls))
-    return BeatingNodeInfo("node-1", lambda: state, beating)
+    state: PolicyState, generation: Generation = C, *, stalls: dict[str, float] | None = None
+) -> NodeInfoHeartbeat:
+    beating = NodeInfoBeat(generation, 4.2, lambda: bool(stalls))
+    return NodeInfoHeartbeat("node-1", lambda: state, beating)
 
 
-def made(this: BeatingNodeInfo, stamp: int) -> NodeRecord:
+def made(this: NodeInfoHeartbeat, stamp: int) -> NodeRecord:
     wanted = this.wanted()
     assert wanted is not None
     assert wanted.stamped is not None
@@ -170,22 +170,22 @@ class Life:
         self.store = NotingStore(f"directory:{root}", root / "store")
         self.stalls = Stalls()
         self.stalled: dict[str, float] = {}
-        state = State("node-1", "boot")
+        state = PolicyState("node-1", "boot")
         self.clock_seconds = 0
-        self.verdicts = Verdicts(state, catalogue.shipped(), self.now_ms, self._changed)
+        self.verdicts = FaultState(state, catalogue.shipped(), self.now_ms, self._changed)
         self.journal = Journal(
             root, first_sequence=1, wall_clock=self.now_ms, on_recovered=self.verdicts.snapshot
         )
-        self.kinds: list[Kind] = []
+        self.kinds: list[RowKind] = []
         append = self.journal.append
 
-        def noting(entries: Iterable[tuple[Kind, str]], at_ms: int) -> int:
+        def noting(entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
             rows = list(entries)
             self.kinds += [kind for kind, _ in rows]
             return append(rows, at_ms)
 
         self.journal.append = noting  # type: ignore[method-assign]
-        desk = Desk(
+        desk = DocumentsContext(
             self.store,
             self.verdicts,
             self.journal,
@@ -198,8 +198,8 @@ class Life:
         )
         beating = None
         if generation is not None:
-            beating = Beating(generation, interval_seconds, lambda: bool(self.stalled))
-        self.documents = Documents("node-1", ["node-info"], desk, beating=beating)
+            beating = NodeInfoBeat(generation, interval_seconds, lambda: bool(self.stalled))
+        self.documents = NodeDocuments("node-1", ["node-info"], desk, beating=beating)
         self.seen: list[NodeRecord | None] = []
 
     def now_ms(self) -> int:
@@ -218,7 +218,7 @@ class Life:
     async def watch(self) -> None:
         async for event in self.store.watch(Selection(NODE_INFO_NAMESPACE, NAME)):
             match event:
-                case Listed(documents):
+                case DocumentsListed(documents):
                     self._saw(next(iter(documents), None))
                 case Changed(changed):
                     self._saw(changed)
@@ -262,11 +262,11 @@ async def test_it_is_written_every_interval_and_each_beat_differs(tmp_path: Path
         assert record.foreign_writes == 0
         assert record.waiting is None
         # Beats are no history.
-        told = this.kinds.count(Kind.PUBLICATION)
+        told = this.kinds.count(RowKind.PUBLICATION)
         assert told <= 2, this.kinds
         this.report(ALARM, ANSWERED)
         await until(lambda: bool(this.seen[-1] and this.seen[-1].faults), "the fault")
-        await until(lambda: this.kinds.count(Kind.PUBLICATION) > told, "that is")
+        await until(lambda: this.kinds.count(RowKind.PUBLICATION) > told, "that is")
 
 
 @pytest.mark.slow
@@ -337,7 +337,7 @@ async def test_a_publisher_that_stands_still_stops_every_beat(
     life = Life(tmp_path, generation, 5.0)
     stalls = Stalls(lambda: passed)
     desk = replace(life.documents._desk, progress=stalls)
-    Documents("node-1", ["device-info", "node-info"], desk)
+    NodeDocuments("node-1", ["device-info", "node-info"], desk)
     assert stalls.stalled() == {}
     passed = 31.0
     kinds = ("device-info", "node-info")

@@ -13,7 +13,7 @@ import pytest
 
 from agent.publishing.ownership import Ownership, other_program, owned_by
 from contract.errors import StoreRefused, StoreUnavailable
-from stores.base import Writer
+from stores.base import LastWriter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,23 +31,23 @@ class Writers:
     """The part of a store that knows who wrote."""
 
     def __init__(self) -> None:
-        self.program: Writer | None = None
-        self.other: Writer | None = None
+        self.program: LastWriter | None = None
+        self.other: LastWriter | None = None
         self.errors: list[Exception] = []
         self.asked = 0
 
-    async def writer(self, namespace: str, name: str) -> Writer | None:
+    async def writer(self, namespace: str, name: str) -> LastWriter | None:
         self.asked += 1
         if self.errors:
             raise self.errors.pop(0)
         return self.program
 
-    async def other_writer(self, namespace: str, name: str) -> Writer | None:
+    async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
         return self.other
 
     def wrote(self, name: str, age_seconds: float = 0.0) -> None:
         """Another program wrote so long ago."""
-        self.program = self.other = Writer(name, now_ms() - round(age_seconds * 1000))
+        self.program = self.other = LastWriter(name, now_ms() - round(age_seconds * 1000))
 
 
 def now_ms() -> int:

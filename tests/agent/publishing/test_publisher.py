@@ -12,9 +12,14 @@ import msgspec
 import pytest
 
 from agent.publishing import publisher as publisher_module
-from agent.publishing.publisher import Edges, Publisher, Wanted, absent
+from agent.publishing.publisher import (
+    DesiredDocument,
+    DocumentPublisher,
+    PublisherCallbacks,
+    absent,
+)
 from contract.errors import DocumentError, StoreError, StoreUnavailable
-from stores.base import Changed, Deleted, Document, Listed
+from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.directory import files
 from stores.directory.store import DirectoryStore
 
@@ -99,11 +104,11 @@ class Bench:
         self.stranger_stops = False
         self.loses_its_name = False
         self.while_committing: Callable[[], None] = lambda: None
-        self.publisher = Publisher(
+        self.publisher = DocumentPublisher(
             self.store,
             SPACE,
             NAME,
-            Edges(
+            PublisherCallbacks(
                 wanted=self.wanted,
                 stamp_of=lambda document: int(document.data["stamp"]),
                 verify=self.verify,
@@ -131,13 +136,13 @@ class Bench:
         if self.loses_its_name:
             self.content = None
 
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> DesiredDocument | None:
         content = self.content
         if content is None:
             return None
         if not content:
             return absent(self.revision)
-        return Wanted(
+        return DesiredDocument(
             self.revision,
             content,
             lambda stamp: Document(SPACE, NAME, {"stamp": str(stamp), "content": content}, LABELS),
@@ -369,7 +374,7 @@ class EarlyWatch(TroubledStore):
         self.events: asyncio.Queue[WatchEvent] = asyncio.Queue()
 
     async def watch(self, selection: Selection) -> AsyncIterator[WatchEvent]:
-        yield Listed(())
+        yield DocumentsListed(())
         while True:
             yield await self.events.get()
 

@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.publishing.publisher import Edges, Publisher, Wanted, absent
+from agent.publishing.publisher import (
+    DesiredDocument,
+    DocumentPublisher,
+    PublisherCallbacks,
+    absent,
+)
 from contract.errors import StoreUnavailable
 from stores.base import Document
 from stores.kubernetes_api.store import KubernetesStore
@@ -165,10 +170,10 @@ class Node:
         self.content = "faulty"
         self.revision = 1
         self.acknowledged: list[Document | None] = []
-        self.publisher = Publisher(
+        self.publisher = DocumentPublisher(
             store,
             *PLACE,
-            Edges(
+            PublisherCallbacks(
                 wanted=self.wanted,
                 stamp_of=lambda document: int(document.data["stamp"]),
                 verify=lambda document: None,
@@ -183,10 +188,10 @@ class Node:
             ),
         )
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> DesiredDocument:
         if not self.content:
             return absent(self.revision)
-        return Wanted(self.revision, self.content, self.stamped, math.inf)
+        return DesiredDocument(self.revision, self.content, self.stamped, math.inf)
 
     def stamped(self, stamp: int) -> Document:
         return Document(*PLACE, {"stamp": str(stamp), "content": self.content}, LABELS)

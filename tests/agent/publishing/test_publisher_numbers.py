@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent.publishing.ownership import OtherProgram
 from contract.documents.write_numbers import decode_owned, decode_writes
 from contract.errors import StoreUnavailable
-from stores.base import Writer
+from stores.base import LastWriter
 from tests.agent.policy.builders import answered
 from tests.agent.publishing.test_publisher import running, until
 from tests.agent.test_node_documents import life, now_ms
@@ -69,7 +69,7 @@ async def test_the_text_names_what_is_published_here(tmp_path: Path) -> None:
         stamp = record.acknowledged_stamp
         assert decode_writes(this.documents.writes()) == {"device-info": stamp}
         ownership = this.documents.ownership["device-info"]
-        writer = Writer("device-plugin", now_ms())
+        writer = LastWriter("device-plugin", now_ms())
         ownership._leave_to(OtherProgram(ownership._owned, writer, 360))
         assert decode_writes(this.documents.writes()) == {}
         assert decode_owned(this.documents.writes()) == owned

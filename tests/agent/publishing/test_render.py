@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from agent.policy.state import State
+from agent.policy.state import PolicyState
 from agent.publishing.render import render
 from contract.codes.chip_codes import LINK_DOWN, UBOE_PRE_SEPARATE, UBOE_SUB_HEALTH
 from contract.codes.families import FAMILIES
@@ -61,16 +61,16 @@ def test_network_health_is_told_apart_from_the_chip(code: str, unhealthy: bool) 
 
 
 def test_chip_that_never_answered_is_in_no_list() -> None:
-    state = after(State("node-1", "boot"), answered(0))
+    state = after(PolicyState("node-1", "boot"), answered(0))
     info = render(state, inventory(3), 1)
     assert (info.free, info.unhealthy, info.faults) == (("Ascend910-0",), (), ())
 
 
 def test_fault_of_a_chip_that_never_answered_is_told() -> None:
-    state = after(State("node-1", "boot"), [seen(Assertion.PRESENT, "40F84E00", 1)])
+    state = after(PolicyState("node-1", "boot"), [seen(Assertion.PRESENT, "40F84E00", 1)])
     info = render(state, inventory(), 1)
     assert (info.free, info.unhealthy) == ((), ("Ascend910-1",))
-    mild = after(State("node-1", "boot"), [seen(OCCUR, "80E21007", 1)])
+    mild = after(PolicyState("node-1", "boot"), [seen(OCCUR, "80E21007", 1)])
     info = render(mild, inventory(), 1)
     assert (info.free, info.unhealthy, len(info.faults)) == ((), (), 1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from agent.policy.state import State
+from agent.policy.state import PolicyState
 from agent.publishing.switch_info import remembered_ports, render_switch_info, switch_info_text
 from contract.codes.families import FAMILIES
 from contract.codes.levels import Severity
@@ -17,7 +17,7 @@ from tests.agent.policy.builders import T, after
 AT = 1_700_000_100
 A3 = FAMILIES["Ascend910A3"]
 PORT = SwitchPort(chip=2, port=7, peer_device=1, peer_port=3)
-NEVER = State("node-1", "boot")
+NEVER = PolicyState("node-1", "boot")
 PLANE = "[0x08520003,na,L2,na]"
 FAULTY = (
     r'{"FaultCode":["{\"EventType\":15859445,\"AssembledFaultCode\":\"[0x00f1fef5,155914,npu,na]\",'
@@ -58,7 +58,7 @@ def event(
     return Observation("switch", port_subject(port), code, assertion, at, Severity.MAJOR, raised)
 
 
-def plane(ports: int, code: str = PLANE, peer: int = 2) -> State:
+def plane(ports: int, code: str = PLANE, peer: int = 2) -> PolicyState:
     return after(NEVER, [event(code, SwitchPort(4, port, peer, port)) for port in range(ports)])
 
 

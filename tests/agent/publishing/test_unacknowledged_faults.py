@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.journal.file import Kind, Row
-from agent.policy.state import State
-from agent.publishing.fault_service import Edges, FaultService
-from agent.publishing.fault_service_address import Address
+from agent.journal.file import JournalRow, RowKind
+from agent.policy.state import PolicyState
+from agent.publishing.fault_service import FaultServiceCallbacks, FaultServiceClient
+from agent.publishing.fault_service_address import FaultServiceAddress
 from agent.publishing.public_fault import PublicFaultDocument
-from agent.publishing.unacknowledged_faults import Ledger, PublicFaults, Said, queued
+from agent.publishing.unacknowledged_faults import (
+    NodePublicFaults,
+    SentFault,
+    UnacknowledgedFaults,
+    queued,
+)
 from contract.documents.public_fault import decode_public_fault
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
 from tests.agent.policy.builders import NODE, after
@@ -46,11 +51,11 @@ class Journal:
     """Takes rows, as an ``agent.journal.journal.Journal`` does; a next process gets the last."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[JournalRow] = []
 
-    def append(self, entries: Iterable[tuple[Kind, str]], at_ms: int) -> int:
+    def append(self, entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
         for kind, body in entries:
-            self.rows.append(Row(len(self.rows) + 1, at_ms, kind, body))
+            self.rows.append(JournalRow(len(self.rows) + 1, at_ms, kind, body))
         return len(self.rows)
 
 
@@ -58,7 +63,7 @@ class World:
     """A node whose storage faults come and go, and who tells of them."""
 
     def __init__(self, *, queues: bool = False) -> None:
-        self.state: State = State(NODE, "boot")
+        self.state: PolicyState = PolicyState(NODE, "boot")
         self.journal = Journal()
         self.chips: tuple[int, ...] | None = (0, 1)
         self.queues = queues
@@ -68,7 +73,7 @@ class World:
 
     def begin(self) -> None:
         """A process begins."""
-        self.faults = PublicFaults(
+        self.faults = NodePublicFaults(
             NODE,
             lambda: self.chips,
             self.journal,  # type: ignore[arg-type]
@@ -211,7 +216,7 @@ async def test_a_driver_that_never_answers_is_not_waited_for_for_ever() -> None:
 async def test_a_state_that_was_lost_is_no_recovery() -> None:
     world = World()
     world.turn(PROCESS, stands=True)
-    world.state = State(NODE, "boot")
+    world.state = PolicyState(NODE, "boot")
     world.begin()
     world.faults.look(world.state)
     assert world.faults.ledger.newest[PROCESS].occurs
@@ -222,13 +227,17 @@ async def test_a_state_that_was_lost_is_no_recovery() -> None:
 
 async def test_a_journal_row_that_makes_no_sense() -> None:
     world = World()
-    world.journal.append([(Kind.PUBLIC_FAULTS, '{"newest":1}')], T)
+    world.journal.append([(RowKind.PUBLIC_FAULTS, '{"newest":1}')], T)
     world.begin()
-    assert world.faults.ledger == Ledger()
+    assert world.faults.ledger == UnacknowledgedFaults()
 
 
-FIRST, OVER, AGAIN = Said(PROCESS, True, 1), Said(PROCESS, False, 2), Said(PROCESS, True, 3)
-LATER, ANOTHER = Said(PROCESS, False, 4), Said(MEMORY, False, 4)
+FIRST, OVER, AGAIN = (
+    SentFault(PROCESS, True, 1),
+    SentFault(PROCESS, False, 2),
+    SentFault(PROCESS, True, 3),
+)
+LATER, ANOTHER = SentFault(PROCESS, False, 4), SentFault(MEMORY, False, 4)
 
 
 @pytest.mark.parametrize(
@@ -244,17 +253,17 @@ LATER, ANOTHER = Said(PROCESS, False, 4), Said(MEMORY, False, 4)
     ],
 )
 async def test_what_waits(
-    waiting: tuple[Said, ...], said: Said, after_it: tuple[Said, ...]
+    waiting: tuple[SentFault, ...], said: SentFault, after_it: tuple[SentFault, ...]
 ) -> None:
     assert queued(waiting, said) == after_it
 
 
-class Told(FaultService):
+class Told(FaultServiceClient):
     """A service whose messages a ``Cache`` takes a moment later, or which nobody answers."""
 
     def __init__(self, world: World, cache: Cache, chance: random.Random) -> None:
-        edges = Edges(lambda: True, wall_ms, lambda: None)
-        super().__init__(Address("127.0.0.1:1"), world.faults, edges)
+        edges = FaultServiceCallbacks(lambda: True, wall_ms, lambda: None)
+        super().__init__(FaultServiceAddress("127.0.0.1:1"), world.faults, edges)
         self.cache = cache
         self.chance = chance
         self.is_away = False
@@ -277,7 +286,7 @@ def deliver(message: PublicFault, cache: Cache) -> None:
         cache.take(fault.fault_code, fault.assertion == "occur", now)
 
 
-def true_of(state: State) -> set[str]:
+def true_of(state: PolicyState) -> set[str]:
     return {code for _, known in state.subjects() for code in known.faults}
 
 
@@ -376,5 +385,5 @@ async def test_a_message_has_the_faults_of_one_resource_each_once() -> None:
         ("dtfsStorage", [(LINK, "occur")]),
         ("dpcStorage", [(PROCESS, "recover")]),
     ]
-    assert msgspec.json.decode(world.journal.rows[-1].body, type=Ledger).waiting == ()
+    assert msgspec.json.decode(world.journal.rows[-1].body, type=UnacknowledgedFaults).waiting == ()
     running.cancel()

@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from agent.policy.state import Blindness, ChipState, State, SubjectState
+from agent.policy.state import Blindness, ChipState, PolicyState, SubjectState
 from agent.publishing.vigil_key import PACE_SECONDS, SETTLE_MS, VigilKeyText
 from contract.documents.vigil_key import decode_vigil_key
 
@@ -22,7 +22,7 @@ class Bench:
 
     def __init__(self) -> None:
         self._began = asyncio.get_running_loop().time()
-        self.state = State("node-1", "boot", chips={3: SEEING})
+        self.state = PolicyState("node-1", "boot", chips={3: SEEING})
         self.key = VigilKeyText(lambda: self.state, self.now_ms, self.ask)
         self.texts: list[tuple[float, str | None]] = []
 
@@ -38,7 +38,7 @@ class Bench:
             self.texts.append((round(self.seconds(), 2), text))
 
     def set(self, known: ChipState, **others: SubjectState) -> None:
-        self.state = State("node-1", "boot", chips={3: known}, others=others)
+        self.state = PolicyState("node-1", "boot", chips={3: known}, others=others)
         self.ask()
 
     def blind(self) -> ChipState:
@@ -106,5 +106,5 @@ async def test_the_same_text_is_the_same_object() -> None:
     await asyncio.sleep(5)
     named = bench.key.named()
     assert named.text is not None
-    bench.state = State("node-1", "boot", revision=1, chips=bench.state.chips)
+    bench.state = PolicyState("node-1", "boot", revision=1, chips=bench.state.chips)
     assert bench.key.named() is named

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agent.journal.file import Kind
+from agent.journal.file import RowKind
 from agent.journal.reader import StoredRow
-from agent.policy.state import Acknowledged, State
+from agent.policy.state import Acknowledged, PolicyState
 from agent.policy.step import step
-from agent.replay.comparison import Comparison
+from agent.replay.comparison import ReplayComparison
 from agent.replay.level_history import Span
 from agent.replay.replay import replay
 from contract.codes.catalogue import shipped
@@ -45,12 +45,12 @@ class Rows:
     """Rows as an agent writes them."""
 
     def __init__(self) -> None:
-        self.state = State(NODE, "boot")
+        self.state = PolicyState(NODE, "boot")
         self.rows: list[StoredRow] = []
-        self.write(BEGIN_MS, Kind.START, {"node": NODE, "boot_id": "boot", "version": "1"})
-        self.write(BEGIN_MS, Kind.SNAPSHOT, self.state)
+        self.write(BEGIN_MS, RowKind.START, {"node": NODE, "boot_id": "boot", "version": "1"})
+        self.write(BEGIN_MS, RowKind.SNAPSHOT, self.state)
 
-    def write(self, at_ms: int, kind: Kind, body: object) -> None:
+    def write(self, at_ms: int, kind: RowKind, body: object) -> None:
         text = msgspec.json.encode(body).decode()
         self.rows.append(StoredRow(len(self.rows) + 1, at_ms, kind, text))
 
@@ -62,9 +62,9 @@ class Rows:
             for one in given
         ]
         self.state, changes = step(self.state, inputs, at_ms, shipped())
-        self.write(at_ms, Kind.REPORTS, inputs)
+        self.write(at_ms, RowKind.REPORTS, inputs)
         if changes:
-            self.write(at_ms, Kind.CHANGES, changes)
+            self.write(at_ms, RowKind.CHANGES, changes)
 
 
 def recorded(seed: int) -> Rows:
@@ -72,7 +72,7 @@ def recorded(seed: int) -> Rows:
     for number, (at_ms, inputs) in enumerate(batches(seed)):
         rows.take(at_ms, inputs)
         if number % 9 == 8:
-            rows.write(at_ms, Kind.SNAPSHOT, rows.state)
+            rows.write(at_ms, RowKind.SNAPSHOT, rows.state)
     return rows
 
 
@@ -90,7 +90,7 @@ def test_every_journal_is_reproduced_and_its_own_rules_make_no_difference(seed: 
 @settings(deadline=None, max_examples=40)
 @given(SEEDS)
 def test_what_is_told_of_levels_is_what_the_state_has(seed: int) -> None:
-    comparison, state = Comparison(Span(), two=False), State(NODE, "boot")
+    comparison, state = ReplayComparison(Span(), two=False), PolicyState(NODE, "boot")
     for at_ms, inputs in batches(seed):
         state, changes = step(state, inputs, at_ms, shipped())
         comparison.take(changes, (), at_ms)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.journal.file import FILE_NAME, Kind
+from agent.journal.file import FILE_NAME, RowKind
 from agent.journal.reader import read_rows
 from agent.policy.due_times import ONCE_VISIBLE_MS
 from agent.policy.state import Released
@@ -115,7 +115,7 @@ async def test_a_verdict_that_is_not_reproduced_is_told_with_its_row(tmp_path: P
     rows = {row.sequence: row for row in read_rows(tmp_path / FILE_NAME)}
     assert found.deviation_count >= 2
     first = found.deviations[0]
-    assert rows[first.sequence].kind == Kind.REPORTS
+    assert rows[first.sequence].kind == RowKind.REPORTS
     assert AIC in rows[first.sequence].body
     (recorded,), (replayed,) = first.recorded, first.replayed
     assert (recorded.new_level, replayed.new_level) == ("RestartNPU", "SeparateNPU")
@@ -142,7 +142,7 @@ async def test_a_row_that_cannot_be_understood_is_told(tmp_path: Path) -> None:
 async def test_a_pruned_journal_begins_at_its_oldest_snapshot(tmp_path: Path) -> None:
     await a_history(tmp_path)
     rows = list(read_rows(tmp_path / FILE_NAME))
-    second = [row for row in rows if row.kind == Kind.SNAPSHOT][1]
+    second = [row for row in rows if row.kind == RowKind.SNAPSHOT][1]
     changed(tmp_path, f"DELETE FROM rows WHERE sequence < {second.sequence - 2}")
     found = played(tmp_path)
     assert found.pruned
@@ -220,7 +220,7 @@ async def test_a_journal_is_read_while_it_is_written_and_left_as_it_is(tmp_path:
     recorded = node.journal.last_sequence
     node.see(Assertion.RECOVER, AIC)
     await node.committed()
-    assert first.kind == Kind.START
+    assert first.kind == RowKind.START
     assert [row.sequence for row in rows][-1] == recorded, "what came later is not waited for"
     assert sorted(path.name for path in tmp_path.iterdir()) == before
     await node.end()
@@ -276,9 +276,9 @@ async def test_a_chip_in_use_keeps_its_health_when_pre_separated(tmp_path: Path)
     node.answer()
     node.see(Assertion.OCCUR, "8118043C")
     await node.wait(hours=1)
-    node.write(Kind.USAGE, {"node": "node-1", "used": ["Ascend910-3"], "assigned": []})
+    node.write(RowKind.USAGE, {"node": "node-1", "used": ["Ascend910-3"], "assigned": []})
     await node.wait(hours=2)
-    node.write(Kind.USAGE, {"node": "node-1", "used": [], "assigned": []})
+    node.write(RowKind.USAGE, {"node": "node-1", "used": [], "assigned": []})
     await node.wait(hours=4)
     await node.end()
     sums = day_of(played(tmp_path), "2027-01-15").recorded

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent.shadow.comparison import Result
+from agent.shadow.comparison import WriteResult
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document, NodeObject
 from tests.replay.player import NODE, OPERATOR, SETTLED_SECONDS, Player
 
 if TYPE_CHECKING:
-    from agent.shadow.difference_log import ShadowStatus, Told
+    from agent.shadow.difference_log import ReportedDifference, ShadowStatus
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Compared:
     status: ShadowStatus
     writers: list[tuple[int, str]]
 
-    def of_the_plugin(self) -> list[Told]:
+    def of_the_plugin(self) -> list[ReportedDifference]:
         """What differs by the plugin's own doing, in order of time.
 
         What an operator wrote is told like everything else, and over with the plugin's next write.
@@ -38,9 +38,9 @@ class Compared:
         assert all(told.over_at_ms is not None for told in by_operators)
         return [told for told in found if told not in by_operators]
 
-    def _is_an_operators(self, told: Told) -> bool:
+    def _is_an_operators(self, told: ReportedDifference) -> bool:
         writers = [by for at_ms, by in self.writers if at_ms <= told.since_ms]
-        return told.result is not Result.NOT_WRITTEN and writers[-1] == OPERATOR
+        return told.result is not WriteResult.NOT_WRITTEN and writers[-1] == OPERATOR
 
 
 async def compare(recording: dict[str, Any]) -> Compared:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from agent.shadow.comparison import AFTER_MS, BEFORE_MS, MISSING_MS, REFRESH_MS, Judge, Result
+from agent.shadow.comparison import (
+    AFTER_MS,
+    BEFORE_MS,
+    MISSING_MS,
+    REFRESH_MS,
+    ShadowComparison,
+    WriteResult,
+)
 from agent.shadow.difference import Fact, Field
 from contract.codes.families import FAMILIES
 from contract.documents.device_info import DeviceFault, DeviceInfo, TimeAndLevel, encode
@@ -15,7 +22,7 @@ from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document
 
 if TYPE_CHECKING:
-    from agent.shadow.comparison import Verdict
+    from agent.shadow.comparison import ComparisonResult
 
 BEGIN_MS = 1_800_000_000_000
 A, B = "80C98008", "80CD8008"
@@ -43,39 +50,39 @@ def shown(codes: dict[int, str], stamp: int = 1) -> Document:
     return Document(DEVICE_INFO_NAMESPACE, name, data, dict([REPORT_LABEL]))
 
 
-def judge_of(*wishes: tuple[int, dict[int, str]]) -> Judge:
+def judge_of(*wishes: tuple[int, dict[int, str]]) -> ShadowComparison:
     """What we wanted from when on, in milliseconds since the begin."""
-    judge = Judge()
+    judge = ShadowComparison()
     for at_ms, codes in wishes:
         judge.wants(BEGIN_MS + at_ms, shown(codes))
     return judge
 
 
-def results(judge: Judge, at_ms: int) -> list[Result]:
+def results(judge: ShadowComparison, at_ms: int) -> list[WriteResult]:
     return [verdict.result for verdict in verdicts(judge, at_ms)]
 
 
-def verdicts(judge: Judge, at_ms: int) -> list[Verdict]:
+def verdicts(judge: ShadowComparison, at_ms: int) -> list[ComparisonResult]:
     return judge.verdicts(BEGIN_MS + at_ms)
 
 
 def test_the_state_of_now_is_right_at_once() -> None:
     judge = judge_of((0, {}), (10_000, {1: A}))
     judge.wrote(BEGIN_MS + 10_500, shown({1: A}, stamp=9))
-    assert results(judge, 10_500) == [Result.SAME]
+    assert results(judge, 10_500) == [WriteResult.SAME]
     assert results(judge, 60_000) == []
 
 
 def test_a_state_of_a_moment_ago_is_right_and_an_older_one_is_not() -> None:
     judge = judge_of((0, {1: A}), (10_000, {}))
     judge.wrote(BEGIN_MS + 10_000 + BEFORE_MS - 1, shown({1: A}))
-    assert results(judge, 10_000 + BEFORE_MS - 1) == [Result.SAME]
+    assert results(judge, 10_000 + BEFORE_MS - 1) == [WriteResult.SAME]
     judge.wrote(BEGIN_MS + 10_000 + BEFORE_MS, shown({1: A}))
     late = 10_000 + BEFORE_MS + AFTER_MS
     assert results(judge, late - 1) == []
     assert judge.next_deadline_ms() == BEGIN_MS + late
     (verdict,) = verdicts(judge, late)
-    assert verdict.result is Result.DIFFERENT
+    assert verdict.result is WriteResult.DIFFERENT
     assert verdict.at_ms == BEGIN_MS + 10_000 + BEFORE_MS
     first = verdict.differences[0]
     assert str(first) == f"Ascend910-1: fault_code {A} too much"
@@ -86,13 +93,13 @@ def test_a_write_is_right_when_our_own_state_follows() -> None:
     judge.wrote(BEGIN_MS + 60_000, shown({}))
     assert results(judge, 60_000) == []
     judge.wants(BEGIN_MS + 60_000 + AFTER_MS, shown({}))
-    assert results(judge, 60_000 + AFTER_MS) == [Result.SAME]
+    assert results(judge, 60_000 + AFTER_MS) == [WriteResult.SAME]
 
 
 def test_a_write_may_have_the_old_state_of_one_chip_and_the_new_one_of_another() -> None:
     judge = judge_of((0, {0: A}), (10_000, {}), (10_500, {1: B}))
     judge.wrote(BEGIN_MS + 11_000, shown({0: A, 1: B}))
-    assert results(judge, 11_000) == [Result.SAME]
+    assert results(judge, 11_000) == [WriteResult.SAME]
     judge.wrote(BEGIN_MS + 12_000, shown({0: B, 1: B}))
     (verdict,) = verdicts(judge, 30_000)
     assert {one.fact.device for one in verdict.differences} == {"Ascend910-0"}
@@ -122,12 +129,13 @@ def with_codes(*codes: str, level: str = "RestartNPU") -> Document:
 
 
 @pytest.mark.parametrize(
-    ("level", "result"), [("RestartNPU", Result.SAME), ("NotHandleFault", Result.DIFFERENT)]
+    ("level", "result"),
+    [("RestartNPU", WriteResult.SAME), ("NotHandleFault", WriteResult.DIFFERENT)],
 )
 def test_a_recovery_may_be_held_back_while_another_code_of_the_chip_comes(
-    level: str, result: Result
+    level: str, result: WriteResult
 ) -> None:
-    judge = Judge()
+    judge = ShadowComparison()
     judge.wants(BEGIN_MS, with_codes(A, level="NotHandleFault"))
     judge.wants(BEGIN_MS + 10_000, with_codes(B))
     judge.wrote(BEGIN_MS + 10_500, with_codes(A, B, level=level))
@@ -138,30 +146,30 @@ def test_two_changes_may_share_a_write_and_a_change_may_have_none() -> None:
     judge = judge_of((0, {}), (10_000, {0: A}), (10_300, {0: A, 1: B}), (10_600, {}))
     judge.wrote(BEGIN_MS + 11_000, shown({0: A, 1: B}))
     judge.wrote(BEGIN_MS + 13_000, shown({}))
-    assert results(judge, 13_000) == [Result.SAME, Result.SAME]
+    assert results(judge, 13_000) == [WriteResult.SAME, WriteResult.SAME]
     assert results(judge, 13_000 + MISSING_MS) == []
 
 
 def test_what_is_seen_before_we_know_anything_waits_until_we_do() -> None:
-    judge = Judge()
+    judge = ShadowComparison()
     judge.wrote(BEGIN_MS, shown({1: A}))
     assert results(judge, 60_000) == []
     assert judge.next_deadline_ms() is None
     judge.wants(BEGIN_MS + 60_000, shown({}))
     assert results(judge, 60_000 + AFTER_MS - 1) == []
     judge.wants(BEGIN_MS + 60_000 + AFTER_MS - 1, shown({1: A}))
-    assert results(judge, 60_000 + AFTER_MS) == [Result.SAME]
+    assert results(judge, 60_000 + AFTER_MS) == [WriteResult.SAME]
 
 
 def test_what_is_not_written_is_told_once() -> None:
     judge = judge_of((0, {}))
     judge.wrote(BEGIN_MS + 1_000, shown({}))
-    assert results(judge, 1_000) == [Result.SAME]
+    assert results(judge, 1_000) == [WriteResult.SAME]
     judge.wants(BEGIN_MS + 20_000, shown({1: A}))
     assert judge.next_deadline_ms() == BEGIN_MS + 20_000 + MISSING_MS
     assert results(judge, 20_000 + MISSING_MS - 1) == []
     (verdict,) = verdicts(judge, 20_000 + MISSING_MS)
-    assert verdict.result is Result.NOT_WRITTEN
+    assert verdict.result is WriteResult.NOT_WRITTEN
     assert verdict.at_ms == BEGIN_MS + 20_000, "it says when that began"
     assert str(verdict.differences[0]) == f"Ascend910-1: fault_code {A} missing"
     assert results(judge, 60_000) == []
@@ -177,33 +185,33 @@ def test_what_came_and_went_need_not_be_written() -> None:
     judge.wrote(BEGIN_MS, shown({}))
     judge.wants(BEGIN_MS + 10_000, shown({1: A}))
     judge.wants(BEGIN_MS + 10_000 + MISSING_MS - 1, shown({}))
-    assert results(judge, 60_000) == [Result.SAME]
+    assert results(judge, 60_000) == [WriteResult.SAME]
 
 
 def test_nothing_is_missing_while_nothing_can_be_seen() -> None:
     judge = judge_of((0, {}))
     judge.wrote(BEGIN_MS, shown({}))
-    assert results(judge, 0) == [Result.SAME]
+    assert results(judge, 0) == [WriteResult.SAME]
     judge.interrupted(BEGIN_MS + 5_000)
     judge.wants(BEGIN_MS + 10_000, shown({1: A}))
     judge.wants(BEGIN_MS + 20_000, shown({1: B}))
     assert results(judge, 40_000) == []
     # Written while nobody could see it: it belongs to the time of darkness.
     judge.wrote(BEGIN_MS + 41_000, shown({1: A}))
-    assert results(judge, 41_000) == [Result.SAME]
+    assert results(judge, 41_000) == [WriteResult.SAME]
     judge.sees_again(BEGIN_MS + 41_000)
     (verdict,) = verdicts(judge, 41_000 + MISSING_MS)
-    assert verdict.result is Result.NOT_WRITTEN
+    assert verdict.result is WriteResult.NOT_WRITTEN
 
 
 def test_a_deletion_is_told_and_over_with_the_next_write() -> None:
     judge = judge_of((0, {}))
     judge.wrote(BEGIN_MS, shown({}))
     judge.deleted(BEGIN_MS + 5_000)
-    assert results(judge, 5_000) == [Result.SAME, Result.DELETED]
+    assert results(judge, 5_000) == [WriteResult.SAME, WriteResult.DELETED]
     assert not judge.agrees(Fact(Field.DOCUMENT))
     judge.wrote(BEGIN_MS + 90_000, shown({}))
-    assert results(judge, 90_000) == [Result.SAME]
+    assert results(judge, 90_000) == [WriteResult.SAME]
     assert judge.agrees(Fact(Field.DOCUMENT))
 
 
@@ -211,7 +219,7 @@ def test_a_document_that_never_comes_is_missed() -> None:
     judge = judge_of((1_000, {}))
     judge.begins(BEGIN_MS)
     (verdict,) = verdicts(judge, 1_000 + MISSING_MS)
-    assert (verdict.result, verdict.at_ms) == (Result.NOT_WRITTEN, BEGIN_MS + 1_000)
+    assert (verdict.result, verdict.at_ms) == (WriteResult.NOT_WRITTEN, BEGIN_MS + 1_000)
     assert str(verdict.differences[0]) == "the document: nothing, ours written"
     assert results(judge, 600_000) == []
 
@@ -219,7 +227,7 @@ def test_a_document_that_never_comes_is_missed() -> None:
 def test_a_writer_that_has_gone_is_told() -> None:
     judge = judge_of((0, {}))
     judge.wrote(BEGIN_MS, shown({}))
-    assert results(judge, REFRESH_MS - 1) == [Result.SAME]
+    assert results(judge, REFRESH_MS - 1) == [WriteResult.SAME]
     (verdict,) = verdicts(judge, REFRESH_MS)
     assert str(verdict.differences[0]) == "UpdateTime: older than 5 min, ours written every 5 min"
     assert results(judge, 3 * REFRESH_MS) == []
@@ -229,7 +237,7 @@ def test_what_it_does_not_look_for_it_writes_with_its_next_refresh() -> None:
     judge = judge_of((0, {}))
     judge.wrote(BEGIN_MS, replace(shown({}), labels={}))
     judge.wants(BEGIN_MS + 1_000, replace(shown({}), labels={}))
-    assert results(judge, 1_000) == [Result.SAME]
+    assert results(judge, 1_000) == [WriteResult.SAME]
     judge.wants(BEGIN_MS + 2_000, shown({}))
     assert results(judge, REFRESH_MS - 1) == []
 
@@ -237,7 +245,7 @@ def test_what_it_does_not_look_for_it_writes_with_its_next_refresh() -> None:
 def test_an_unreadable_write_changes_nothing() -> None:
     judge = judge_of((0, {1: A}))
     judge.wrote(BEGIN_MS, replace(shown({}), data={"DeviceInfoCfg": "{"}))
-    assert results(judge, 0) == [Result.UNREADABLE]
+    assert results(judge, 0) == [WriteResult.UNREADABLE]
     assert results(judge, REFRESH_MS * 2) == []
     judge.wrote(BEGIN_MS + REFRESH_MS * 2, shown({1: A}))
-    assert results(judge, REFRESH_MS * 2) == [Result.SAME]
+    assert results(judge, REFRESH_MS * 2) == [WriteResult.SAME]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.shadow.comparison import Result
+from agent.shadow.comparison import WriteResult
 from tests.agent.shadow.documents import MUTATIONS, taken_apart, written
 from tests.agent.shadow.player import compare
 from tests.replay.player import recorded
@@ -57,7 +57,7 @@ async def test_it_is_named(name: str, played: tuple[str, int]) -> None:
     wrong_ms = recording["started_ms"] + wrong["at_ms"]
     first = compared.of_the_plugin()[0]
     assert first.place.startswith(place)
-    assert first.result is Result.DIFFERENT
+    assert first.result is WriteResult.DIFFERENT
     assert abs(first.since_ms - wrong_ms) <= 2
     assert first.over_at_ms is not None
-    assert compared.status.writes[Result.DIFFERENT] == 1
+    assert compared.status.writes[WriteResult.DIFFERENT] == 1

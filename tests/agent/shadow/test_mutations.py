@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.shadow.comparison import AFTER_MS, Judge, Result
+from agent.shadow.comparison import AFTER_MS, ShadowComparison, WriteResult
 from agent.shadow.difference import differences, facts_of
-from agent.shadow.difference_log import Ledger, Told
+from agent.shadow.difference_log import DifferenceLog, ReportedDifference
 from contract.errors import DocumentError
 from contract.go import encode as go_json
 from tests.agent.shadow.documents import MUTATIONS, RESOURCE, rich_tree, varied, written
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 NOW_MS = 1_800_000_100_000
 
 
-def told_of(theirs: Document) -> list[Told]:
+def told_of(theirs: Document) -> list[ReportedDifference]:
     """What is told of a write where we want the rich document since long ago."""
-    judge, ledger = Judge(), Ledger(lambda difference, theirs: None)
+    judge, ledger = ShadowComparison(), DifferenceLog(lambda difference, theirs: None)
     judge.wants(NOW_MS - 60_000, written(rich_tree()))
     judge.wrote(NOW_MS, theirs)
     now_ms = NOW_MS + AFTER_MS
@@ -43,7 +43,7 @@ def test_a_mistake_is_named(name: str, seed: int) -> None:
     told = told_of(written(tree))
     assert told, place
     assert told[0].place.startswith(place), told
-    assert told[0].result is Result.DIFFERENT
+    assert told[0].result is WriteResult.DIFFERENT
     assert told[0].theirs != told[0].ours
     assert told[0].device in told[0].place
     assert told[0].since_ms == NOW_MS
@@ -77,7 +77,7 @@ def test_what_cannot_be_read_is_told_as_such(key: str, text: str) -> None:
     document = written(rich_tree())
     data = document.data | {key: text}
     (told,) = told_of(msgspec.structs.replace(document, data=data))
-    assert told.result is Result.UNREADABLE
+    assert told.result is WriteResult.UNREADABLE
     assert told.place == "the document"
     assert key in (told.theirs or "")
 

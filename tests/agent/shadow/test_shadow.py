@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from agent.pages import status
 from agent.pages.status import DriverStatus
-from agent.publishing.publisher import Wanted
-from agent.shadow.comparison import MISSING_MS, Result, Verdict
-from agent.shadow.difference import Difference, Fact, Field
-from agent.shadow.difference_log import Ledger
+from agent.publishing.publisher import DesiredDocument
+from agent.shadow.comparison import MISSING_MS, ComparisonResult, WriteResult
+from agent.shadow.difference import DocumentDifference, Fact, Field
+from agent.shadow.difference_log import DifferenceLog
 from agent.shadow.reasons import Background
-from agent.shadow.shadow import Edges, Shadow
+from agent.shadow.shadow import Shadow, ShadowCallbacks
 from tests.agent.shadow.documents import rich_tree, written
 from tests.replay.cluster import RecordedCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from agent.shadow.difference_log import Told
+    from agent.shadow.difference_log import ReportedDifference
     from stores.base import Document, Store
 
 pytestmark = pytest.mark.looptime(resolution=2**-20)
@@ -42,13 +42,13 @@ class Bench:
         self.wanted: Document | None = RIGHT
         self.first: list[Document | None] = []
         self.written: list[tuple[str, bool]] = []
-        self.told: list[Told] = []
+        self.told: list[ReportedDifference] = []
         loop = asyncio.get_running_loop()
         self.shadow = Shadow(
             cast("Store", self.cluster),
             RIGHT.namespace,
             RIGHT.name,
-            Edges(
+            ShadowCallbacks(
                 wanted=self._wanted,
                 lingers=lambda: False,
                 on_first_read=self.first.append,
@@ -62,11 +62,11 @@ class Bench:
             ),
         )
 
-    def _wanted(self) -> Wanted | None:
+    def _wanted(self) -> DesiredDocument | None:
         document = self.wanted
         if document is None:
             return None
-        return Wanted(1, document, lambda stamp: document, 300.0)
+        return DesiredDocument(1, document, lambda stamp: document, 300.0)
 
     def not_ready(self) -> tuple[str, ...]:
         chips = [status.ChipStatus(0, "Ascend910-0", None, None, True, "", 0, (), ())]
@@ -176,14 +176,14 @@ async def test_what_we_cannot_say_any_more_is_not_compared(bench: Bench) -> None
 
 
 def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
-    ledger = Ledger(lambda difference, theirs: None)
+    ledger = DifferenceLog(lambda difference, theirs: None)
 
-    def wrong(chip: int) -> Difference:
-        return Difference(Fact(Field.FREE, f"Ascend910-{chip}"), None, "listed")
+    def wrong(chip: int) -> DocumentDifference:
+        return DocumentDifference(Fact(Field.FREE, f"Ascend910-{chip}"), None, "listed")
 
     standing = wrong(1_000)
     for chip in range(500):
-        ledger.enter(Verdict(Result.DIFFERENT, chip, (wrong(chip), standing)), chip)
+        ledger.enter(ComparisonResult(WriteResult.DIFFERENT, chip, (wrong(chip), standing)), chip)
     told = ledger.status("document", None).told
     assert len(told) == 200
     assert {one.device for one in told if one.over_at_ms is None} == {
@@ -195,12 +195,14 @@ def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
 
 
 def test_more_fields_of_a_device_that_differs_already_are_told_once() -> None:
-    ledger = Ledger(lambda difference, theirs: "K04")
-    level = Difference(Fact(Field.FAULT_LEVEL, "Ascend910-3", "CardUnhealthy"), None, "RestartNPU")
-    named = Difference(Fact(Field.MANUALLY_SEPARATED, "Ascend910-3"), "listed", None)
+    ledger = DifferenceLog(lambda difference, theirs: "K04")
+    level = DocumentDifference(
+        Fact(Field.FAULT_LEVEL, "Ascend910-3", "CardUnhealthy"), None, "RestartNPU"
+    )
+    named = DocumentDifference(Fact(Field.MANUALLY_SEPARATED, "Ascend910-3"), "listed", None)
 
-    def told(*found: Difference) -> list[tuple[str, ...]]:
-        new = ledger.enter(Verdict(Result.DIFFERENT, 1, found), 1)
+    def told(*found: DocumentDifference) -> list[tuple[str, ...]]:
+        new = ledger.enter(ComparisonResult(WriteResult.DIFFERENT, 1, found), 1)
         return [(one.place, *one.also) for one in new]
 
     assert told(level) == [(level.fact.place,)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.absence.directory_mark import FILE_NAME, Known, Marks
+from aggregator.absence.directory_mark import FILE_NAME, DirectoryMarks, MarkKnowledge
 from contract.errors import StoreUnavailable
 from stores.base import Beat, FoundMark
 
@@ -27,7 +27,7 @@ def beats(at_ms: int, nodes: Iterable[str] = NODES) -> list[Beat]:
 
 
 def test_the_first_mark_is_the_known_one() -> None:
-    known = Known(URL, "")
+    known = MarkKnowledge(URL, "")
     assert known.look(FoundMark(), NODES) is None
     assert known.look(FoundMark(A), NODES) is None
     assert (known.id, known.problem) == (A, None)
@@ -45,7 +45,7 @@ def test_the_first_mark_is_the_known_one() -> None:
 def test_another_directory_does_not_count_until_the_known_one_is_back(
     found: FoundMark, part: str
 ) -> None:
-    known = Known(URL, A)
+    known = MarkKnowledge(URL, A)
     assert known.look(found, NODES) is None
     assert known.problem is not None
     assert part in known.problem
@@ -57,7 +57,7 @@ def test_another_directory_does_not_count_until_the_known_one_is_back(
 
 
 def test_more_than_half_of_the_known_nodes_make_it_count() -> None:
-    known = Known(URL, A)
+    known = MarkKnowledge(URL, A)
     known.note_beats(beats(0))
     known.look(FoundMark(B), NODES)
     known.note_beats(beats(1))
@@ -71,13 +71,13 @@ def test_more_than_half_of_the_known_nodes_make_it_count() -> None:
 
 
 def test_without_known_nodes_there_is_nothing_to_lose() -> None:
-    known = Known(URL, A)
+    known = MarkKnowledge(URL, A)
     assert known.look(FoundMark(B), frozenset()) == "0 of 0 known nodes beat there"
     assert known.id == B
 
 
 def test_an_operator_confirms_it() -> None:
-    known = Known(URL, A)
+    known = MarkKnowledge(URL, A)
     known.look(FoundMark(B), NODES)
     assert known.look(FoundMark(B, A), NODES) == "an operator confirmed it"
     assert (known.id, known.problem) == (B, None)
@@ -107,9 +107,9 @@ class World:
         self.changes = 0
         self._state_dir = state_dir
 
-    def run(self) -> Marks:
+    def run(self) -> DirectoryMarks:
         stores: dict[str, Store] = {URL: self.directory}  # type: ignore[dict-item]  # its mark
-        return Marks(stores, self._state_dir, lambda _: NODES, self._changed)
+        return DirectoryMarks(stores, self._state_dir, lambda _: NODES, self._changed)
 
     def _changed(self) -> None:
         self.changes += 1

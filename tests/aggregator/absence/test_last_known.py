@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from aggregator.absence.last_known import Known, KnownBeat, LastKnown
-from aggregator.absence.last_known_file import FILE_NAME, KnownFile, Row
+from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
+from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
 from service.clock import system_clock
 from tests.aggregator.nodes import faulty, healthy, report
 
@@ -40,7 +40,7 @@ async def running(directory: Path, most_bytes: int = 1 << 20) -> AsyncIterator[L
             await task
 
 
-def load(directory: Path) -> dict[str, Known]:
+def load(directory: Path) -> dict[str, LastKnownStore]:
     return LastKnown(directory, system_clock).load()
 
 
@@ -59,7 +59,10 @@ async def test_what_was_put_is_there_and_what_was_dropped_is_not(tmp_path: Path)
         known.drop_beat(A, "n2")
     places = {(N1.namespace, N1.name): N1}
     beats = {"n1": KnownBeat("host", 5000)}
-    assert load(tmp_path) == {A: Known(places, beats, False), B: Known(places, {}, True)}
+    assert load(tmp_path) == {
+        A: LastKnownStore(places, beats, False),
+        B: LastKnownStore(places, {}, True),
+    }
 
 
 @pytest.mark.slow
@@ -116,8 +119,8 @@ async def test_rows_that_cannot_be_read_are_left_out(
 ) -> None:
     with closing(KnownFile(tmp_path / FILE_NAME)) as file:
         good = msgspec.msgpack.encode(N1)
-        rows = [Row(A, "document", "x", b"\xc1"), Row(A, "document", "y", good)]
-        file.write([*rows, Row(A, "of a later release", "z", b"1")], 1 << 20)
+        rows = [LastKnownRow(A, "document", "x", b"\xc1"), LastKnownRow(A, "document", "y", good)]
+        file.write([*rows, LastKnownRow(A, "of a later release", "z", b"1")], 1 << 20)
     assert load(tmp_path)[A].documents == {(N1.namespace, N1.name): N1}
     assert "1 rows cannot be read" in caplog.text
 

@@ -9,13 +9,13 @@ import pytest
 
 from aggregator.absence.last_known_documents import LastingFeed
 from aggregator.absence.rules import Absence
-from aggregator.inputs.node_documents import Source
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.cluster_info import cluster_device_name
 from contract.documents.forget_record import ForgetRecord
 from contract.documents.write_numbers import encode_writes
 from contract.names import CLUSTER_NAMESPACE
-from stores.base import Beat, Changed, Deleted, Document, Listed
+from stores.base import Beat, Changed, Deleted, Document, DocumentsListed
 from tests.aggregator.nodes import (
     T0,
     faulty,
@@ -51,8 +51,8 @@ class World:
         self.absence = Absence(self.source, {"device-info": devices, "node-info": servers})
         self.beating: dict[str, bool | None] = {}
         self.nodes = tuple(nodes)
-        self.tell(Listed(tuple(report(node, faulty()) for node in self.nodes)))
-        self.tell(Listed(()), self.servers)
+        self.tell(DocumentsListed(tuple(report(node, faulty()) for node in self.nodes)))
+        self.tell(DocumentsListed(()), self.servers)
         self.beat()
         self.step()
 
@@ -97,7 +97,7 @@ ILL = "Ascend910-3"
 
 def test_what_a_list_lacks_stays_for_good() -> None:
     world = World()
-    world.tell(Listed((report("n1", faulty()),)))
+    world.tell(DocumentsListed((report("n1", faulty()),)))
     world.step(3600)
     assert world.shown() == {"n1": ILL, "n2": ILL}
     assert [one.node for one in world.absence.missing(moment(world.seconds))] == ["n2"]
@@ -203,7 +203,7 @@ def test_the_agent_says_what_it_owns_and_what_it_deleted() -> None:
     world.tell(Changed(node_report("n2", _NO_FAULTS, "UnHealthy")), world.servers)
     world.beat(n1="", n2="")
     for feed in (world.devices, world.servers):
-        world.tell(Listed(()), feed)
+        world.tell(DocumentsListed(()), feed)
     number = world.servers.number("n1") // 1000
     own = {"device-info": T0, "node-info": 0}
     for text in (
@@ -226,7 +226,7 @@ def test_the_agent_says_what_it_owns_and_what_it_deleted() -> None:
 
 def test_an_operator_ends_what_is_absent_and_not_later_than_the_record() -> None:
     world = World()
-    world.tell(Listed((report("n1", faulty()),)))
+    world.tell(DocumentsListed((report("n1", faulty()),)))
     world.absence.tell(ForgetRecord("n1", (T0 + 10) * 1000, "a test"))
     world.absence.tell(ForgetRecord("n2", (T0 - 1) * 1000, "a test"))
     world.step(1)
@@ -240,7 +240,7 @@ def test_nothing_ends_while_the_store_is_another_one() -> None:
     world = World()
     world.absence.hold(True)
     world.delete("n1")
-    world.tell(Listed(()))
+    world.tell(DocumentsListed(()))
     world.absence.tell(ForgetRecord("n2", T0 * 1000, "a test"))
     world.step(60)
     assert world.shown() == {"n1": ILL, "n2": ILL}
@@ -252,7 +252,7 @@ def test_nothing_ends_while_the_store_is_another_one() -> None:
 def test_an_older_document_in_a_list_is_the_one_of_a_store_that_was_set_back() -> None:
     world = World()
     world.devices.has_agent = lambda _: True
-    world.tell(Listed((report("n1", healthy(T0 - 5)), report("n2", healthy(T0 + 5)))))
+    world.tell(DocumentsListed((report("n1", healthy(T0 - 5)), report("n2", healthy(T0 + 5)))))
     world.step()
     assert world.shown() == {"n1": ILL, "n2": ""}
     world.beat(n1=encode_writes({"device-info": T0 - 5}))
@@ -262,7 +262,7 @@ def test_an_older_document_in_a_list_is_the_one_of_a_store_that_was_set_back() -
 
 def test_who_beats_for_nobody_is_taken_by_the_list() -> None:
     world = World()
-    world.tell(Listed((report("n1", healthy(T0 - 5)), report("n2", faulty()))))
+    world.tell(DocumentsListed((report("n1", healthy(T0 - 5)), report("n2", faulty()))))
     world.step()
     assert world.shown() == {"n1": "", "n2": ILL}
 
@@ -281,14 +281,14 @@ def test_what_only_an_earlier_run_published_stays_unless_all_was_known() -> None
         assert isinstance(devices, LastingFeed)
         assert isinstance(servers, LastingFeed)
         world.devices, world.servers = devices, servers
-        world.tell(Listed((report("n1", faulty()),)))
-        world.tell(Listed(()), servers)
+        world.tell(DocumentsListed((report("n1", faulty()),)))
+        world.tell(DocumentsListed(()), servers)
         world.step()
         assert world.shown() == after
 
 
 def test_lists_of_kubernetes_stay_authoritative() -> None:
-    source = Source("kubernetes:")
-    source.devices.observe(Listed((report("n1", faulty()),)), 1)
-    assert source.devices.observe(Listed(()), 2) == {"n1"}
+    source = DocumentSource("kubernetes:")
+    source.devices.observe(DocumentsListed((report("n1", faulty()),)), 1)
+    assert source.devices.observe(DocumentsListed(()), 2) == {"n1"}
     assert source.devices.present == {}

@@ -11,8 +11,8 @@ import pytest
 from advisor.inputs import kubernetes_objects
 from advisor.options import Profile
 from advisor.snapshot import AscendJob, PodGroup
-from aggregator.advising.answers import Answers
-from aggregator.advising.cluster_objects import KINDS, ClusterObjects, rules_in
+from aggregator.advising.answers import NewestReports
+from aggregator.advising.cluster_objects import KINDS, AdvisedObjects, rules_in
 from aggregator.advising.outcomes import Watched
 from aggregator.advising.sessions import PERIOD_MS, Sessions
 from aggregator.advising.status import (
@@ -22,7 +22,7 @@ from aggregator.advising.status import (
     without_placement,
 )
 from aggregator.api.feature_metrics import _advice
-from stores.cluster import NotThere, Update
+from stores.cluster import KindUnavailable, Update
 from stores.cluster import Snapshot as Listed
 from stores.interruption import Interrupted
 from tests.advisor.controllers.test_motor_scaling_rule import S, labels_of, rule_text
@@ -37,9 +37,9 @@ _READ = {
 }
 
 
-def filled(items: list[cluster.Object]) -> ClusterObjects:
+def filled(items: list[cluster.Object]) -> AdvisedObjects:
     """Return all kinds listed, with these objects."""
-    found = ClusterObjects()
+    found = AdvisedObjects()
     for name in KINDS:
         kind, read = _READ.get(name, ("", kubernetes_objects.node))
         values = {one["metadata"]["uid"]: read(one) for one in items if one["kind"] == kind}
@@ -47,7 +47,7 @@ def filled(items: list[cluster.Object]) -> ClusterObjects:
     return found
 
 
-def ill(found: ClusterObjects, at_ms: int) -> bool:
+def ill(found: AdvisedObjects, at_ms: int) -> bool:
     """A card of n2 fails."""
     entries = {f"mindx-dl-deviceinfo-n{number}": cluster.device_entry([]) for number in (1, 2, 3)}
     entries["mindx-dl-deviceinfo-n2"]["DeviceList"]["huawei.com/Ascend910-Unhealthy"] = (
@@ -131,9 +131,9 @@ def test_a_heartbeat_of_a_kubelet_is_no_change() -> None:
     assert not found.observe("nodes", Update(node.uid, None), NOW_MS)
 
 
-@pytest.mark.parametrize("event", [NotThere("no such kind"), Interrupted("forbidden")])
+@pytest.mark.parametrize("event", [KindUnavailable("no such kind"), Interrupted("forbidden")])
 def test_what_cannot_be_read_is_not_known(event: Any) -> None:
-    found = ClusterObjects()
+    found = AdvisedObjects()
     for name in KINDS:
         found.observe(name, event if name == "vcjobs" else Listed({}), NOW_MS)
     assert found.is_answered
@@ -146,7 +146,7 @@ def test_what_cannot_be_read_is_not_known(event: Any) -> None:
 _NOT_YET = "it was not listed yet"
 
 
-def motor() -> ClusterObjects:
+def motor() -> AdvisedObjects:
     """Return a service of one job that names a rule and has no pods."""
     found = filled(cluster.two_pods_on_two_of_three_nodes())
     labels = labels_of("g0")
@@ -158,7 +158,7 @@ def motor() -> ClusterObjects:
     return found
 
 
-def created(found: ClusterObjects) -> list[tuple[str, str]]:
+def created(found: AdvisedObjects) -> list[tuple[str, str]]:
     """Return the answers of ``upstream`` by job."""
     sessions = Sessions()
     sessions.look(found.snapshot(NOW_MS))
@@ -190,7 +190,7 @@ def test_without_its_rule_or_podgroups_a_job_gets_no_answer() -> None:
     assert (created(found), found.unknown) == ([], {name: "forbidden"})
     found.observe(name, Listed({}), NOW_MS)
     assert found.unknown == {}
-    found.observe("podgroups", NotThere("no such kind"), NOW_MS)
+    found.observe("podgroups", KindUnavailable("no such kind"), NOW_MS)
     assert created(found) == []
 
 
@@ -226,13 +226,13 @@ def test_with_which_grace_pods_began_to_end_is_noted_until_it_is_asked_for() -> 
     found.observe("pods", Interrupted("away"), NOW_MS)
     found.observe("pods", Listed({}), NOW_MS)
     assert found.take_watched() == Watched(graces={second.uid: None}), "nobody saw how it went"
-    found.observe("reasons", NotThere("no right"), NOW_MS)
+    found.observe("reasons", KindUnavailable("no right"), NOW_MS)
     assert not found.take_watched().records_known
 
 
 def test_nothing_is_said_before_nodes_pods_and_documents_were_listed() -> None:
     for missing in ("nodes", "pods", "documents"):
-        found = ClusterObjects()
+        found = AdvisedObjects()
         for name in KINDS.keys() - {missing}:
             found.observe(name, Listed({}), NOW_MS)
         assert not found.is_answered
@@ -252,7 +252,7 @@ def test_pages_have_what_they_are_about() -> None:
     found, sessions = filled(items), Sessions()
     sessions.look(found.snapshot(NOW_MS))
     status = AdviceStatus(NOW_MS, reports=sessions.reports)
-    answers = Answers(found, lambda: status)
+    answers = NewestReports(found, lambda: status)
 
     def placed(answer: AdviceAbout | AdviceStatus) -> list[int]:
         return [len(one.placement) for one in answer.reports]
@@ -283,7 +283,7 @@ def test_a_job_is_found_by_its_owner() -> None:
     found, sessions = filled(items), Sessions()
     ill(found, NOW_MS)
     sessions.look(found.snapshot(NOW_MS))
-    answers = Answers(found, lambda: AdviceStatus(NOW_MS, reports=sessions.reports))
+    answers = NewestReports(found, lambda: AdviceStatus(NOW_MS, reports=sessions.reports))
     job = answers.of_job("default", "owner")
     assert job is not None
     assert job.podgroups == ("default/j",)

@@ -9,30 +9,40 @@ import msgspec
 import pytest
 
 from advisor.options import Profile
-from advisor.report import Action, Decision, Deletion, Report, Workload
-from advisor.snapshot import ConfigMap, Owner, Pod, PodGroup, Policy, Snapshot, VcJob
-from aggregator.advising.outcomes import WINDOW_MS, Outcome, Outcomes, Watched
+from advisor.report import Action, AdviceReport, Deletion, JobDecision, WorkloadKind
+from advisor.snapshot import (
+    ClusterSnapshot,
+    ControllingOwner,
+    LifecyclePolicy,
+    PodGroup,
+    SchedulerPod,
+    StoredConfigMap,
+    VcJob,
+)
+from aggregator.advising.outcomes import WINDOW_MS, DeletionOutcome, Outcomes, Watched
 from tests.advisor.player import RECORDINGS, recorded
 from tests.advisor.test_recordings import played
 
 GROUP = {"scheduling.k8s.io/group-name": "j"}
-PODS = tuple(Pod("ns", name, f"u-{name}", "n1", "Running", annotations=GROUP) for name in "ab")
+PODS = tuple(
+    SchedulerPod("ns", name, f"u-{name}", "n1", "Running", annotations=GROUP) for name in "ab"
+)
 KEY = "recent-reschedule-records"
 
 
-def record(times: int, job: str = "ns/j") -> ConfigMap:
+def record(times: int, job: str = "ns/j") -> StoredConfigMap:
     """Return what the scheduler has written after so many deletions of a job."""
     text = json.dumps({job: {"JobID": job, "TotalRescheduleTimes": times, "RescheduleRecords": []}})
-    return ConfigMap("mindx-dl", "job-reschedule-reason", {KEY: text})
+    return StoredConfigMap("mindx-dl", "job-reschedule-reason", {KEY: text})
 
 
 class Observed:
     """A job of two pods, looked at when something changes."""
 
-    def __init__(self, grace: int | None = 0, *, reasons: ConfigMap | None = None) -> None:
+    def __init__(self, grace: int | None = 0, *, reasons: StoredConfigMap | None = None) -> None:
         self.now_ms = 1_000_000
         self.pods = {pod.name: pod for pod in PODS}
-        self.reasons: ConfigMap | None = record(0) if reasons is None else reasons
+        self.reasons: StoredConfigMap | None = record(0) if reasons is None else reasons
         self.records_known = True
         self.graces: dict[str, int | None] = {}
         self.vcjobs: tuple[VcJob, ...] = ()
@@ -45,10 +55,10 @@ class Observed:
         """Look again, so much later."""
         self.now_ms += after_ms
         maps = () if self.reasons is None else (self.reasons,)
-        snapshot = Snapshot(
+        snapshot = ClusterSnapshot(
             self.now_ms,
             pods=tuple(self.pods.values()),
-            podgroups=(PodGroup("ns", "j", owner=Owner("Job", "v", "u-v")),),
+            podgroups=(PodGroup("ns", "j", owner=ControllingOwner("Job", "v", "u-v")),),
             vcjobs=self.vcjobs,
             configmaps=maps,
         )
@@ -68,13 +78,17 @@ class Observed:
             )
 
     def foretell(
-        self, grace: int, *names: str, is_preview: bool = False, kind: Workload = Workload.VCJOB
+        self,
+        grace: int,
+        *names: str,
+        is_preview: bool = False,
+        kind: WorkloadKind = WorkloadKind.VCJOB,
     ) -> None:
         """It is foretold that these pods go, now."""
         pods = tuple(Deletion("ns", name, f"u-{name}", grace) for name in names)
-        decision = Decision("ns", "ns/j", kind, Action.EVICT, "D15", (), "", pods=pods)
+        decision = JobDecision("ns", "ns/j", kind, Action.EVICT, "D15", (), "", pods=pods)
         decisions = (decision,) if names else ()
-        report = Report(Profile.UPSTREAM, self.now_ms, decisions=decisions)
+        report = AdviceReport(Profile.UPSTREAM, self.now_ms, decisions=decisions)
         self.outcomes.foretell(report, self.now_ms, is_preview=is_preview)
 
     @property
@@ -127,7 +141,7 @@ def test_another_grace_than_foretold(foretold: int, seen: int) -> None:
     job.look(100)
     assert job.counts == {"otherwise": 1}
     (one,) = job.outcomes.missed
-    assert (one.outcome, one.pod, one.job) == (Outcome.OTHERWISE, "ns/a", "ns/j")
+    assert (one.outcome, one.pod, one.job) == (DeletionOutcome.OTHERWISE, "ns/a", "ns/j")
     assert one.why == f"it ends with {seen} s, and {foretold} s were foretold"
 
 
@@ -215,15 +229,15 @@ def test_a_session_that_was_shown_early_and_is_otherwise() -> None:
 @pytest.mark.parametrize(
     ("kind", "action", "outcome"),
     [
-        (Workload.OME_LWS, "", "by_others"),
-        (Workload.VCJOB, "RestartJob", "by_others"),
-        (Workload.VCJOB, "RestartTask", "not_foretold"),
-        (Workload.AIBRIX, "RestartJob", "not_foretold"),
+        (WorkloadKind.OME_LWS, "", "by_others"),
+        (WorkloadKind.VCJOB, "RestartJob", "by_others"),
+        (WorkloadKind.VCJOB, "RestartTask", "not_foretold"),
+        (WorkloadKind.AIBRIX, "RestartJob", "not_foretold"),
     ],
 )
-def test_what_the_controller_of_a_job_ends(kind: Workload, action: str, outcome: str) -> None:
+def test_what_the_controller_of_a_job_ends(kind: WorkloadKind, action: str, outcome: str) -> None:
     job = Observed(grace=None)
-    job.vcjobs = (VcJob("ns", "v", policies=(Policy(("PodEvicted",), action),)),)
+    job.vcjobs = (VcJob("ns", "v", policies=(LifecyclePolicy(("PodEvicted",), action),)),)
     job.look(10)
     job.foretell(0, "a", kind=kind)
     job.go("a", "b")
@@ -238,7 +252,7 @@ def test_all_recorded_deletions_of_the_scheduler_come_as_foretold(name: str) -> 
     rows = [row for row in recording["observed"] if row["kind"] == "pod-delete"]
     deleted = iter([*(row for row in rows if row.get("http_status", 200) < 400), None])
     row, times, evicted, expected = next(deleted), Counter[str](), set[str](), 0
-    pods: dict[str, Pod] = {}
+    pods: dict[str, SchedulerPod] = {}
     for one in played(name):
         acted, graces = set(), {}
         while row is not None and row["at_ms"] < one.session.at_ms:
@@ -253,14 +267,14 @@ def test_all_recorded_deletions_of_the_scheduler_come_as_foretold(name: str) -> 
             row = next(deleted)
         times.update(acted)
         counted = {job: {"TotalRescheduleTimes": number} for job, number in times.items()}
-        reasons = ConfigMap("mindx-dl", "job-reschedule-reason", {KEY: json.dumps(counted)})
+        reasons = StoredConfigMap("mindx-dl", "job-reschedule-reason", {KEY: json.dumps(counted)})
         snapshot = msgspec.structs.replace(one.snapshot, configmaps=(reasons,))
         outcomes.look(snapshot, Watched(graces=graces))
         outcomes.foretell(one.report, snapshot.now_ms)
         pods = {f"{pod.namespace}/{pod.name}": pod for pod in snapshot.pods}
     counts = {outcome: n for outcome, n in outcomes.counts.items() if n}
-    counts.pop(Outcome.BY_OTHERS, 0)
-    assert counts == ({Outcome.CAME: expected} if expected else {})
+    counts.pop(DeletionOutcome.BY_OTHERS, 0)
+    assert counts == ({DeletionOutcome.CAME: expected} if expected else {})
 
 
 def test_what_does_not_come() -> None:
@@ -274,7 +288,7 @@ def test_what_does_not_come() -> None:
 @pytest.mark.parametrize(
     ("reasons", "outcome"), [(record(1), "not_foretold"), (record(0), "by_others")]
 )
-def test_what_was_not_foretold(reasons: ConfigMap, outcome: str) -> None:
+def test_what_was_not_foretold(reasons: StoredConfigMap, outcome: str) -> None:
     job = Observed(grace=None)
     job.go("a")
     job.reasons = reasons
@@ -303,7 +317,7 @@ def test_a_foretold_deletion_by_others() -> None:
 @pytest.mark.parametrize("text", ["{", "[]", '{"ns/j": 3}'])
 def test_records_that_cannot_be_read_tell_nothing(text: str) -> None:
     """Then what was foretold and happens has come."""
-    job = Observed(reasons=ConfigMap("mindx-dl", "job-reschedule-reason", {KEY: text}))
+    job = Observed(reasons=StoredConfigMap("mindx-dl", "job-reschedule-reason", {KEY: text}))
     job.go("a", "b")
     job.look(100)
     assert job.counts == {"came": 2}
@@ -320,7 +334,7 @@ def test_the_first_record_ever() -> None:
 
 
 def test_records_that_may_not_be_read_tell_nothing() -> None:
-    job = Observed(reasons=ConfigMap("mindx-dl", "job-reschedule-reason", {KEY: "{"}))
+    job = Observed(reasons=StoredConfigMap("mindx-dl", "job-reschedule-reason", {KEY: "{"}))
     job.records_known = False
     job.go("a")
     job.look(100)
@@ -331,7 +345,7 @@ def test_the_last_hundred_are_kept() -> None:
     job = Observed(grace=None)
     for number in range(150):
         name = f"p{number}"
-        job.pods[name] = Pod("ns", name, f"u-{name}", "n1", annotations=GROUP)
+        job.pods[name] = SchedulerPod("ns", name, f"u-{name}", "n1", annotations=GROUP)
     job.look(10)
     job.go(*[name for name in job.pods if name.startswith("p")])
     job.look(10)

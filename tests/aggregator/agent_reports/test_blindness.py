@@ -11,8 +11,8 @@ from aggregator.merge.pipeline import Pipeline
 from contract.documents.node_info import encode_node_info
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, encode_vigil_key
 from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
-from service.clock import Moment
-from stores.base import Beat, Changed, Deleted, Document, Listed
+from service.clock import Instant
+from stores.base import Beat, Changed, Deleted, Document, DocumentsListed
 from stores.interruption import Interrupted
 from tests.aggregator.nodes import T0, faulty, healthy, report
 from tests.aggregator.notify.test_sse_for_real import listening, next_event
@@ -26,7 +26,7 @@ WHY = "dcmi_get_device_errorcode_v2 on chip 3 does not return"
 CHIP_3 = BlindSource("chip-faults", SINCE_MS, WHY, 3)
 BMC = BlindSource("bmc", SINCE_MS + 1, "ipmitool: no answer")
 SHOWN = BlindStatus("Ascend910-3", "chip-faults", SINCE_MS, WHY)
-NOW = Moment(SINCE_MS + 5, 1_000)
+NOW = Instant(SINCE_MS + 5, 1_000)
 
 
 def with_key(data: dict[str, str], *blind: BlindSource, changed_at_ms: int = 0) -> dict[str, str]:
@@ -141,7 +141,7 @@ def test_a_deleted_document_takes_its_key_along_and_a_missing_store_does_not() -
     bench.changed()
     feed.observe(Interrupted("no route to host"), NOW.wall_ms)
     assert bench.blind() == (SHOWN,)
-    feed.observe(Listed((report("n1", with_key(healthy(), CHIP_3)),)), NOW.wall_ms)
+    feed.observe(DocumentsListed((report("n1", with_key(healthy(), CHIP_3)),)), NOW.wall_ms)
     assert bench.changed() == []
     place = report("n1", {})
     feed.observe(Deleted(place.namespace, place.name), NOW.wall_ms)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aggregator.agent_reports.fault_answers import Answer, Answers
+from aggregator.agent_reports.fault_answers import ChipFaultDetails, FaultDetail
 from aggregator.api.fault_status import fault_statuses
-from aggregator.inputs.cluster_state import World as Around
-from aggregator.jobs.job_view import Board
+from aggregator.inputs.cluster_state import ClusterState as Around
+from aggregator.jobs.job_view import JobView
 from aggregator.merge.pipeline import Pipeline
-from aggregator.notify.changes import Change
-from aggregator.notify.notifier import Telling
+from aggregator.notify.changes import PublishedChange
+from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.notify.sse import Stream
 from aggregator.rank_tables.plugin import RankTables
@@ -93,7 +93,9 @@ def test_the_document_that_counts_has_the_answer() -> None:
     pipeline = Pipeline(("one:", "two:"), 45.0)
     for number, data in enumerate((with_answers(T0, *ANSWERS), with_answers(T0 + 1))):
         pipeline.sources[number].devices.observe(Changed(report("n1", data)), T0 * 1000)
-    assert Answers(pipeline, "n1").of("Ascend910-5", UNKNOWN) == Answer(None, None, "catalogue")
+    assert ChipFaultDetails(pipeline, "n1").of("Ascend910-5", UNKNOWN) == FaultDetail(
+        None, None, "catalogue"
+    )
 
 
 def test_the_explanation_has_the_same() -> None:
@@ -110,9 +112,9 @@ def test_the_explanation_has_the_same() -> None:
 async def test_the_history_has_the_same() -> None:
     world = World(report("n1", healthy()))
     around = Around([True])
-    board = Board(around, world.pipeline.published)
+    board = JobView(around, world.pipeline.published)
     book = Book()
-    telling = Telling(
+    telling = Notifier(
         world.pipeline,
         around,
         board,
@@ -131,7 +133,7 @@ async def test_the_history_has_the_same() -> None:
     step(1, with_answers(T0 + 1, *ANSWERS))
     kept = {one.code: (one.severity, one.device_fault, one.severity_source) for one in book.changes}
     assert kept == shown(world)
-    again = msgspec.json.decode(msgspec.json.encode(book.changes[0]), type=Change)
+    again = msgspec.json.decode(msgspec.json.encode(book.changes[0]), type=PublishedChange)
     assert again == book.changes[0]
     book.changes.clear()
     step(2, healthy(T0 + 2))

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.api.explanation import Around, explain
+from aggregator.api.explanation import ExplanationContext, explain
 from aggregator.api.status import node_status, node_statuses
-from aggregator.inputs.node_context import Facts, Job, Pod
+from aggregator.inputs.node_context import JobState, NodeContext, PodState
 from aggregator.jobs.status import RelationStatus
-from aggregator.liveness.monitor import Listener
-from aggregator.liveness.persisted import Memory
+from aggregator.liveness.monitor import HeartbeatMonitor
+from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.processors.manual_separation import Separated
-from aggregator.processors.separation_policy import Policy
-from aggregator.public_faults.values import Standing
+from aggregator.processors.separation_policy import SeparationPolicy
+from aggregator.public_faults.values import ActivePublicFault
 from contract.documents.device_info import SWITCH_INFO_KEY
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 def status_of(world: World, node: str, heartbeat: str, age: float | None) -> NodeStatus:
     stalls = Stalls(lambda: 0.0)
-    memory = Memory((), lambda: moment(0))
-    listener = Listener({}, lambda _: None, lambda: moment(0), stalls, {}, memory)
+    memory = PersistedHeartbeats((), lambda: moment(0))
+    listener = HeartbeatMonitor({}, lambda _: None, lambda: moment(0), stalls, {}, memory)
     status = node_status(world.pipeline, listener, node, moment(0))
     assert status is not None
     assert status in tuple(node_statuses(world.pipeline, listener, moment(0)))
@@ -46,11 +46,16 @@ def status_of(world: World, node: str, heartbeat: str, age: float | None) -> Nod
 
 
 def explained(
-    world: World, node: str, used: frozenset[str] | None = None, around: Around | None = None
+    world: World,
+    node: str,
+    used: frozenset[str] | None = None,
+    around: ExplanationContext | None = None,
 ) -> Explanation:
     status = status_of(world, node, "unknown", None)
     acknowledged = dict.fromkeys(world.pipeline.documents, True)
-    return explain(world.pipeline, status, around or Around(Facts(used)), acknowledged)
+    return explain(
+        world.pipeline, status, around or ExplanationContext(NodeContext(used)), acknowledged
+    )
 
 
 def test_a_healthy_node_has_little_to_explain() -> None:
@@ -110,7 +115,7 @@ def test_a_chip_that_is_separated_by_its_node_and_here_says_both() -> None:
     separation.chips["n1"] = {"Ascend910-3": Separated({"80C98000": T0 * 1000})}
     (by_node,) = explained(world, "n1").chips[0].faults
     assert (by_node.because, by_node.until_ms) == ("the node says so", None), "the policy is off"
-    separation.set_policy(Policy(enabled=True))
+    separation.set_policy(SeparationPolicy(enabled=True))
     (both,) = explained(world, "n1").chips[0].faults
     assert both.because.startswith("the node says so; and here it is in manual separation, because")
     assert both.until_ms == T0 * 1000 + 48 * 3_600_000
@@ -167,12 +172,14 @@ def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
     record = SwitchRecord((event,), "Separate", T0, "UnHealthy", times)
     world = World(report("n1", healthy()))
     seconds = {"huawei.com/schedule.filter.faultCode": f"{code}:60"}
-    pods = {"u": Pod("u", "n1", "default", "rank-0", "job", ("Ascend910-1",), job_name="training")}
+    pods = {
+        "u": PodState("u", "n1", "default", "rank-0", "job", ("Ascend910-1",), job_name="training")
+    }
     world.known.observe_pods(0, Snapshot(pods))
-    world.known.observe_jobs(0, Snapshot({"g": Job("job", "default", "training", seconds)}))
+    world.known.observe_jobs(0, Snapshot({"g": JobState("job", "default", "training", seconds)}))
     world.put(report("n1", {**healthy(), SWITCH_INFO_KEY: encode_switch_info(record)}))
     facts = world.known.facts("n1")
-    found = explained(world, "n1", facts.used, Around(facts))
+    found = explained(world, "n1", facts.used, ExplanationContext(facts))
     (held,) = found.switch_events
     assert (held.switch, held.port, held.said, held.published) == (2, 7, "Separate", None)
     assert held.because == (
@@ -186,14 +193,14 @@ def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
 
 def test_public_faults_and_relations_say_what_ends_them() -> None:
     about = ("n1", "CCAE", "fault-0001", "NPU", "220001001", "SeparateNPU", (3,), T0, T0 * 1000)
-    lasting = Standing(*about, T0 * 1000, T0 * 1000, None, placed=True)
+    lasting = ActivePublicFault(*about, T0 * 1000, T0 * 1000, None, placed=True)
     ending = msgspec.structs.replace(lasting, fault_id="fault-0002", ends_at_ms=T0 * 1000 + 5000)
     relations = tuple(
         RelationStatus("job", "n1", "Ascend910-3", "81078603", T0 * 1000, result, closed=closed)
         for result, closed in (("Separate", False), ("", False), ("", True))
     )
-    around = Around(
-        Facts(frozenset()), (lasting, ending), jobs=(("job", None),), relations=relations
+    around = ExplanationContext(
+        NodeContext(frozenset()), (lasting, ending), jobs=(("job", None),), relations=relations
     )
     found = explained(World(report("n1", healthy())), "n1", None, around)
     assert [one.because for one in found.public_faults] == [
@@ -210,12 +217,12 @@ def test_public_faults_and_relations_say_what_ends_them() -> None:
 def test_a_lost_node_says_since_when() -> None:
     world = World(report("n1", healthy()))
     lost = status_of(world, "n1", heartbeat="lost", age=42.0)
-    found = explain(world.pipeline, lost, Around(), {})
+    found = explain(world.pipeline, lost, ExplanationContext(), {})
     assert found.because[-1] == (
         "its heartbeat fell silent 42 s ago (interval 5 s): it is lost, and published UnHealthy "
         "for that"
     )
-    found = explain(world.pipeline, lost, Around(publish_lost=False), {})
+    found = explain(world.pipeline, lost, ExplanationContext(publish_lost=False), {})
     assert found.because[-1].endswith("it is lost, which is not to be published")
 
 

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 from aggregator.api.openapi import OPERATIONS, PATH, description
 from aggregator.api.routes import application
-from aggregator.api.status import Health
+from aggregator.api.status import ProbeStatus
 from aggregator.notify.sse import Stream
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pages() -> web.Application:
-    return application(lambda: Health({}, ()), MagicMock(), MagicMock(), Stream("x"))
+    return application(lambda: ProbeStatus({}, ()), MagicMock(), MagicMock(), Stream("x"))
 
 
 def test_every_page_is_described_and_can_only_be_read() -> None:

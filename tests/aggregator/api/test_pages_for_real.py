@@ -14,7 +14,12 @@ from aggregator.api.openapi import OPERATIONS
 from aggregator.processors import manual_info, separation_policy
 from contract.documents.cluster_info import cluster_device_name
 from contract.documents.node_info import FaultDevice
-from contract.documents.public_fault import Fault, Influence, PublicFault, encode_public_fault
+from contract.documents.public_fault import (
+    Influence,
+    PublicFault,
+    PublicFaultEntry,
+    encode_public_fault,
+)
 from contract.names import PUBLIC_FAULT_LABEL
 from stores.address import open_store
 from stores.base import Document
@@ -44,7 +49,7 @@ PUBLIC = PublicFault(
     "1.0",
     "CCAE",
     [
-        Fault(
+        PublicFaultEntry(
             "fault-0001",
             "NPU",
             "220001001",

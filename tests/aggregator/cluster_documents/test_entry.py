@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.cluster_documents.entry import AHEAD_SECONDS, Entry, Wait, merge
+from aggregator.cluster_documents.entry import AHEAD_SECONDS, ClusterEntry, Wait, merge
 from contract.documents.cluster_info import member, value_of
-from service.clock import Moment
+from service.clock import Instant
 from tests.aggregator.nodes import T0, faulty, healthy, moment, record
 from tests.contract.documents.test_cluster_device import EXAMPLES, config
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from contract.documents.cluster_device import DeviceRecord
 
 
-def entry(result: Entry[DeviceRecord] | Wait) -> Entry[DeviceRecord]:
-    assert isinstance(result, Entry)
+def entry(result: ClusterEntry[DeviceRecord] | Wait) -> ClusterEntry[DeviceRecord]:
+    assert isinstance(result, ClusterEntry)
     return result
 
 
 def test_e24_a_newer_time_travels_with_the_next_change() -> None:
-    def value(one: Entry[DeviceRecord]) -> str:
+    def value(one: ClusterEntry[DeviceRecord]) -> str:
         return value_of([member("mindx-dl-deviceinfo-node1", one.text)])
 
     first = entry(merge("node1", record(healthy()), None, moment(100)))
@@ -53,7 +53,7 @@ def test_changes_that_would_run_ahead_are_taken_together_once_a_second() -> None
     assert one.stamp == T0 + 5
     assert merge("n", record(faulty(6)), one, moment(0.4)) == Wait(1000)
     # The whole second comes sooner than a second after the last change.
-    assert merge("n", record(faulty(6)), one, Moment(T0 * 1000 + 900, 400)) == Wait(500)
+    assert merge("n", record(faulty(6)), one, Instant(T0 * 1000 + 900, 400)) == Wait(500)
     assert entry(merge("n", record(faulty(7)), one, moment(1.0))).stamp == T0 + 6
 
 
@@ -66,7 +66,7 @@ def test_a_clock_that_was_set_back_delays_a_fault_by_a_second_at_most() -> None:
 
 def test_an_entry_of_an_earlier_run_is_followed_at_once() -> None:
     before = entry(merge("n", record(healthy(T0 + 3600)), None, moment(3600)))
-    restored = Entry(before.text, before.stamp, before.record)
+    restored = ClusterEntry(before.text, before.stamp, before.record)
     assert entry(merge("n", record(faulty(1)), restored, moment(0))).stamp == T0 + 3601
     assert merge("n", record(healthy(T0)), restored, moment(0)) is restored
 

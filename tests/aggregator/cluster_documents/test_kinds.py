@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from aggregator.inputs.cluster_state import World as Known
-from aggregator.inputs.node_context import Pod
+from aggregator.inputs.cluster_state import ClusterState as Known
+from aggregator.inputs.node_context import PodState
 from aggregator.merge.pipeline import LOST_ANNOTATION, Pipeline
 from contract.documents.node_info import FaultDevice
 from contract.go import encode as go_json
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
-from stores.base import Changed, Deleted, Document, Listed
+from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, healthy, moment, node_report, published, report
 
@@ -52,7 +52,7 @@ class World:
         self.devices, self.nodes = self.pipeline.sources[0].feeds
         for feed in (self.devices, self.nodes):
             mine = tuple(d for d in documents if d.namespace == feed.selection.namespace)
-            self.pipeline.observe(feed, Listed(mine), moment(0))
+            self.pipeline.observe(feed, DocumentsListed(mine), moment(0))
         self.step(0)
 
     def put(self, document: Document, at: float = 0) -> frozenset[str]:
@@ -206,7 +206,7 @@ def test_a_lost_node_that_beats_again_is_left_out_although_a_store_is_away() -> 
     pipeline = Pipeline(["here:", "away:"], touch_period_seconds=45)
     pipeline.restore(())
     for feed in pipeline.sources[0].feeds:
-        pipeline.observe(feed, Listed(()), moment(0))
+        pipeline.observe(feed, DocumentsListed(()), moment(0))
     for lost, nodes in ((frozenset({"n1"}), 1), (frozenset[str](), 0)):
         pipeline.set_lost(lost)
         pipeline.step(moment(1))
@@ -289,7 +289,7 @@ def test_e16_pre_separated_nodes_and_switches_wait_until_nobody_uses_them(
     world = World(*nodes)
     assert world.statuses() == {"n1": "PreSep"}  # nobody knows about pods
     assert world.switches()["n1"]["NodeStatus"] == "PreSeparate"
-    pods = {"u1": Pod("u1", "n1", chips=chips)} if chips else {}
+    pods = {"u1": PodState("u1", "n1", chips=chips)} if chips else {}
     assert world.known.observe_pods(0, Snapshot(pods)) is None
     world.pipeline.judge_again(world.pipeline.nodes)
     world.step(0)

@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.cluster_documents.shards import FILL, Shards, Value, text_limit
+from aggregator.cluster_documents.shards import FILL, ShardedDocument, Value, text_limit
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import device_info_name
@@ -28,7 +28,7 @@ def nodes_in(value: Value) -> set[str]:
     return set(published(value.text))
 
 
-def acknowledge_all(shards: Shards) -> None:
+def acknowledge_all(shards: ShardedDocument) -> None:
     """Every document is written until none changes any more."""
     changed: frozenset[int] = frozenset(shards.indices)
     while changed:
@@ -37,7 +37,7 @@ def acknowledge_all(shards: Shards) -> None:
             changed |= shards.acknowledged(index, shards.value(index).revision)
 
 
-def check(shards: Shards, nodes: set[str]) -> None:
+def check(shards: ShardedDocument, nodes: set[str]) -> None:
     """What must always hold."""
     held = [nodes_in(shards.value(index)) for index in shards.indices]
     assert set().union(*held) == nodes
@@ -48,15 +48,15 @@ def check(shards: Shards, nodes: set[str]) -> None:
         assert len(value.text.encode()) <= VALUE_LIMIT or len(members) == 1
 
 
-def full() -> Shards:
+def full() -> ShardedDocument:
     """One document as an earlier run may have left it: ``b`` cannot grow in it."""
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     shards.restore(0, {"a": entry_of(750_000), "b": entry_of(50_000)})
     return shards
 
 
 def test_e32_three_thousand_nodes_are_small_shards() -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     nodes = {f"node-{number:04}" for number in range(3000)}
     for node in sorted(nodes):
         shards.put(node, TEXT)
@@ -66,7 +66,7 @@ def test_e32_three_thousand_nodes_are_small_shards() -> None:
 
 
 def test_the_first_node_that_does_not_fit_opens_a_shard() -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     shards.put("a", entry_of(100_000))
     shards.put("b", entry_of(50_000))
     shards.put("c", entry_of(1000))
@@ -74,7 +74,7 @@ def test_the_first_node_that_does_not_fit_opens_a_shard() -> None:
 
 
 def test_a_node_keeps_its_shard_while_it_fits() -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     shards.put("a", entry_of(1000))
     shards.put("b", entry_of(1000))
     assert shards.put("a", entry_of(500_000)) == {0}
@@ -122,7 +122,7 @@ def test_a_node_that_moves_back_while_it_moves_stays() -> None:
 def test_shards_of_another_size_keep_their_nodes() -> None:
     # As upstream fills them, and as somebody may have made them: nobody moves, new ones go on.
     nodes = [f"node-{number:04}" for number in range(2100)]
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     shards.restore(0, dict.fromkeys(nodes[:1850], TEXT))
     shards.restore(1, dict.fromkeys(nodes[1850:2000], TEXT))
     before = {node: shards.home(node) for node in nodes[:2000]}
@@ -135,7 +135,7 @@ def test_shards_of_another_size_keep_their_nodes() -> None:
 
 
 def test_one_entry_larger_than_a_shard_is_alone() -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     shards.put("a", entry_of(1000))
     shards.put("b", entry_of(VALUE_LIMIT + 1))
     shards.put("c", entry_of(1000))
@@ -143,7 +143,7 @@ def test_one_entry_larger_than_a_shard_is_alone() -> None:
 
 
 def test_an_emptied_shard_stays_and_is_empty() -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     shards.put("a", TEXT)
     assert shards.drop("a") == {0}
     assert shards.drop("a") == frozenset()
@@ -152,7 +152,7 @@ def test_an_emptied_shard_stays_and_is_empty() -> None:
 
 
 def test_after_a_restart_everything_is_where_it_was() -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     shards.restore(3, {"a": TEXT, "b": TEXT})
     shards.restore(1, {})
     assert shards.indices == (1, 3)
@@ -163,7 +163,7 @@ def test_after_a_restart_everything_is_where_it_was() -> None:
 
 
 def test_a_surplus_shard_is_used_only_when_those_before_it_are_full() -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     shards.restore(2, {})
     for node in "abcd":
         shards.put(node, entry_of(700_000))
@@ -179,7 +179,7 @@ def test_a_surplus_shard_is_used_only_when_those_before_it_are_full() -> None:
 def test_a_new_node_is_in_the_first_shard_that_has_room(
     changes: list[tuple[int, int | None]],
 ) -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     there: dict[str, str] = {}
     for number, size in changes:
         node = f"n{number}"
@@ -216,7 +216,7 @@ _CHANGES = st.lists(
 def test_whatever_happens_shards_hold_everybody_and_fit(
     changes: list[tuple[str, int | None, bool]],
 ) -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     there: dict[str, str] = {}
     for node, size, acknowledged in changes:
         if size is None:
@@ -243,7 +243,7 @@ def test_whatever_happens_shards_hold_everybody_and_fit(
 def test_documents_keep_to_what_a_store_takes_and_nobody_is_absent(
     sizes: list[int], limits: list[int]
 ) -> None:
-    shards = Shards(device_info_name)
+    shards = ShardedDocument(device_info_name)
     nodes = {f"node-{number:04}": entry_of(size) for number, size in enumerate(sizes)}
     for node, text in nodes.items():
         shards.put(node, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from aggregator.cluster_documents.single_document import Sheet
+from aggregator.cluster_documents.single_document import SingleDocument
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.documents.cluster_node import missed, verify_node_value
 from contract.documents.node_info import FaultDevice, NodeRecord, render_node_entry
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 FAN = FaultDevice("Fan", 1, ["28000009"], "NotHandleFault")
 
 
-def sheet(*records: tuple[str, NodeRecord]) -> Sheet:
-    made = Sheet(node_info_name, missed)
+def sheet(*records: tuple[str, NodeRecord]) -> SingleDocument:
+    made = SingleDocument(node_info_name, missed)
     for node, record in records:
         made.put(node, render_node_entry(node, record))
     return made

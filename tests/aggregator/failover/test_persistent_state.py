@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.daemon import Aggregator
-from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, Keeping
-from aggregator.notify.history import History
-from aggregator.publish.write_queue import Turns
+from aggregator.failover.persistent_state import KEY, LARGEST_BYTES, PersistentState
+from aggregator.notify.history import ClusterHistory
+from aggregator.publish.write_queue import WriteQueue
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
-from service.clock import Moment, system_clock
+from service.clock import Instant, system_clock
 from service.election.leadership import Always, Leadership, leadership
 from service.stalls import Stalls
 from stores.base import Changed, Deleted, Document, Selection
@@ -38,7 +38,7 @@ async def running(
     aggregator = Aggregator(
         stores,
         stores,
-        history=History(root.parent / "state", {}, system_clock),
+        history=ClusterHistory(root.parent / "state", {}, system_clock),
         touch_period_seconds=45,
         writes_per_second=16,
         parts=[counter],
@@ -185,16 +185,16 @@ class Texts:
     def text(self, bucket: str) -> str | None:
         return self.texts.get(bucket)
 
-    def restore(self, texts: Mapping[str, str], now: Moment) -> Iterable[str]:
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
         return self.problems
 
 
 @contextlib.asynccontextmanager
-async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[Keeping]:
-    def clock() -> Moment:
+async def keeping(store: DirectoryStore, keeper: Texts) -> AsyncIterator[PersistentState]:
+    def clock() -> Instant:
         return system_clock()
 
-    one = Keeping(store, [keeper], Always("me"), clock, Stalls(), Turns(16, clock))
+    one = PersistentState(store, [keeper], Always("me"), clock, Stalls(), WriteQueue(16, clock))
     async with asyncio.TaskGroup() as tasks:
         one.lead(tasks)
         try:

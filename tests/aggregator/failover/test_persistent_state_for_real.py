@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.failover.persistent_state import KEY, Keeping
-from aggregator.publish.write_queue import Turns
+from aggregator.failover.persistent_state import KEY, PersistentState
+from aggregator.publish.write_queue import WriteQueue
 from contract.names import STATE_NAMESPACE, STATE_PREFIX
 from service.clock import system_clock
 from service.election.leadership import Always
@@ -49,8 +49,10 @@ async def store(proxy: ApiProxy) -> AsyncIterator[Store]:
 
 
 @contextlib.asynccontextmanager
-async def keeping(store: Store, counter: Counter) -> AsyncIterator[Keeping]:
-    one = Keeping(store, [counter], Always("me"), system_clock, Stalls(), Turns(16, system_clock))
+async def keeping(store: Store, counter: Counter) -> AsyncIterator[PersistentState]:
+    one = PersistentState(
+        store, [counter], Always("me"), system_clock, Stalls(), WriteQueue(16, system_clock)
+    )
     await one.restore(fence=False)
     async with asyncio.TaskGroup() as tasks:
         one.lead(tasks)

@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from aggregator.grpc.subscriptions import Closed
+from aggregator.grpc.subscriptions import SubscriptionEnd
 from aggregator.grpc.takeover_recoveries import FOR_MS, Recoveries
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.aggregator.grpc.world import (
@@ -234,7 +234,7 @@ async def test_a_follower_sends_its_clients_away(world: World, client: Client) -
     await world.server.leads(False)
     assert (await refused(stream.next())) == (
         grpc.StatusCode.UNAVAILABLE,
-        Closed.STOPPING.value,
+        SubscriptionEnd.STOPPING.value,
     )
     assert (await refused(client.ask(REGISTER, ME)))[0] is grpc.StatusCode.UNAVAILABLE
     server = world.server

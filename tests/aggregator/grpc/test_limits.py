@@ -19,14 +19,14 @@ from aggregator.grpc.subscriptions import (
     LEASE_MS,
     MOST_JOBS,
     MOST_ROLES,
-    Closed,
-    Mailbox,
+    SubscriberWorkqueue,
+    SubscriptionEnd,
     Subscriptions,
 )
-from aggregator.grpc.subscriptions import Client as Who
+from aggregator.grpc.subscriptions import Subscriber as Who
 from aggregator.grpc.wire_messages import large_fault_signal
 from contract.errors import ListenError
-from service.clock import Moment
+from service.clock import Instant
 from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
 from tests.aggregator.grpc.world import Message, NodeFaults, World, until
@@ -41,12 +41,12 @@ class Hand:
     def __init__(self) -> None:
         self.ms = 5_000
 
-    def __call__(self) -> Moment:
-        return Moment(1_790_000_000_000 + self.ms, self.ms)
+    def __call__(self) -> Instant:
+        return Instant(1_790_000_000_000 + self.ms, self.ms)
 
 
 async def test_a_mailbox_keeps_each_name_once() -> None:
-    box = Mailbox()
+    box = SubscriberWorkqueue()
     for name in "abaca":
         box.put(name)
     assert len(box) == 3
@@ -58,11 +58,11 @@ async def test_a_mailbox_keeps_each_name_once() -> None:
     assert await waiting == "d"
     waiting = asyncio.ensure_future(box.take())
     await asyncio.sleep(0)
-    box.close(Closed.STOPPING)
-    box.close(Closed.REPLACED)
+    box.close(SubscriptionEnd.STOPPING)
+    box.close(SubscriptionEnd.REPLACED)
     box.put("e")
     assert await waiting is None
-    assert box.closed is Closed.STOPPING
+    assert box.closed is SubscriptionEnd.STOPPING
     assert len(box) == 0
 
 
@@ -87,14 +87,14 @@ def test_an_old_stream_that_ends_does_not_end_the_new_one() -> None:
     register.register(who, 0)
     old = register.subscribe(who)
     register.register(who, 0)
-    assert old.closed is Closed.REPLACED
+    assert old.closed is SubscriptionEnd.REPLACED
     register.end(who, old)
     assert register.is_registered(who, 0)
     new = register.subscribe(who)
     register.end(who, old)
     assert register.subscribed == frozenset({who})
     assert register.subscribe(who) is not new
-    assert new.closed is Closed.REPLACED
+    assert new.closed is SubscriptionEnd.REPLACED
 
 
 def test_ten_thousand_jobs_and_no_more_until_some_are_forgotten() -> None:

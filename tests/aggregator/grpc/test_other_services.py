@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from contract.documents.public_fault import Fault, Influence, PublicFault
+from contract.documents.public_fault import Influence, PublicFault, PublicFaultEntry
 from tests.aggregator.grpc.upstream import Client
 from tests.aggregator.grpc.world import Answer, World, until
 
@@ -49,7 +49,7 @@ async def test_a_public_fault_arrives_whole_and_its_answer_comes_back() -> None:
                 "1.0",
                 "CCAE",
                 [
-                    Fault(
+                    PublicFaultEntry(
                         "fault-001",
                         "NPU",
                         "220001001",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aggregator.grpc.endpoint import Endpoint, TlsFiles
+from aggregator.grpc.endpoint import GrpcEndpoint, TlsFiles
 from aggregator.grpc.interfaces import CLUSTER
 from aggregator.grpc.server import GrpcServer
 from service.clock import system_clock
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
     from pathlib import Path
 
-    from aggregator.grpc.subscriptions import Client
+    from aggregator.grpc.subscriptions import Subscriber
     from contract.documents.public_fault import PublicFault
     from service.clock import Clock
 
@@ -81,7 +81,7 @@ class World:
         self.held: asyncio.Event | None = None
         """Keeps answers back."""
         self.answer = Answer(0, "public fault send successfully")
-        self.turned: list[tuple[Client, bool]] = []
+        self.turned: list[tuple[Subscriber, bool]] = []
         self.server: GrpcServer | None = None
 
     def knows(self, job_id: str, role: str) -> bool:
@@ -127,7 +127,7 @@ class World:
         assert self.server is not None
         self.server.tables_changed([job_id])
 
-    def on_turn(self, client: Client) -> None:
+    def on_turn(self, client: Subscriber) -> None:
         assert self.server is not None
         self.turned.append((client, client.job in self.server.jobs_of(client.role)))
 
@@ -136,7 +136,7 @@ class World:
     ) -> GrpcServer:
         """A server that does not run yet."""
         self.server = GrpcServer(
-            Endpoint(listen, tls), self, self, self.send, clock, turned=self.on_turn
+            GrpcEndpoint(listen, tls), self, self, self.send, clock, turned=self.on_turn
         )
         return self.server
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from aggregator.inputs.cluster_state import World
-from aggregator.inputs.node_context import Facts, Job, NodeState, Pod
-from stores.cluster import NotThere, Snapshot, Update
+from aggregator.inputs.cluster_state import ClusterState
+from aggregator.inputs.node_context import JobState, NodeContext, NodeState, PodState
+from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 NOTHING: frozenset[str] = frozenset()
 
 
-def pod(uid: str, node: str, *chips: str, job: str = "", app: str = "") -> Pod:
+def pod(uid: str, node: str, *chips: str, job: str = "", app: str = "") -> PodState:
     labels = {"app": app} if app else {}
-    return Pod(uid, node, "default", f"pod-{uid}", job, chips, {}, labels, f"name-{job}")
+    return PodState(uid, node, "default", f"pod-{uid}", job, chips, {}, labels, f"name-{job}")
 
 
-def listed(*pods: Pod) -> Snapshot[Pod]:
+def listed(*pods: PodState) -> Snapshot[PodState]:
     return Snapshot({one.uid: one for one in pods})
 
 
@@ -35,27 +35,27 @@ def nodes(*found: NodeState) -> Snapshot[NodeState]:
     return Snapshot({one.name: one for one in found})
 
 
-def used(world: World, node: str = "n1") -> frozenset[str] | None:
+def used(world: ClusterState, node: str = "n1") -> frozenset[str] | None:
     return world.facts(node).used
 
 
 def test_before_the_first_list_nobody_knows() -> None:
-    world = World([True])
+    world = ClusterState([True])
     assert used(world) is None
     assert not world.answered(0)
     assert world.observe_pods(0, Interrupted("no rights")) == NOTHING
-    assert world.observe_jobs(0, NotThere("no Volcano")) is None
+    assert world.observe_jobs(0, KindUnavailable("no Volcano")) is None
     assert used(world) is None
     assert not world.pods_known
     assert not world.nodes_known
     assert world.answered(0)
     assert world.observe_pods(0, listed()) is None  # of all nodes more is known now
     assert used(world) == NOTHING
-    assert world.facts("n1", lost=True) == Facts(NOTHING, True)
+    assert world.facts("n1", lost=True) == NodeContext(NOTHING, True)
 
 
 def test_pods_come_and_go() -> None:
-    world = World([True])
+    world = ClusterState([True])
     world.observe_pods(0, listed(pod("a", "n1", "Ascend910-0")))
     b = pod("b", "n1", "Ascend910-1", "Ascend910-2")
     assert world.observe_pods(0, Update("b", b)) == frozenset({"n1"})
@@ -73,14 +73,14 @@ def test_pods_come_and_go() -> None:
 
 
 def test_two_pods_that_share_a_chip() -> None:
-    world = World([True])
+    world = ClusterState([True])
     world.observe_pods(0, listed(pod("a", "n1", "Ascend910-0"), pod("b", "n1", "Ascend910-0")))
     world.observe_pods(0, Update("a", None))
     assert used(world) == frozenset({"Ascend910-0"})
 
 
 def test_a_later_list_names_the_nodes_that_differ() -> None:
-    world = World([True])
+    world = ClusterState([True])
     world.observe_pods(0, listed(pod("a", "n1", "x"), pod("b", "n2", "x"), pod("c", "n3", "x")))
     world.observe_pods(0, Interrupted("away"))
     assert used(world) == frozenset({"x"})
@@ -91,14 +91,14 @@ def test_a_later_list_names_the_nodes_that_differ() -> None:
 
 
 def test_of_what_cannot_be_read_the_last_stays() -> None:
-    world = World([True])
+    world = ClusterState([True])
     world.observe_pods(0, listed(pod("a", "n1", "x"), pod("b", "n2", "x")))
     assert world.observe_pods(0, Snapshot({}, frozenset({"a", "never-seen"}))) == frozenset({"n2"})
     assert used(world) == frozenset({"x"})
 
 
 def test_pods_of_several_stores_are_counted_together() -> None:
-    world = World([True, True, False])
+    world = ClusterState([True, True, False])
     assert world.answered(2)
     assert world.observe_pods(1, listed(pod("a", "n1", "x"))) is None
     assert used(world) == frozenset({"x"})
@@ -110,27 +110,29 @@ def test_pods_of_several_stores_are_counted_together() -> None:
 
 
 def test_a_job_is_what_its_pod_group_says() -> None:
-    world = World([True])
+    world = ClusterState([True])
     world.observe_pods(0, listed(pod("a", "n1", job="j", app="x"), pod("b", "n2", job="j")))
-    assert world.jobs()["j"] == Job("j", "default", "name-j")  # pods differ: the smallest counts
+    assert world.jobs()["j"] == JobState(
+        "j", "default", "name-j"
+    )  # pods differ: the smallest counts
     assert world.observe_pods(0, Update("b", None)) == frozenset({"n1", "n2"})
-    by_pods = Job("j", "default", "name-j", {}, {"app": "x"})
+    by_pods = JobState("j", "default", "name-j", {}, {"app": "x"})
     assert world.facts("n1").jobs == {"j": by_pods}
-    group = Job("j", "default", "train", {"recover-strategy": "retry"})
-    world.observe_jobs(0, NotThere("no Volcano"))
+    group = JobState("j", "default", "train", {"recover-strategy": "retry"})
+    world.observe_jobs(0, KindUnavailable("no Volcano"))
     assert world.observe_jobs(0, Update("pg", group)) == frozenset({"n1"})
     assert world.facts("n1").jobs == {"j": group}
     assert world.jobs() == {"j": group}
-    assert world.observe_jobs(0, NotThere("no Volcano any more")) == frozenset({"n1"})
+    assert world.observe_jobs(0, KindUnavailable("no Volcano any more")) == frozenset({"n1"})
     assert world.jobs()["j"] == by_pods
     assert world.observe_pods(0, Update("a", None)) == frozenset({"n1"})
     assert world.jobs() == {}
 
 
 def test_a_job_may_have_no_pods_yet_and_several_pod_groups() -> None:
-    world = World([True])
+    world = ClusterState([True])
     first, second = (
-        Job("j", "default", name, created_at_ms=at) for name, at in (("b", 1), ("a", 2))
+        JobState("j", "default", name, created_at_ms=at) for name, at in (("b", 1), ("a", 2))
     )
     assert world.observe_jobs(0, Snapshot({"u2": second, "u1": first})) is None
     assert world.jobs() == {"j": first}
@@ -139,8 +141,8 @@ def test_a_job_may_have_no_pods_yet_and_several_pod_groups() -> None:
 
 
 def test_a_job_whose_pods_are_gone_is_looked_at_where_the_last_one_was() -> None:
-    world = World([True])
-    group = Job("j", "default", "b", created_at_ms=1, size=2)
+    world = ClusterState([True])
+    group = JobState("j", "default", "b", created_at_ms=1, size=2)
     world.observe_jobs(0, Snapshot({"u1": group}))
     world.observe_pods(0, listed(pod("a", "n1", "x", job="j"), pod("b", "n2", "x", job="j")))
     world.observe_pods(0, Update("a", None))
@@ -154,14 +156,14 @@ def test_a_job_whose_pods_are_gone_is_looked_at_where_the_last_one_was() -> None
 
 
 def test_two_pods_of_a_job_on_one_node_both_count() -> None:
-    world = World([True])
+    world = ClusterState([True])
     a, b = pod("a", "n1", "x", job="j"), pod("b", "n1", "y", job="j")
     world.observe_pods(0, listed(b, a))
     assert world.facts("n1").pods == (a, b)
 
 
 def test_nodes_by_name_and_by_serial_number() -> None:
-    world = World([True, True])
+    world = ClusterState([True, True])
     n1, n2 = NodeState("n1", "10.0.0.1", "SN-1"), NodeState("n2", "10.0.0.2", "")
     assert world.observe_nodes(0, nodes(n1, n2)) == NOTHING
     assert world.nodes_heard(0).known
@@ -182,7 +184,7 @@ def test_nodes_by_name_and_by_serial_number() -> None:
 
 
 def test_a_serial_number_of_two_nodes_names_none() -> None:
-    world = World([True])
+    world = ClusterState([True])
     a, b, c = (NodeState(name, serial_number="SN") for name in "abc")
     world.observe_nodes(0, nodes(a, b))
     assert world.node_by_serial_number("SN") is None
@@ -219,7 +221,7 @@ STATES = st.builds(
 GROUPS = st.tuples(
     st.sampled_from(("u1", "u2", "u3")),
     st.builds(
-        lambda key, name, at: Job(key, "default", name, created_at_ms=at),
+        lambda key, name, at: JobState(key, "default", name, created_at_ms=at),
         st.sampled_from(JOBS[1:]),
         st.sampled_from("vw"),
         st.integers(0, 1),
@@ -231,7 +233,7 @@ class Told:
     """What each store said last, and the world that it was said to."""
 
     def __init__(self) -> None:
-        self.world = World([True] * SOURCES)
+        self.world = ClusterState([True] * SOURCES)
         self.kinds: dict[str, Callable[[int, Any], frozenset[str] | None]] = {
             "pods": self.world.observe_pods,
             "nodes": self.world.observe_nodes,

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from aggregator.inputs.cluster_state import World
+from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
-from aggregator.inputs.node_context import Job, NodeState, Pod
+from aggregator.inputs.node_context import JobState, NodeState, PodState
 from contract.errors import StoreRefused
 from service.stalls import Stalls
 from stores.address import open_store
-from stores.cluster import NotThere, Snapshot, Update
+from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from stores.base import Store
 
-POD = Pod("u", "n1", chips=("Ascend910-0",))
+POD = PodState("u", "n1", chips=("Ascend910-0",))
 LOGGER = "aggregator.inputs.cluster_watch"
 
 
@@ -58,7 +58,7 @@ class Bench:
     def __init__(self) -> None:
         self.pod_feed, self.node_feed, self.job_feed = Feed(), Feed(), Feed()
         self.cluster = self
-        self.world = World([True])
+        self.world = ClusterState([True])
         self.told: list[frozenset[str] | None] = []
 
     def pods(self) -> AsyncIterator[Any]:
@@ -97,7 +97,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_everybody_is_told_what_changed_and_nothing_else(bench: Bench) -> None:
     async with bench.running():
         await bench.pod_feed.give(Snapshot({"u": POD}))
-        await bench.job_feed.give(NotThere("none"))
+        await bench.job_feed.give(KindUnavailable("none"))
         assert bench.told == [None, None]
         assert bench.world.answered(0)
         node = NodeState("n1", "10.0.0.1")
@@ -140,9 +140,9 @@ async def test_without_volcano_jobs_are_known_by_their_pods(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench.running():
-        await bench.job_feed.give(NotThere("404"), NotThere("404"))
+        await bench.job_feed.give(KindUnavailable("404"), KindUnavailable("404"))
         assert said(caplog) == ["store: has no PodGroups, jobs are known by their pods only"]
-        await bench.job_feed.give(Snapshot({"g": Job("j")}))
+        await bench.job_feed.give(Snapshot({"g": JobState("j")}))
         assert said(caplog) == ["store: has PodGroups now"]
         assert set(bench.world.jobs()) == {"j"}
 
@@ -166,7 +166,7 @@ async def test_a_shared_serial_number_is_said_once(
 
 async def test_a_store_that_knows_no_cluster_is_not_followed(tmp_path: Path) -> None:
     store = open_store(f"directory:{tmp_path}")
-    world = World([store.cluster is not None])
+    world = ClusterState([store.cluster is not None])
     await follow(world, 0, store, lambda _: pytest.fail("there is nothing to tell"), Stalls())
     assert world.answered(0)
     assert not world.nodes_known

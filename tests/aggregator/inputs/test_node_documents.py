@@ -10,9 +10,9 @@ import pytest
 
 from aggregator.cluster_documents.kinds import SWITCH
 from aggregator.inputs import node_documents as intake
-from aggregator.inputs.node_documents import Feed, Inbox, Source, newest
+from aggregator.inputs.node_documents import DocumentCache, DocumentSource, DocumentWatch, newest
 from contract.documents.device_info import DEVICE_INFO_KEY, SWITCH_INFO_KEY
-from stores.base import Changed, Deleted, Document, Listed
+from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.interruption import Interrupted
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.nodes import T0, faulty, healthy, record, report
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 BAD = [config(CheckCode="x"), {}, {"DeviceInfoCfg": ""}, {"DeviceInfoCfg": "{"}]
 
 
-def device(feed: Feed) -> Inbox[DeviceRecord]:
-    found: Inbox[DeviceRecord] = feed.inboxes[0]
+def device(feed: DocumentWatch) -> DocumentCache[DeviceRecord]:
+    found: DocumentCache[DeviceRecord] = feed.inboxes[0]
     return found
 
 
-def said(feed: Feed, node: str = "n1") -> DeviceRecord | None:
+def said(feed: DocumentWatch, node: str = "n1") -> DeviceRecord | None:
     one = newest([device(feed)], node)
     return None if one is None else one.record
 
@@ -38,7 +38,7 @@ def said(feed: Feed, node: str = "n1") -> DeviceRecord | None:
 def test_a_bad_document_leaves_the_good_one_and_is_remembered_with_its_reason(
     bad: dict[str, str],
 ) -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     assert feed.observe(Changed(report("n1", healthy())), 1) == {"n1"}
     assert feed.observe(Changed(report("n1", bad)), 2) == {"n1"}
     assert said(feed) == record(healthy())
@@ -52,7 +52,7 @@ def test_a_bad_document_leaves_the_good_one_and_is_remembered_with_its_reason(
 
 
 def test_texts_of_documents_are_not_kept() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     tracemalloc.start()
     try:
         for number in range(20):
@@ -65,7 +65,7 @@ def test_texts_of_documents_are_not_kept() -> None:
 
 
 def test_other_bad_documents_count_and_do_not_hide_since_when() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     for at_ms, bad in enumerate(BAD):
         feed.observe(Changed(report("n1", bad)), 10 + at_ms)
     assert device(feed).rejected_total == len(BAD)
@@ -78,7 +78,7 @@ def at(version: str, document: Document) -> Document:
 
 
 def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_before() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     feed.observe(Changed(at("10", report("n1", healthy()))), 1)
     assert feed.read("n1", at("13", report("n1", faulty(3))), 2) == {"n1"}
     place = report("n1", {})
@@ -98,7 +98,7 @@ def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_befo
 
 
 def test_what_the_watch_has_shown_already_ends_as_ever() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     feed.observe(Changed(at("10", report("n1", healthy()))), 1)
     feed.read("n1", at("10", report("n1", healthy())), 2)
     place = report("n1", {})
@@ -107,7 +107,7 @@ def test_what_the_watch_has_shown_already_ends_as_ever() -> None:
 
 
 def test_a_document_that_is_gone_by_its_name_does_not_come_back_before_the_watch_says_so() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     place = report("n1", {})
     feed.observe(Changed(at("10", report("n1", healthy()))), 1)
     assert feed.read("n1", None, 2) == {"n1"}
@@ -119,11 +119,11 @@ def test_a_document_that_is_gone_by_its_name_does_not_come_back_before_the_watch
 
 
 def test_a_list_ends_what_was_read_by_name() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     feed.observe(Changed(at("10", report("n1", healthy()))), 1)
     feed.read("n1", None, 2)
     feed.read("n2", at("12", report("n2", healthy())), 2)
-    feed.observe(Listed((at("14", report("n1", faulty())),)), 3)
+    feed.observe(DocumentsListed((at("14", report("n1", faulty())),)), 3)
     assert said(feed, "n1") == record(faulty())
     assert said(feed, "n2") is None
     feed.observe(Changed(at("11", report("n2", healthy()))), 4)
@@ -131,7 +131,7 @@ def test_a_list_ends_what_was_read_by_name() -> None:
 
 
 def test_where_versions_are_no_numbers_the_order_of_events_decides() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     feed.observe(Changed(at("a1", report("n1", healthy()))), 1)
     feed.read("n1", at("b2", report("n1", faulty(3))), 2)
     feed.observe(Changed(at("c0", report("n1", faulty(4)))), 3)
@@ -146,7 +146,7 @@ def test_where_versions_are_no_numbers_the_order_of_events_decides() -> None:
 
 
 def test_the_good_document_comes_back_unchanged() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     feed.observe(Changed(report("n1", healthy())), 1)
     feed.observe(Changed(report("n1", BAD[0])), 2)
     assert feed.observe(Changed(report("n1", healthy())), 3) == {"n1"}
@@ -155,7 +155,7 @@ def test_the_good_document_comes_back_unchanged() -> None:
 
 
 def test_a_good_document_ends_what_a_refused_part_before_it_left_standing() -> None:
-    source = Source("test:")
+    source = DocumentSource("test:")
     feed = source.devices
     feed.observe(Changed(with_switch("n1", "Separate", "UnHealthy")), 1)
     feed.observe(Changed(report("n1", healthy() | {SWITCH_INFO_KEY: "{"})), 2)
@@ -168,14 +168,14 @@ def test_a_good_document_ends_what_a_refused_part_before_it_left_standing() -> N
 
 
 def test_a_list_replaces_what_was_known() -> None:
-    feed = Source("test:").devices
-    feed.observe(Listed((report("n1", healthy()), report("n2", healthy()))), 1)
+    feed = DocumentSource("test:").devices
+    feed.observe(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
     feed.observe(Changed(report("n3", BAD[0])), 2)
     feed.observe(Interrupted("gone"), 3)
     feed.observe(Interrupted("still gone"), 4)
     assert (feed.interrupted, feed.interruptions_total) == ("still gone", 1)
     assert said(feed) == record(healthy())
-    after = Listed((report("n2", faulty()), report("n4", healthy())))
+    after = DocumentsListed((report("n2", faulty()), report("n4", healthy())))
     assert feed.observe(after, 5) == {"n1", "n2", "n3", "n4"}
     assert feed.interrupted is None
     assert set(device(feed).reports) == {"n2", "n4"}
@@ -183,7 +183,7 @@ def test_a_list_replaces_what_was_known() -> None:
 
 
 def test_deleted() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     feed.observe(Changed(report("n1", healthy())), 1)
     gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
     assert feed.observe(gone, 2) == {"n1"}
@@ -192,7 +192,7 @@ def test_deleted() -> None:
 
 
 def test_foreign_documents_are_left_alone() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     for namespace, name in (("kube-system", "other"), ("mindx-dl", "mindx-dl-deviceinfo-n1")):
         assert feed.observe(Changed(Document(namespace, name, healthy())), 1) == frozenset()
         assert feed.observe(Deleted(namespace, name), 1) == frozenset()
@@ -201,7 +201,7 @@ def test_foreign_documents_are_left_alone() -> None:
 
 
 def test_a_name_that_is_no_node_is_refused() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     feed.observe(Changed(report("Not_A_Node", healthy())), 1)
     feed.observe(Changed(report("", healthy())), 1)
     assert set(device(feed).rejected) == {"Not_A_Node", ""}
@@ -212,8 +212,8 @@ def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(intake, "MAX_NODES", 2)
-    feed = Source("test:").devices
-    feed.observe(Listed((report("n1", healthy()), report("n2", healthy()))), 1)
+    feed = DocumentSource("test:").devices
+    feed.observe(DocumentsListed((report("n1", healthy()), report("n2", healthy()))), 1)
     feed.observe(Changed(report("n3", healthy())), 2)
     assert "already 2 nodes" in device(feed).rejected["n3"].reason
     feed.observe(Changed(report("n2", faulty())), 3)
@@ -221,7 +221,7 @@ def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on(
 
 
 def test_between_stores_the_greater_time_counts() -> None:
-    one, other = Source("one:").devices, Source("other:").devices
+    one, other = DocumentSource("one:").devices, DocumentSource("other:").devices
     one.observe(Changed(report("n1", healthy(T0 + 5))), 1)
     other.observe(Changed(report("n1", faulty(update_time=T0 + 4))), 2)
     first = newest([device(one), device(other)], "n1")
@@ -234,7 +234,7 @@ def test_between_stores_the_greater_time_counts() -> None:
 
 
 def test_e11_an_unreadable_fault_list_is_said() -> None:
-    feed = Source("test:").devices
+    feed = DocumentSource("test:").devices
     feed.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
     assert device(feed).reports["n1"].record.unhealthy == ("Ascend910-3",)
     assert device(feed).reports["n1"].problem is not None

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.inputs.node_context import Job, NodeState, Pod
-from aggregator.jobs.job_view import Board
+from aggregator.inputs.node_context import JobState, NodeState, PodState
+from aggregator.jobs.job_view import JobView
 from aggregator.jobs.relation_tables import SHIPPED
 from contract.documents.cluster_device import CodeFault, DeviceRecord
 from contract.documents.node_info import FaultDevice, NodeRecord
 from contract.documents.switch_info import SwitchEvent, SwitchRecord
-from service.clock import Moment
+from service.clock import Instant
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aggregator.jobs.relation_tables import Tables
+    from aggregator.jobs.relation_tables import RelationTables
 
 T0_MS = 1_760_000_000_000
 LINK_DOWN = "81078603"
@@ -60,24 +60,24 @@ class World:
 
     pods_known: bool = True
     nodes_known: bool = True
-    pods: dict[str, dict[str, Pod]] = field(default_factory=dict)
+    pods: dict[str, dict[str, PodState]] = field(default_factory=dict)
     nodes: dict[str, NodeState] = field(default_factory=dict)
-    all_jobs: dict[str, Job] = field(default_factory=dict)
+    all_jobs: dict[str, JobState] = field(default_factory=dict)
 
-    def pods_on(self, node: str) -> tuple[Pod, ...]:
+    def pods_on(self, node: str) -> tuple[PodState, ...]:
         return tuple(self.pods.get(node, {}).values())
 
     def node(self, name: str) -> NodeState | None:
         return self.nodes.get(name)
 
-    def jobs(self) -> Mapping[str, Job]:
+    def jobs(self) -> Mapping[str, JobState]:
         return self.all_jobs
 
 
 class Scene:
     """A board and its surroundings; time passes when it is told to."""
 
-    def __init__(self, nodes: int = 0, tables: Tables = SHIPPED) -> None:
+    def __init__(self, nodes: int = 0, tables: RelationTables = SHIPPED) -> None:
         self.world = World()
         self.told: dict[str, Told] = {}
         self.tables = tables
@@ -87,12 +87,12 @@ class Scene:
         for number in range(nodes):
             self.node(f"n{number}")
 
-    def fresh(self) -> Board:
+    def fresh(self) -> JobView:
         """A board that knows nothing yet."""
-        return Board(self.world, self.told.get, self.tables, lambda: self.is_read)
+        return JobView(self.world, self.told.get, self.tables, lambda: self.is_read)
 
-    def moment(self) -> Moment:
-        return Moment(T0_MS + self.now_ms, self.now_ms)
+    def moment(self) -> Instant:
+        return Instant(T0_MS + self.now_ms, self.now_ms)
 
     def node(self, name: str, *, ready: bool = True) -> None:
         number = int(name.lstrip("n") or "0") if name.lstrip("n").isdecimal() else 0
@@ -113,9 +113,9 @@ class Scene:
         """``chips`` are numbers with blanks between them."""
         names = tuple(f"Ascend910-{number}" for number in chips.split())
         annotations = {} if rank is None else {"hccl/rankIndex": str(rank)}
-        pod = Pod(name, node, "default", name, job, names, annotations, labels or {})
+        pod = PodState(name, node, "default", name, job, names, annotations, labels or {})
         self.world.pods.setdefault(node, {})[name] = pod
-        self.world.all_jobs.setdefault(job, Job(job, "default", job))
+        self.world.all_jobs.setdefault(job, JobState(job, "default", job))
         self.look(node)
 
     def end(self, name: str, node: str) -> None:

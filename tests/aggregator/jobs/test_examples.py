@@ -9,7 +9,7 @@ from aggregator.inputs.node_context import NodeState
 from tests.aggregator.jobs.scene import Scene, fault, part, parts
 
 if TYPE_CHECKING:
-    from aggregator.jobs.rank_faults import FaultDevice
+    from aggregator.jobs.rank_faults import RankFaultDevice
     from aggregator.jobs.ranks import RankRecord
 
 CHIP = ("NPU", "0", "80CD8003", "SubHealthFault", 1_760_000_000_000)
@@ -24,7 +24,7 @@ def of_every_rank(codes: str) -> list[Any]:
     return [(rank, "uid-0", "0", codes, "SeparateNPU", 0, "") for rank in ("0", "1")]
 
 
-def device(one: FaultDevice) -> tuple[str, str, str, str, int]:
+def device(one: RankFaultDevice) -> tuple[str, str, str, str, int]:
     return (one.device_type, one.device_id, one.code, one.level, one.time_ms)
 
 

@@ -7,7 +7,7 @@ from itertools import permutations
 import msgspec
 import pytest
 
-from aggregator.inputs.node_context import Job
+from aggregator.inputs.node_context import JobState
 from aggregator.jobs.message_types import FAULT, NORMAL, DeviceFaultInfo, FaultMsgSignal
 from contract.documents.cluster_node import lost_node
 from tests.aggregator.jobs.scene import (
@@ -283,7 +283,7 @@ def test_jobs_of_one_inference_service_are_told_of_together() -> None:
     scene = Scene(nodes=2)
     labels = {"jobID": "service", "app": "mindie-ms-server"}
     scene.pod("a", "n0", "one", "0", labels=labels)
-    scene.world.all_jobs["two"] = Job("two", labels=labels)
+    scene.world.all_jobs["two"] = JobState("two", labels=labels)
     scene.pod("b", "n0", "two", "1")
     scene.chips("n0", fault(0, "RestartNPU", "1"), fault(1, "SubHealthFault", "2"))
     assert scene.board.take_changed_jobs() >= {"one", "two", "service"}
@@ -302,10 +302,10 @@ def test_who_is_known() -> None:
     scene = Scene(nodes=1)
     assert scene.board.knows("-1")
     assert not scene.board.knows("job")
-    scene.world.all_jobs["job"] = Job("job")
+    scene.world.all_jobs["job"] = JobState("job")
     assert scene.board.knows("job"), "though it has no pod yet"
     assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
-    scene.world.all_jobs["server"] = Job("server", labels={"jobID": "service", "app": "app"})
+    scene.world.all_jobs["server"] = JobState("server", labels={"jobID": "service", "app": "app"})
     assert scene.board.knows("service", "app")
     assert scene.board.message("another") is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from aggregator.inputs.node_context import Job
+from aggregator.inputs.node_context import JobState
 from aggregator.jobs.message_types import FAULT, NORMAL, FaultMsgSignal
 from tests.aggregator.jobs.scene import Scene, fault, part, parts
 
@@ -14,7 +14,7 @@ BROKEN = fault(1, "RestartNPU", "80E18402")
 
 def sized(scene: Scene, size: int, job: str = "job", **labels: str) -> None:
     """Give a job its PodGroup."""
-    scene.world.all_jobs[job] = Job(job, "default", job, labels=labels, size=size)
+    scene.world.all_jobs[job] = JobState(job, "default", job, labels=labels, size=size)
     scene.look(*(node for node, pods in scene.world.pods.items() if pods))
 
 

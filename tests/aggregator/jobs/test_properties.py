@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.jobs.relation_tables import SHIPPED, Tables
+from aggregator.jobs.relation_tables import SHIPPED, RelationTables
 from tests.aggregator.jobs.scene import (
     CQE,
     LINK_DOWN,
@@ -22,12 +22,12 @@ from tests.aggregator.jobs.scene import (
 )
 
 if TYPE_CHECKING:
-    from aggregator.jobs.job_view import Board
+    from aggregator.jobs.job_view import JobView
 
 NODES = ["n0", "n1", "n2"]
 JOBS = ["one", "two"]
 SLOTS = ["a", "b", "c", "d"]
-NO_RELATIONS = Tables((), {})
+NO_RELATIONS = RelationTables((), {})
 
 node = st.sampled_from(NODES)
 faults = st.builds(
@@ -105,7 +105,7 @@ def end(scene: Scene, pod: str) -> None:
             scene.end(pod, name)
 
 
-def told(board: Board) -> dict[str, object]:
+def told(board: JobView) -> dict[str, object]:
     """Everything that anybody can ask."""
     status = [
         (
@@ -125,7 +125,7 @@ def told(board: Board) -> dict[str, object]:
     }
 
 
-def another(scene: Scene, kept: dict[str, str] | None = None) -> Board:
+def another(scene: Scene, kept: dict[str, str] | None = None) -> JobView:
     """A board that begins now."""
     board = scene.fresh()
     if kept is not None:
@@ -134,7 +134,7 @@ def another(scene: Scene, kept: dict[str, str] | None = None) -> Board:
     return board
 
 
-def keep(board: Board, kept: dict[str, str]) -> None:
+def keep(board: JobView, kept: dict[str, str]) -> None:
     for bucket in board.take_changed():
         text = board.text(bucket)
         if text is None:
@@ -185,7 +185,7 @@ def test_a_restart_changes_nothing(
 class Both:
     """Two boards that are told the same."""
 
-    def __init__(self, *boards: Board) -> None:
+    def __init__(self, *boards: JobView) -> None:
         self._boards = boards
 
     def changed(self, nodes: tuple[str, ...], now: Any) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.clock_skew import Skew, Skews, observed, wrong
-from aggregator.liveness.monitor import Listener
-from aggregator.liveness.persisted import Memory
-from aggregator.liveness.rules import Heard
-from service.clock import Moment
+from aggregator.liveness.monitor import HeartbeatMonitor
+from aggregator.liveness.persisted import PersistedHeartbeats
+from aggregator.liveness.rules import HeartbeatListing
+from service.clock import Instant
 from service.stalls import Stalls
 from stores.base import Beat
 
@@ -29,7 +29,7 @@ class Clocks:
     def __init__(self, skew_seconds: float, period_seconds: float = 5.0) -> None:
         self.skew_seconds = skew_seconds
         self.period_seconds = period_seconds
-        self.heard = Heard()
+        self.heard = HeartbeatListing()
         self.skews = Skews()
         self.at = 1000.0
         self.phase = random.Random(7).uniform(0, 5)
@@ -132,11 +132,13 @@ async def test_it_is_said_once_at_its_begin_and_its_end(caplog: pytest.LogCaptur
     caplog.set_level(logging.INFO)
     store, at = Listed(), 0.0
 
-    def clock() -> Moment:
-        return Moment(int((1000 + at) * 1000), int(at * 1000))
+    def clock() -> Instant:
+        return Instant(int((1000 + at) * 1000), int(at * 1000))
 
     stores: dict[str, Store] = {"s:": store}  # type: ignore[dict-item]  # all that is asked of it
-    listener = Listener(stores, lambda lost: None, clock, Stalls(lambda: at), {}, Memory((), clock))
+    listener = HeartbeatMonitor(
+        stores, lambda lost: None, clock, Stalls(lambda: at), {}, PersistedHeartbeats((), clock)
+    )
     for step in range(60):
         at = step * 1.0
         ahead = 5000 if 20 <= step < 40 else 0

@@ -9,9 +9,9 @@ import pytest
 
 from aggregator.liveness import rules as liveness
 from aggregator.liveness.first_heartbeat_probe import Rehearsals
-from aggregator.liveness.rules import Heard, Rehearsal, Verdict
+from aggregator.liveness.rules import HeartbeatListing, LostNodes, Rehearsal
 from contract.errors import StoreForbidden, StoreUnavailable
-from service.clock import Moment
+from service.clock import Instant
 from stores.base import Beat
 
 if TYPE_CHECKING:
@@ -23,17 +23,17 @@ INTERVAL_MS = 5_000
 
 def verdict_at(
     quiet_ms: int, rehearsal: Rehearsal | None, *, interval_seconds: float = 5.0
-) -> Verdict:
+) -> LostNodes:
     """Who is lost when one of four nodes has been quiet for so long."""
     beats = [Beat(f"n{number}", "host", interval_seconds, 1) for number in range(4)]
-    first = liveness.listed(Heard(), beats, 0, ())
+    first = liveness.listed(HeartbeatListing(), beats, 0, ())
     heard = first
     for at_ms in range(INTERVAL_MS, quiet_ms + 1, INTERVAL_MS):
         alive = [Beat(one.node, "host", interval_seconds, at_ms) for one in beats[1:]]
         heard = liveness.listed(heard, [beats[0], *alive], at_ms, ())
     rehearsals = {} if rehearsal is None else {"n0": rehearsal}
-    heard = Heard(heard.pulses, heard.listed_at_ms, rehearsals=rehearsals)
-    return liveness.judge(Verdict(), [heard], quiet_ms)
+    heard = HeartbeatListing(heard.pulses, heard.listed_at_ms, rehearsals=rehearsals)
+    return liveness.judge(LostNodes(), [heard], quiet_ms)
 
 
 @pytest.mark.parametrize(
@@ -64,15 +64,17 @@ def test_a_longer_interval_that_is_announced_counts_once() -> None:
 
 
 def test_the_next_listing_is_when_a_rehearsal_says_that_a_node_is_silent() -> None:
-    pulse = liveness.Pulse("host", 1, INTERVAL_MS, 0, 0)
+    pulse = liveness.ObservedHeartbeat("host", 1, INTERVAL_MS, 0, 0)
     for rehearsals, at_ms in (({}, 26_000), ({"n0": Rehearsal(10_600)}, 26_201)):
-        heard = Heard({"n0": pulse}, 21_000, rehearsals=rehearsals)
+        heard = HeartbeatListing({"n0": pulse}, 21_000, rehearsals=rehearsals)
         assert liveness.next_ms([heard], 21_000) == at_ms
 
 
 def test_who_is_lost_stays_so_without_a_rehearsal() -> None:
     lost = verdict_at(20_000, Rehearsal(5))
-    heard = Heard({"n0": liveness.Pulse("host", 1, INTERVAL_MS, 0, 0)}, 25_000, rehearsals={})
+    heard = HeartbeatListing(
+        {"n0": liveness.ObservedHeartbeat("host", 1, INTERVAL_MS, 0, 0)}, 25_000, rehearsals={}
+    )
     assert liveness.judge(lost, [heard], 25_000).lost == lost.lost
 
 
@@ -95,9 +97,9 @@ class Server:
             raise self.error
 
 
-def _clock() -> Moment:
+def _clock() -> Instant:
     at_ms = round(asyncio.get_running_loop().time() * 1000)
-    return Moment(at_ms, at_ms)
+    return Instant(at_ms, at_ms)
 
 
 @pytest.mark.looptime

@@ -7,10 +7,25 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.liveness import persisted
-from aggregator.liveness.legacy_rules import Marks, OldNodes, Seen, beat_of, integer, marks_of, told
-from aggregator.liveness.persisted import Memory
+from aggregator.liveness.legacy_rules import (
+    LegacyAnnotations,
+    OldNodes,
+    Seen,
+    beat_of,
+    integer,
+    marks_of,
+    told,
+)
+from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.liveness.persisted_row import LastSeen
-from aggregator.liveness.rules import LONG_AGO_MS, Heard, Verdict, judge, listed, remembered
+from aggregator.liveness.rules import (
+    LONG_AGO_MS,
+    HeartbeatListing,
+    LostNodes,
+    judge,
+    listed,
+    remembered,
+)
 from contract.documents.node_info import (
     Generation,
     NodeBeat,
@@ -19,7 +34,7 @@ from contract.documents.node_info import (
     encode_beating_node_info,
     encode_node_beat,
 )
-from service.clock import Moment
+from service.clock import Instant
 from stores.base import Beat, NodeChanged, NodeObject, NodesListed
 from stores.interruption import Interrupted
 
@@ -45,8 +60,8 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.seen = Seen()
-        self.heard = Heard()
-        self.verdict = Verdict()
+        self.heard = HeartbeatListing()
+        self.verdict = LostNodes()
         self.own: set[str] = set()
 
     def session(
@@ -161,7 +176,7 @@ def test_the_end_of_an_old_beat_is_nothing_where_the_store_has_one() -> None:
     # Nor is what stands there: neither from the start, nor where the node was published lost.
     scheduler = Scheduler()
     scheduler.own.add("n1")
-    scheduler.verdict = Verdict({"n1": LONG_AGO_MS})
+    scheduler.verdict = LostNodes({"n1": LONG_AGO_MS})
     assert scheduler.annotated(1, "1001"), "here the store's own beat is not asked"
     assert first_unhealthy(scheduler, "1001") is None
 
@@ -171,7 +186,7 @@ def test_a_node_that_went_back_to_an_old_release_is_alive_by_it() -> None:
     scheduler = Scheduler()
     scheduler.own.add("n1")
     ours = [Beat("n1", "host", 5.0, 1)]
-    heard, verdict, lost_at = Heard(), Verdict(), []
+    heard, verdict, lost_at = HeartbeatListing(), LostNodes(), []
     for second in range(100):
         value = 1000 + min(second, 60) // 5 * 5
         scheduler.annotated(second, str(value))
@@ -228,11 +243,11 @@ def test_nodes_are_followed() -> None:
     assert (nodes.listed, nodes.interrupted) == (False, "away")
     nodes.observe(NodesListed({"a": node("5"), "b": node("6", label=None), "c": node(None)}))
     assert (nodes.listed, nodes.interrupted) == (True, None)
-    assert nodes.marks == {"a": Marks(NodeBeat(5, 5)), "c": Marks(None)}
+    assert nodes.marks == {"a": LegacyAnnotations(NodeBeat(5, 5)), "c": LegacyAnnotations(None)}
     nodes.observe(NodeChanged("b", node("7", "9")))
     nodes.observe(NodeChanged("a", node("5", label="off")))
     nodes.observe(NodeChanged("c", None))
-    assert nodes.marks == {"b": Marks(NodeBeat(7, 9))}
+    assert nodes.marks == {"b": LegacyAnnotations(NodeBeat(7, 9))}
     nodes.observe(NodesListed({}))
     assert nodes.marks == {}
 
@@ -245,7 +260,7 @@ def restarted(heartbeat: int, lost: tuple[str, ...] = (), changed_at: int = -50)
     scheduler.seen = Seen(proven=frozenset({"n1"}))
     beats = [beat_of("n1", NodeBeat(heartbeat, 0))]
     scheduler.heard = remembered(beats, {"n1": changed_at * 1000})
-    scheduler.verdict = Verdict(dict.fromkeys(lost, LONG_AGO_MS))
+    scheduler.verdict = LostNodes(dict.fromkeys(lost, LONG_AGO_MS))
     return scheduler
 
 
@@ -263,7 +278,7 @@ def test_who_was_lost_stays_lost_over_a_restart() -> None:
     assert scheduler.annotated(2, "1002")
     # Also where what was remembered is gone; but not by a heartbeat that is not there.
     scheduler = Scheduler()
-    scheduler.verdict = Verdict({"n1": LONG_AGO_MS})
+    scheduler.verdict = LostNodes({"n1": LONG_AGO_MS})
     assert not scheduler.annotated(1, "1001")
     assert not scheduler.annotated(100, "1001")
     assert scheduler.annotated(101, "1002")
@@ -282,8 +297,8 @@ def test_the_document_has_the_shape_of_its_first_reader() -> None:
 
 @pytest.mark.parametrize("content", ["", "{", "{}", '[{"NodeName":3}]', "[null]"])
 def test_a_document_that_is_none_is_left_and_the_others_count(content: str) -> None:
-    memory = Memory((), lambda: Moment(0, 0))
+    memory = PersistedHeartbeats((), lambda: Instant(0, 0))
     silent = persisted.encode([LastSeen("n1", 0, 5, "host", 7)])
-    (problem,) = memory.restore({"0": content, "1": silent}, Moment(0, 0))
+    (problem,) = memory.restore({"0": content, "1": silent}, Instant(0, 0))
     assert problem.startswith("0: ")
     assert [one.node for one in memory.restored] == ["n1"]

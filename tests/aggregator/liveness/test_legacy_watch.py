@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from aggregator.liveness import persisted
 from aggregator.liveness import rules as liveness
-from aggregator.liveness.legacy_watch import OldListener
-from aggregator.liveness.persisted import Memory
+from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
+from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.liveness.persisted_row import LastSeen
-from aggregator.liveness.rules import Heard, Verdict
+from aggregator.liveness.rules import HeartbeatListing, LostNodes
 from contract.documents.node_info import Generation, NodeBeat, NodeRecord
-from service.clock import Moment
+from service.clock import Instant
 from stores.base import NodeObject, NodesListed
 from stores.interruption import Interrupted
 
@@ -23,15 +23,21 @@ class World:
         self.at = 0
         self.beat = 1000
         self.trouble: str | None = None
-        self.verdict = Verdict()
+        self.verdict = LostNodes()
         objects = None  # it is asked for its watch only
-        self.listener = OldListener("s:", objects, self.record, lambda: self.trouble, self.now)  # type: ignore[arg-type]
+        self.listener = LegacyHeartbeatWatch(
+            "s:",
+            objects,  # type: ignore[arg-type]
+            self.record,
+            lambda: self.trouble,
+            self.now,
+        )
 
     def record(self, _: str) -> NodeRecord:
         return NodeRecord((), "Healthy", 0, Generation.C, NodeBeat(self.beat, 5))
 
-    def now(self) -> Moment:
-        return Moment(1_000_000 + self.at * 1000, self.at * 1000)
+    def now(self) -> Instant:
+        return Instant(1_000_000 + self.at * 1000, self.at * 1000)
 
     def listen(self, until: int, *, beats: bool) -> None:
         """Judge every second."""
@@ -43,7 +49,7 @@ class World:
             self.verdict = liveness.judge(self.verdict, [self.listener.heard], self.at * 1000)
 
 
-def is_listed(heard: Heard) -> bool:
+def is_listed(heard: HeartbeatListing) -> bool:
     return heard.listed_at_ms is not None
 
 
@@ -70,7 +76,7 @@ def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
     assert not is_listed(world.listener.heard), "who was lost before stays so"
     # It is not waited for for ever: the other stores' heartbeats are to be judged.
     world.listen(40, beats=False)
-    assert world.listener.heard == Heard(listed_at_ms=40_000)
+    assert world.listener.heard == HeartbeatListing(listed_at_ms=40_000)
     assert [one.heartbeat_seconds for one in world.listener.last_seen()] == [1000]
     world.trouble = None
     world.listen(55, beats=False)
@@ -82,7 +88,7 @@ def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
 def test_who_is_gone_is_forgotten_in_what_is_kept_too() -> None:
     """Else a later run would know of a heartbeat that changed, and take its silence for a loss."""
     world = World()
-    memory = Memory([world.listener], world.now)
+    memory = PersistedHeartbeats([world.listener], world.now)
     kept = {"3": persisted.encode([LastSeen("n1", 1000, 999)])}
     assert memory.restore(kept, world.now()) == []
     assert memory.take_changed() == frozenset()
@@ -95,7 +101,7 @@ def test_who_is_gone_is_forgotten_in_what_is_kept_too() -> None:
 
 def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
     world = World()
-    memory = Memory([world.listener], world.now)
+    memory = PersistedHeartbeats([world.listener], world.now)
     memory.restore({}, world.now())
     world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
     written = []
@@ -109,7 +115,9 @@ def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
     ]
     later = World()
     later.at = 500
-    Memory([later.listener], later.now).restore({"x": written[-1][1] or ""}, later.now())
+    PersistedHeartbeats([later.listener], later.now).restore(
+        {"x": written[-1][1] or ""}, later.now()
+    )
     assert later.listener.heard.pulses["n1"].changed_at_ms == 45_000
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.liveness.monitor import Listener
-from aggregator.liveness.persisted import Memory
-from service.clock import Moment
+from aggregator.liveness.monitor import HeartbeatMonitor
+from aggregator.liveness.persisted import PersistedHeartbeats
+from service.clock import Instant
 from service.stalls import Stalls
 from stores.base import Beat
 
@@ -26,16 +26,18 @@ class World:
         self.beating = ["n0", "n1", "n2"]
         self.lost: list[frozenset[str]] = []
         self.last: dict[str, int] = dict.fromkeys(self.beating, 0)
-        self.memory = Memory((), self.now)
+        self.memory = PersistedHeartbeats((), self.now)
         self.memory.restore(kept or {}, self.now())
         stores: dict[str, Store] = {"s:": self}  # type: ignore[dict-item]  # only for beats
         stalls = Stalls(lambda: self.at)
-        self.listener = Listener(stores, self.lost.append, self.now, stalls, {}, self.memory)
+        self.listener = HeartbeatMonitor(
+            stores, self.lost.append, self.now, stalls, {}, self.memory
+        )
         self.listener._remember()
 
-    def now(self) -> Moment:
+    def now(self) -> Instant:
         """The wall clock goes on over runs, the steady one begins anew."""
-        return Moment(int((1000 + self.at) * 1000), int(self.steps * 1000))
+        return Instant(int((1000 + self.at) * 1000), int(self.steps * 1000))
 
     async def beats(self) -> tuple[Beat, ...]:
         return tuple(Beat(node, "host", 1.0, at) for node, at in self.last.items())

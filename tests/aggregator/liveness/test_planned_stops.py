@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stores.base import Beat
-from stores.kubernetes_api.beats import Heartbeats
+from stores.kubernetes_api.beats import LeaseHeartbeats
 from tests.cluster.beating import INTERVAL_SECONDS, THRESHOLD_SECONDS, agents
 from tests.cluster.playing import cluster
 from tests.contract.documents.test_cluster_node import node_data
@@ -25,7 +25,7 @@ ABSENCE_SECONDS = 300
 
 async def stop(world: Cluster, node: str) -> None:
     """The last beat of an agent: its node may be silent for longer."""
-    beats = Heartbeats(world.api.client("agents"))  # type: ignore[arg-type]
+    beats = LeaseHeartbeats(world.api.client("agents"))  # type: ignore[arg-type]
     await beats.beat(Beat(node, f"host-{node}", ABSENCE_SECONDS / 3, world.wall_ms))
 
 

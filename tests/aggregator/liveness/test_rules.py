@@ -9,8 +9,8 @@ import pytest
 
 from aggregator.liveness.rules import (
     LONG_AGO_MS,
-    Heard,
-    Verdict,
+    HeartbeatListing,
+    LostNodes,
     failed,
     interval_ms,
     judge,
@@ -33,8 +33,8 @@ class Observer:
     """Lists beats at times that a test chooses, in seconds."""
 
     def __init__(self, stores: int = 1, lost: Iterable[str] = ()) -> None:
-        self.heard = [Heard() for _ in range(stores)]
-        self.verdict = Verdict(dict.fromkeys(lost, LONG_AGO_MS))
+        self.heard = [HeartbeatListing() for _ in range(stores)]
+        self.verdict = LostNodes(dict.fromkeys(lost, LONG_AGO_MS))
 
     def list(self, at: float, *beats: Beat, store: int = 0) -> frozenset[str]:
         """The beats were listed; who is lost now."""
@@ -136,10 +136,10 @@ def test_a_listing_that_took_too_long_is_a_failed_one() -> None:
 
 def test_an_answer_that_took_longer_than_a_period_is_a_fresh_threshold() -> None:
     for took_ms, silent in ((5000, True), (5001, False)):
-        heard = listed(Heard(), [beat("n1", 1)], 0, ())
+        heard = listed(HeartbeatListing(), [beat("n1", 1)], 0, ())
         heard = listed(heard, [beat("n1", 1)], 10_000, ())
         heard = listed(heard, [beat("n1", 1)], 16_000, (), took_ms)
-        assert ("n1" in judge(Verdict(), [heard], 16_000).lost) is silent
+        assert ("n1" in judge(LostNodes(), [heard], 16_000).lost) is silent
 
 
 def test_who_was_lost_before_an_outage_stays_lost() -> None:
@@ -184,20 +184,20 @@ def test_a_node_is_alive_in_any_store() -> None:
 
 
 def test_the_observer_goes_by_the_shortest_interval() -> None:
-    assert period_ms([Heard()]) == 1000
-    heard = listed(Heard(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
-    assert period_ms([heard, Heard()]) == 7000
-    assert period_ms([listed(Heard(), [beat("n1", 1, 1.0)], 0, ())]) == 1000
+    assert period_ms([HeartbeatListing()]) == 1000
+    heard = listed(HeartbeatListing(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
+    assert period_ms([heard, HeartbeatListing()]) == 7000
+    assert period_ms([listed(HeartbeatListing(), [beat("n1", 1, 1.0)], 0, ())]) == 1000
 
 
 def test_beats_are_listed_once_per_shortest_interval_that_is_usual() -> None:
-    assert listing_period_ms([Heard()]) == 1000
-    heard = listed(Heard(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
+    assert listing_period_ms([HeartbeatListing()]) == 1000
+    heard = listed(HeartbeatListing(), [beat("n1", 1, 60.0), beat("n2", 1, 7.0)], 0, ())
     assert listing_period_ms([heard]) == 5000, "both may announce an absence"
     heard = listed(heard, [beat("n1", 1, 60.0), beat("n2", 2, 7.0)], 7000, ())
     assert listing_period_ms([heard]) == 5000, "n1 still may"
     heard = listed(heard, [beat("n1", 2, 60.0), beat("n2", 3, 7.0)], 60_000, ())
-    assert listing_period_ms([heard, Heard()]) == 7000
+    assert listing_period_ms([heard, HeartbeatListing()]) == 7000
     heard = listed(heard, [beat("n1", 2, 60.0)], 61_000, ())
     assert listing_period_ms([heard]) == 60_000
     assert listing_period_ms([listed(heard, [beat("n2", 4, 1.0)], 62_000, ())]) == 1000
@@ -205,7 +205,7 @@ def test_beats_are_listed_once_per_shortest_interval_that_is_usual() -> None:
 
 @pytest.mark.parametrize("usual", [1.0, 5.0, 60.0])
 def test_an_announced_absence_does_not_change_how_often_beats_are_listed(usual: float) -> None:
-    heard = Heard()
+    heard = HeartbeatListing()
     for at in (1, 2, 3):
         heard = listed(heard, [beat("n1", at, usual)], int(at * usual * 1000), ())
     at_ms = int(3 * usual * 1000)
@@ -214,14 +214,14 @@ def test_an_announced_absence_does_not_change_how_often_beats_are_listed(usual: 
     assert heard.pulses["n1"].threshold_ms == 900_000
     assert next_ms([heard], at_ms) == at_ms + usual * 1000
     # An observer that was not there before knows no interval.
-    assert listing_period_ms([listed(Heard(), [beat("n1", 4, 300.0)], 0, ())]) == 5000
+    assert listing_period_ms([listed(HeartbeatListing(), [beat("n1", 4, 300.0)], 0, ())]) == 5000
     # It beats as before.
     heard = listed(heard, [beat("n1", 5, usual)], at_ms, ())
     assert listing_period_ms([heard]) == usual * 1000
 
 
 def test_who_never_beats_again_makes_nobody_list_more_often() -> None:
-    heard = listed(Heard(), [beat("n1", 1, 15.0), beat("n2", 1, 15.0)], 0, ())
+    heard = listed(HeartbeatListing(), [beat("n1", 1, 15.0), beat("n2", 1, 15.0)], 0, ())
     periods = []
     for number in range(2, 6):
         beats = [beat("n1", 1, 15.0), beat("n2", number, 15.0)]
@@ -231,7 +231,7 @@ def test_who_never_beats_again_makes_nobody_list_more_often() -> None:
     heard = listed(heard, [beat("n1", 2, 7.0), beat("n2", 6, 15.0)], 75_000, ())
     assert listing_period_ms([heard]) == 5000
     # Nobody else beats.
-    heard = listed(Heard(), [beat("n1", 1, 15.0)], 0, ())
+    heard = listed(HeartbeatListing(), [beat("n1", 1, 15.0)], 0, ())
     assert listing_period_ms([listed(heard, [beat("n1", 1, 15.0)], 46_000, ())]) == 5000
 
 
@@ -372,7 +372,7 @@ def test_lost_ones_from_before_a_restart_are_no_part_of_a_new_silence() -> None:
 
 
 def test_the_first_silent_node_is_noticed_at_once() -> None:
-    heard = listed(Heard(), [beat("n1", 1), beat("n2", 1)], 0, ())
+    heard = listed(HeartbeatListing(), [beat("n1", 1), beat("n2", 1)], 0, ())
     assert next_ms([heard], 0) == 5000
     heard = listed(heard, [beat("n1", 2), beat("n2", 1)], 5000, ())
     heard = listed(heard, [beat("n1", 3), beat("n2", 1)], 10_000, ())
@@ -408,7 +408,7 @@ def test_a_silent_node_is_found_within_a_second(interval: float, late: float) ->
 
 
 def test_when_a_beat_came_is_when_it_changed() -> None:
-    heard = listed(Heard(), [heard_beat(1, 3.0)], 10_000, ())
+    heard = listed(HeartbeatListing(), [heard_beat(1, 3.0)], 10_000, ())
     assert heard.pulses["n1"].changed_at_ms == 7000
     heard = listed(heard, [heard_beat(2, 1.5)], 15_000, ())
     assert heard.pulses["n1"].changed_at_ms == 13_500

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.liveness.rules import Heard, Pulse, failed, listed
+from aggregator.liveness.rules import HeartbeatListing, ObservedHeartbeat, failed, listed
 from aggregator.liveness.unread_heartbeats import unread
-from service.clock import Moment
+from service.clock import Instant
 from stores.address import open_store
 from stores.base import Beat
 from tests.aggregator.fleet import Fleet
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 WALL_MS = 1_760_000_000_000
 
 
-def at(seconds: float) -> Moment:
-    return Moment(WALL_MS + int(seconds * 1000), int(seconds * 1000))
+def at(seconds: float) -> Instant:
+    return Instant(WALL_MS + int(seconds * 1000), int(seconds * 1000))
 
 
-def beating(seconds: float, interval: float = 5.0) -> Heard:
-    return listed(Heard(), [Beat("n1", "host", interval, 1)], at(seconds).steady_ms, ())
+def beating(seconds: float, interval: float = 5.0) -> HeartbeatListing:
+    return listed(HeartbeatListing(), [Beat("n1", "host", interval, 1)], at(seconds).steady_ms, ())
 
 
 def test_two_periods_and_at_least_10_s_without_a_listing_are_long() -> None:
@@ -46,14 +46,14 @@ def test_two_periods_and_at_least_10_s_without_a_listing_are_long() -> None:
 
 
 def test_two_periods_of_a_long_interval() -> None:
-    pulse = Pulse("host", 1, 60_000, 0, 0, usual_interval_ms=60_000)
-    places = {"s:": Heard({"n1": pulse}, 0)}
+    pulse = ObservedHeartbeat("host", 1, 60_000, 0, 0, usual_interval_ms=60_000)
+    places = {"s:": HeartbeatListing({"n1": pulse}, 0)}
     assert unread(places, 0, at(120)) == {}
     assert unread(places, 0, at(121))["s:"].is_long
 
 
 def test_a_place_that_was_never_listed_counts_from_the_beginning() -> None:
-    places = {"s:": failed(Heard(), "no way there"), "t:": beating(100)}
+    places = {"s:": failed(HeartbeatListing(), "no way there"), "t:": beating(100)}
     assert unread(places, 95_000, at(105)) == {}
     (found,) = unread(places, 95_000, at(106)).items()
     assert found[0] == "s:"

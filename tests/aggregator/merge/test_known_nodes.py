@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from aggregator.inputs.cluster_state import World
-from aggregator.inputs.node_context import NodeState, Pod
-from aggregator.merge.known_nodes import PATIENCE_MS, ClusterPlaces
+from aggregator.inputs.cluster_state import ClusterState
+from aggregator.inputs.node_context import NodeState, PodState
+from aggregator.merge.known_nodes import PATIENCE_MS, KnownNodes
 from aggregator.merge.pipeline import Pipeline
-from stores.base import Changed, Deleted, Document, Listed
+from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
 from tests.aggregator.nodes import healthy, moment, report
@@ -19,13 +19,15 @@ class Scene:
     """A cluster with an API server and, if told, a broker."""
 
     def __init__(self, *stores: bool) -> None:
-        self.world = World(stores)
+        self.world = ClusterState(stores)
         self.pipeline = Pipeline([f"store-{number}:" for number in range(len(stores))], 45)
-        self.places = ClusterPlaces(self.pipeline, self.world)
+        self.places = KnownNodes(self.pipeline, self.world)
         self.look(0)
 
     def documents(self, source: int, *documents: Document) -> None:
-        self.pipeline.observe(self.pipeline.sources[source].devices, Listed(documents), moment(0))
+        self.pipeline.observe(
+            self.pipeline.sources[source].devices, DocumentsListed(documents), moment(0)
+        )
 
     def nodes(self, source: int, *states: NodeState) -> None:
         self.world.observe_nodes(source, Snapshot({one.name: one for one in states}))
@@ -115,7 +117,7 @@ def test_chips_are_known_as_long_as_their_node_is() -> None:
     scene = Scene(True)
     feed = scene.pipeline.sources[KUBERNETES].devices
     scene.documents(KUBERNETES, report("n1", healthy()))
-    used = Pod("uid", "n1", chips=("Ascend910-9",))
+    used = PodState("uid", "n1", chips=("Ascend910-9",))
     scene.world.observe_pods(KUBERNETES, Snapshot({"uid": used}))
     scene.nodes(KUBERNETES, NodeState("n1"))
     scene.look(0)

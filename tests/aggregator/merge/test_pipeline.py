@@ -8,12 +8,12 @@ from aggregator.cluster_documents.kinds import DEVICE
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from stores.base import Changed, Deleted, Document, Listed, WatchEvent
+from stores.base import Changed, Deleted, Document, DocumentsListed, WatchEvent
 from stores.interruption import Interrupted
 from tests.aggregator.nodes import T0, faulty, healthy, moment, published, report, unhealthy
 
 if TYPE_CHECKING:
-    from service.clock import Moment
+    from service.clock import Instant
 
 
 NAME = "cluster-info-device-0"
@@ -30,14 +30,14 @@ class World:
             for name, text in self.outputs.items()
         )
 
-    def observe(self, now: Moment, *events: WatchEvent, store: int = 0) -> frozenset[str]:
+    def observe(self, now: Instant, *events: WatchEvent, store: int = 0) -> frozenset[str]:
         """Events arrive together; nothing is written."""
         for event in events:
             feed = self.pipeline.sources[store].devices
             self.pipeline.observe(feed, event, now)
         return self.pipeline.step(now)
 
-    def write(self, now: Moment) -> None:
+    def write(self, now: Instant) -> None:
         """Everything is written and acknowledged."""
         for name in self.pipeline.documents:
             value = self.pipeline.value(name)
@@ -51,8 +51,8 @@ class World:
         return {k: v for text in self.outputs.values() for k, v in published(text).items()}
 
 
-def listed(**nodes: dict[str, str]) -> Listed:
-    return Listed(tuple(report(node, data) for node, data in nodes.items()))
+def listed(**nodes: dict[str, str]) -> DocumentsListed:
+    return DocumentsListed(tuple(report(node, data) for node, data in nodes.items()))
 
 
 def gone(node: str) -> Deleted:

@@ -10,10 +10,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from aggregator.missed_writes.claims import PATIENCE_MS, Claim, Claims
+from aggregator.missed_writes.claims import PATIENCE_MS, Claims, WriteClaim
 from aggregator.missed_writes.reader import MissedWrites
 from contract.documents.write_numbers import encode_writes
-from service.clock import Moment
+from service.clock import Instant
 from stores.base import Beat
 from tests.aggregator.nodes import node_report
 from tests.cluster.beating import agents
@@ -285,7 +285,7 @@ def due(known: dict[str, int | None], claimed: int) -> bool:
     missed = MissedWrites(
         MagicMock(url="s:"),
         {"node-info": documents},  # type: ignore[dict-item]
-        lambda: Moment(0, 0),
+        lambda: Instant(0, 0),
         lambda: None,
     )
     documents.numbers = known
@@ -329,8 +329,8 @@ def test_what_the_watch_shows_within_two_seconds_is_not_read() -> None:
     # Who writes with each beat is not put off for ever.
     claims.hear([beat(8)], 5000)
     claims.hear([beat(9)], 6000)
-    assert claims.due(7000) == {Claim("node-info", "n1"): 9}
-    claims.read({Claim("node-info", "n1"): 9})
+    assert claims.due(7000) == {WriteClaim("node-info", "n1"): 9}
+    claims.read({WriteClaim("node-info", "n1"): 9})
     claims.hear([beat(9)], 8000)
     assert claims.next_due_ms() is None
     # A node that beats no more is forgotten.

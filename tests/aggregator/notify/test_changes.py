@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.merge.pipeline import Published
-from aggregator.notify.changes import STATUS, Change, Changes
+from aggregator.merge.pipeline import PublishedNode
+from aggregator.notify.changes import STATUS, ChangeDetector, PublishedChange
 from contract.documents.node_info import FaultDevice, NodeRecord
 from contract.documents.switch_info import SwitchEvent, SwitchRecord
 from tests.aggregator.nodes import T0, faulty, healthy, record
@@ -20,18 +20,18 @@ CODE = "[0x00f1ff09,155913,cpu,na]"
 
 
 def test_a_chip_fault_begins_changes_and_ends() -> None:
-    changes = Changes()
-    assert changes.observe("n1", Published(record(healthy()), None, None), 1) == ()
-    began = changes.observe("n1", Published(record(faulty(3)), None, None), 2)
-    assert began == (Change("n1", 2, "Ascend910-3", "80E18402", None, "RestartNPU"),)
-    assert changes.observe("n1", Published(record(faulty(3, T0 + 9)), None, None), 3) == ()
-    moved = changes.observe("n1", Published(record(faulty(4)), None, None), 4)
+    changes = ChangeDetector()
+    assert changes.observe("n1", PublishedNode(record(healthy()), None, None), 1) == ()
+    began = changes.observe("n1", PublishedNode(record(faulty(3)), None, None), 2)
+    assert began == (PublishedChange("n1", 2, "Ascend910-3", "80E18402", None, "RestartNPU"),)
+    assert changes.observe("n1", PublishedNode(record(faulty(3, T0 + 9)), None, None), 3) == ()
+    moved = changes.observe("n1", PublishedNode(record(faulty(4)), None, None), 4)
     assert moved == (
-        Change("n1", 4, "Ascend910-3", "80E18402", "RestartNPU", None),
-        Change("n1", 4, "Ascend910-4", "80E18402", None, "RestartNPU"),
+        PublishedChange("n1", 4, "Ascend910-3", "80E18402", "RestartNPU", None),
+        PublishedChange("n1", 4, "Ascend910-4", "80E18402", None, "RestartNPU"),
     )
-    ended = changes.observe("n1", Published(None, None, None), 5)
-    assert ended == (Change("n1", 5, "Ascend910-4", "80E18402", "RestartNPU", None),)
+    ended = changes.observe("n1", PublishedNode(None, None, None), 5)
+    assert ended == (PublishedChange("n1", 5, "Ascend910-4", "80E18402", "RestartNPU", None),)
 
 
 def test_switches_and_the_server_have_their_codes_and_their_status() -> None:
@@ -41,32 +41,32 @@ def test_switches_and_the_server_have_their_codes_and_their_status() -> None:
     )
     part = FaultDevice("Fan", 4, ["06000025"], "PreSeparateFault")
     server = NodeRecord((part,), "PreSeparate", T0 * 1000)
-    changes = Changes()
-    assert changes.observe("n1", Published(None, switch, server), 1) == (
-        Change("n1", 1, "Fan 4", "06000025", None, "PreSeparateFault"),
-        Change("n1", 1, "node", STATUS, None, "PreSeparate"),
-        Change("n1", 1, "switch 2 port 7", CODE, None, "NotHandle"),
-        Change("n1", 1, "switches", STATUS, None, "UnHealthy"),
+    changes = ChangeDetector()
+    assert changes.observe("n1", PublishedNode(None, switch, server), 1) == (
+        PublishedChange("n1", 1, "Fan 4", "06000025", None, "PreSeparateFault"),
+        PublishedChange("n1", 1, "node", STATUS, None, "PreSeparate"),
+        PublishedChange("n1", 1, "switch 2 port 7", CODE, None, "NotHandle"),
+        PublishedChange("n1", 1, "switches", STATUS, None, "UnHealthy"),
     )
     worse = NodeRecord((part,), "UnHealthy", T0 * 1000)
-    assert changes.observe("n1", Published(None, switch, worse), 2) == (
-        Change("n1", 2, "node", STATUS, "PreSeparate", "UnHealthy"),
+    assert changes.observe("n1", PublishedNode(None, switch, worse), 2) == (
+        PublishedChange("n1", 2, "node", STATUS, "PreSeparate", "UnHealthy"),
     )
 
 
 def test_what_an_earlier_run_published_is_no_news() -> None:
-    changes = Changes()
+    changes = ChangeDetector()
     earlier = record(faulty(3))
-    changes.seed("n1", Published(record(healthy()), None, None), earlier.faults)
-    assert changes.observe("n1", Published(record(faulty(3)), None, None), 1) == ()
-    assert len(changes.observe("n1", Published(record(healthy()), None, None), 2)) == 1
+    changes.seed("n1", PublishedNode(record(healthy()), None, None), earlier.faults)
+    assert changes.observe("n1", PublishedNode(record(faulty(3)), None, None), 1) == ()
+    assert len(changes.observe("n1", PublishedNode(record(healthy()), None, None), 2)) == 1
 
 
 @given(st.lists(st.sampled_from([None, 1, 2, 3]), max_size=8))
 def test_all_changes_together_lead_to_what_is_published(chips: Sequence[int | None]) -> None:
-    changes, known = Changes(), dict[tuple[str, str], str]()
+    changes, known = ChangeDetector(), dict[tuple[str, str], str]()
     for at_ms, chip in enumerate(chips):
-        published = Published(record(healthy() if chip is None else faulty(chip)), None, None)
+        published = PublishedNode(record(healthy() if chip is None else faulty(chip)), None, None)
         for one in changes.observe("n1", published, at_ms):
             assert known.get((one.subject, one.code)) == one.was
             if one.level is None:

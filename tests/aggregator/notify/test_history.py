@@ -13,16 +13,16 @@ from unittest.mock import MagicMock
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from agent.history_forwarding.forwarder import Teller
+from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.file import FILE_NAME as JOURNAL_NAME
-from agent.journal.file import Kind, body_of
+from agent.journal.file import RowKind, body_of
 from agent.journal.journal import Journal
 from agent.policy.state import Change, ChangeKind
-from aggregator.api.history_page import PATH, WrongQuestion, asked_of
+from aggregator.api.history_page import PATH, WrongQuery, asked_of
 from aggregator.api.routes import application
-from aggregator.api.status import Health
-from aggregator.notify.changes import Change as PublishedChange
-from aggregator.notify.history import History
+from aggregator.api.status import ProbeStatus
+from aggregator.notify.changes import PublishedChange as PublishedChange
+from aggregator.notify.history import ClusterHistory
 from aggregator.notify.history_file import FILE_NAME, Asked, read_page
 from aggregator.notify.sse import Stream
 from contract.observation import chip_subject
@@ -84,14 +84,14 @@ class Parts:
         self._closing.push_async_callback(journal.close)
         return journal
 
-    def teller(self, journal: Journal, directory: str = "node") -> Teller:
+    def teller(self, journal: Journal, directory: str = "node") -> HistoryForwarder:
         where = self._tmp_path / directory
-        teller = Teller(self._channel(), NODE, journal, where, lambda: NOW_MS)
+        teller = HistoryForwarder(self._channel(), NODE, journal, where, lambda: NOW_MS)
         self._run(asyncio.ensure_future(teller.run()))
         return teller
 
-    def history(self, name: str = "aggregator") -> History:
-        history = History(self._tmp_path / name, {"mqtt": self._channel()}, system_clock)
+    def history(self, name: str = "aggregator") -> ClusterHistory:
+        history = ClusterHistory(self._tmp_path / name, {"mqtt": self._channel()}, system_clock)
         self._run(asyncio.ensure_future(history.run()))
         return history
 
@@ -117,16 +117,16 @@ def happen(journal: Journal, rows: int, changes: int = 1) -> None:
             Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", f"e{number}", NOW_MS, "because")
             for number in range(changes)
         ]
-        journal.append([(Kind.REPORTS, "[]"), (Kind.CHANGES, body_of(made))], NOW_MS)
+        journal.append([(RowKind.REPORTS, "[]"), (RowKind.CHANGES, body_of(made))], NOW_MS)
 
 
 def told(rows: int, changes: int = 1, first: int = 1) -> list[tuple[int, int]]:
     return [(2 * row, place) for row in range(first, first + rows) for place in range(changes)]
 
 
-def pages_of(history: History) -> web.Application:
+def pages_of(history: ClusterHistory) -> web.Application:
     """The pages of an aggregator of which only the history is asked for."""
-    return application(lambda: Health({}, ()), MagicMock(), history, Stream("test"))
+    return application(lambda: ProbeStatus({}, ()), MagicMock(), history, Stream("test"))
 
 
 async def until(condition: Callable[[], bool], what: str, seconds: float = 20) -> None:
@@ -256,7 +256,7 @@ async def test_the_page_answers_with_a_cursor_and_refuses_nonsense(parts: Parts)
     ],
 )
 def test_wrong_questions_are_refused(query: dict[str, str]) -> None:
-    with pytest.raises(WrongQuestion):
+    with pytest.raises(WrongQuery):
         asked_of(query)
 
 

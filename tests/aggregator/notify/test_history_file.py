@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aggregator.notify.history_file import FILE_NAME, Asked, HistoryFile, read_page
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject
-from stores.base import Heard, Telling
+from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,11 +34,11 @@ def event(sequence: int, place: int = 0) -> EpisodeEvent:
 
 def telling(
     after: int, upto: int, node: str = "node-1", journal: str = "j", **more: int
-) -> Telling:
+) -> HistoryBatch:
     events = tuple(event(sequence) for sequence in range(after + 1, upto + 1))
     if more.get("lost"):
         events = events[more["lost"] :]
-    return Telling(node, journal, after, upto, events, **more)
+    return HistoryBatch(node, journal, after, upto, events, **more)
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def test_what_is_next_is_kept_and_what_is_not_is_asked_for(
 ) -> None:
     taken = file.take([telling(0, 2), telling(3, 5), telling(0, 3)], NOW_MS)
     assert (taken.events, taken.refused) == (3, 1)
-    assert taken.heard == (Heard("node-1", "j", 3),)
-    assert file.take([telling(5, 6)], NOW_MS).heard == (Heard("node-1", "j", 3),)
-    assert file.take([telling(0, 0)], NOW_MS).heard == (Heard("node-1", "j", 3),), "a question"
+    assert taken.heard == (HistoryAck("node-1", "j", 3),)
+    assert file.take([telling(5, 6)], NOW_MS).heard == (HistoryAck("node-1", "j", 3),)
+    assert file.take([telling(0, 0)], NOW_MS).heard == (HistoryAck("node-1", "j", 3),), "a question"
     assert kept(tmp_path) == ["node-1 1", "node-1 2", "node-1 3"]
 
 
@@ -71,7 +71,7 @@ def test_a_telling_that_overlaps_counts_from_where_it_is_new(
 ) -> None:
     file.take([telling(0, 3)], NOW_MS)
     assert file.take([telling(1, 5)], NOW_MS).events == 2
-    assert file.take([telling(0, 4)], NOW_MS).heard == (Heard("node-1", "j", 5),)
+    assert file.take([telling(0, 4)], NOW_MS).heard == (HistoryAck("node-1", "j", 5),)
     assert kept(tmp_path) == [f"node-1 {number}" for number in range(1, 6)]
 
 
@@ -79,7 +79,9 @@ def test_a_new_journal_begins_anew_and_the_old_one_is_not_told_twice(
     file: HistoryFile, tmp_path: Path
 ) -> None:
     file.take([telling(0, 2)], NOW_MS)
-    assert file.take([telling(0, 1, journal="new")], NOW_MS).heard == (Heard("node-1", "new", 1),)
+    assert file.take([telling(0, 1, journal="new")], NOW_MS).heard == (
+        HistoryAck("node-1", "new", 1),
+    )
     assert file.take([telling(0, 3)], NOW_MS).events == 1
     assert kept(tmp_path) == ["node-1 1", "node-1 2", "node-1 1", "node-1 3"]
 

@@ -10,11 +10,11 @@ import pytest
 
 from aggregator.inputs import node_documents as intake
 from aggregator.inputs.node_document_reader import read_documents
-from aggregator.inputs.node_documents import Source
-from aggregator.notify.changes import Change
+from aggregator.inputs.node_documents import DocumentSource
+from aggregator.notify.changes import PublishedChange
 from aggregator.notify.node_log import NodeLog
 from service.stalls import Stalls
-from stores.base import Changed, Listed
+from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import OUTPUTS, entries
 from tests.aggregator.nodes import T0, faulty, healthy, moment, report, unhealthy
 from tests.aggregator.notify.test_notifier import Pair
@@ -24,7 +24,7 @@ from tests.parts.watching import watching
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from aggregator.inputs.node_documents import Feed
+    from aggregator.inputs.node_documents import DocumentWatch
     from stores.base import Selection, Store, WatchEvent
     from tests.aggregator.daemon import Daemon
 
@@ -76,9 +76,9 @@ async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFi
     for number in range(3000):
         node = f"n{number}"
         node_log.look(node, is_known=True)
-        node_log.take([Change(node, 0, "Ascend910-3", CODE, None, "RestartNPU")])
-        node_log.take([Change(node, 0, "Ascend910-3", CODE, "RestartNPU", None)])
-        node_log.take([Change(node, 0, "Ascend910-4", CODE, None, "NotHandleFault")])
+        node_log.take([PublishedChange(node, 0, "Ascend910-3", CODE, None, "RestartNPU")])
+        node_log.take([PublishedChange(node, 0, "Ascend910-3", CODE, "RestartNPU", None)])
+        node_log.take([PublishedChange(node, 0, "Ascend910-4", CODE, None, "NotHandleFault")])
         node_log.look(node, is_known=False)
         node_log.refuse(node, "device-info", "it is bad")
         node_log.accept(node, "device-info")
@@ -110,10 +110,12 @@ async def test_nodes_beyond_the_limit_are_one_line(
     log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intake, "MAX_NODES", 10)
-    feed = Source("a store").devices
-    store: Store = Stranger([Listed(tuple(report(f"n{n}", healthy()) for n in range(500)))])  # type: ignore[assignment]
+    feed = DocumentSource("a store").devices
+    store: Store = Stranger(
+        [DocumentsListed(tuple(report(f"n{n}", healthy()) for n in range(500)))]
+    )  # type: ignore[assignment]
 
-    def observe(feed: Feed, event: WatchEvent) -> None:
+    def observe(feed: DocumentWatch, event: WatchEvent) -> None:
         feed.observe(event, 0)
 
     reading = asyncio.create_task(read_documents(feed, store, observe, Stalls(), NodeLog()))

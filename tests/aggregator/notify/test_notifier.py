@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.inputs.cluster_state import World
-from aggregator.jobs.job_view import Board
-from aggregator.notify.notifier import Telling
+from aggregator.inputs.cluster_state import ClusterState
+from aggregator.jobs.job_view import JobView
+from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.notify.sse import Stream
 from aggregator.rank_tables.plugin import RankTables
@@ -19,7 +19,7 @@ from tests.aggregator.test_follower import Both
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.notify.changes import Change
+    from aggregator.notify.changes import PublishedChange
     from tests.aggregator.merge.test_pipeline import World as Nodes
 
 CODE = "80E18402"
@@ -29,7 +29,7 @@ class Book:
     """Instead of a history."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[PublishedChange] = []
 
     async def standing(self) -> None:
         """Nothing is known of an earlier run."""
@@ -37,7 +37,7 @@ class Book:
     def begin(self, standing: object) -> None:
         """What is published now."""
 
-    def note(self, changes: Iterable[Change]) -> None:
+    def note(self, changes: Iterable[PublishedChange]) -> None:
         self.changes += changes
 
 
@@ -47,9 +47,9 @@ class Replica:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         self.book = Book()
-        world = World([True])
-        board = Board(world, nodes.pipeline.published)
-        self.telling = Telling(
+        world = ClusterState([True])
+        board = JobView(world, nodes.pipeline.published)
+        self.telling = Notifier(
             nodes.pipeline,
             world,
             board,

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from aggregator.notify.changes import Change
+from aggregator.notify.changes import PublishedChange
 from aggregator.notify.sse import PATH, Stream
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 
-def change(number: int, node: str = "n1") -> Change:
-    return Change(node, number, "Ascend910-3", "80E01801", None, "RestartNPU")
+def change(number: int, node: str = "n1") -> PublishedChange:
+    return PublishedChange(node, number, "Ascend910-3", "80E01801", None, "RestartNPU")
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from aggregator.inputs.node_context import Facts, Job, Pod
-from aggregator.processors.chains import Around, Device, process_device
+from aggregator.inputs.node_context import JobState, NodeContext, PodState
+from aggregator.processors.chains import ChainContext, DeviceResult, process_device
 from aggregator.processors.state_types import NO_DEVICE_STATE, DeviceState
 from contract.documents import device_info
 from contract.documents.cluster_device import DeviceRecord, device_record
@@ -44,32 +44,34 @@ def record_of(free: Any, faults: Any = (), **lists: Any) -> DeviceRecord:
     return device_record(device_info.decode(config(devices=devices), "x"))
 
 
-def pod(*numbers: int, job: str = "job1", uid: str = "", **labels: str) -> Pod:
+def pod(*numbers: int, job: str = "job1", uid: str = "", **labels: str) -> PodState:
     chips = tuple(map(chip, numbers))
-    return Pod(uid or f"pod-of-{job}", NODE, job=job, chips=chips, labels=labels)
+    return PodState(uid or f"pod-of-{job}", NODE, job=job, chips=chips, labels=labels)
 
 
-def facts(*pods: Pod, **annotations: str) -> Facts:
+def facts(*pods: PodState, **annotations: str) -> NodeContext:
     """Facts of a node with ``pods``; ``annotations`` (``codes``, ``levels``) are ``job1``'s."""
     full = {
         f"huawei.com/schedule.filter.fault{name.title()}": text
         for name, text in annotations.items()
     }
     full = {name.replace("Codes", "Code").replace("Levels", "Level"): t for name, t in full.items()}
-    jobs = {one.job: Job(one.job, annotations=full if one.job == "job1" else {}) for one in pods}
+    jobs = {
+        one.job: JobState(one.job, annotations=full if one.job == "job1" else {}) for one in pods
+    }
     used = frozenset(name for one in pods for name in one.chips)
-    return Facts(used=used, pods=pods, jobs=jobs)
+    return NodeContext(used=used, pods=pods, jobs=jobs)
 
 
 def process(
     said: DeviceRecord,
     now_ms: int = T,
-    known: Facts | None = None,
+    known: NodeContext | None = None,
     state: DeviceState = NO_DEVICE_STATE,
     **around: Any,
-) -> Device:
+) -> DeviceResult:
     """``said`` through the device chain."""
-    return process_device(NODE, said, state, Around(known or facts(), **around), now_ms)
+    return process_device(NODE, said, state, ChainContext(known or facts(), **around), now_ms)
 
 
 def codes(done: DeviceRecord) -> list[str]:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.inputs.node_context import Facts, Job
-from aggregator.processors.chains import Around, Switch, process_switch
+from aggregator.inputs.node_context import JobState, NodeContext
+from aggregator.processors.chains import ChainContext, SwitchResult, process_switch
 from aggregator.processors.custom_filter import read_filter
 from aggregator.processors.state_types import NO_SWITCH_STATE, SwitchState
 from contract.documents.switch_info import SwitchEvent, SwitchRecord
@@ -87,7 +87,7 @@ def test_levels_of_chips_and_their_aliases() -> None:
     assert codes(process(FAULTS, T, by_level).record) == ["0:80C98000", "1:80C98000"]
 
 
-def server(**labels: str) -> Facts:
+def server(**labels: str) -> NodeContext:
     return facts(pod(0, app="mindie-ms-server", jobID="m1", **labels))
 
 
@@ -99,7 +99,7 @@ def test_servers_ride_out_restart_requests_while_their_controller_listens() -> N
     assert deaf.record == FAULTS
     known = server()
     annotated = {"huawei.com/schedule.filter.faultCode": "80C98000"}
-    jobs = {"job1": Job("job1", annotations=annotated)}
+    jobs = {"job1": JobState("job1", annotations=annotated)}
     known = msgspec.structs.replace(known, jobs=jobs)
     assert process(FAULTS, T, known).record == FAULTS
     both = process(FAULTS, T, known, controllers=frozenset({"m1"}))
@@ -121,9 +121,12 @@ SWITCH = SwitchRecord(
 
 
 def switched(
-    known: Facts, now_ms: int = T, state: SwitchState = NO_SWITCH_STATE, said: SwitchRecord = SWITCH
-) -> Switch:
-    return process_switch(said, state, Around(known), now_ms)
+    known: NodeContext,
+    now_ms: int = T,
+    state: SwitchState = NO_SWITCH_STATE,
+    said: SwitchRecord = SWITCH,
+) -> SwitchResult:
+    return process_switch(said, state, ChainContext(known), now_ms)
 
 
 def test_a_node_is_judged_by_the_events_that_are_left() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.inputs.node_context import Facts
-from aggregator.processors.manual_separation import KEPT_MS, Separated, Separation
-from aggregator.processors.separation_policy import Policy
+from aggregator.inputs.node_context import NodeContext
+from aggregator.processors.manual_separation import KEPT_MS, ManualSeparation, Separated
+from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.software_fault_window import MOST, WINDOW_MS, Windows
 from aggregator.processors.state_types import NO_DEVICE_STATE, DeviceState, Occurrence
 from tests.aggregator.processors.cases import T, chip, facts, one, pod, process, record
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from contract.documents.cluster_device import DeviceRecord
 
 HOUR = 3_600_000
-ON = Policy(enabled=True)
+ON = SeparationPolicy(enabled=True)
 
 
 def new(
-    said: DeviceRecord, known: Facts, state: DeviceState = NO_DEVICE_STATE, now_ms: int = T
+    said: DeviceRecord, known: NodeContext, state: DeviceState = NO_DEVICE_STATE, now_ms: int = T
 ) -> tuple[list[str], DeviceState]:
     """What counts of a record, and the state."""
     done = process(said, now_ms, known, state, counting=True)
@@ -66,7 +66,7 @@ def test_a_code_twice_on_a_chip_at_two_levels_counts_once() -> None:
 
 
 def test_nothing_is_new_until_somebody_knows_who_uses_the_chips() -> None:
-    nobody, state = new(faulty(), Facts())
+    nobody, state = new(faulty(), NodeContext())
     assert (nobody, state.seen) == ([], {})
     assert len(new(faulty(), facts(pod(0)), state)[0]) == 1
 
@@ -142,8 +142,8 @@ def test_too_many_are_not_kept() -> None:
     assert list(windows.waiting) == []
 
 
-def separation(policy: Policy = ON) -> Separation:
-    found = Separation()
+def separation(policy: SeparationPolicy = ON) -> ManualSeparation:
+    found = ManualSeparation()
     found.set_policy(policy)
     return found
 
@@ -167,11 +167,11 @@ def test_codes_are_counted_each_by_itself() -> None:
 
 
 def test_a_threshold_of_one_separates_at_once() -> None:
-    assert separation(Policy(True, threshold=1)).count([at(0)]) == {"n1"}
+    assert separation(SeparationPolicy(True, threshold=1)).count([at(0)]) == {"n1"}
 
 
 def test_release_by_time_code_by_code() -> None:
-    found = separation(Policy(True, threshold=1, free_hours=48))
+    found = separation(SeparationPolicy(True, threshold=1, free_hours=48))
     found.count([at(0), at(HOUR, code="B")])
     assert found.next_release_ms() == T + 48 * HOUR
     assert found.release(T + 48 * HOUR - 1) == frozenset()
@@ -184,17 +184,17 @@ def test_release_by_time_code_by_code() -> None:
 
 
 def test_never_released_by_time() -> None:
-    found = separation(Policy(True, threshold=1, free_hours=-1))
+    found = separation(SeparationPolicy(True, threshold=1, free_hours=-1))
     found.count([at(0)])
     assert found.next_release_ms() is None
     assert found.release(T + 10_000 * HOUR) == frozenset()
 
 
 def test_a_policy_that_is_off_forgets_everything() -> None:
-    found = separation(Policy(True, threshold=1))
+    found = separation(SeparationPolicy(True, threshold=1))
     found.count([at(0)])
     found.changed.clear()
-    assert found.set_policy(Policy()) == {"n1"}
+    assert found.set_policy(SeparationPolicy()) == {"n1"}
     assert (found.chips, found.counts, found.changed) == ({}, {}, {"n1"})
 
 
@@ -214,6 +214,6 @@ def test_a_chip_with_ever_new_codes_does_not_fill_the_memory() -> None:
     assert found.counts["n1"][chip(0)].keys() == {one.code for one in many[100:]}
     found.count(many[-1:])
     assert found.of("n1") == {chip(0)}, "the newest counted on"
-    at_once = separation(Policy(True, threshold=1))
+    at_once = separation(SeparationPolicy(True, threshold=1))
     at_once.count(many)
     assert at_once.chips["n1"][chip(0)].codes.keys() == {one.code for one in many[100:]}

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aggregator.inputs.node_context import Facts, Job, Pod
+from aggregator.inputs.node_context import JobState, NodeContext, PodState
 from aggregator.merge.pipeline import Pipeline
 from aggregator.processors import manual_info, separation_policy
 from aggregator.processors.manual_info import NAMESPACE
 from aggregator.processors.record_edits import add_faults
 from aggregator.processors.separation_policy import KEY
-from aggregator.processors.state_codec import Kept, bucket_of, decode_bucket, encode_bucket
+from aggregator.processors.state_codec import PersistedNode, bucket_of, decode_bucket, encode_bucket
 from aggregator.processors.state_types import DeviceState
 from contract.documents.cluster_device import CodeFault, DeviceRecord
-from stores.base import Changed, Deleted, Document, Listed
+from stores.base import Changed, Deleted, Document, DocumentsListed
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.nodes import faulty, healthy, moment, published, report, unhealthy
 from tests.aggregator.processors.cases import chip
@@ -23,9 +23,9 @@ from tests.aggregator.processors.test_separation_documents import SHIPPED, text
 from tests.contract.documents.test_cluster_device import KEY as RESOURCE
 
 if TYPE_CHECKING:
-    from aggregator.processors.engine import PublicFaults
+    from aggregator.processors.engine import PublicFaultProcessor
     from aggregator.processors.manual_separation import Counts
-    from service.clock import Moment
+    from service.clock import Instant
 
 NAME = "cluster-info-device-0"
 ONCE = text(threshold=1)
@@ -35,8 +35,8 @@ class World:
     """A pipeline of one store whose pods and jobs are told by hand."""
 
     def __init__(self, kept: dict[str, str] | None = None, at: float = 0, **more: Any) -> None:
-        self.pods: dict[str, tuple[Pod, ...]] = {}
-        self.jobs: dict[str, Job] = {}
+        self.pods: dict[str, tuple[PodState, ...]] = {}
+        self.jobs: dict[str, JobState] = {}
         self.asked: list[str] = []
         self.kept = dict(kept or {})
         self.pipeline = Pipeline(["s:"], touch_period_seconds=45, facts=self._facts, **more)
@@ -44,23 +44,23 @@ class World:
         self.problems = list(self.processing.restore(self.kept, moment(at)))
         self.devices, self.nodes = self.pipeline.sources[0].feeds
 
-    def _facts(self, node: str) -> Facts:
+    def _facts(self, node: str) -> NodeContext:
         self.asked.append(node)
         pods = self.pods.get(node, ())
         used = frozenset(name for pod in pods for name in pod.chips)
-        return Facts(used=used, pods=pods, jobs={p.job: self.jobs[p.job] for p in pods})
+        return NodeContext(used=used, pods=pods, jobs={p.job: self.jobs[p.job] for p in pods})
 
     def use(self, node: str, *numbers: int, job: str = "job", **annotations: str) -> None:
         full = {f"huawei.com/schedule.filter.fault{k}": v for k, v in annotations.items()}
-        self.jobs[job] = Job(job, annotations=full)
-        pod = Pod(f"{node}-{job}", node, job=job, chips=tuple(map(chip, numbers)))
+        self.jobs[job] = JobState(job, annotations=full)
+        pod = PodState(f"{node}-{job}", node, job=job, chips=tuple(map(chip, numbers)))
         self.pods[node] = (*self.pods.get(node, ()), pod)
         self.pipeline.judge_again([node])
 
     def start(self, at: float = 0, /, **nodes: dict[str, str]) -> None:
         documents = tuple(report(node, data) for node, data in nodes.items())
-        self.pipeline.observe(self.devices, Listed(documents), moment(at))
-        self.pipeline.observe(self.nodes, Listed(()), moment(at))
+        self.pipeline.observe(self.devices, DocumentsListed(documents), moment(at))
+        self.pipeline.observe(self.nodes, DocumentsListed(()), moment(at))
         self.step(at)
 
     def put(self, at: float, node: str, data: dict[str, str]) -> frozenset[str]:
@@ -70,7 +70,7 @@ class World:
     def say(self, at: float, name: str, data: dict[str, str] | None) -> frozenset[str]:
         """A document of operators."""
         selection = next(one for one in self.processing.inputs if one.name == name)
-        event = Listed((Document(NAMESPACE, name, data),) if data is not None else ())
+        event = DocumentsListed((Document(NAMESPACE, name, data),) if data is not None else ())
         self.pipeline.judge_again(self.processing.observe(0, selection, event, moment(at)))
         return self.step(at)
 
@@ -348,7 +348,7 @@ class Public:
     def __init__(self) -> None:
         self.nodes: set[str] = set()
 
-    def apply(self, node: str, record: DeviceRecord, now: Moment) -> DeviceRecord:
+    def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
         if node not in self.nodes:
             return record
         fault = CodeFault("PublicFault", chip(1), "SeparateNPU", "220001001", 1, "SeparateNPU")
@@ -356,7 +356,7 @@ class Public:
 
 
 def test_public_faults_are_the_first_processor() -> None:
-    public: PublicFaults = (mine := Public())
+    public: PublicFaultProcessor = (mine := Public())
     world = World(public=public)
     world.start(n1=healthy())
     mine.nodes.add("n1")
@@ -376,8 +376,8 @@ def test_controllers_of_servers_dirty_only_nodes_with_faults() -> None:
     world = World()
     world.start(n1=healthy(), n2=faulty(code="80CB8002"))
     labels = {"app": "mindie-ms-server", "jobID": "m1"}
-    world.jobs["job"] = Job("job", labels=labels)
-    world.pods["n2"] = (Pod("p", "n2", job="job", chips=(chip(3),)),)
+    world.jobs["job"] = JobState("job", labels=labels)
+    world.pods["n2"] = (PodState("p", "n2", job="job", chips=(chip(3),)),)
     world.jobs["job"] = msgspec.structs.replace(
         world.jobs["job"],
         annotations={"huawei.com/schedule.filter.faultCode": "80CB8002"},
@@ -401,7 +401,7 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
     value = first.pipeline.value(NAME)
     second = Pipeline(["s:"], touch_period_seconds=45, facts=first._facts)
     second.restore([Document("mindx-dl", NAME, {NAME: value.text})])
-    second.observe(second.sources[0].devices, Listed((report("n1", faulty()),)), moment(9))
+    second.observe(second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), moment(9))
     assert NAME not in second.step(moment(9))
     assert second.changed == {"n1"}
     shown = second.published("n1").device
@@ -424,11 +424,13 @@ def test_the_shipped_policy_needs_three() -> None:
 
 def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> None:
     names = [name for name in (f"n{number}" for number in range(500)) if bucket_of(name) == "00"]
-    small = Kept(DeviceState({chip(0): {"80C98000": 1}}))
+    small = PersistedNode(DeviceState({chip(0): {"80C98000": 1}}))
     counted: Counts = {chip(0): {"80C98000": (1, 2)}}
-    big = Kept(DeviceState({chip(0): {f"{code:08X}": 1 for code in range(70_000)}}), counts=counted)
+    big = PersistedNode(
+        DeviceState({chip(0): {f"{code:08X}": 1 for code in range(70_000)}}), counts=counted
+    )
     text, left_out = encode_bucket({names[0]: big, **dict.fromkeys(names[1:], small)})
     assert text is not None
     assert left_out == 1
-    least = {names[0]: Kept(counts=counted)}
+    least = {names[0]: PersistedNode(counts=counted)}
     assert decode_bucket("00", text) == (dict.fromkeys(names[1:], small) | least, [])

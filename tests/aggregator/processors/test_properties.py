@@ -8,13 +8,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.inputs.node_context import Facts, Job, Pod
-from aggregator.processors.chains import Around, Device, process_device
-from aggregator.processors.engine import Processing
+from aggregator.inputs.node_context import JobState, NodeContext, PodState
+from aggregator.processors.chains import ChainContext, DeviceResult, process_device
+from aggregator.processors.engine import ProcessorEngine
 from aggregator.processors.state_types import NO_DEVICE_STATE
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import CodeFault, DeviceRecord
-from stores.base import Document, Listed
+from stores.base import Document, DocumentsListed
 from tests.aggregator.nodes import moment
 from tests.aggregator.processors.cases import NODE, T, chip
 from tests.aggregator.processors.test_separation_documents import text
@@ -69,20 +69,22 @@ wishes = st.dictionaries(
 
 
 @st.composite
-def known(draw: st.DrawFn) -> Facts:
+def known(draw: st.DrawFn) -> NodeContext:
     """Two jobs, whose pods may share chips; or nobody knows."""
     if draw(st.booleans()) and draw(st.booleans()):
-        return Facts()
+        return NodeContext()
     pods = tuple(
-        Pod(f"pod-{key}", NODE, job=key, chips=tuple(map(chip, draw(st.sets(st.integers(0, 5))))))
+        PodState(
+            f"pod-{key}", NODE, job=key, chips=tuple(map(chip, draw(st.sets(st.integers(0, 5)))))
+        )
         for key in ("j1", "j2")
     )
-    jobs = {key: Job(key, annotations=draw(wishes)) for key in ("j1", "j2")}
-    return Facts(frozenset(name for pod in pods for name in pod.chips), False, pods, jobs)
+    jobs = {key: JobState(key, annotations=draw(wishes)) for key in ("j1", "j2")}
+    return NodeContext(frozenset(name for pod in pods for name in pod.chips), False, pods, jobs)
 
 
 arounds = st.builds(
-    Around,
+    ChainContext,
     known(),
     st.frozensets(st.sampled_from([chip(0), chip(3)])),
     st.booleans(),
@@ -94,7 +96,9 @@ def lists_of(record: DeviceRecord) -> list[tuple[str, ...]]:
     return [record.available, record.unhealthy, record.network_unhealthy, record.recovering]
 
 
-def processed(said: Sequence[DeviceRecord], around: Around, times: Sequence[int]) -> Device:
+def processed(
+    said: Sequence[DeviceRecord], around: ChainContext, times: Sequence[int]
+) -> DeviceResult:
     """The last of several records of one node, one after the other."""
     state, now_ms, done = NO_DEVICE_STATE, T, None
     for record, later_ms in zip(said, times, strict=False):
@@ -112,7 +116,7 @@ waits = st.lists(st.integers(0, 8000), min_size=4, max_size=4)
 @given(said, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_every_chip_is_in_some_list_and_every_list_is_sorted(
-    said: list[DeviceRecord], around: Around, times: list[int]
+    said: list[DeviceRecord], around: ChainContext, times: list[int]
 ) -> None:
     done = processed(said, around, times).record
     spared = {fault.chip for fault in done.faults if fault.level == PRE}
@@ -127,7 +131,7 @@ def test_every_chip_is_in_some_list_and_every_list_is_sorted(
 @given(said, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_no_fault_is_lost_and_none_is_made_up(
-    said: list[DeviceRecord], around: Around, times: list[int]
+    said: list[DeviceRecord], around: ChainContext, times: list[int]
 ) -> None:
     done = processed(said, around, times)
     shown = set(done.record.faults) | {one.fault for one in done.hidden}
@@ -140,7 +144,7 @@ def test_no_fault_is_lost_and_none_is_made_up(
 @given(said, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_to_be_processed_again_at_once_changes_nothing(
-    said: list[DeviceRecord], around: Around, times: list[int]
+    said: list[DeviceRecord], around: ChainContext, times: list[int]
 ) -> None:
     done = processed(said, around, times)
     now_ms = T + sum(times[: len(said)])
@@ -152,7 +156,7 @@ def test_to_be_processed_again_at_once_changes_nothing(
 @given(said, arounds, waits, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_the_order_of_pods_jobs_and_faults_changes_nothing(
-    said: list[DeviceRecord], around: Around, times: list[int], random: Any
+    said: list[DeviceRecord], around: ChainContext, times: list[int], random: Any
 ) -> None:
     facts = around.facts
     pods, jobs = list(facts.pods), list(facts.jobs.items())
@@ -167,7 +171,7 @@ def test_the_order_of_pods_jobs_and_faults_changes_nothing(
 @given(records(), arounds, st.integers(0, 8000))
 @settings(max_examples=60, deadline=None)
 def test_nothing_changes_between_now_and_what_is_due(
-    said: DeviceRecord, around: Around, later_ms: int
+    said: DeviceRecord, around: ChainContext, later_ms: int
 ) -> None:
     done = process_device(NODE, said, NO_DEVICE_STATE, around, T)
     if done.due_ms is not None:
@@ -181,18 +185,18 @@ def test_nothing_changes_between_now_and_what_is_due(
 class Life:
     """A processing that may be replaced by one that knows only what was kept."""
 
-    def __init__(self, facts: dict[str, Facts], replaced_at: int) -> None:
+    def __init__(self, facts: dict[str, NodeContext], replaced_at: int) -> None:
         self.facts, self.replaced_at = facts, replaced_at
         self.kept: dict[str, str] = {}
         self.processing = self._new(0)
 
-    def _new(self, at: float) -> Processing:
-        processing = Processing(1, lambda node: self.facts[node])
+    def _new(self, at: float) -> ProcessorEngine:
+        processing = ProcessorEngine(1, lambda node: self.facts[node])
         assert list(processing.restore(self.kept, moment(at))) == []
         policy, chips = processing.inputs
         document = Document("cluster-system", "clusterd-config-cm", POLICY)
-        processing.observe(0, policy, Listed((document,)), moment(at))
-        processing.observe(0, chips, Listed(()), moment(at))
+        processing.observe(0, policy, DocumentsListed((document,)), moment(at))
+        processing.observe(0, chips, DocumentsListed(()), moment(at))
         return processing
 
     def live(self, course: list[tuple[str, DeviceRecord, int]]) -> list[object]:
@@ -228,7 +232,10 @@ courses = st.lists(
 @given(courses, known(), known(), st.integers(0, 9))
 @settings(max_examples=60, deadline=None)
 def test_who_goes_on_from_what_was_kept_shows_what_one_shows_who_never_stopped(
-    course: list[tuple[str, DeviceRecord, int]], one: Facts, other: Facts, replaced_at: int
+    course: list[tuple[str, DeviceRecord, int]],
+    one: NodeContext,
+    other: NodeContext,
+    replaced_at: int,
 ) -> None:
     facts = {"n1": one, "n2": other}
     assert Life(facts, replaced_at).live(course) == Life(facts, -1).live(course)

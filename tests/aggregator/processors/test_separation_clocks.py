@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from aggregator.processors.manual_separation import Separated, Separation
-from aggregator.processors.separation_policy import Policy
+from aggregator.processors.manual_separation import ManualSeparation, Separated
+from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.state_types import Occurrence
 from contract.codes.levels import ChipLevel
 from tests.aggregator.nodes import T0, faulty, healthy, moment, unhealthy
@@ -51,8 +51,8 @@ def test_a_chip_that_was_separated_tomorrow_is_released_in_time() -> None:
 
 
 def test_what_was_counted_while_the_clock_was_ahead_counts_with_the_rest() -> None:
-    separation = Separation()
-    separation.policy = Policy(True, 24, 3, 48)
+    separation = ManualSeparation()
+    separation.policy = SeparationPolicy(True, 24, 3, 48)
 
     def occurs(at: int) -> bool:
         return bool(separation.count([Occurrence(at * 1000, "n1", CHIP, "80C98000", "job")]))

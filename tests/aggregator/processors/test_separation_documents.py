@@ -11,13 +11,13 @@ from aggregator.plugin import View
 from aggregator.processors import manual_info
 from aggregator.processors import separation_policy as policy
 from aggregator.processors.manual_info import NAMESPACE, read_chips
-from aggregator.processors.manual_separation import Separated, Separation
-from aggregator.processors.separation_documents import Documents, rendered
-from aggregator.processors.separation_policy import KEY, Policy, read_policy
+from aggregator.processors.manual_separation import ManualSeparation, Separated
+from aggregator.processors.separation_documents import SeparationDocuments, rendered
+from aggregator.processors.separation_policy import KEY, SeparationPolicy, read_policy
 from aggregator.processors.state_types import Occurrence
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.errors import DocumentError
-from stores.base import Changed, Deleted, Document, Listed, WatchEvent
+from stores.base import Changed, Deleted, Document, DocumentsListed, WatchEvent
 from stores.interruption import Interrupted
 from tests.aggregator.processors.cases import T, chip
 
@@ -41,15 +41,15 @@ def text(
 
 
 def test_the_shipped_policy() -> None:
-    assert read_policy({KEY: SHIPPED}) == Policy(True, 24, 3, 48)
-    assert not Policy().enabled, "off until a document says otherwise"
+    assert read_policy({KEY: SHIPPED}) == SeparationPolicy(True, 24, 3, 48)
+    assert not SeparationPolicy().enabled, "off until a document says otherwise"
 
 
 @pytest.mark.parametrize(
     "given", [(1, 1, 1), (720, 50, 240), (1, 50, -1)], ids=["least", "most", "never"]
 )
 def test_bounds_that_are_right(given: tuple[int, int, int]) -> None:
-    assert read_policy({KEY: text("false", *given)}) == Policy(False, *given)
+    assert read_policy({KEY: text("false", *given)}) == SeparationPolicy(False, *given)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ class World:
     """The documents of some stores, and what follows from them."""
 
     def __init__(self, stores: int = 1) -> None:
-        self.separation = Separation()
-        self.documents = Documents(self.separation, stores)
+        self.separation = ManualSeparation()
+        self.documents = SeparationDocuments(self.separation, stores)
 
     def policy(self, said: str | None, source: int = 0) -> frozenset[str]:
         data = None if said is None else {KEY: said}
@@ -108,7 +108,7 @@ class World:
 
     def listed(self, data: dict[str, str] | None = None, source: int = 0) -> frozenset[str]:
         documents = () if data is None else (Document(NAMESPACE, manual_info.NAME, data),)
-        return self.see(manual_info.NAME, Listed(documents), source)
+        return self.see(manual_info.NAME, DocumentsListed(documents), source)
 
     def _say(self, name: str, data: dict[str, str] | None, source: int) -> frozenset[str]:
         if data is None:
@@ -141,7 +141,7 @@ def test_a_good_policy_is_not_replaced_by_a_bad_one(caplog: pytest.LogCaptureFix
     world = on()
     for wrong in (text(window=0), text(window=0), text(window=0)):
         assert world.policy(wrong) == frozenset()
-    assert world.separation.policy == Policy(True)
+    assert world.separation.policy == SeparationPolicy(True)
     assert len(caplog.records) == 1
     world.policy(text(threshold=5))
     assert world.separation.policy.threshold == 5
@@ -273,7 +273,7 @@ def test_another_store_without_the_document_releases_nobody() -> None:
     world.listed(source=1)
     heard = [world.documents.listed]
     for source in range(2):
-        world.see(policy.NAME, Listed(()), source)
+        world.see(policy.NAME, DocumentsListed(()), source)
         heard.append(world.documents.listed)
     assert heard == [False, False, True]
     said = world.shown()
@@ -285,14 +285,14 @@ def test_another_store_without_the_document_releases_nobody() -> None:
 
 
 def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
-    separation = Separation()
+    separation = ManualSeparation()
     separation.chips = {"n1": {chip(3): Separated({"80C98000": T})}}
-    documents = Documents(separation, 2)
+    documents = SeparationDocuments(separation, 2)
     policies, chips = documents.inputs
     documents.is_patient = False
     assert documents.views() == (), "nobody answered yet"
-    documents.observe(0, policies, Listed(()), T)
-    documents.observe(0, chips, Listed(()), T)
+    documents.observe(0, policies, DocumentsListed(()), T)
+    documents.observe(0, chips, DocumentsListed(()), T)
     assert len(documents.views()) == 1
     documents.is_patient = True
     assert documents.views() == ()

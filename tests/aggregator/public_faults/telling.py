@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.inputs.node_context import NodeState
-from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaults
-from contract.documents.public_fault import Fault, Influence, PublicFault, encode_public_fault
+from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaultsPlugin
+from contract.documents.public_fault import (
+    Influence,
+    PublicFault,
+    PublicFaultEntry,
+    encode_public_fault,
+)
 from contract.names import PUBLIC_FAULT_LABEL
-from service.clock import Moment
-from stores.base import Changed, Document, Listed
+from service.clock import Instant
+from stores.base import Changed, Document, DocumentsListed
 from tests.aggregator.nodes import healthy, record
 from tests.aggregator.public_faults.known import KnownPlaces
 
@@ -22,9 +27,9 @@ TOLD_MS = 1_760_000_000_000
 OCCURRED_MS = 1_760_000_123_456
 
 
-def at(seconds: float, told_ms: int = TOLD_MS) -> Moment:
+def at(seconds: float, told_ms: int = TOLD_MS) -> Instant:
     """``seconds`` after the beginning."""
-    return Moment(told_ms + round(seconds * 1000), round(seconds * 1000))
+    return Instant(told_ms + round(seconds * 1000), round(seconds * 1000))
 
 
 def one(
@@ -37,14 +42,14 @@ def one(
     serial_number: str = "",
     kind: str = "NPU",
     time_ms: int = OCCURRED_MS,
-) -> Fault:
+) -> PublicFaultEntry:
     """One fault on one node."""
     influence = [Influence(node, serial_number, list(devices))]
-    return Fault(name, kind, code, time_ms, assertion, influence=influence)
+    return PublicFaultEntry(name, kind, code, time_ms, assertion, influence=influence)
 
 
 def told(
-    *faults: Fault, resource: str = "CCAE", at_ms: int = TOLD_MS, name: str = "message-1"
+    *faults: PublicFaultEntry, resource: str = "CCAE", at_ms: int = TOLD_MS, name: str = "message-1"
 ) -> PublicFault:
     """A message."""
     return PublicFault(name, at_ms, "1.0", resource, list(faults))
@@ -80,17 +85,17 @@ def begun(
     kept: Mapping[str, str] | None = None,
     seconds: float = 0,
     namespaces: tuple[str, ...] = ("*",),
-) -> PublicFaults:
+) -> PublicFaultsPlugin:
     """One that has begun, with nodes ``n1`` and ``n2`` unless told otherwise."""
-    faults = PublicFaults(namespaces=namespaces)
+    faults = PublicFaultsPlugin(namespaces=namespaces)
     faults.know(places("n1", "n2") if known is None else known)
     assert list(faults.restore(kept or {}, at(seconds))) == []
-    faults.observe(0, STATISTIC, Listed(()), at(seconds))
+    faults.observe(0, STATISTIC, DocumentsListed(()), at(seconds))
     faults.step(at(seconds))
     return faults
 
 
-def kept(faults: PublicFaults, before: Mapping[str, str] | None = None) -> dict[str, str]:
+def kept(faults: PublicFaultsPlugin, before: Mapping[str, str] | None = None) -> dict[str, str]:
     """What is in the store after what changed was written."""
     texts = dict(before or {})
     for bucket in faults.take_changed():
@@ -102,12 +107,12 @@ def kept(faults: PublicFaults, before: Mapping[str, str] | None = None) -> dict[
     return texts
 
 
-def standing(faults: PublicFaults, node: str = "n1") -> dict[str, tuple[str, str]]:
+def standing(faults: PublicFaultsPlugin, node: str = "n1") -> dict[str, tuple[str, str]]:
     """Chip to code and level of what a node's record gets."""
     found = faults.apply(node, eight(), at(1000)).faults
     return {one.chip.removeprefix("Ascend910-"): (one.code, one.level) for one in found}
 
 
-def read(faults: PublicFaults, *documents: Document, seconds: float = 0) -> None:
+def read(faults: PublicFaultsPlugin, *documents: Document, seconds: float = 0) -> None:
     """The store is listed: it has these documents."""
-    faults.observe(0, MESSAGES, Listed(documents), at(seconds))
+    faults.observe(0, MESSAGES, DocumentsListed(documents), at(seconds))

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from aggregator.public_faults import active_faults as ledger_module
-from aggregator.public_faults.active_faults import Ledger
+from aggregator.public_faults.active_faults import ActiveFaults
 from aggregator.public_faults.persisted_rows import Rows, read
-from aggregator.public_faults.values import Outcome, Saying
-from service.clock import Moment
+from aggregator.public_faults.values import FaultOutcome, PublicFaultReport
+from service.clock import Instant
 from tests.aggregator.public_faults.telling import TOLD_MS, at
 
 LEVEL = "SeparateNPU"
@@ -19,113 +19,115 @@ LEVEL = "SeparateNPU"
 
 def saying(
     assertion: str, told: float = 0, seconds: float = 0, name: str = "fault-0001", node: str = "n1"
-) -> Saying:
+) -> PublicFaultReport:
     told_ms = TOLD_MS + int(told * 1000)
     received_ms = at(seconds).wall_ms
-    return Saying(
+    return PublicFaultReport(
         node, "", "CCAE", name, "NPU", "220001001", assertion, (0,), 1, told_ms, received_ms
     )
 
 
-def say(ledger: Ledger, assertion: str, seconds: float, told: float = 0) -> Outcome:
+def say(ledger: ActiveFaults, assertion: str, seconds: float, told: float = 0) -> FaultOutcome:
     ledger.step(at(seconds))
     now = at(seconds)
     return ledger.say(saying(assertion, told, seconds), LEVEL, now, placed=True)
 
 
-def count_at(ledger: Ledger, seconds: float) -> int:
+def count_at(ledger: ActiveFaults, seconds: float) -> int:
     ledger.step(at(seconds))
     return ledger.count
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger(Rows())
+def ledger() -> ActiveFaults:
+    return ActiveFaults(Rows())
 
 
-def test_a_fault_stands_until_it_recovers(ledger: Ledger) -> None:
-    assert say(ledger, "occur", 0) is Outcome.ADDED
+def test_a_fault_stands_until_it_recovers(ledger: ActiveFaults) -> None:
+    assert say(ledger, "occur", 0) is FaultOutcome.ADDED
     assert ledger.next_due_ms() is None
     assert count_at(ledger, 1e6) == 1
-    assert say(ledger, "recover", 1e6) is Outcome.ENDED
+    assert say(ledger, "recover", 1e6) is FaultOutcome.ENDED
     assert ledger.count == 0
 
 
-def test_a_fault_stands_for_five_seconds_at_least(ledger: Ledger) -> None:
+def test_a_fault_stands_for_five_seconds_at_least(ledger: ActiveFaults) -> None:
     say(ledger, "occur", 0)
-    assert say(ledger, "recover", 1) is Outcome.ENDING
+    assert say(ledger, "recover", 1) is FaultOutcome.ENDING
     assert ledger.next_due_ms() == 5000
     assert count_at(ledger, 4.999) == 1
     assert count_at(ledger, 5) == 0
 
 
-def test_what_is_told_once_stands_for_five_seconds(ledger: Ledger) -> None:
-    assert say(ledger, "once", 0) is Outcome.ADDED
+def test_what_is_told_once_stands_for_five_seconds(ledger: ActiveFaults) -> None:
+    assert say(ledger, "once", 0) is FaultOutcome.ADDED
     assert count_at(ledger, 4.999) == 1
     assert count_at(ledger, 5) == 0
 
 
-def test_what_stands_is_not_changed_by_the_same_again(ledger: Ledger) -> None:
+def test_what_stands_is_not_changed_by_the_same_again(ledger: ActiveFaults) -> None:
     say(ledger, "occur", 0)
     ledger.dirty.clear()
-    assert say(ledger, "occur", 1, told=1) is Outcome.KNOWN
-    assert say(ledger, "once", 2, told=2) is Outcome.KNOWN
+    assert say(ledger, "occur", 1, told=1) is FaultOutcome.KNOWN
+    assert say(ledger, "once", 2, told=2) is FaultOutcome.KNOWN
     assert count_at(ledger, 100) == 1
     assert not ledger.dirty
 
 
-def test_a_recovery_of_what_is_not_known_kills_nothing_later(ledger: Ledger) -> None:
+def test_a_recovery_of_what_is_not_known_kills_nothing_later(ledger: ActiveFaults) -> None:
     """Defect B23: upstream deletes what occurs within five seconds."""
-    assert say(ledger, "recover", 0) is Outcome.ABSENT
-    assert say(ledger, "occur", 1) is Outcome.ADDED
+    assert say(ledger, "recover", 0) is FaultOutcome.ABSENT
+    assert say(ledger, "occur", 1) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
 
 
-def test_a_recovery_that_overtakes_its_occurrence_ends_it_and_no_later_one(ledger: Ledger) -> None:
+def test_a_recovery_that_overtakes_its_occurrence_ends_it_and_no_later_one(
+    ledger: ActiveFaults,
+) -> None:
     say(ledger, "recover", 0, told=1)
-    assert say(ledger, "occur", 0.5, told=0) is Outcome.OVERTAKEN
+    assert say(ledger, "occur", 0.5, told=0) is FaultOutcome.OVERTAKEN
     assert ledger.count == 0
-    assert say(ledger, "occur", 2, told=2) is Outcome.ADDED
+    assert say(ledger, "occur", 2, told=2) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
 
 
-def test_an_occurrence_that_overtakes_the_recovery_before_it_stands(ledger: Ledger) -> None:
+def test_an_occurrence_that_overtakes_the_recovery_before_it_stands(ledger: ActiveFaults) -> None:
     say(ledger, "occur", 0, told=0)
     say(ledger, "occur", 10, told=10)
-    assert say(ledger, "recover", 11, told=9) is Outcome.OVERTAKEN
+    assert say(ledger, "recover", 11, told=9) is FaultOutcome.OVERTAKEN
     assert count_at(ledger, 100) == 1
 
 
-def test_a_fault_that_occurs_again_while_it_ends_stands(ledger: Ledger) -> None:
+def test_a_fault_that_occurs_again_while_it_ends_stands(ledger: ActiveFaults) -> None:
     say(ledger, "occur", 0)
     say(ledger, "recover", 1)
-    assert say(ledger, "occur", 2) is Outcome.ADDED
+    assert say(ledger, "occur", 2) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
 
 
-def test_what_was_told_once_may_occur(ledger: Ledger) -> None:
+def test_what_was_told_once_may_occur(ledger: ActiveFaults) -> None:
     say(ledger, "once", 0)
-    assert say(ledger, "occur", 2) is Outcome.ADDED
+    assert say(ledger, "occur", 2) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
 
 
 @pytest.mark.parametrize(("back_seconds", "wait_seconds"), [(61, 1), (3600, 1), (31, 30)])
 def test_a_clock_that_was_set_back_is_no_overtaking(
-    ledger: Ledger, back_seconds: float, wait_seconds: float
+    ledger: ActiveFaults, back_seconds: float, wait_seconds: float
 ) -> None:
     say(ledger, "occur", 0, told=0)
-    assert say(ledger, "recover", wait_seconds, told=-back_seconds) is not Outcome.OVERTAKEN
+    assert say(ledger, "recover", wait_seconds, told=-back_seconds) is not FaultOutcome.OVERTAKEN
     assert count_at(ledger, 100) == 0
 
 
-def test_what_ended_is_forgotten_after_a_minute(ledger: Ledger) -> None:
+def test_what_ended_is_forgotten_after_a_minute(ledger: ActiveFaults) -> None:
     say(ledger, "recover", 0)
     assert ledger.next_due_ms() == 60_000
     ledger.step(at(60))
     assert ledger.next_due_ms() is None
 
 
-def test_our_clock_may_be_set_back(ledger: Ledger) -> None:
+def test_our_clock_may_be_set_back(ledger: ActiveFaults) -> None:
     say(ledger, "occur", 0)
     hour_ago = at(1)._replace(wall_ms=at(-3600).wall_ms)
     ledger.say(saying("recover", 1, -3600), LEVEL, hour_ago, placed=True)
@@ -134,54 +136,56 @@ def test_our_clock_may_be_set_back(ledger: Ledger) -> None:
     assert ledger.count == 0
 
 
-def test_there_are_so_many_faults_at_most(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_are_so_many_faults_at_most(
+    ledger: ActiveFaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ledger_module, "MOST_FAULTS", 2)
     outcomes = [
         ledger.say(saying("occur", name=f"fault-000{number}"), LEVEL, at(0), placed=True)
         for number in range(3)
     ]
-    assert outcomes == [Outcome.ADDED, Outcome.ADDED, Outcome.FULL]
+    assert outcomes == [FaultOutcome.ADDED, FaultOutcome.ADDED, FaultOutcome.FULL]
     ledger.say(saying("recover", seconds=10, name="fault-0000"), LEVEL, at(10), placed=True)
     again = saying("occur", seconds=11, name="fault-0002")
-    assert ledger.say(again, LEVEL, at(11), placed=True) is Outcome.ADDED
+    assert ledger.say(again, LEVEL, at(11), placed=True) is FaultOutcome.ADDED
 
 
 def test_one_node_leaves_room_for_the_others(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: ActiveFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_module, "MOST_OF_A_NODE", 2)
 
-    def occurs(number: int, node: str, seconds: float = 0) -> Outcome:
+    def occurs(number: int, node: str, seconds: float = 0) -> FaultOutcome:
         one = saying("occur", name=f"fault-000{number}", node=node, seconds=seconds)
         return ledger.say(one, LEVEL, at(seconds), placed=True)
 
     assert [occurs(number, "n1") for number in range(3)] == [
-        Outcome.ADDED,
-        Outcome.ADDED,
-        Outcome.FULL,
+        FaultOutcome.ADDED,
+        FaultOutcome.ADDED,
+        FaultOutcome.FULL,
     ]
     assert ledger.full("n1") == "2 faults of node 'n1' stand"
-    assert occurs(1, "n1") is Outcome.KNOWN
-    assert occurs(2, "n2") is Outcome.ADDED
+    assert occurs(1, "n1") is FaultOutcome.KNOWN
+    assert occurs(2, "n2") is FaultOutcome.ADDED
     ledger.say(saying("recover", 10, 10, "fault-0000"), LEVEL, at(10), placed=True)
-    assert occurs(2, "n1", 11) is Outcome.ADDED
+    assert occurs(2, "n1", 11) is FaultOutcome.ADDED
 
 
-def test_a_node_without_faults_leaves_nothing(ledger: Ledger) -> None:
+def test_a_node_without_faults_leaves_nothing(ledger: ActiveFaults) -> None:
     """Defect B22."""
     say(ledger, "occur", 0)
     say(ledger, "recover", 10)
     assert not ledger.nodes
 
 
-def restarted(rows: Rows, now: Moment) -> tuple[Ledger, Rows]:
+def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
     """Another process that begins with what the one before has kept."""
     names = {f"{number:02}" for number in range(32)}
     texts = {name: text for name in names if (text := rows.text(name)) is not None}
     state, unreadable = read(texts)
     assert not unreadable
     again = Rows()
-    ledger = Ledger(again)
+    ledger = ActiveFaults(again)
     ledger.restore(state.faults, state.over, now)
     again.compare(texts)
     assert not again.take_changed()
@@ -190,11 +194,11 @@ def restarted(rows: Rows, now: Moment) -> tuple[Ledger, Rows]:
 
 def test_what_was_told_last_is_remembered_over_a_restart() -> None:
     rows = Rows()
-    ledger = Ledger(rows)
+    ledger = ActiveFaults(rows)
     say(ledger, "occur", 0, told=0)
     say(ledger, "occur", 10, told=10)
     again, _ = restarted(rows, at(11))
-    assert say(again, "recover", 11, told=9) is Outcome.OVERTAKEN
+    assert say(again, "recover", 11, told=9) is FaultOutcome.OVERTAKEN
 
 
 steps = st.lists(
@@ -217,11 +221,11 @@ def test_what_was_said_last_holds(history: list[tuple[str, int, int]]) -> None:
     told at once the later one. What is told once is said of what does not stand.
     """
     rows = Rows()
-    ledger = Ledger(rows)
+    ledger = ActiveFaults(rows)
     clock_ms, newest_ms, stands, since_ms, until_ms = 0, 0, False, 0, 0
     for assertion, pause_ms, late_ms in history:
         clock_ms += pause_ms
-        now = Moment(TOLD_MS + clock_ms, clock_ms)
+        now = Instant(TOLD_MS + clock_ms, clock_ms)
         ledger.step(now)
         if assertion == "restart":
             ledger, rows = restarted(rows, now)
@@ -237,5 +241,5 @@ def test_what_was_said_last_holds(history: list[tuple[str, int, int]]) -> None:
             elif not stands:
                 stands, since_ms, until_ms = assertion == "occur", clock_ms, clock_ms + 5000
         assert bool(ledger.count) == (stands or clock_ms < until_ms)
-    ledger.step(Moment(TOLD_MS + clock_ms + 5000, clock_ms + 5000))
+    ledger.step(Instant(TOLD_MS + clock_ms + 5000, clock_ms + 5000))
     assert bool(ledger.count) == stands

@@ -11,7 +11,7 @@ import pytest
 from aggregator.public_faults import fault_table_file
 from aggregator.public_faults.fault_table import CONFIG_MAP
 from aggregator.public_faults.fault_table_file import follow_table
-from aggregator.public_faults.plugin import PublicFaults
+from aggregator.public_faults.plugin import PublicFaultsPlugin
 from contract.codes.levels import ChipLevel
 from contract.errors import DocumentError
 from contract.operator_rules.public_fault_table import (
@@ -19,7 +19,7 @@ from contract.operator_rules.public_fault_table import (
     read_public_fault_table,
     shipped_table,
 )
-from stores.base import Changed, Deleted, Document, Listed
+from stores.base import Changed, Deleted, Document, DocumentsListed
 from tests.aggregator.public_faults.telling import at, begun, eight, one, places, standing, told
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def test_the_config_map_goes_before_the_file() -> None:
     faults = begun()
     faults.send(told(one()), at(0))
     faults.configure(table(SubHealthFaultCodes=["220001001"]))
-    faults.observe(0, CONFIG_MAP, Listed((config_map(MILD),)), at(0))
+    faults.observe(0, CONFIG_MAP, DocumentsListed((config_map(MILD),)), at(0))
     assert standing(faults) == {"0": ("220001001", "NotHandleFault")}
     faults.observe(0, CONFIG_MAP, Changed(config_map("nonsense")), at(0))
     assert standing(faults) == {"0": ("220001001", "NotHandleFault")}
@@ -177,4 +177,4 @@ async def test_the_file_is_followed(
 
 
 def test_it_begins_with_what_is_shipped() -> None:
-    assert PublicFaults().status().table == "shipped"
+    assert PublicFaultsPlugin().status().table == "shipped"

@@ -17,11 +17,11 @@ from contract.wire import pubfault_pb2 as wire
 from tests.aggregator.public_faults.telling import at, begun, one, places, standing, told
 
 if TYPE_CHECKING:
-    from aggregator.failover.persistent_state import Keeping
-    from service.clock import Moment
+    from aggregator.failover.persistent_state import PersistentState
+    from service.clock import Instant
 
 
-def clock() -> Moment:
+def clock() -> Instant:
     return at(0)
 
 
@@ -75,7 +75,7 @@ async def test_what_was_taken_of_a_message_is_judged_although_its_sender_has_gon
         message, faults=[replace(fault, influence=influence) for fault in message.faults or ()]
     )
     judged: set[str] = set()
-    nobody = cast("Keeping", None)
+    nobody = cast("PersistentState", None)
     call = asyncio.create_task(kept_answer(faults, message, nobody, judged.update, clock))
     while not faults.status().standing:  # noqa: ASYNC110
         await asyncio.sleep(0)

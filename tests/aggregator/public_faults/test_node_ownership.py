@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from aggregator.public_faults.persisted_rows import Rows
-from aggregator.public_faults.plugin import MESSAGES, PublicFaults
-from aggregator.public_faults.values import Absent, Saying
-from contract.documents.public_fault import Fault, Influence, encode_public_fault
+from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
+from aggregator.public_faults.values import PublicFaultReport, UnplacedFault
+from contract.documents.public_fault import Influence, PublicFaultEntry, encode_public_fault
 from contract.names import PUBLIC_FAULT_LABEL, owner_of
-from stores.base import Changed, Deleted, Document, Listed
+from stores.base import Changed, Deleted, Document, DocumentsListed
 from tests.aggregator.public_faults.telling import (
     TOLD_MS,
     at,
@@ -61,11 +61,13 @@ def at_place(name: str, message: PublicFault, namespace: str = "mindx-dl") -> Ch
     return Changed(document(name, message, namespace))
 
 
-def storage(*faults: Fault, resource: str = "dpcStorage", at_ms: int = TOLD_MS) -> PublicFault:
+def storage(
+    *faults: PublicFaultEntry, resource: str = "dpcStorage", at_ms: int = TOLD_MS
+) -> PublicFault:
     return told(*faults, resource=resource, at_ms=at_ms)
 
 
-def of_both(name: str = "fault-0001") -> Fault:
+def of_both(name: str = "fault-0001") -> PublicFaultEntry:
     """One fault on both nodes."""
     both = [Influence(node, "", [0, 1]) for node in ("n2", "n1")]
     return replace(one(name), influence=both)
@@ -114,7 +116,7 @@ ATTACKS = {
 }
 
 
-def everything(faults: PublicFaults) -> tuple[object, ...]:
+def everything(faults: PublicFaultsPlugin) -> tuple[object, ...]:
     """What is published, kept, shown and counted of the faults that stand."""
     status = faults.status()
     return (
@@ -137,13 +139,13 @@ def own_documents() -> list[Document]:
     return found
 
 
-def write_own(faults: PublicFaults) -> None:
+def write_own(faults: PublicFaultsPlugin) -> None:
     """These are written."""
     for each in own_documents():
         faults.observe(0, MESSAGES, Changed(each), at(0))
 
 
-def with_faults() -> PublicFaults:
+def with_faults() -> PublicFaultsPlugin:
     """They have counted, and are kept."""
     faults = begun()
     write_own(faults)
@@ -221,7 +223,7 @@ def test_faults_of_a_node_to_come_are_not_kept() -> None:
 
 
 def test_what_was_kept_of_it_by_an_earlier_release_does_not_count() -> None:
-    saying = Saying(
+    saying = PublicFaultReport(
         "n9", "", "dpcStorage", "fault-0001", "NPU", "220001001", "occur", (0,), 1, TOLD_MS, TOLD_MS
     )
     rows = Rows()
@@ -230,7 +232,7 @@ def test_what_was_kept_of_it_by_an_earlier_release_does_not_count() -> None:
     ):
         one_saying = replace(saying, node=node, fault_id=f"fault-{number:04}")
         row = (node, "", saying.resource, one_saying.fault_id)
-        rows.put("absent", row, Absent(one_saying, place, "digest", True))
+        rows.put("absent", row, UnplacedFault(one_saying, place, "digest", True))
     state = {bucket: text for bucket in rows.take_changed() if (text := rows.text(bucket))}
     faults = begun(places("n2"), state)
     assert faults.status().absent == 2
@@ -291,9 +293,9 @@ def test_only_namespaces_that_are_named_count(caplog: pytest.LogCaptureFixture) 
     assert caplog.text.count("public faults in namespace tenant are left out") == 1
     assert "public_faults.namespaces names only mindx-dl, cluster-system" in caplog.text
     faults.observe(0, MESSAGES, Deleted("tenant", "d-0"), at(0))
-    faults.observe(0, MESSAGES, Listed((theirs[1], ours)), at(0))
+    faults.observe(0, MESSAGES, DocumentsListed((theirs[1], ours)), at(0))
     assert "1 documents" in faults.namespaces.refused(0)[0].what
-    faults.observe(0, MESSAGES, Listed((ours,)), at(0))
+    faults.observe(0, MESSAGES, DocumentsListed((ours,)), at(0))
     assert faults.namespaces.refused(0) == ()
     assert standing(faults).keys() == {"5"}
 
@@ -309,5 +311,5 @@ def test_namespaces_without_end_fill_neither_log_nor_memory(
     assert faults.namespaces.counts == {0: 12_000}
     assert len(faults.namespaces.refused(0)) == 1000
     assert caplog.text.count("left out") == 101
-    faults.observe(0, MESSAGES, Listed(()), at(0))
+    faults.observe(0, MESSAGES, DocumentsListed(()), at(0))
     assert faults.namespaces.refused(0) == ()

@@ -9,14 +9,14 @@ import pytest
 
 from aggregator.public_faults import persisted_rows as rows_module
 from aggregator.public_faults.persisted_rows import Rows, read
-from aggregator.public_faults.values import Over
+from aggregator.public_faults.values import EndedFault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def over(number: int) -> Over:
-    return Over(f"n{number % 3}", "CCAE", f"fault-{number}", number, 0)
+def over(number: int) -> EndedFault:
+    return EndedFault(f"n{number % 3}", "CCAE", f"fault-{number}", number, 0)
 
 
 def written(rows: Rows, before: Mapping[str, str]) -> dict[str, str]:
@@ -35,7 +35,7 @@ def test_what_is_kept_is_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows_module, "_MOST_ROWS", 5)
     rng = Random(7)
     rows, store = Rows(), dict[str, str]()
-    there: set[Over] = set()
+    there: set[EndedFault] = set()
     for step in range(600):
         one = over(rng.randrange(100))
         if rng.random() < 0.6:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from aggregator.cluster_documents.entry import Entry, merge
+from aggregator.cluster_documents.entry import ClusterEntry, merge
 from aggregator.inputs.node_context import NodeState
 from aggregator.public_faults.apply_to_record import MOST_SHOWN, with_public_faults
-from aggregator.public_faults.plugin import PublicFaults
-from aggregator.public_faults.values import Standing
+from aggregator.public_faults.plugin import PublicFaultsPlugin
+from aggregator.public_faults.values import ActivePublicFault
 from contract.documents import device_info
 from contract.documents.cluster_device import (
     device_record,
@@ -37,7 +37,7 @@ from tests.aggregator.public_faults.telling import (
 from tests.contract.documents.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
-    from aggregator.plugin import Keeper, Reader, Timed, Viewed
+    from aggregator.plugin import DocumentPlugin, Persistent, Timed, Viewed
     from contract.documents.public_fault import PublicFault
 
 
@@ -249,7 +249,7 @@ def test_the_time_of_an_entry_never_goes_back() -> None:
         if assertion:
             faults.send(told(one(assertion=assertion), at_ms=at(seconds).wall_ms), at(seconds))
         merged = merge("n1", faults.apply("n1", eight(), at(seconds)), entry, at(seconds))
-        assert isinstance(merged, Entry)
+        assert isinstance(merged, ClusterEntry)
         entry = merged
         stamps.append(entry.stamp)
     assert stamps == [T0, T0 + 100, T0 + 101, T0 + 200]
@@ -267,10 +267,10 @@ def test_a_sender_whose_clock_is_behind_hears_that_it_said_nothing() -> None:
     assert standing(faults).keys() == {"0"}
 
 
-def standing_of(*said: tuple[str, str, tuple[int, ...], int]) -> list[Standing]:
+def standing_of(*said: tuple[str, str, tuple[int, ...], int]) -> list[ActivePublicFault]:
     """Faults by code, level, chips and time."""
     return [
-        Standing(
+        ActivePublicFault(
             "n1", "CCAE", f"fault-{n:05}", "NPU", code, level, chips, at_s, 0, 0, 0, None, True
         )
         for n, (code, level, chips, at_s) in enumerate(said)
@@ -314,10 +314,10 @@ def test_of_ever_new_codes_the_worst_are_told_for_each_chip() -> None:
 
 
 def test_it_is_what_the_daemon_asks_for() -> None:
-    faults = PublicFaults()
-    reader: Reader = faults
+    faults = PublicFaultsPlugin()
+    reader: DocumentPlugin = faults
     timed: Timed = faults
-    keeper: Keeper = faults
+    keeper: Persistent = faults
     viewed: Viewed = faults
     assert len(reader.inputs) == 3
     assert timed.next_due_ms() == 500

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.public_faults.plugin import MESSAGES, PublicFaults
+from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
 from stores.address import open_store
 from stores.base import Document
@@ -72,7 +72,7 @@ async def test_documents_of_nodes_and_of_anybody_are_heard(store: Store) -> None
             faults.observe(0, MESSAGES, event, at(0))
             more.set()
 
-    async def until(happened: Callable[[PublicFaults], bool]) -> None:
+    async def until(happened: Callable[[PublicFaultsPlugin], bool]) -> None:
         async with asyncio.timeout(30):
             while not happened(faults):
                 more.clear()

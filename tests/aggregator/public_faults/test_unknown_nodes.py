@@ -14,7 +14,7 @@ from aggregator.public_faults.grpc_entry import answered
 from aggregator.public_faults.pieces import PIECE
 from aggregator.public_faults.plugin import MESSAGES
 from contract.documents.public_fault import Influence
-from stores.base import Deleted, Listed
+from stores.base import Deleted, DocumentsListed
 from tests.aggregator.public_faults.telling import (
     TOLD_MS,
     at,
@@ -31,15 +31,15 @@ from tests.aggregator.public_faults.telling import (
 )
 
 if TYPE_CHECKING:
-    from aggregator.public_faults.plugin import PublicFaults
-    from contract.documents.public_fault import Fault
-    from service.clock import Moment
+    from aggregator.public_faults.plugin import PublicFaultsPlugin
+    from contract.documents.public_fault import PublicFaultEntry
+    from service.clock import Instant
     from tests.aggregator.public_faults.known import KnownPlaces
 
 LATE = "n9"
 
 
-def come(known: KnownPlaces, faults: PublicFaults, seconds: float) -> frozenset[str]:
+def come(known: KnownPlaces, faults: PublicFaultsPlugin, seconds: float) -> frozenset[str]:
     """The node that was not there comes."""
     known.see_report(LATE, eight())
     return faults.step(at(seconds))
@@ -78,7 +78,7 @@ def test_it_counts_after_a_restart_too() -> None:
     texts = kept(faults)
     known = places("n1")
     again = begun(known, texts, seconds=3600)
-    again.observe(0, MESSAGES, Listed((message,)), at(3600))
+    again.observe(0, MESSAGES, DocumentsListed((message,)), at(3600))
     assert standing(again) == {}, "what has counted does not count again"
     come(known, again, 3601)
     assert standing(again, LATE).keys() == {"0"}
@@ -102,7 +102,7 @@ def test_what_does_not_hold_any_more_when_the_node_comes(by: str) -> None:
             faults.observe(0, MESSAGES, changed("pub", over), at(100))
         case "restart":
             faults = begun(known, kept(faults), seconds=100)
-            faults.observe(0, MESSAGES, Listed(()), at(100))
+            faults.observe(0, MESSAGES, DocumentsListed(()), at(100))
     come(known, faults, 200)
     assert standing(faults, LATE) == {}
     assert faults.status().absent == 0
@@ -138,7 +138,7 @@ def test_what_is_remembered_of_nodes_that_never_come_has_an_end(
     assert faults.status().absent == 20
 
 
-def large(nodes: int, faults: int) -> tuple[KnownPlaces, list[str], list[Fault]]:
+def large(nodes: int, faults: int) -> tuple[KnownPlaces, list[str], list[PublicFaultEntry]]:
     """Places and a message about so many faults on each of so many nodes."""
     names = [f"node-{number:04}" for number in range(nodes)]
     about = [Influence(name, "", [0]) for name in names]
@@ -146,7 +146,7 @@ def large(nodes: int, faults: int) -> tuple[KnownPlaces, list[str], list[Fault]]
     return places(*names), names, several
 
 
-def clock() -> Moment:
+def clock() -> Instant:
     return at(0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from aggregator.cluster_documents.shards import Value
-from aggregator.publish.document_state import Output, Shown
+from aggregator.publish.document_state import ClusterDocument, StoreContent
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from service.foreign_writes import MANY
 from stores.base import Document
@@ -20,9 +20,9 @@ def document(text: str, version: str, labels: dict[str, str] | None = None) -> D
     return Document(CLUSTER_NAMESPACE, NAME, {NAME: text}, labels, version=version)
 
 
-def written(text: str = "one", revision: int = 1) -> tuple[Output, Value]:
+def written(text: str = "one", revision: int = 1) -> tuple[ClusterDocument, Value]:
     """An output whose value is stored as version 10."""
-    output, value = Output(NAME), Value(text, 1, revision)
+    output, value = ClusterDocument(NAME), Value(text, 1, revision)
     assert output.must_write(value, moment(0))
     output.written("10", value, output.version)
     assert not output.must_write(value, moment(0))
@@ -30,7 +30,7 @@ def written(text: str = "one", revision: int = 1) -> tuple[Output, Value]:
 
 
 def test_what_is_there_already_is_not_written() -> None:
-    output, value = Output(NAME), Value("one", 1, 0)
+    output, value = ClusterDocument(NAME), Value("one", 1, 0)
     output.shows(document("one", "5"))
     assert not output.must_write(value, moment(0))
     assert output.acknowledged == 0
@@ -39,8 +39,8 @@ def test_what_is_there_already_is_not_written() -> None:
 
 
 def test_at_start_a_difference_is_written_and_is_nobodys_fault() -> None:
-    for shown in (Shown.NOTHING, document("old", "5"), document("one", "5", {})):
-        output = Output(NAME)
+    for shown in (StoreContent.NOTHING, document("old", "5"), document("one", "5", {})):
+        output = ClusterDocument(NAME)
         output.shows(shown)
         assert output.must_write(Value("one", 1, 0), moment(0))
         assert output.foreign_total == 0
@@ -63,7 +63,7 @@ def test_the_watch_may_be_late_or_early() -> None:
 
 
 def test_a_foreign_change_a_foreign_label_and_a_deletion_are_repaired() -> None:
-    for shown in (document("mine", "99"), document("one", "99", {}), Shown.NOTHING):
+    for shown in (document("mine", "99"), document("one", "99", {}), StoreContent.NOTHING):
         output, value = written()
         output.shows(shown)
         assert output.must_write(value, moment(1))
@@ -255,7 +255,7 @@ def test_a_write_replaces_what_was_seen_last() -> None:
     output.shows(document("one", "12"))  # late
     output.shows(document("one", "10"))  # later still
     assert output.version == "13"
-    output.shows(Shown.NOTHING)
+    output.shows(StoreContent.NOTHING)
     assert output.version == ""
     assert output.must_write(value, moment(1))
 
@@ -275,7 +275,7 @@ def test_what_was_replaced_is_no_foreign_write_when_it_is_shown_late() -> None:
 
 def test_one_change_that_was_told_and_read_is_one() -> None:
     output, value = written()
-    output.shows(Shown.NOTHING)  # as a watch shows a document without its label
+    output.shows(StoreContent.NOTHING)  # as a watch shows a document without its label
     assert output.must_write(value, moment(1))
     output.sees(document("one", "11", {}))
     assert output.must_write(value, moment(1))
@@ -331,7 +331,7 @@ def test_what_is_missing_or_other_in_the_first_list_after_a_break_is_nobodys_dee
     for number in range(3 * MANY):
         output.interrupted()
         assert not output.must_write(value, moment(3 * number))
-        output.listed(Shown.NOTHING if number % 2 else document("older", "3"))
+        output.listed(StoreContent.NOTHING if number % 2 else document("older", "3"))
         # What our writes replaced may be shown late, so that is looked at twice.
         output.must_write(value, moment(3 * number))
         assert output.must_write(value, moment(3 * number + 2))
@@ -341,7 +341,7 @@ def test_what_is_missing_or_other_in_the_first_list_after_a_break_is_nobodys_dee
         assert not output.must_write(value, moment(3 * number + 2))
     assert output.foreign_total == 0
     assert not output.conflict
-    output.shows(Shown.NOTHING)
+    output.shows(StoreContent.NOTHING)
     assert output.must_write(value, moment(60))
     assert output.foreign_total == 1, "afterwards it is a stranger's again"
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from aggregator.cluster_documents.shards import Value
-from aggregator.publish.publisher import Publisher
+from aggregator.publish.publisher import StorePublisher
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import cluster_device_name, member, value_of
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, device_info_name
-from service.clock import Moment
+from service.clock import Instant
 from service.election.leadership import Always
 from service.stalls import Stalls
-from stores.base import Document, Listed
+from stores.base import Document, DocumentsListed
 from tests.aggregator.nodes import T0, healthy, record
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def clock() -> Moment:
-    return Moment(int((T0 + now()) * 1000), int(now() * 1000))
+def clock() -> Instant:
+    return Instant(int((T0 + now()) * 1000), int(now() * 1000))
 
 
 def text(node: str, stamp: int) -> str:
@@ -58,7 +58,7 @@ class SlowStore:
         self.touch_seconds = 0.005
 
     async def watch(self, _: Selection) -> AsyncIterator[WatchEvent]:
-        yield Listed(self.documents)
+        yield DocumentsListed(self.documents)
         await asyncio.Event().wait()
 
     async def put(self, document: Document, *, expected: str | None) -> str:
@@ -81,7 +81,7 @@ class Cluster:
         self.leadership = Always("")
         self.store = SlowStore(*(self._document(name) for name in self.names if there))
         store: Any = self.store
-        self.publisher = Publisher(
+        self.publisher = StorePublisher(
             store,
             value=lambda name: Value(text(name, self.stamps[name]), 1, self.stamps[name]),
             acknowledged=lambda *_: None,

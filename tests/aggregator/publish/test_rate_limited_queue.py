@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.publish.rate_limited_queue import Pace, Write
+from aggregator.publish.rate_limited_queue import RateLimitedQueue, WriteKind
 
 START_MS = 1_000_000
 
 
-def run(pace: Pace, until_ms: int) -> list[tuple[int, str]]:
+def run(pace: RateLimitedQueue, until_ms: int) -> list[tuple[int, str]]:
     """When who may write, as long as somebody waits."""
     now_ms, granted = START_MS, []
     while now_ms <= until_ms:
@@ -29,14 +29,14 @@ def most_in_a_second(times: list[int]) -> int:
 
 
 def test_the_first_change_of_a_quiet_time_goes_at_once() -> None:
-    pace = Pace(20)
+    pace = RateLimitedQueue(20)
     pace.ask("a", START_MS)
     assert pace.grant(START_MS) == ["a"]
     assert pace.next_ms() is None
 
 
 def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
-    pace = Pace(20)
+    pace = RateLimitedQueue(20)
     names = [f"document-{number}" for number in range(60)]
     for name in names:
         pace.ask(name, START_MS)
@@ -48,7 +48,7 @@ def test_a_storm_is_spread_in_the_order_in_which_it_came() -> None:
 
 
 def test_who_was_written_is_last_again() -> None:
-    pace = Pace(1)
+    pace = RateLimitedQueue(1)
     for name in "abc":
         pace.ask(name, START_MS)
     assert pace.grant(START_MS) == ["a"]
@@ -57,10 +57,10 @@ def test_who_was_written_is_last_again() -> None:
 
 
 def test_a_touch_waits_for_changes_but_not_for_ever() -> None:
-    pace = Pace(1)
+    pace = RateLimitedQueue(1)
     pace.ask("spent", START_MS)
     pace.grant(START_MS)
-    pace.ask("touched", START_MS, Write.TOUCH)
+    pace.ask("touched", START_MS, WriteKind.TOUCH)
     order = []
     for second in range(1, 10):
         now_ms = START_MS + second * 1000
@@ -71,34 +71,34 @@ def test_a_touch_waits_for_changes_but_not_for_ever() -> None:
 
 
 def test_state_waits_for_changes_but_in_a_storm_that_lasts_one_write_in_six_is_state() -> None:
-    pace = Pace(1)
+    pace = RateLimitedQueue(1)
     order: list[str] = []
     for second in range(20):
         now_ms = START_MS + second * 1000
         pace.ask(f"changed-{second}", now_ms)
         if second == 0 or order[-1] == "kept":
-            pace.ask("kept", now_ms, Write.STATE)
+            pace.ask("kept", now_ms, WriteKind.STATE)
         order += pace.grant(now_ms)
     assert [number for number, name in enumerate(order) if name == "kept"] == [5, 11, 17]
 
 
 def test_the_next_change_finds_room_however_much_state_waits() -> None:
-    pace = Pace(16)
-    written = {Write.CHANGE: 0, Write.STATE: 0}
+    pace = RateLimitedQueue(16)
+    written = {WriteKind.CHANGE: 0, WriteKind.STATE: 0}
     for now_ms in range(START_MS, START_MS + 20_000, 10):
-        pace.ask("state", now_ms, Write.STATE)
+        pace.ask("state", now_ms, WriteKind.STATE)
         if now_ms % 150 == 0:
             pace.ask("change", now_ms)
         granted = pace.grant(now_ms)
         assert ("change" in granted) == (now_ms % 150 == 0)
-        written[Write.CHANGE] += "change" in granted
-        written[Write.STATE] += "state" in granted
-    assert written[Write.CHANGE] == 133
-    assert written[Write.STATE] > 100
+        written[WriteKind.CHANGE] += "change" in granted
+        written[WriteKind.STATE] += "state" in granted
+    assert written[WriteKind.CHANGE] == 133
+    assert written[WriteKind.STATE] > 100
 
 
 def test_who_withdraws_takes_no_turn() -> None:
-    pace = Pace(1)
+    pace = RateLimitedQueue(1)
     pace.ask("a", START_MS)
     pace.ask("b", START_MS)
     pace.withdraw("a")
@@ -109,12 +109,12 @@ def test_who_withdraws_takes_no_turn() -> None:
 
 @given(
     st.integers(1, 60),
-    st.lists(st.tuples(st.integers(0, 700), st.sampled_from(Write)), min_size=1, max_size=150),
+    st.lists(st.tuples(st.integers(0, 700), st.sampled_from(WriteKind)), min_size=1, max_size=150),
 )
 def test_never_more_in_any_second_and_everybody_in_the_end(
-    writes_per_second: int, asked: list[tuple[int, Write]]
+    writes_per_second: int, asked: list[tuple[int, WriteKind]]
 ) -> None:
-    pace = Pace(writes_per_second)
+    pace = RateLimitedQueue(writes_per_second)
     now_ms, granted = START_MS, []
     for number, (pause_ms, what) in enumerate(asked):
         now_ms += pause_ms

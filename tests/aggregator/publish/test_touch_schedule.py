@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from aggregator.publish.touch_schedule import Touches
+from aggregator.publish.touch_schedule import TouchSchedule
 from tests.aggregator.nodes import moment
 
 NAMES = [f"cluster-info-device-{number}" for number in range(12)]
 
 
 def test_after_a_start_documents_are_spread_over_15_s() -> None:
-    touches = Touches(45)
+    touches = TouchSchedule(45)
     first = [touches.due_ms(name, moment(100)) for name in NAMES]
     assert all(0 <= due <= 15_000 for due in first)
     assert len(set(first)) == len(NAMES)
@@ -17,7 +17,7 @@ def test_after_a_start_documents_are_spread_over_15_s() -> None:
 
 
 def test_a_touch_or_write_is_due_one_period_later() -> None:
-    touches = Touches(45)
+    touches = TouchSchedule(45)
     touches.written(NAMES[0], moment(10))
     assert touches.due_ms(NAMES[0], moment(54.9)) == 100
     assert touches.due_ms(NAMES[0], moment(55)) == 0
@@ -26,9 +26,9 @@ def test_a_touch_or_write_is_due_one_period_later() -> None:
 
 
 def test_a_touch_that_failed_is_tried_again_before_a_reader_minds() -> None:
-    touches = Touches(45)
+    touches = TouchSchedule(45)
     touches.failed(NAMES[0], moment(10))
     assert touches.due_ms(NAMES[0], moment(10)) == 5000
-    hasty = Touches(1)
+    hasty = TouchSchedule(1)
     hasty.failed(NAMES[0], moment(10))
     assert hasty.due_ms(NAMES[0], moment(10)) == 1000

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.inputs.node_context import Pod
+from aggregator.inputs.node_context import PodState
 from aggregator.rank_tables.plugin import RankTables
-from service.clock import Moment
-from stores.base import Changed, Deleted, Document, Listed, WatchEvent
+from service.clock import Instant
+from stores.base import Changed, Deleted, Document, DocumentsListed, WatchEvent
 from stores.interruption import Interrupted
 
-NOW = Moment(1_790_000_000_000, 5_000)
+NOW = Instant(1_790_000_000_000, 5_000)
 ME = "inference"
 
 
@@ -52,8 +52,8 @@ def rings(
     )
 
 
-def pod(app: str, number: int = 0, *, ip: str = "10.3.0.1", namespace: str = "mindie") -> Pod:
-    return Pod(
+def pod(app: str, number: int = 0, *, ip: str = "10.3.0.1", namespace: str = "mindie") -> PodState:
+    return PodState(
         f"uid-{namespace}-{app}-{number}",
         "n1",
         namespace,
@@ -75,7 +75,7 @@ class Service:
     ) -> None:
         self.tables = RankTables(sources, namespaces)
         self.tables.set_pods("n1", [COORDINATOR, CONTROLLER])
-        self.see(Listed(documents))
+        self.see(DocumentsListed(documents))
 
     def see(self, event: WatchEvent, source: int = 0) -> None:
         [selection] = self.tables.inputs
@@ -160,7 +160,7 @@ def test_a_broken_instance_is_left_out_and_comes_back() -> None:
     assert service.servers() == [["192.168.0.1"], ["192.168.0.2"]]
     service.see(Deleted("mindie", "rings-config-server-1"))
     assert service.servers() == [["192.168.0.1"]]
-    service.see(Listed(()))
+    service.see(DocumentsListed(()))
     assert service.now() is None
 
 
@@ -184,7 +184,7 @@ def test_groups_are_in_the_order_of_names_as_people_count() -> None:
     ],
 )
 def test_nothing_is_told_before_coordinators_and_controllers_have_addresses(
-    pods: list[Pod],
+    pods: list[PodState],
 ) -> None:
     service = Service(rings())
     service.tables.set_pods("n1", pods)
@@ -203,7 +203,7 @@ def test_several_coordinators_are_in_the_order_of_their_names() -> None:
     hosts = [server["server_id"] for server in group["server_list"]]
     assert hosts == ["192.168.1.0", "192.168.1.1", "192.168.1.2"]
     # A pod that was made anew under its name, while the old one is still there.
-    again = Pod("other-uid", "n3", "mindie", "coordinator-1", ip="", labels=COORDINATOR.labels)
+    again = PodState("other-uid", "n3", "mindie", "coordinator-1", ip="", labels=COORDINATOR.labels)
     service.tables.set_pods("n3", [again])
     assert service.now() is None
 
@@ -272,7 +272,7 @@ def other_service(host: str = "192.168.0.6") -> Document:
     return rings(text=table(server_list=[server]), namespace="a")
 
 
-def other_pods() -> list[Pod]:
+def other_pods() -> list[PodState]:
     """A coordinator and a controller with our jobID in that namespace."""
     return [pod("coordinator", 5, namespace="a"), pod("controller", 5, namespace="a")]
 
@@ -313,7 +313,7 @@ def test_a_table_that_is_served_stays_while_another_namespace_uses_its_job_id() 
     assert service.tables.take_changed_tables() == {ME}
     assert service.servers() == [["10.0.0.9"]]
     service.see(Changed(other_service()))
-    service.see(Listed((other_service(),)))
+    service.see(DocumentsListed((other_service(),)))
     assert service.servers() == [["192.168.0.6"]], "who is left is served"
 
 
@@ -331,7 +331,7 @@ def test_namespaces_that_are_left_out_share_no_job_id(caplog: pytest.LogCaptureF
     service = Service(rings(), namespaces=("mindie", "b"))
     for _ in range(3):
         service.see(Changed(other_service()))
-    service.see(Listed((rings(), other_service())))
+    service.see(DocumentsListed((rings(), other_service())))
     assert service.servers() == [["192.168.0.1"]]
     assert service.tables.namespaces.counts[0] == 1
     (left,) = service.tables.namespaces.refused(0)
@@ -347,11 +347,11 @@ def test_nothing_is_told_before_every_store_was_listed() -> None:
     assert service.now() is None
     service.see(Interrupted("away"), source=1)
     assert service.now() is None
-    service.see(Listed((rings("server-1", job="other", namespace="b"),)), source=1)
+    service.see(DocumentsListed((rings("server-1", job="other", namespace="b"),)), source=1)
     assert service.servers() == [["192.168.0.1"]]
     # An interruption changes nothing; a list of one store says nothing of the other.
     service.see(Interrupted("away"))
-    service.see(Listed(()), source=1)
+    service.see(DocumentsListed(()), source=1)
     assert service.servers() == [["192.168.0.1"]]
 
 
@@ -371,7 +371,7 @@ def test_whatever_came_before_only_what_is_there_counts(
 ) -> None:
     service = Service()
     there: dict[str, Document] = {}
-    places: dict[str, list[Pod]] = {"n1": [COORDINATOR, CONTROLLER]}
+    places: dict[str, list[PodState]] = {"n1": [COORDINATOR, CONTROLLER]}
     for what, number, flag, job in done:
         if what == "put":
             text = table() if flag else '{"status":"initializing"}'
@@ -388,6 +388,6 @@ def test_whatever_came_before_only_what_is_there_counts(
     fresh = Service()
     for node, pods in places.items():
         fresh.tables.set_pods(node, pods)
-    fresh.see(Listed(tuple(there.values())))
+    fresh.see(DocumentsListed(tuple(there.values())))
     for job in (ME, "other"):
         assert service.now(job) == fresh.now(job)

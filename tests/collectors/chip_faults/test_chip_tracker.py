@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.chip_faults.chip_tracker import ChipBeliefs, Query
+from collectors.chip_faults.chip_tracker import ChipTracker, Query
 from collectors.list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import CARD_DROP
 from contract.codes.levels import Severity
@@ -47,7 +47,7 @@ def seen(
 class Chip:
     """Beliefs, and what a reader of their reports would believe."""
 
-    beliefs: ChipBeliefs
+    beliefs: ChipTracker
     told: set[str] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
 
@@ -90,7 +90,7 @@ def _short(report: Report) -> str:
 
 
 def chip(*believed: str, answered: bool = True) -> Chip:
-    made = Chip(ChipBeliefs("test", CHIP, believed, LOST_AFTER), set(believed))
+    made = Chip(ChipTracker("test", CHIP, believed, LOST_AFTER), set(believed))
     if answered:
         made.codes(believed, -100.0)
         made.health(-100.0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.chip_faults.collector import ChipFaults
+from collectors.chip_faults.collector import ChipFaultsCollector
 from collectors.registry import COLLECTORS
 from contract.codes.chip_codes import CARD_DROP, RESET_FINISHED
 from contract.errors import DriverError
@@ -47,7 +47,7 @@ async def collecting(
     said = Said()
     beats: list[float] = [] if marks is None else marks
     loop = asyncio.get_running_loop()
-    collector = ChipFaults()
+    collector = ChipFaultsCollector()
     around = surroundings(
         said,
         virtual_ms,
@@ -440,4 +440,4 @@ async def test_a_failing_inventory_ends_the_collector() -> None:
 
     driver.listed = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(DriverError, match="no supported chip family"):
-        await ChipFaults().run(surroundings(Said(), virtual_ms, driver))
+        await ChipFaultsCollector().run(surroundings(Said(), virtual_ms, driver))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.chip_faults.collector import LIST_PERIOD, ChipFaults
+from collectors.chip_faults.collector import LIST_PERIOD, ChipFaultsCollector
 from tests.collectors.scripted import CHIP_1, HBM, HBM_CODE, STUCK, Said, ScriptedDriver, virtual_ms
 from tests.parts.surroundings import surroundings
 
@@ -30,7 +30,7 @@ async def collecting(
     def show(_: Subject, name: str, value: float | None) -> None:
         readings[name] = value
 
-    collector = ChipFaults(list_period_seconds=period)
+    collector = ChipFaultsCollector(list_period_seconds=period)
     task = asyncio.create_task(collector.run(surroundings(said, virtual_ms, driver, show=show)))
     try:
         yield said

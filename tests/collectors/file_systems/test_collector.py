@@ -12,10 +12,15 @@ import msgspec
 import pytest
 
 from collectors.boot import boot_id
-from collectors.file_systems.collector import FileSystems, usage_of
+from collectors.file_systems.collector import FileSystemsCollector, usage_of
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.file_systems.mounts import FileSystem
-from collectors.file_systems.tracker import FileSystemBeliefs, SeenWritable, Thresholds, Usage
+from collectors.file_systems.tracker import (
+    FileSystemTracker,
+    FileSystemUsage,
+    FullThresholds,
+    SeenWritable,
+)
 from contract.codes.host_codes import (
     FILE_SYSTEM,
     FILE_SYSTEMS,
@@ -39,8 +44,8 @@ NOW_MS = 1_800_000_000_000
 ANSWERED = "node 0 answered"
 DEVICE = os.makedev(8, 2)
 DISK = host_subject(FILE_SYSTEM, DEVICE)
-LIMITS = Thresholds(95, 93)
-HALF = Usage(50.0, 50.0)
+LIMITS = FullThresholds(95, 93)
+HALF = FileSystemUsage(50.0, 50.0)
 
 
 def disk(*mounts: int, read_only: bool = False) -> dict[int, FileSystem]:
@@ -50,13 +55,15 @@ def disk(*mounts: int, read_only: bool = False) -> dict[int, FileSystem]:
 
 def beliefs(
     *believed: str, writable: Mapping[int, frozenset[int]] | None = None
-) -> FileSystemBeliefs:
+) -> FileSystemTracker:
     held = [(DISK, code) for code in believed]
-    return FileSystemBeliefs(FILE_SYSTEMS, held, writable or {}, LIMITS)
+    return FileSystemTracker(FILE_SYSTEMS, held, writable or {}, LIMITS)
 
 
 def seen(
-    known: FileSystemBeliefs, file_systems: Mapping[int, FileSystem], usage: Usage | None = HALF
+    known: FileSystemTracker,
+    file_systems: Mapping[int, FileSystem],
+    usage: FileSystemUsage | None = HALF,
 ) -> list[str]:
     usages = {} if usage is None else {DEVICE: usage}
     told = known.looked(file_systems, usages, NOW_MS)
@@ -102,7 +109,7 @@ def test_the_kernel_says_it_first() -> None:
 def test_full_has_a_hysteresis(code: str) -> None:
     known, told = beliefs(), []
     for percent in (94.9, 95.0, 94.0, 93.0, 92.9, 94.0, 100.0):
-        usage = Usage(percent, 1.0) if code == FULL else Usage(None, percent)
+        usage = FileSystemUsage(percent, 1.0) if code == FULL else FileSystemUsage(None, percent)
         told += seen(known, disk(), usage)
     assert told == [f"present {code}", f"absent {code}", f"present {code}"]
 
@@ -110,16 +117,16 @@ def test_full_has_a_hysteresis(code: str) -> None:
 def test_one_that_does_not_tell_stays_as_it_was_and_a_read_only_one_is_not_full() -> None:
     known = beliefs(FULL)
     assert seen(known, disk(), None) == []
-    assert seen(known, disk(), Usage(99.0, None)) == []
+    assert seen(known, disk(), FileSystemUsage(99.0, None)) == []
     assert seen(known, disk(read_only=True)) == [f"present {READ_ONLY}", f"absent {FULL}"]
     fresh = beliefs()
-    assert seen(fresh, disk(read_only=True), Usage(100.0, 100.0)) == []
+    assert seen(fresh, disk(read_only=True), FileSystemUsage(100.0, 100.0)) == []
 
 
 def test_usage_is_that_of_df() -> None:
     told = os.statvfs_result((4096, 4096, 1000, 100, 50, 200, 20, 10, 0, 255))
-    assert usage_of(told) == Usage(100 * 900 / 950, 100 * 180 / 190)
-    assert usage_of(os.statvfs_result((0,) * 10)) == Usage(None, None)
+    assert usage_of(told) == FileSystemUsage(100 * 900 / 950, 100 * 180 / 190)
+    assert usage_of(os.statvfs_result((0,) * 10)) == FileSystemUsage(None, None)
 
 
 class Host:
@@ -137,8 +144,10 @@ class Host:
         lines += "6 1 8:3 / /other rw - ext4 /dev/sda3 rw\n"
         (self.proc / "1/mountinfo").write_text(lines + others)
 
-    def collector(self, full_percent: float = 100.0, deadline_seconds: float = 5.0) -> FileSystems:
-        return FileSystems(
+    def collector(
+        self, full_percent: float = 100.0, deadline_seconds: float = 5.0
+    ) -> FileSystemsCollector:
+        return FileSystemsCollector(
             period_seconds=60,
             deadline_seconds=deadline_seconds,
             full_percent=full_percent,
@@ -155,7 +164,7 @@ def host(tmp_path: Path) -> Host:
 
 @contextlib.asynccontextmanager
 async def running(
-    collector: FileSystems,
+    collector: FileSystemsCollector,
     memory: Kept | None = None,
     believed: Mapping[tuple[Subject, str], int] | None = None,
 ) -> AsyncIterator[tuple[Said, Sink]]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.hang.collector import Hang
-from collectors.hang.tracker import Figures, HangBeliefs, Thresholds, looks_hung
+from collectors.hang.collector import HangCollector
+from collectors.hang.tracker import Figures, HangThresholds, HangTracker, looks_hung
 from contract.codes.chip_codes import HANG
 from contract.observation import Observation, chip_subject
 from dcmi_shim.driver import Driver
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dcmi_shim.interface import ChipDriver
     from dcmi_shim.library.discovery import FoundLibrary
 
-LIMITS = Thresholds()
+LIMITS = HangThresholds()
 STILL = Figures(aicore=0, hbm=30, traffic=1000, cpu_seconds=50)
 USERS = frozenset({11, 12})
 ROUND = 0.1
@@ -64,11 +64,11 @@ def test_thresholds(now: Figures, hung: bool | None) -> None:
     assert looks_hung(now, STILL, LIMITS) is hung
 
 
-def beliefs(*, hung: bool = False) -> HangBeliefs:
-    return HangBeliefs("hang", CHIP_1, LIMITS, hung=hung)
+def beliefs(*, hung: bool = False) -> HangTracker:
+    return HangTracker("hang", CHIP_1, LIMITS, hung=hung)
 
 
-def rounds(about: HangBeliefs, *figures: Figures, users: frozenset[int] = USERS) -> list[str]:
+def rounds(about: HangTracker, *figures: Figures, users: frozenset[int] = USERS) -> list[str]:
     """One word for each round: what was said in it."""
     said = []
     for number, one in enumerate(figures):
@@ -126,7 +126,7 @@ async def detecting(
     around = surroundings(
         said, wall_clock, driver, believed=believed, driver_root=root, environment=os.environ
     )
-    collector = Hang(period_seconds=ROUND, deadline_seconds=2, detect=detect)
+    collector = HangCollector(period_seconds=ROUND, deadline_seconds=2, detect=detect)
     task = asyncio.create_task(collector.run(around))
     try:
         yield said
@@ -283,4 +283,4 @@ def test_reports_are_of_the_detector_alone() -> None:
         reports += about.sampled(USERS, STILL, "", number)
     (found,) = reports
     assert isinstance(found, Observation)
-    assert (found.source, found.code) == (Hang.name, HANG)
+    assert (found.source, found.code) == (HangCollector.name, HANG)

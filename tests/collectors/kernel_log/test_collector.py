@@ -15,8 +15,8 @@ import pytest
 
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
-from collectors.kernel_log.collector import KernelLog, explained
-from collectors.kernel_log.tracker import Kept
+from collectors.kernel_log.collector import KernelLogCollector, explained
+from collectors.kernel_log.tracker import SavedLogPosition
 from contract.codes.host_codes import (
     FILE_SYSTEM,
     FILE_SYSTEMS,
@@ -63,7 +63,7 @@ async def running(
         believed=believed,
         memory=memory,
     )
-    task = asyncio.create_task(KernelLog(str(device), hold_seconds).run(around))
+    task = asyncio.create_task(KernelLogCollector(str(device), hold_seconds).run(around))
     try:
         yield said
     finally:
@@ -78,9 +78,9 @@ async def until(happened: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def remembered(memory: Memory) -> Kept:
+def remembered(memory: Memory) -> SavedLogPosition:
     assert memory.content is not None
-    return msgspec.json.decode(memory.content, type=Kept)
+    return msgspec.json.decode(memory.content, type=SavedLogPosition)
 
 
 def fresh(sequence: int, text: str) -> str:
@@ -92,14 +92,14 @@ async def test_the_first_start_begins_at_the_end(log: KernelLogPipe) -> None:
     log.write(line(1, LOCKUP), line(2, KILLED))
     async with running(log.path, memory) as said:
         await until(lambda: said.words() == [ANSWERED])
-        assert remembered(memory) == Kept(boot_id(), 2)
+        assert remembered(memory) == SavedLogPosition(boot_id(), 2)
         log.write(line(3, HARMLESS, 6), line(4, LOCKUP))
         await until(lambda: said.words() == [ANSWERED, LOCKED])
         assert remembered(memory).sequence == 4
 
 
 async def test_a_later_start_goes_on_behind_what_was_read(log: KernelLogPipe) -> None:
-    memory = Memory(msgspec.json.encode(Kept(boot_id(), 2)))
+    memory = Memory(msgspec.json.encode(SavedLogPosition(boot_id(), 2)))
     log.write(line(2, KILLED), fresh(3, LOCKUP), line(4, HARMLESS, 6))
     async with running(log.path, memory) as said:
         await until(lambda: ANSWERED in said.words())
@@ -108,7 +108,7 @@ async def test_a_later_start_goes_on_behind_what_was_read(log: KernelLogPipe) ->
 
 
 async def test_all_of_another_boot_is_news(log: KernelLogPipe) -> None:
-    memory = Memory(msgspec.json.encode(Kept("another", 1000, {SOFT_LOCKUP: 1})))
+    memory = Memory(msgspec.json.encode(SavedLogPosition("another", 1000, {SOFT_LOCKUP: 1})))
     log.write(fresh(1, HUNG), line(2, HARMLESS, 6))
     async with running(log.path, memory, {(KERNEL, SOFT_LOCKUP): 1}) as said:
         await until(lambda: ANSWERED in said.words())

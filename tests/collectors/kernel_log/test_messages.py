@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collectors.kernel_log.messages import DRIVER_PATTERNS, Messages, Remounted, Told
+from collectors.kernel_log.messages import DRIVER_PATTERNS, MessageMatch, Messages, Remounted
 from contract.codes.host_codes import DRIVER_ERROR, HUNG_TASK, OOM_KILL, SOFT_LOCKUP
 from tests.parts.kernel_log import DRIVER, HARMLESS, HUNG, KILLED, LOCKUP
 
@@ -35,7 +35,7 @@ DETAILS = "[ascend] [devmm] [devmm_alloc 662] <main:42394,42394> Details. (statu
 )
 def test_what_tells(level: int, text: str, code: str) -> None:
     (told,) = MESSAGES.told(level, text)
-    assert isinstance(told, Told)
+    assert isinstance(told, MessageMatch)
     assert told.code == code
     assert told.text in text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.links.tracker import LinkBeliefs
+from collectors.links.tracker import LinkTracker
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import Severity
 from contract.observation import Observation, chip_subject
@@ -18,7 +18,7 @@ class Told:
     """Beliefs and what each step reports, in words."""
 
     def __init__(self, *believed: str) -> None:
-        self.beliefs = LinkBeliefs("links", CHIP, believed)
+        self.beliefs = LinkTracker("links", CHIP, believed)
 
     def answer(self, faults: dict[str, bool], at: float) -> list[str]:
         self.beliefs.asked(at)
@@ -41,7 +41,7 @@ def test_only_differences_are_reported() -> None:
 
 
 def test_what_is_reported_of_a_link_that_is_down() -> None:
-    _, seen = LinkBeliefs("links", CHIP, ()).answered(DOWN, 0, 5000)
+    _, seen = LinkTracker("links", CHIP, ()).answered(DOWN, 0, 5000)
     assert isinstance(seen, Observation)
     assert (seen.source, seen.severity, seen.seen_at_ms) == ("links", Severity.MINOR, 5000)
     assert seen.driver_raised_at_ms is None

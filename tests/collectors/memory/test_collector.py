@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.memory.collector import Memory
-from collectors.memory.pressure import Limits, OomKills, Pressure, oom_kills, stalled_percent
+from collectors.memory.collector import MemoryCollector
+from collectors.memory.pressure import (
+    OomKills,
+    Pressure,
+    PressureLimits,
+    oom_kills,
+    stalled_percent,
+)
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY_PRESSURE, OOM_KILL
 from contract.observation import Assertion, Gap, Observation, host_subject
 from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
@@ -42,7 +48,7 @@ def test_what_the_kernel_writes() -> None:
 
 
 def test_stalls_have_a_hysteresis() -> None:
-    pressure = Pressure(Limits(20, 10), Limits(3, 5), is_short=False)
+    pressure = Pressure(PressureLimits(20, 10), PressureLimits(3, 5), is_short=False)
     seen = []
     for percent in (19.9, 20.0, 10.0, 9.9, 15.0):
         pressure.saw_stalls(percent)
@@ -51,13 +57,13 @@ def test_stalls_have_a_hysteresis() -> None:
 
 
 def test_little_memory_counts_at_the_second_look() -> None:
-    pressure = Pressure(Limits(20, 10), Limits(3, 5), is_short=False)
+    pressure = Pressure(PressureLimits(20, 10), PressureLimits(3, 5), is_short=False)
     seen = []
     for percent in (2.0, 4.0, 2.0, 2.9, 4.9, 5.0, 2.0):
         pressure.saw_available(percent)
         seen.append(pressure.is_short)
     assert seen == [False, False, False, True, True, False, False]
-    again = Pressure(Limits(20, 10), Limits(3, 5), is_short=True)
+    again = Pressure(PressureLimits(20, 10), PressureLimits(3, 5), is_short=True)
     again.saw_available(4.0)
     assert again.is_short, "a restart changes nothing"
 
@@ -103,7 +109,7 @@ def kernel(tmp_path: Path) -> Kernel:
 
 @contextlib.asynccontextmanager
 async def running(
-    collector: Memory, memory: Kept | None = None, *, short: bool = False
+    collector: MemoryCollector, memory: Kept | None = None, *, short: bool = False
 ) -> AsyncIterator[tuple[Said, Sink]]:
     """The collector at work: what it says, and how others tell it something."""
     said = Said()
@@ -134,7 +140,7 @@ async def running(
 
 @pytest.mark.looptime
 async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
-    async with running(Memory(proc=kernel.proc)) as (said, _):
+    async with running(MemoryCollector(proc=kernel.proc)) as (said, _):
         kernel.stalls(50)
         await asyncio.sleep(60)
         kernel.stalls(15)
@@ -146,7 +152,7 @@ async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
 
 @pytest.mark.looptime
 async def test_what_was_believed_is_over(kernel: Kernel) -> None:
-    async with running(Memory(proc=kernel.proc), short=True) as (said, _):
+    async with running(MemoryCollector(proc=kernel.proc), short=True) as (said, _):
         pass
     assert said.words() == [ANSWERED, ENOUGH]
 
@@ -154,7 +160,7 @@ async def test_what_was_believed_is_over(kernel: Kernel) -> None:
 @pytest.mark.looptime
 async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None:
     memory = Kept()
-    async with running(Memory(proc=kernel.proc), memory) as (said, tell):
+    async with running(MemoryCollector(proc=kernel.proc), memory) as (said, tell):
         kernel.kills(4)
         tell([KILLED])
         await asyncio.sleep(130)
@@ -166,7 +172,7 @@ async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None
         await asyncio.sleep(2)
         assert said.words() == [ANSWERED, KILL]
     kernel.kills(7)
-    async with running(Memory(proc=kernel.proc), memory) as (said, _):
+    async with running(MemoryCollector(proc=kernel.proc), memory) as (said, _):
         await asyncio.sleep(3)
     assert said.words() == [ANSWERED, KILL], "while nobody looked"
 
@@ -174,7 +180,7 @@ async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None
 @pytest.mark.looptime
 async def test_kills_since_another_boot(kernel: Kernel) -> None:
     memory = Kept(b'{"boot":"another","accounted":900}')
-    async with running(Memory(proc=kernel.proc), memory) as (said, _):
+    async with running(MemoryCollector(proc=kernel.proc), memory) as (said, _):
         await asyncio.sleep(3)
     assert said.words() == [ANSWERED, KILL]
 
@@ -183,10 +189,10 @@ async def test_kills_since_another_boot(kernel: Kernel) -> None:
 async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kernel) -> None:
     (kernel.proc / "pressure/memory").unlink()
     limits = {"available_percent": 100.0, "available_cleared_percent": 100.0}
-    async with running(Memory(proc=kernel.proc, **limits)) as (said, _):
+    async with running(MemoryCollector(proc=kernel.proc, **limits)) as (said, _):
         await asyncio.sleep(61)
     assert said.words() == [ANSWERED, SHORT]
-    async with running(Memory(proc=kernel.proc)) as (said, _):
+    async with running(MemoryCollector(proc=kernel.proc)) as (said, _):
         await asyncio.sleep(61)
     assert said.words() == [ANSWERED], "this machine has enough"
 
@@ -194,7 +200,7 @@ async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kern
 @pytest.mark.looptime
 async def test_a_kernel_that_tells_nothing_is_blindness(kernel: Kernel) -> None:
     (kernel.proc / "vmstat").unlink()
-    async with running(Memory(proc=kernel.proc), Kept(b"{")) as (said, _):
+    async with running(MemoryCollector(proc=kernel.proc), Kept(b"{")) as (said, _):
         await asyncio.sleep(120)
         (blind,) = said.words()
         assert "vmstat" in blind

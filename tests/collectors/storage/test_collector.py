@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.storage.collector import Storage
+from collectors.storage.collector import StorageCollector
 from contract.observation import storage_subject
 from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
 from tests.parts.surroundings import Kept, surroundings
@@ -73,7 +73,7 @@ class Host:
         said = Said()
         for name in self.files:  # whether there is a file is asked of the file system
             (tmp_path / name).touch()
-        collector = Storage(
+        collector = StorageCollector(
             dpc_file=str(tmp_path / "dpc") if dpc_file is None else dpc_file,
             dtfs_file=str(tmp_path / "dtfs"),
         )
@@ -293,7 +293,7 @@ async def test_a_file_that_hangs_holds_up_nothing(
 
     monkeypatch.setattr("collectors.storage.collector.read_checked", read)
     said = Said()
-    collector = Storage(0.1, str(tmp_path / "dpc"), str(tmp_path / "dtfs"))
+    collector = StorageCollector(0.1, str(tmp_path / "dpc"), str(tmp_path / "dtfs"))
     collector.deadline_seconds = 0.2
     task = asyncio.create_task(collector.run(surroundings(said, virtual_ms, ScriptedDriver())))
     await asyncio.sleep(0.5)

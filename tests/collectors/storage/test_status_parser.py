@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collectors.storage.status_file import read_checked
-from collectors.storage.status_parser import DPC, DTFS, Client, parse
+from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
 
 GOOD = b"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: 0\n"
 BAD_PROCESS = b"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: -1\n"
@@ -52,7 +52,7 @@ def test_what_is_read(content: bytes, instances: dict[str, tuple[bool, ...]]) ->
         (GOOD, DTFS, "line 2"),
     ],
 )
-def test_what_is_refused(content: bytes, client: Client, why: str) -> None:
+def test_what_is_refused(content: bytes, client: StorageClient, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         parse(content, client)
 

@@ -12,9 +12,9 @@ from contract.codes.catalogue import shipped, shipped_levels
 from contract.codes.storage_faults import CODES, RESOURCES, fault_id, resource_of
 from contract.documents.public_fault import (
     DATA_KEY,
-    Fault,
     Influence,
     PublicFault,
+    PublicFaultEntry,
     accepted,
     decode_public_fault,
     encode_public_fault,
@@ -76,7 +76,7 @@ EXAMPLES = {
 }
 
 
-def taken(message: PublicFault) -> tuple[Fault, ...]:
+def taken(message: PublicFault) -> tuple[PublicFaultEntry, ...]:
     faults, _ = accepted(
         message,
         "cm",
@@ -107,7 +107,7 @@ def test_ids_of_storage_faults() -> None:
     assert levels == {"PreSeparateNPU"}
 
 
-GOOD_FAULT = Fault(
+GOOD_FAULT = PublicFaultEntry(
     "fault-id",
     "Node",
     "110001020",

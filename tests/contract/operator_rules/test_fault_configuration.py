@@ -14,10 +14,10 @@ from contract.operator_rules.fault_configuration import (
     CHIP_CONFIG_MAP,
     DOCUMENTS,
     NODE_CONFIG_MAP,
+    ConfigurationPlace,
     FaultTexts,
     InForce,
     Judged,
-    Place,
     catalogue_of,
     judge,
     judge_texts,
@@ -61,7 +61,7 @@ def test_what_cannot_be_decoded_changes_nothing(bad: str) -> None:
     assert judged.in_force == good.in_force
     assert (level(judged), state(judged)) == ("SeparateNPU", ("configmap", True))
     (problem,) = judged.problems
-    assert (problem.document, problem.place) == (CODES, Place.CONFIG_MAP)
+    assert (problem.document, problem.place) == (CODES, ConfigurationPlace.CONFIG_MAP)
     assert "what was in force before stays" in problem.problem.what
     again = judge_texts({CODES: bad, RULES: "{}"}, {}, judged.in_force)
     assert again.in_force == good.in_force

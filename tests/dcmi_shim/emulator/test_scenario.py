@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from contract.errors import ConfigurationError, EmulatorError
 from dcmi_shim.emulator.play import play
-from dcmi_shim.emulator.scenario import Fail, Raise, parse_scenario, read_scenario
+from dcmi_shim.emulator.scenario import FailStep, RaiseStep, parse_scenario, read_scenario
 from tests.dcmi_shim.emulator.driver import wait_until
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def test_every_action_is_played_at_its_time(a3: Server, watchers: Watchers) -> N
 def test_what_is_read_is_in_one_form() -> None:
     scenario = parse_scenario(EVERYTHING, "story.toml")
     first, last = scenario.steps[0], scenario.steps[-1]
-    assert isinstance(first, Raise)
-    assert isinstance(last, Fail)
+    assert isinstance(first, RaiseStep)
+    assert isinstance(last, FailStep)
     assert (first.code, last.function) == ("80E01801", "dcmi_get_device_health")
 
 

@@ -17,7 +17,7 @@ from contract.codes.levels import Severity
 from contract.errors import ConfigurationError, EmulatorError
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import LIBRARY, SWITCH_LIBRARY, install
-from dcmi_shim.emulator.switch_faults import SwitchFault, code_of
+from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
 from tests.dcmi_shim.emulator.conftest import Watcher
 from tests.dcmi_shim.emulator.driver import wait_until
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from tests.dcmi_shim.emulator.conftest import Server
 
-PORT_FAILS = SwitchFault(code_of("[0x00f1fef5,155912,cpu,na]"), chip=2, port=3, peer_port=4)
-PORT_DOWN = SwitchFault(code_of("[0x08520003,na,L2,na]"), chip=2, port=47, peer_port=65535)
-CHIP_FAILS = SwitchFault(code_of("[0x00f103b6,155909,na,na]"), chip=6)
+PORT_FAILS = EmulatedSwitchFault(code_of("[0x00f1fef5,155912,cpu,na]"), chip=2, port=3, peer_port=4)
+PORT_DOWN = EmulatedSwitchFault(code_of("[0x08520003,na,L2,na]"), chip=2, port=47, peer_port=65535)
+CHIP_FAILS = EmulatedSwitchFault(code_of("[0x00f103b6,155909,na,na]"), chip=6)
 EXPORTED = {
     "lq_dcmi_init",
     "lq_dcmi_subscribe_fault_event",
@@ -192,7 +192,7 @@ def test_the_list_follows_after_a_moment(a3: Server, switches: Switches) -> None
 def test_a_list_is_cut_at_its_length(a3: Server, switches: Switches) -> None:
     for port in range(48):
         for chip in range(3):
-            a3.emulator.switch_occur(SwitchFault(PORT_FAILS.code, chip, port))
+            a3.emulator.switch_occur(EmulatedSwitchFault(PORT_FAILS.code, chip, port))
     wait_until(lambda: switches.number() == 144)
     full = switches.listed()
     assert isinstance(full, list)
@@ -367,4 +367,4 @@ def test_hooks(a3: Server, switches: Switches) -> None:
 )
 def test_what_no_switch_has(chip: int, port: int, peer_port: int, what: str) -> None:
     with pytest.raises(ValueError, match=what):
-        SwitchFault(PORT_FAILS.code, chip, port, peer_port)
+        EmulatedSwitchFault(PORT_FAILS.code, chip, port, peer_port)

@@ -18,7 +18,7 @@ from dcmi_shim.library.discovery import find_library
 from dcmi_shim.library.switch_calls import LIST_LENGTH
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
-from dcmi_shim.switch.event import SwitchEvent
+from dcmi_shim.switch.event import DriverSwitchEvent
 from dcmi_shim.values import DriverGap
 from tests.dcmi_shim.conftest import QUICK, dropped, wall_clock
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dcmi_shim.library.discovery import FoundLibrary
     from tests.dcmi_shim.conftest import SmallDriver
 
-FAULT = SwitchEvent(
+FAULT = DriverSwitchEvent(
     event_type=0x00F1FEF5,
     sub_type=155912,
     peer_device=0,
@@ -49,11 +49,11 @@ class Running:
 
     def __init__(self, driver: SwitchDriver) -> None:
         self.driver = driver
-        self.said: list[SwitchEvent | DriverGap] = []
+        self.said: list[DriverSwitchEvent | DriverGap] = []
 
     @property
     def serials(self) -> list[int]:
-        return [item.serial for item in self.said if isinstance(item, SwitchEvent)]
+        return [item.serial for item in self.said if isinstance(item, DriverSwitchEvent)]
 
     @property
     def gaps(self) -> str:
@@ -104,7 +104,7 @@ async def test_list_and_events(small_driver: Callable[[str], SmallDriver]) -> No
         switch.tell("events")
         await state.until(lambda: len(state.serials) >= 3)
         event = state.said[0]
-        assert isinstance(event, SwitchEvent)
+        assert isinstance(event, DriverSwitchEvent)
         assert before_ms <= event.seen_at_ms <= wall_clock()
         assert event == msgspec.structs.replace(FAULT, assertion=2, seen_at_ms=event.seen_at_ms)
 
@@ -182,7 +182,7 @@ async def test_noise_becomes_values(small_driver: Callable[[str], SmallDriver]) 
     switch.tell("lie-noise")
     async with running(found(switch)) as state:
         (noise,) = await state.driver.faults()
-        assert noise == SwitchEvent(
+        assert noise == DriverSwitchEvent(
             event_type=0xFFFFFFFF,
             sub_type=None,
             peer_device=0xFFFF,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from dcmi_shim.worker.adaptive_deadline import Patience
+from dcmi_shim.worker.adaptive_deadline import AdaptiveDeadline
 
 
 def test_the_usual_time_is_for_who_answers_in_time() -> None:
-    patience = Patience(0.5, 5.0)
+    patience = AdaptiveDeadline(0.5, 5.0)
     assert patience.of("a") == 0.5
     patience.answered("a", 0.01)
     assert patience.of("a") == patience.of("never answered") == 0.5
 
 
 def test_a_slow_call_has_twice_its_time_within_bounds() -> None:
-    patience = Patience(0.5, 5.0)
+    patience = AdaptiveDeadline(0.5, 5.0)
     patience.answered("quick", 0.01)
     patience.answered("slow", 0.7)
     assert patience.of("slow") == patience.of("never answered") == pytest.approx(1.4)
@@ -25,7 +25,7 @@ def test_a_slow_call_has_twice_its_time_within_bounds() -> None:
 
 
 def test_what_was_learned_is_forgotten_slowly() -> None:
-    patience = Patience(0.5, 5.0)
+    patience = AdaptiveDeadline(0.5, 5.0)
     patience.answered("a", 1.0)
     patience.answered("a", 0.01)
     assert 1.5 < patience.of("a") < 2.0
@@ -35,4 +35,4 @@ def test_what_was_learned_is_forgotten_slowly() -> None:
 
 
 def test_a_longer_usual_time_is_kept() -> None:
-    assert Patience(10.0, 5.0).longest == 10.0
+    assert AdaptiveDeadline(10.0, 5.0).longest == 10.0

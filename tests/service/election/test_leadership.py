@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreConflict, StoreUnavailable
-from service.clock import Moment, system_clock
+from service.clock import Instant, system_clock
 from service.election.identity import Identity
 from service.election.leadership import Always, ByLease, ByLock, leadership
 from stores.base import Tenure
@@ -110,8 +110,8 @@ class Candidate:
         self.leadership = ByLease(self.link, "k:", name, DURATION, self._clock)
         self.task = asyncio.create_task(self.leadership.run(self._tell))
 
-    def _clock(self) -> Moment:
-        return Moment(hash(self) % 1000, int(asyncio.get_running_loop().time() * 1000))
+    def _clock(self) -> Instant:
+        return Instant(hash(self) % 1000, int(asyncio.get_running_loop().time() * 1000))
 
     def _tell(self) -> None:
         self.told += 1

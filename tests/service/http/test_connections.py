@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from service.http.connections import Connections
-from service.http.counts import Closed, Counts
-from service.http.limits import Limits, RateLimits
+from service.http.counts import ConnectionEnd, Counts
+from service.http.limits import ListenerLimits, RateLimits
 from service.http.rate import RequestRate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-LIMITS = Limits(connections=8, host_places=2, unfinished_per_address=3)
+LIMITS = ListenerLimits(connections=8, host_places=2, unfinished_per_address=3)
 HOST = "10.0.0.1"
 
 
@@ -85,7 +85,7 @@ async def test_the_one_that_waited_longest_goes_and_not_the_new_one(server: Serv
     new = server.add("10.1.0.9")
     assert server.closed() == [others[1]]
     assert new.is_open
-    assert server.counts.closed[Closed.CROWDED] == 1
+    assert server.counts.closed[ConnectionEnd.CROWDED] == 1
     assert server.counts.connections == 6
 
 
@@ -117,7 +117,7 @@ async def test_an_address_has_so_many_unfinished_requests(server: Server) -> Non
     assert server.closed() == [first[0]]
     assert other.is_open
     assert new.is_open
-    assert server.counts.closed[Closed.ADDRESS] == 1
+    assert server.counts.closed[ConnectionEnd.ADDRESS] == 1
     server.ask(first[1])
     server.add("10.1.0.1")
     assert server.closed() == [first[0]], "a whole request is no unfinished one"
@@ -151,7 +151,7 @@ async def test_an_answer_that_its_client_does_not_take_goes_before_a_request(
     others[5].unsent_since = asyncio.get_running_loop().time()
     server.add("10.1.0.9")
     assert server.closed() == [others[4]]
-    assert server.counts.closed[Closed.UNSENT] == 1
+    assert server.counts.closed[ConnectionEnd.UNSENT] == 1
 
 
 async def test_an_address_with_many_whole_requests_loses_its_newest(server: Server) -> None:
@@ -168,5 +168,5 @@ async def test_an_address_with_many_whole_requests_loses_its_newest(server: Serv
     server.ask(new)
     again = server.add("10.1.0.1")
     assert not again.is_open, "its address has the most"
-    assert server.counts.closed[Closed.REFUSED] == 2
+    assert server.counts.closed[ConnectionEnd.REFUSED] == 2
     assert server.counts.connections == 6

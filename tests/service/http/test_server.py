@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from service.http import address
 from service.http.host_names import is_of_this_host
-from service.http.limits import Limits
+from service.http.limits import ListenerLimits
 from service.pages import application, serving
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 HELLO = b"GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"
-QUICK = Limits(whole_seconds=0.3, idle_seconds=0.6, unsent_seconds=0.3)
+QUICK = ListenerLimits(whole_seconds=0.3, idle_seconds=0.6, unsent_seconds=0.3)
 PATIENCE_SECONDS = 30.0
 LARGE = "x" * (16 << 20)
 NO_REQUEST = {400: b"this is no HTTP request\n", 431: b"the request is too large\n"}
@@ -116,7 +116,7 @@ def some_pages() -> web.Application:
 
 
 @contextlib.asynccontextmanager
-async def site(state_dir: Path, limits: Limits) -> AsyncIterator[Site]:
+async def site(state_dir: Path, limits: ListenerLimits) -> AsyncIterator[Site]:
     opened = Site(state_dir)
     names = ("npu.example.com",)
     async with serving(some_pages(), "127.0.0.1:0", state_dir, limits=limits, host_names=names):
@@ -128,7 +128,7 @@ async def site(state_dir: Path, limits: Limits) -> AsyncIterator[Site]:
 
 @pytest.mark.slow
 async def test_a_connection_serves_request_after_request(tmp_path: Path) -> None:
-    async with site(tmp_path, Limits()) as served:
+    async with site(tmp_path, ListenerLimits()) as served:
         client = await served.client()
         for begin in range(0, len(HELLO), 7):
             client.send(HELLO[begin : begin + 7])
@@ -168,7 +168,7 @@ async def test_a_connection_serves_request_after_request(tmp_path: Path) -> None
 async def test_a_name_that_others_can_point_here_is_answered_with_nothing(
     host: bytes, status: int, tmp_path: Path
 ) -> None:
-    async with site(tmp_path, Limits()) as served:
+    async with site(tmp_path, ListenerLimits()) as served:
         for path in (b"/hello", b"/metrics", b"/missing"):
             client = await served.client()
             client.send(b"GET %b HTTP/1.1\r\nHost: %b\r\n\r\n" % (path, host))
@@ -190,7 +190,7 @@ async def test_only_connections_over_loopback_are_asked_for_a_name() -> None:
 
 
 async def test_an_error_does_not_repeat_its_request(tmp_path: Path) -> None:
-    async with site(tmp_path, Limits()) as served:
+    async with site(tmp_path, ListenerLimits()) as served:
         for sent in (
             b"GET /<script>secret HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"secret /hello HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -208,7 +208,7 @@ async def test_an_error_does_not_repeat_its_request(tmp_path: Path) -> None:
 
 
 async def test_no_page_waits_for_a_body(tmp_path: Path) -> None:
-    async with site(tmp_path, Limits()) as served:
+    async with site(tmp_path, ListenerLimits()) as served:
         client = await served.client()
         client.send(b"POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n")
         assert (await client.answer())[0] == 405
@@ -216,7 +216,7 @@ async def test_no_page_waits_for_a_body(tmp_path: Path) -> None:
 
 
 async def test_unfinished_requests_keep_nobody_else_out(tmp_path: Path) -> None:
-    limits = Limits(connections=20, unfinished_per_address=4)
+    limits = ListenerLimits(connections=20, unfinished_per_address=4)
     async with site(tmp_path, limits) as served:
         flood = []
         for number in range(80):
@@ -264,7 +264,7 @@ async def test_who_lets_wait_is_closed(tmp_path: Path) -> None:
 async def test_what_is_no_request_is_counted_and_not_logged(
     sent: bytes, status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with site(tmp_path, Limits()) as served:
+    async with site(tmp_path, ListenerLimits()) as served:
         client = await served.client()
         caplog.clear()
         client.send(sent)
@@ -278,7 +278,7 @@ async def test_what_is_no_request_is_counted_and_not_logged(
 async def test_a_page_that_cannot_be_made_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with site(tmp_path, Limits()) as served:
+    async with site(tmp_path, ListenerLimits()) as served:
         for _ in range(3):
             client = await served.client()
             client.send(HELLO.replace(b"/hello", b"/broken"))
@@ -331,7 +331,7 @@ def few_descriptors() -> Iterator[None]:
 async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, few_descriptors: None
 ) -> None:
-    async with site(tmp_path, Limits()) as served:
+    async with site(tmp_path, ListenerLimits()) as served:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with contextlib.ExitStack() as taken:
             client = await served.client()

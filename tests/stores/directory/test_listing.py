@@ -16,7 +16,7 @@ import pytest
 
 from contract.errors import StoreUnavailable
 from stores.address import open_store
-from stores.base import Beat, Deleted, Document, Listed, Selection
+from stores.base import Beat, Deleted, Document, DocumentsListed, Selection
 from stores.directory import listing, one_thread
 from stores.interruption import Interrupted
 from tests.parts.fuse import Mirror, mounts
@@ -91,7 +91,7 @@ async def test_changes_without_events_arrive_and_are_named_once(
             while here.missed_changes != 4:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
     assert seen.of(Interrupted) == []
-    assert len(seen.of(Listed)) == 1
+    assert len(seen.of(DocumentsListed)) == 1
     (line,) = (record for record in caplog.records if record.levelno == logging.WARNING)
     assert "no event" in line.getMessage()
     assert here.url.removeprefix("directory:") in line.getMessage()
@@ -155,7 +155,7 @@ async def test_a_directory_that_is_replaced_is_listed_anew(here: Store, mirror: 
             began = time.monotonic()
             assert os.spawnvp(os.P_WAIT, "mount", mounted) == 0
             try:
-                await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+                await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
                 assert time.monotonic() - began <= 5
                 assert "another directory" in seen.of(Interrupted)[0].reason
             finally:
@@ -189,7 +189,7 @@ async def test_a_mount_that_hangs_holds_one_thread(
             assert threading.active_count() == before
         finally:
             mirror.thaw()
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
         async with asyncio.timeout(20):
             while True:
                 try:

@@ -12,7 +12,7 @@ import pytest
 
 from contract.errors import StoreRefused
 from stores.address import open_store
-from stores.base import Beat, Deleted, Document, FoundMark, Listed
+from stores.base import Beat, Deleted, Document, DocumentsListed, FoundMark
 from stores.directory.mark import MARK_NAME
 from stores.interruption import Interrupted
 from tests.parts.watching import watching
@@ -145,7 +145,7 @@ async def test_another_directory_at_the_path_is_no_deletion(directory: Store, ro
         began = time.monotonic()
         root.rename(root.with_name("before"))
         other.rename(root)
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
         assert time.monotonic() - began <= 5
         assert seen.of(Deleted) == []
         assert not seen.documents

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.address import open_store
-from stores.base import Beat, Changed, Deleted, Document, Listed, Selection, Store
+from stores.base import Beat, Changed, Deleted, Document, DocumentsListed, Selection, Store
 from stores.directory import files as directory_files
 from stores.directory.lock import DirectoryLock
 from stores.interruption import Interrupted
@@ -151,7 +151,7 @@ async def test_a_directory_that_goes_away_is_waited_for(directory: Store, root: 
         # Nothing said that the document is gone.
         assert PLACE in seen.documents
         away.rename(root)
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
         await directory.put(Document(*PLACE, {"text": "after"}))
         await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "after"})
 
@@ -280,7 +280,7 @@ def test_no_content_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, 
     (root / "mindx-dl" / "one.json").write_bytes(x)
     try:
         document = directory_files.read(root, *PLACE)
-    except directory_files.Malformed:
+    except directory_files.MalformedFile:
         return
     assert document is not None
     value = json.loads(x)

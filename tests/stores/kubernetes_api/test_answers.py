@@ -14,7 +14,7 @@ from aiohttp import web
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.address import open_store
-from stores.base import Document, Listed, Selection
+from stores.base import Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
@@ -166,8 +166,12 @@ async def test_a_wrong_watch_frame_leads_to_a_new_list(
 
     server.handler = answer
     async with watching(store, Selection("mindx-dl")) as seen:
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
-        assert [type(event) for event in seen.events[:3]] == [Listed, Interrupted, Listed]
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
+        assert [type(event) for event in seen.events[:3]] == [
+            DocumentsListed,
+            Interrupted,
+            DocumentsListed,
+        ]
         assert len(seen.documents) == 1
 
 

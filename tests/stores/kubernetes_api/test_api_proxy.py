@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from contract.errors import StoreUnavailable
-from stores.base import Changed, Document, Listed, Selection
+from stores.base import Changed, Document, DocumentsListed, Selection
 from tests.parts.api_proxy import ApiProxy, Direction, Rule
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ async def test_delay_refusal_and_cut(proxy: ApiProxy, store: Store) -> None:
 
 async def test_a_silenced_watch_lives_and_says_nothing(proxy: ApiProxy, store: Store) -> None:
     events = store.watch(Selection(_SPACE, label=("part", "test")))
-    assert isinstance(await anext(events), Listed)
+    assert isinstance(await anext(events), DocumentsListed)
     first: asyncio.Future[WatchEvent] = asyncio.ensure_future(anext(events))
     await asyncio.sleep(0.3)
     await store.put(_document("1"))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from contract.errors import StoreForbidden, StoreNotFound, StoreRefused
 from stores.address import open_store
-from stores.cluster import Job, NodeState, NotThere, Pod, Snapshot, Update
+from stores.cluster import JobState, KindUnavailable, NodeState, PodState, Snapshot, Update
 from stores.interruption import Interrupted
 from stores.kubernetes_api import feed
 from stores.kubernetes_api import watch as kubernetes_watch
@@ -48,7 +48,7 @@ class Following(Generic[V]):
     """What a feed has told."""
 
     def __init__(
-        self, events: AsyncIterator[Snapshot[V] | Update[V] | NotThere | Interrupted]
+        self, events: AsyncIterator[Snapshot[V] | Update[V] | KindUnavailable | Interrupted]
     ) -> None:
         self._events = events
         self.seen: list[object] = []
@@ -63,7 +63,7 @@ class Following(Generic[V]):
         except TimeoutError:
             raise AssertionError(f"did not happen: {self.now}, {self.seen[-5:]}") from None
 
-    def _take(self, event: Snapshot[V] | Update[V] | NotThere | Interrupted) -> None:
+    def _take(self, event: Snapshot[V] | Update[V] | KindUnavailable | Interrupted) -> None:
         self.seen.append(event)
         match event:
             case Snapshot(items, _):
@@ -72,7 +72,7 @@ class Following(Generic[V]):
                 self.now.pop(key, None)
                 if value is not None:
                     self.now[key] = value
-            case NotThere():
+            case KindUnavailable():
                 self.now = {}
 
 
@@ -82,11 +82,11 @@ async def following(events: AsyncIterator[Any]) -> AsyncIterator[Following[Any]]
         yield Following(events)
 
 
-def named(found: dict[str, Pod]) -> dict[str, Pod]:
+def named(found: dict[str, PodState]) -> dict[str, PodState]:
     return {pod.name: pod for pod in found.values()}
 
 
-def names(*wanted: str) -> Callable[[dict[str, Pod]], bool]:
+def names(*wanted: str) -> Callable[[dict[str, PodState]], bool]:
     return lambda found: sorted(named(found)) == sorted(wanted)
 
 
@@ -125,7 +125,7 @@ async def test_pods_of_jobs_and_with_chips_are_told_until_they_end(
         await seen.until(names("a", "chips-only", "server"))
         assert len(seen.seen) == 1
         found = named(seen.now)
-        assert replace(found["a"], uid="") == Pod(
+        assert replace(found["a"], uid="") == PodState(
             uid="",
             node="n1",
             namespace="default",
@@ -247,7 +247,7 @@ async def test_pod_groups_come_when_volcano_is_installed(
     monkeypatch.setattr(feed, "_ASK_AGAIN_SECONDS", 0.2)
     async with following(cluster.jobs()) as seen:
         await seen.until(lambda now: not now)
-        assert [type(event) for event in seen.seen] == [NotThere]
+        assert [type(event) for event in seen.seen] == [KindUnavailable]
         pod_groups.install(volcano)
         annotations = {
             "huawei.com/schedule.filter.faultCode": "80E21007:30",
@@ -260,7 +260,7 @@ async def test_pod_groups_come_when_volcano_is_installed(
         await seen.until(lambda now: len(now) == 1)
         (job,) = seen.now.values()
         assert job.created_at_ms > 1_700_000_000_000
-        assert replace(job, created_at_ms=0) == Job(
+        assert replace(job, created_at_ms=0) == JobState(
             key="11111111-1111-4111-8111-111111111111",
             namespace="default",
             name="train",
@@ -277,7 +277,7 @@ async def test_pod_groups_come_when_volcano_is_installed(
         pod_groups.make(volcano, "pg", JOB)
         await seen.until(lambda now: len(now) == 1)
         pod_groups.uninstall(volcano)
-        await seen.until(lambda now: isinstance(seen.seen[-1], NotThere))
+        await seen.until(lambda now: isinstance(seen.seen[-1], KindUnavailable))
         assert seen.now == {}
 
 

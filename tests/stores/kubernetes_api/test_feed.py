@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.fuzz.api_server import Answers, events_of
-from stores.cluster import Job, NodeState, Pod, Snapshot, Update
+from stores.cluster import JobState, NodeState, PodState, Snapshot, Update
 from stores.kubernetes_api.cluster import KubernetesCluster
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def test_equal_texts_are_kept_once() -> None:
     ]
     (first,) = await pods(listed(*items))
     assert isinstance(first, Snapshot)
-    found: list[Pod] = list(first.items.values())
+    found: list[PodState] = list(first.items.values())
     for field in ("chips", "node", "job", "annotations"):
         assert len({id(getattr(pod, field)) for pod in found}) == 1
     assert len({id(pod.labels) for pod in found}) == 2
@@ -153,8 +153,8 @@ async def test_nodes_and_pod_groups_that_are_odd() -> None:
     ]
     answers = Answers(listed(*groups).encode(), b"")
     (jobs,) = await events_of(KubernetesCluster(answers.connection).jobs())
-    two = Job("job-1", name="train", created_at_ms=1_767_225_600_000)
-    three = Job("job-1", name="train")
-    five = Job("job-1", name="train", size=4)
+    two = JobState("job-1", name="train", created_at_ms=1_767_225_600_000)
+    three = JobState("job-1", name="train")
+    five = JobState("job-1", name="train", size=4)
     known = {"2": two, "3": three, "5": five, "6": three, "7": three}
     assert jobs == Snapshot(known, frozenset({"1"}))

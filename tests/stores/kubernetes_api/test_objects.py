@@ -10,7 +10,7 @@ import pytest
 
 from contract.errors import StoreRefused
 from stores.address import open_store
-from stores.base import Event, Involved, NodeChanged, NodeObject, NodesListed
+from stores.base import Involved, KubernetesEvent, NodeChanged, NodeObject, NodesListed
 from stores.interruption import Interrupted
 from tests.parts.pods import make as make_pod
 
@@ -47,8 +47,8 @@ def node(control_plane: ControlPlane) -> str:
     return "n1"
 
 
-def event(name: str, involved: Involved = POD, message: str = "text") -> Event:
-    return Event(
+def event(name: str, involved: Involved = POD, message: str = "text") -> KubernetesEvent:
+    return KubernetesEvent(
         namespace="kube-system",
         name=name,
         involved=involved,

@@ -11,7 +11,7 @@ import pytest
 
 from contract.errors import StoreUnavailable
 from stores.address import open_store
-from stores.base import Changed, Document, Listed, Selection
+from stores.base import Changed, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.kubernetes_api import watch as kubernetes_watch
 from stores.kubernetes_api.client import connection as kubernetes_connection
@@ -65,12 +65,16 @@ async def test_what_happens_during_an_outage_is_seen_after_it(
         await kubernetes.put(a_document("changed", "2"))
         await kubernetes.put(a_document("new", "1"))
         relay.restore()
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
         texts = {name: one.data["text"] for (_, name), one in seen.documents.items()}
         assert texts == {"changed": "2", "new": "1"}
         await relayed.put(a_document("changed", "3"))
         await seen.until(lambda seen: seen.documents["mindx-dl", "changed"].data["text"] == "3")
-    assert [type(event) for event in seen.events[:3]] == [Listed, Interrupted, Listed]
+    assert [type(event) for event in seen.events[:3]] == [
+        DocumentsListed,
+        Interrupted,
+        DocumentsListed,
+    ]
 
 
 async def test_a_server_that_hangs_is_left_without_a_goodbye(relay: Relay, relayed: Store) -> None:
@@ -81,7 +85,7 @@ async def test_a_server_that_hangs_is_left_without_a_goodbye(relay: Relay, relay
         return sum(bool(one.raddr) and one.raddr.port == relay.port for one in known)
 
     async with watching(relayed, Selection("mindx-dl")) as seen:
-        await seen.until(lambda seen: bool(seen.of(Listed)))
+        await seen.until(lambda seen: bool(seen.of(DocumentsListed)))
         await relayed.put(a_document("seen", "1"))
         await seen.until(lambda seen: ("mindx-dl", "seen") in seen.documents)  # the watch began
         assert open_connections() > 0
@@ -102,7 +106,7 @@ async def test_an_api_server_that_comes_back_is_followed_again(
         with pytest.raises(StoreUnavailable):
             await kubernetes.get(*PLACE)
         await asyncio.to_thread(control_plane.start_apiserver)
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
         assert seen.documents[PLACE].data == {"text": "1"}
         await kubernetes.put(a_document("one", "2"))
         await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "2"})
@@ -117,7 +121,7 @@ async def test_an_api_server_away_at_the_start_is_waited_for(control_plane: Cont
     assert control_plane.url in first.reason
     await asyncio.to_thread(control_plane.start_apiserver)
     async with asyncio.timeout(20):
-        while not isinstance(await anext(aiter(events)), Listed):
+        while not isinstance(await anext(aiter(events)), DocumentsListed):
             pass
     await store.close()
 
@@ -146,7 +150,7 @@ async def test_a_silent_connection_is_given_up(
         relay.freeze()
         await seen.until(lambda seen: bool(seen.of(Interrupted)))
         relay.restore()
-        await seen.until(lambda seen: len(seen.of(Listed)) >= 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) >= 2)
         await relayed.put(a_document("one", "1"))
         await seen.until(lambda seen: PLACE in seen.documents)
 
@@ -161,7 +165,7 @@ async def test_a_watch_of_what_never_changes_is_no_trouble(
         await asyncio.sleep(2.5)
         await kubernetes.put(a_document("one", "1"))
         await seen.until(lambda seen: PLACE in seen.documents)
-    assert [type(event) for event in seen.events] == [Listed, Changed]
+    assert [type(event) for event in seen.events] == [DocumentsListed, Changed]
 
 
 async def test_a_watch_that_is_cut_goes_on_without_a_list(
@@ -175,7 +179,10 @@ async def test_a_watch_that_is_cut_goes_on_without_a_list(
         await kubernetes.put(a_document("one", "2"))
         await seen.until(lambda seen: bool(seen.of(Changed)))
         await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "2"})
-    assert [type(event) for event in seen.events] in ([Listed, Changed, Changed], [Listed, Changed])
+    assert [type(event) for event in seen.events] in (
+        [DocumentsListed, Changed, Changed],
+        [DocumentsListed, Changed],
+    )
 
 
 async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
@@ -189,7 +196,7 @@ async def test_a_watch_that_the_server_ends_goes_on_without_a_list(
         await seen.until(lambda seen: seen.documents[PLACE].data == {"text": "23"})
     changes = [event.document.data["text"] for event in seen.of(Changed)]
     assert changes == [str(number) for number in range(24)]
-    assert len(seen.of(Listed)) == 1
+    assert len(seen.of(DocumentsListed)) == 1
 
 
 async def test_a_version_that_is_gone_leads_to_a_new_list(
@@ -205,7 +212,7 @@ async def test_a_version_that_is_gone_leads_to_a_new_list(
 
     monkeypatch.setattr(kubernetes_watch, "listed", forgotten_the_first_time)
     async with watching(kubernetes, Selection("mindx-dl")) as seen:
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
         assert PLACE in seen.documents
     assert "too old resource version" in seen.of(Interrupted)[0].reason
 

@@ -10,7 +10,7 @@ from kubernetes.aio.config import incluster_config
 
 from contract.errors import ConfigurationError, StoreRefused
 from stores.address import open_store
-from stores.base import Document, Listed, Selection
+from stores.base import Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
@@ -79,7 +79,7 @@ async def test_a_watch_waits_for_rights(control_plane: ControlPlane, kubernetes:
     allow(control_plane, "stranger", ["list", "watch"])
     second = await anext(aiter(events))
     forbid(control_plane, "stranger")
-    assert isinstance(second, Listed)
+    assert isinstance(second, DocumentsListed)
     assert [one.name for one in second.documents] == ["one"]
     await store.close()
 

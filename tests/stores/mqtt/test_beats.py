@@ -13,8 +13,8 @@ from contract.errors import StoreUnavailable
 from stores.address import open_store
 from stores.base import Beat
 from stores.mqtt.address import parse_address
-from stores.mqtt.beats import Heartbeats
-from stores.mqtt.connection import Connection
+from stores.mqtt.beats import BrokerHeartbeats
+from stores.mqtt.connection import BrokerConnection
 from tests.parts.broker import AGGREGATOR
 from tests.parts.relay import Relay
 
@@ -95,7 +95,7 @@ async def test_a_will_says_nothing_of_writes_and_nothing_wrong_with_them_spoils_
         await late.close()
         await agent.close()
     pulse = {"node": "node-1", "holder": "h", "interval_seconds": 5, "writes": [{}]}
-    connection = Connection(parse_address(broker.url), Mqtt(), None)
+    connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     await connection.publish(TOPIC, msgspec.json.encode(pulse), retain=True)
     assert (await shown(observer, lambda beat: beat.holder == "h")).writes == "[{}]"
     await connection.close()
@@ -116,7 +116,7 @@ async def test_a_will_of_an_earlier_connection_is_no_news(
     agent = open_store(broker.tls_url, mqtt=broker.certified("node-1", protocol), node="node-1")
     await agent.beat(BEAT)
     await shown(observer, lambda beat: beat.holder == "host-a")
-    stranger = Connection(parse_address(broker.url), Mqtt(), None)
+    stranger = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     late = {"node": "node-1", "connection": "earlier", "is_broken": True, "holder": "host-a"}
     await stranger.publish(TOPIC, msgspec.json.encode(late), retain=True)
     await asyncio.sleep(0.2)
@@ -231,7 +231,7 @@ async def test_nonsense_is_told_once_and_replaces_no_beat(
     stranger = open_store(broker.url, mqtt=Mqtt())
     await stranger.beat(BEAT)
     await shown(observer, lambda beat: True)
-    connection = Connection(parse_address(broker.url), Mqtt(), None)
+    connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     for _ in range(2):
         await connection.publish(TOPIC, nonsense, retain=True)
     await asyncio.sleep(0.1)
@@ -245,8 +245,8 @@ async def test_a_mistake_of_the_program_ends_whoever_needs_the_connection(broker
     def mistaken() -> None:
         raise ZeroDivisionError
 
-    connection = Connection(parse_address(broker.url), Mqtt(), "node-1", mistaken)
-    heartbeats = Heartbeats(connection, None)
+    connection = BrokerConnection(parse_address(broker.url), Mqtt(), "node-1", mistaken)
+    heartbeats = BrokerHeartbeats(connection, None)
     for _ in range(2):
         async with asyncio.timeout(5):
             with pytest.raises(ZeroDivisionError):

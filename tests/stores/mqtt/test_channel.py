@@ -15,7 +15,7 @@ from contract.observation import chip_subject
 from contract.refusal import Reason
 from contract.topics import events_topic, heard_topic
 from stores.address import open_store
-from stores.base import EventChannel, Heard, Store, Telling
+from stores.base import EventChannel, HistoryAck, HistoryBatch, Store
 from stores.mqtt.channel_codec import LARGEST_BYTES, decode_telling, encode_telling
 from tests.parts.broker import Broker
 from tests.parts.processes import Running, program
@@ -32,7 +32,7 @@ T = TypeVar("T")
 EVENT = EpisodeEvent(
     7, 0, "abc", "began", chip_subject(3), "80E01801", 1_800_000_000_000, None, "x", Severity.MAJOR
 )
-TELLING = Telling("node-1", "j", 6, 7, (EVENT,))
+TELLING = HistoryBatch("node-1", "j", 6, 7, (EVENT,))
 
 
 @pytest.fixture(scope="module")
@@ -103,11 +103,11 @@ async def test_tellings_arrive_and_are_not_retained(store: Store) -> None:
 
 
 async def test_what_was_heard_is_there_for_whoever_comes_later(store: Store) -> None:
-    await channel_of(store).acknowledge(Heard("node-2", "j", 7))
+    await channel_of(store).acknowledge(HistoryAck("node-2", "j", 7))
     listening = Listening(channel_of(store).heard("node-2"))
-    await listening.until(Heard("node-2", "j", 7))
-    await channel_of(store).acknowledge(Heard("node-2", "j", 9))
-    await listening.until(Heard("node-2", "j", 9))
+    await listening.until(HistoryAck("node-2", "j", 7))
+    await channel_of(store).acknowledge(HistoryAck("node-2", "j", 9))
+    await listening.until(HistoryAck("node-2", "j", 9))
     await listening.close()
     assert len(listening.seen) == 2
 
@@ -128,7 +128,7 @@ async def test_bad_tellings_are_told_once_and_nothing_comes_of_them(
             break
         await asyncio.sleep(0.05)
     await listening.until(TELLING)
-    assert set(map(type, listening.seen)) == {Telling}
+    assert set(map(type, listening.seen)) == {HistoryBatch}
     said = [one.getMessage() for one in caplog.records if "changes nothing" in one.getMessage()]
     assert len(said) == 1
     assert "telling of node-1" in said[0]

@@ -18,7 +18,7 @@ from stores.address import open_store
 from stores.base import Beat, Document, Selection
 from stores.interruption import Interrupted
 from stores.mqtt.address import parse_address
-from stores.mqtt.limits import Limits, Sizes, packet_bytes, unusable
+from stores.mqtt.limits import BrokerLimits, Sizes, packet_bytes, unusable
 from tests.parts.broker import Broker
 from tests.parts.watching import watching
 
@@ -228,7 +228,7 @@ def test_what_was_found_out_is_tried_again_after_pauses_that_double() -> None:
 def test_what_is_told_counts_for_one_connection(
     sizes: Sizes, told: int | None, limit: int | None
 ) -> None:
-    sizes.begin(Limits(told))
+    sizes.begin(BrokerLimits(told))
     assert sizes.limit == limit
     sizes.broke(0, was_too_large=False)
     assert sizes.limit is None
@@ -236,10 +236,10 @@ def test_what_is_told_counts_for_one_connection(
 
 @pytest.mark.parametrize("told", [0, 1, 19, 4095])
 def test_odd_limits_are_named(told: int) -> None:
-    problem = unusable(parse_address("mqtt://broker"), Limits(told))
+    problem = unusable(parse_address("mqtt://broker"), BrokerLimits(told))
     assert problem is not None
     assert f"packets of {told} bytes only" in str(problem)
-    assert unusable(parse_address("mqtt://broker"), Limits(4096)) is None
+    assert unusable(parse_address("mqtt://broker"), BrokerLimits(4096)) is None
 
 
 @pytest.mark.parametrize("length", [0, 100, 127, 128, 16_000, 16_383, 16_400, 2_100_000])

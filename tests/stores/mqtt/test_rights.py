@@ -15,7 +15,7 @@ from stores.base import Beat, Document, Selection
 from stores.interruption import Interrupted
 from stores.mqtt import connection as mqtt_connection
 from stores.mqtt.address import parse_address
-from stores.mqtt.connection import Connection
+from stores.mqtt.connection import BrokerConnection
 from tests.parts.broker import Broker
 
 if TYPE_CHECKING:
@@ -147,7 +147,9 @@ async def test_one_right_that_is_missing_stops_nothing_else(
 async def test_a_broker_that_is_killed_while_a_write_is_registered_leaves_no_traceback(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    connection = Connection(parse_address(broker.tls_url), broker.certified("node-1"), "node-1")
+    connection = BrokerConnection(
+        parse_address(broker.tls_url), broker.certified("node-1"), "node-1"
+    )
     topic = "vigil/v1/nodes/node-1/node-info"
     await connection.publish(topic, b"1", retain=True)
     broker.kill()
@@ -164,7 +166,7 @@ async def test_a_connection_that_is_back_is_logged_when_it_lasts(
 ) -> None:
     monkeypatch.setattr(mqtt_connection, "_STEADY_SECONDS", 0.3)
     caplog.set_level(logging.INFO)
-    connection = Connection(parse_address(broker.url), Mqtt(), None)
+    connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     topic = "vigil/v1/cluster/one"
     await connection.publish(topic, b"1", retain=True)
     broker.kill()

@@ -13,11 +13,11 @@ import pytest
 from contract.configuration import Mqtt
 from contract.errors import ConfigurationError, StoreError, StoreForbidden, StoreUnavailable
 from stores.address import open_store
-from stores.base import Changed, Document, Listed, Selection
+from stores.base import Changed, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.mqtt import client
 from stores.mqtt.address import parse_address
-from stores.mqtt.connection import Connection, Received, Subscribed
+from stores.mqtt.connection import BrokerConnection, Received, Subscribed
 from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.watching import watching
 
@@ -39,9 +39,9 @@ async def store(broker: Broker) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def anybody(broker: Broker) -> AsyncIterator[Connection]:
+async def anybody(broker: Broker) -> AsyncIterator[BrokerConnection]:
     """A stranger who may publish everything."""
-    connection = Connection(parse_address(broker.url), Mqtt(), None)
+    connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     yield connection
     await connection.close()
 
@@ -50,7 +50,9 @@ def device_info(node: str = "node-1", text: str = "x") -> Document:
     return Document("kube-system", f"mindx-dl-deviceinfo-{node}", {"text": text}, LABELS)
 
 
-async def test_a_document_is_retained_below_its_node(store: Store, anybody: Connection) -> None:
+async def test_a_document_is_retained_below_its_node(
+    store: Store, anybody: BrokerConnection
+) -> None:
     await store.put(device_info())
     seen = anybody.messages("vigil/v1/nodes/+/device-info")
     assert await anext(seen) == Subscribed()
@@ -157,7 +159,7 @@ async def test_a_broker_that_forgot_everything_is_listed_again(
         with pytest.raises(StoreUnavailable, match="connection"):
             await store.put(device_info(text="lost"))
         broker.start()
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
         assert not seen.documents
         await store.put(device_info(text="again"))
         await seen.until(lambda seen: len(seen.documents) == 1)
@@ -168,7 +170,7 @@ async def test_a_broker_that_was_stopped_has_everything(broker: Broker, store: S
     async with watching(store) as seen:
         broker.stop()
         broker.start()
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
     assert [one.version for one in seen.documents.values()] == [version]
 
 
@@ -180,7 +182,7 @@ async def test_a_broker_that_stands_still_is_left(broker: Broker) -> None:
             await seen.until(lambda seen: bool(seen.of(Interrupted)))
         finally:
             broker.thaw()
-        await seen.until(lambda seen: len(seen.of(Listed)) == 2)
+        await seen.until(lambda seen: len(seen.of(DocumentsListed)) == 2)
     await store.close()
 
 
@@ -189,7 +191,7 @@ async def test_a_broker_that_stands_still_is_left(broker: Broker) -> None:
     [b"no JSON", b"[]", b'{"labels": {}}', b'{"labels":{},"data":{"a":1}}', b"\xff", b"[" * 10_000],
 )
 async def test_nonsense_is_told_once_and_changes_nothing(
-    store: Store, anybody: Connection, caplog: pytest.LogCaptureFixture, nonsense: bytes
+    store: Store, anybody: BrokerConnection, caplog: pytest.LogCaptureFixture, nonsense: bytes
 ) -> None:
     topic = "vigil/v1/nodes/node-1/device-info"
     version = await store.put(device_info())
@@ -199,13 +201,13 @@ async def test_nonsense_is_told_once_and_changes_nothing(
         await store.put(device_info(text="new"))
         await seen.until(lambda seen: bool(seen.of(Changed)))
     assert [one.document.data for one in seen.of(Changed)] == [{"text": "new"}]
-    assert seen.of(Listed)[0].documents[0].version == version
+    assert seen.of(DocumentsListed)[0].documents[0].version == version
     told = [one for one in caplog.records if one.levelno >= logging.WARNING]
     assert [topic in one.getMessage() for one in told] == [True]
 
 
 async def test_a_topic_that_belongs_to_another_document_is_no_document(
-    broker: Broker, anybody: Connection
+    broker: Broker, anybody: BrokerConnection
 ) -> None:
     payload = msgspec.json.encode({"labels": LABELS, "data": {}})
     for topic in (
@@ -252,10 +254,10 @@ async def test_a_part_of_a_list_is_never_taken_for_all(tmp_path: Path, protocol:
 
 
 async def test_too_many_messages_interrupt_their_reader(
-    broker: Broker, anybody: Connection
+    broker: Broker, anybody: BrokerConnection
 ) -> None:
     topic = "vigil/v1/nodes/node-1/events"
-    writer = Connection(parse_address(broker.url), Mqtt(), None)
+    writer = BrokerConnection(parse_address(broker.url), Mqtt(), None)
     seen = anybody.messages("vigil/v1/nodes/+/events", most=10)
     assert isinstance(await anext(seen), Subscribed)
     for number in range(20):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.options import Options
-from advisor.snapshot import ConfigMap
+from advisor.options import AdvisorOptions
+from advisor.snapshot import StoredConfigMap
 from advisor.what_if.assume import assume
 from advisor.what_if.assumptions import CHIP_LEVELS, parse, parse_all
 from contract.codes.families import FAMILIES
@@ -31,11 +31,11 @@ from vigil.advise.dump import sessions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ClusterSnapshot
 
 
 @pytest.fixture
-def snapshot(tmp_path: Path) -> Snapshot:
+def snapshot(tmp_path: Path) -> ClusterSnapshot:
     """Return the small cluster."""
     file = tmp_path / "dump.json"
     file.write_text(as_list(two_pods_on_two_of_three_nodes()))
@@ -43,19 +43,19 @@ def snapshot(tmp_path: Path) -> Snapshot:
     return found
 
 
-def assumed(snapshot: Snapshot, *texts: str, direct: bool = False) -> Snapshot:
+def assumed(snapshot: ClusterSnapshot, *texts: str, direct: bool = False) -> ClusterSnapshot:
     """Return ``snapshot`` with what ``texts`` assume."""
-    return assume(snapshot, parse_all(texts), Options(use_cluster_info=not direct))
+    return assume(snapshot, parse_all(texts), AdvisorOptions(use_cluster_info=not direct))
 
 
-def entry(snapshot: Snapshot, name: str, key: str) -> dict[str, Any]:
+def entry(snapshot: ClusterSnapshot, name: str, key: str) -> dict[str, Any]:
     """Return an entry of a cluster-info document."""
     (text,) = (one.data[name] for one in snapshot.configmaps if one.name == name)
     found: dict[str, Any] = json.loads(text)[key]
     return found
 
 
-def device(snapshot: Snapshot, node: str) -> dict[str, Any]:
+def device(snapshot: ClusterSnapshot, node: str) -> dict[str, Any]:
     """Return the device entry of a node, with its lists and faults read."""
     found = entry(snapshot, "cluster-info-device-0", f"mindx-dl-deviceinfo-{node}")
     lists = found["DeviceList"]
@@ -82,7 +82,7 @@ def device(snapshot: Snapshot, node: str) -> dict[str, Any]:
 )
 @pytest.mark.parametrize("node", ["n1", "n3"])
 def test_a_level_puts_a_chip_into_the_lists_of_1_10(
-    snapshot: Snapshot, level: str, in_use: bool, idle: bool, node: str
+    snapshot: ClusterSnapshot, level: str, in_use: bool, idle: bool, node: str
 ) -> None:
     before = device(snapshot, node)
     found = device(assumed(snapshot, f"chip 3 of {node} {level}"), node)
@@ -99,21 +99,21 @@ def test_a_level_puts_a_chip_into_the_lists_of_1_10(
     assert {level.value for level in CHIP_LEVELS} >= {level}
 
 
-def test_a_code_has_the_level_of_the_table(snapshot: Snapshot) -> None:
+def test_a_code_has_the_level_of_the_table(snapshot: ClusterSnapshot) -> None:
     found = device(assumed(snapshot, "code 0x80e01801 on chip 0 of n3"), "n3")
     (fault,) = found["Fault"]
     assert (fault["fault_code"], fault["fault_level"]) == ("80E01801", "RestartBusiness")
     assert found["Unhealthy"] == ["Ascend910-0"]
 
 
-def test_a_network_code_makes_the_network_unhealthy(snapshot: Snapshot) -> None:
+def test_a_network_code_makes_the_network_unhealthy(snapshot: ClusterSnapshot) -> None:
     found = device(assumed(snapshot, "code 110001024 on chip 0 of n3"), "n3")
     (fault,) = found["Fault"]
     assert fault["fault_type"] == "CardNetworkUnhealthy"
     assert found["NetworkUnhealthy"] == ["Ascend910-0"]
 
 
-def test_two_faults_of_a_chip_are_merged(snapshot: Snapshot) -> None:
+def test_two_faults_of_a_chip_are_merged(snapshot: ClusterSnapshot) -> None:
     texts = ("chip 3 of n3 SubHealthFault", "chip 3 of n3 SeparateNPU")
     (fault,) = device(assumed(snapshot, *texts), "n3")["Fault"]
     assert fault["fault_level"] == "SeparateNPU"
@@ -130,7 +130,7 @@ def test_two_faults_of_a_chip_are_merged(snapshot: Snapshot) -> None:
     ],
 )
 def test_a_node_in_trouble(
-    snapshot: Snapshot, word: str, node: str, status: str, part: str | None
+    snapshot: ClusterSnapshot, word: str, node: str, status: str, part: str | None
 ) -> None:
     found = entry(
         assumed(snapshot, f"{node} {word}"), "cluster-info-node-cm", f"mindx-dl-nodeinfo-{node}"
@@ -148,19 +148,19 @@ def test_a_node_in_trouble(
         ("PreSeparate", "n3", "UnHealthy"),
     ],
 )
-def test_switches_in_trouble(snapshot: Snapshot, word: str, node: str, status: str) -> None:
+def test_switches_in_trouble(snapshot: ClusterSnapshot, word: str, node: str, status: str) -> None:
     after = assumed(snapshot, f"switch of {node} {word}")
     found = entry(after, "cluster-info-switch-0", f"mindx-dl-switchinfo-{node}")
     assert found["NodeStatus"] == status
 
 
-def test_nodes_that_are_not_ready_or_gone(snapshot: Snapshot) -> None:
+def test_nodes_that_are_not_ready_or_gone(snapshot: ClusterSnapshot) -> None:
     after = assumed(snapshot, "n1 NotReady", "n2 gone")
     assert [(one.name, one.is_ready) for one in after.nodes] == [("n1", False), ("n3", True)]
     assert after.configmaps == snapshot.configmaps
 
 
-def test_healing_takes_all_faults_away(snapshot: Snapshot) -> None:
+def test_healing_takes_all_faults_away(snapshot: ClusterSnapshot) -> None:
     texts = ("chip 3 of n3 SeparateNPU", "n3 UnHealthy", "switch of n3 UnHealthy", "n3 NotReady")
     after = assumed(snapshot, *texts, "heal n3")
     found = device(after, "n3")
@@ -171,7 +171,7 @@ def test_healing_takes_all_faults_away(snapshot: Snapshot) -> None:
     assert after.nodes == snapshot.nodes
 
 
-def test_healing_leaves_used_chips_out_of_the_free_list(snapshot: Snapshot) -> None:
+def test_healing_leaves_used_chips_out_of_the_free_list(snapshot: ClusterSnapshot) -> None:
     assert device(assumed(snapshot, "heal n1"), "n1")["free"] == []
 
 
@@ -187,7 +187,12 @@ def test_healing_leaves_used_chips_out_of_the_free_list(snapshot: Snapshot) -> N
     ],
 )
 def test_a_pod_that_exits(
-    snapshot: Snapshot, policy: str, code: int, phase: str, ended: int | None, last: int | None
+    snapshot: ClusterSnapshot,
+    policy: str,
+    code: int,
+    phase: str,
+    ended: int | None,
+    last: int | None,
 ) -> None:
     pods = tuple(msgspec.structs.replace(one, restart_policy=policy) for one in snapshot.pods)
     given_pods = msgspec.structs.replace(snapshot, pods=pods)
@@ -197,7 +202,7 @@ def test_a_pod_that_exits(
     assert container.restarts == (1 if phase == "Running" else 0)
 
 
-def test_what_is_written_is_written_last_and_read_by_its_readers(snapshot: Snapshot) -> None:
+def test_what_is_written_is_written_last_and_read_by_its_readers(snapshot: ClusterSnapshot) -> None:
     texts = ("chip 3 of n3 SeparateNPU", "n1 UnHealthy", "switch of n2 SubHealthy")
     after = assumed(snapshot, *texts)
     assert [(one.name, one.resource_version) for one in after.configmaps] == [
@@ -213,10 +218,10 @@ def test_what_is_written_is_written_last_and_read_by_its_readers(snapshot: Snaps
     assert device(after, "n1") == unchanged
 
 
-def test_documents_of_agents_in_direct_mode(snapshot: Snapshot) -> None:
+def test_documents_of_agents_in_direct_mode(snapshot: ClusterSnapshot) -> None:
     info = DeviceInfo("Ascend910", tuple(CHIPS), (), (), (), (), UPDATED)
     labels = {"mx-consumer-cim": "true"}
-    devices = ConfigMap(
+    devices = StoredConfigMap(
         "kube-system",
         "mindx-dl-deviceinfo-n3",
         device_info.encode(info, FAMILIES["Ascend910B"]),
@@ -224,7 +229,9 @@ def test_documents_of_agents_in_direct_mode(snapshot: Snapshot) -> None:
         resource_version="1",
     )
     parts = encode_node_info((), "Healthy", "2026-11-23T17:00:00Z")
-    server = ConfigMap("mindx-dl", "mindx-dl-nodeinfo-n3", parts, labels, resource_version="2")
+    server = StoredConfigMap(
+        "mindx-dl", "mindx-dl-nodeinfo-n3", parts, labels, resource_version="2"
+    )
     direct = msgspec.structs.replace(snapshot, configmaps=(devices, server))
     after = assumed(
         direct,
@@ -244,7 +251,7 @@ def test_documents_of_agents_in_direct_mode(snapshot: Snapshot) -> None:
     assert decode_node_info("n", maps["mindx-dl-nodeinfo-n3"]).status == "PreSeparate"
 
 
-def test_a_document_that_is_not_there_is_made(snapshot: Snapshot) -> None:
+def test_a_document_that_is_not_there_is_made(snapshot: ClusterSnapshot) -> None:
     bare = msgspec.structs.replace(snapshot, configmaps=snapshot.configmaps[:1])
     after = assumed(bare, "n1 UnHealthy", "switch of n1 UnHealthy")
     made = {one.name: one for one in after.configmaps}
@@ -290,13 +297,13 @@ def test_texts_that_say_nothing(text: str, expected: str) -> None:
         ("pod default/x exits 1", "there is no such pod"),
     ],
 )
-def test_what_is_not_in_the_dump(snapshot: Snapshot, text: str, expected: str) -> None:
+def test_what_is_not_in_the_dump(snapshot: ClusterSnapshot, text: str, expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         assumed(snapshot, text)
     assert f"{text}: {expected}" in str(raised.value)
 
 
-def test_chips_of_a_node_without_a_document(snapshot: Snapshot) -> None:
+def test_chips_of_a_node_without_a_document(snapshot: ClusterSnapshot) -> None:
     bare = msgspec.structs.replace(snapshot, configmaps=())
     with pytest.raises(ConfigurationError, match="no document has the chips of n1"):
         assumed(bare, "chip 3 of n1 SeparateNPU")

@@ -21,10 +21,10 @@ from vigil.advise.dump import sessions
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from advisor.snapshot import Snapshot
+    from advisor.snapshot import ClusterSnapshot
 
 
-def read(tmp_path: Path, *texts: str | bytes) -> list[Snapshot]:
+def read(tmp_path: Path, *texts: str | bytes) -> list[ClusterSnapshot]:
     """Return the sessions in files with these texts."""
     files = []
     for index, text in enumerate(texts):

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from advisor.options import Profile
-from advisor.report import Action, Decision, Deletion, Report, Workload
+from advisor.report import Action, AdviceReport, Deletion, JobDecision, WorkloadKind
 from aggregator.advising.status import AdviceOfJob, AdviceStatus, AssumedAdvice
 from contract.errors import ConfigurationError, StoreUnavailable
 from vigil.advise import answers, server
@@ -65,19 +65,21 @@ def serving(asked: Asked) -> Iterator[Asked]:
             thread.join()
 
 
-def report(now_ms: int = 1, *, deletes: bool = False) -> Report:
+def report(now_ms: int = 1, *, deletes: bool = False) -> AdviceReport:
     """Return a report of ``upstream``, with a deletion or not."""
     pods = (Deletion("ns", "a", "u-a", 0),)
-    decision = Decision("ns", "ns/j", Workload.VCJOB, Action.FORCE_DELETE, "D15", (), "", pods=pods)
-    return Report(Profile.UPSTREAM, now_ms, decisions=(decision,) if deletes else ())
+    decision = JobDecision(
+        "ns", "ns/j", WorkloadKind.VCJOB, Action.FORCE_DELETE, "D15", (), "", pods=pods
+    )
+    return AdviceReport(Profile.UPSTREAM, now_ms, decisions=(decision,) if deletes else ())
 
 
-def advice(*reports: Report) -> dict[str, Any]:
+def advice(*reports: AdviceReport) -> dict[str, Any]:
     """Return the page of all jobs."""
     return {"at_ms": 1, "enabled": True, "advice": AdviceStatus(1, reports=reports)}
 
 
-def of_job(*reports: Report) -> AdviceOfJob:
+def of_job(*reports: AdviceReport) -> AdviceOfJob:
     """Return the page of a job."""
     return AdviceOfJob(1, {"vcjobs": "no right"}, reports, 1, "ns", "j", ("ns/j",))
 

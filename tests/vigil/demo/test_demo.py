@@ -17,8 +17,8 @@ from dcmi_shim.emulator.control import PROFILES
 from stores.address import open_store
 from stores.base import Document, Selection
 from tests.parts.controlplane import LEASES
-from vigil.demo.command import Options, play
-from vigil.demo.steps import LoseNext, Occur, Recover, Step
+from vigil.demo.command import DemoOptions, play
+from vigil.demo.steps import DemoStep, LoseNextAction, OccurAction, RecoverAction
 from vigil.demo.story import STORY, story_of
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ async def test_demo_refuses_a_store_of_a_real_cluster(tmp_path: Path) -> None:
 async def test_demo_notices_a_lost_event(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lossy = replace(STORY[1], actions=(LoseNext(0), *STORY[1].actions))
-    options = Options(
+    lossy = replace(STORY[1], actions=(LoseNextAction(0), *STORY[1].actions))
+    options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
     assert not await play(options, (STORY[0], lossy))
@@ -120,11 +120,16 @@ async def test_demo_notices_a_lost_event(
 async def test_demo_notices_what_goes_too_early(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = Step("a fault", "is shown", 0.0, (Occur(0, 3, "80E01801"),), {(0, 3): FAULT})
-    early = Step(
-        "it recovers", "at once", 0.0, (Recover(0, 3, "80E01801"),), {(0, 3): {}}, holds_seconds=2
+    told = DemoStep("a fault", "is shown", 0.0, (OccurAction(0, 3, "80E01801"),), {(0, 3): FAULT})
+    early = DemoStep(
+        "it recovers",
+        "at once",
+        0.0,
+        (RecoverAction(0, 3, "80E01801"),),
+        {(0, 3): {}},
+        holds_seconds=2,
     )
-    options = Options(
+    options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
     assert not await play(options, (STORY[0], told, early))

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from advisor.findings import BY_CODE
-from advisor.snapshot import Container, Owner
+from advisor.snapshot import Container, ControllingOwner
 from tests.advisor.scene import Chips, Scene, deleted, fault
 from tests.vigil.lint.test_cases import CASES
 
@@ -57,7 +57,7 @@ def scene_of(name: str) -> Scene:
     scene = Scene(count=6)
     metadata = made["metadata"] if made["kind"] in ("Job", "AscendJob") else {}
     kinds = {"Deployment": "ReplicaSet", "StormService": "RoleSet"}
-    owner = Owner(kinds.get(made["kind"], made["kind"]), JOB, f"uid-of-{JOB}")
+    owner = ControllingOwner(kinds.get(made["kind"], made["kind"]), JOB, f"uid-of-{JOB}")
     found = [template for count, template in templates(made) for _ in range(count)]
     nodes = [f"n{number}" for number in range(1, len(found) + 1)]
     labels, annotations = metadata.get("labels", {}), metadata.get("annotations", {})

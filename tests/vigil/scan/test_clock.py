@@ -8,7 +8,7 @@ import pytest
 
 from agent.config import AgentConfiguration
 from vigil.scan import machine
-from vigil.scan.findings import ExitStatus, State, report
+from vigil.scan.findings import CheckState, ExitStatus, report
 from vigil.scan.show import lines
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     ("synchronised", "generation", "state"),
     [
-        (True, "lease", State.OK),
-        (False, "lease", State.WARNING),
-        (False, "cm-v5", State.PROBLEM),
-        (None, "lease", State.NOT_APPLICABLE),
+        (True, "lease", CheckState.OK),
+        (False, "lease", CheckState.WARNING),
+        (False, "cm-v5", CheckState.PROBLEM),
+        (None, "lease", CheckState.NOT_APPLICABLE),
     ],
 )
 def test_the_clock(
-    monkeypatch: pytest.MonkeyPatch, synchronised: bool | None, generation: Any, state: State
+    monkeypatch: pytest.MonkeyPatch, synchronised: bool | None, generation: Any, state: CheckState
 ) -> None:
     monkeypatch.setattr(machine, "is_synchronised", lambda: synchronised)
     heartbeat = {"generation": generation}
@@ -34,8 +34,8 @@ def test_the_clock(
     )
     check = machine.look_at_clock(configuration)
     assert check.state is state
-    assert (check.means is ExitStatus.WELL) is (state is not State.PROBLEM)
-    if state is State.WARNING:
+    assert (check.means is ExitStatus.WELL) is (state is not CheckState.PROBLEM)
+    if state is CheckState.WARNING:
         shown = list(lines(report("n", (check,))))
         assert shown[0].startswith("warning  clock ")
         assert shown[-1] == "n: 1 warning(s): clock"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from vigil.scan import namespaces
-from vigil.scan.findings import Check, State
+from vigil.scan.findings import Check, CheckState
 from vigil.scan.namespaces import PUBLIC_FAULTS, RANK_TABLES, look_at_namespaces
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_where_no_aggregator_is_configured_nothing_is_claimed() -> None:
     for check in await look_at_namespaces(None, {"VIGIL_STORE": "nonsense"}):
-        assert check.state is State.NOT_APPLICABLE
+        assert check.state is CheckState.NOT_APPLICABLE
         assert "--aggregator-config" in check.found
 
 
@@ -44,7 +44,7 @@ async def test_all_namespaces_are_shown_with_what_to_do(elsewhere: Path) -> None
     elsewhere.write_text('store = ["directory:/srv"]\n')
     found = by_name(await look_at_namespaces(None, {}))
     assert found[PUBLIC_FAULTS].found == found[RANK_TABLES].found == "all namespaces"
-    assert found[PUBLIC_FAULTS].state is State.OK
+    assert found[PUBLIC_FAULTS].state is CheckState.OK
     assert "public_faults.namespaces" in found[PUBLIC_FAULTS].advice
     assert found[RANK_TABLES].advice == ""
 
@@ -64,7 +64,7 @@ async def test_a_wrong_file_is_named(tmp_path: Path, text: str) -> None:
     file = tmp_path / "aggregator.toml"
     file.write_text(f"[public_faults]\n{text}\n")
     for check in await look_at_namespaces(file, {}):
-        assert check.state is State.PROBLEM
+        assert check.state is CheckState.PROBLEM
         assert "public_faults.namespaces" in check.found
         assert check.advice
 

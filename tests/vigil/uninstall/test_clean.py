@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from contract.documents.elastic_job import KEPT as KEPT_ON_JOB
-from contract.documents.elastic_job import LEASE, RESTORE, SWITCH, Kept
+from contract.documents.elastic_job import LEASE, RESTORE, SWITCH, PersistedJob
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, LEADER_LEASE, device_info_name
 from stores.address import open_store
@@ -214,7 +214,7 @@ async def training(control_plane: ControlPlane) -> AsyncIterator[Place]:
 
 def _train(plane: ControlPlane, name: str, **annotations: str) -> None:
     """Create a job with two of the three pods that it had."""
-    job = with_kept(vcjob(name, 3), Kept(size(3), size(2), "CardUnhealthy on n0", 1, 1))
+    job = with_kept(vcjob(name, 3), PersistedJob(size(3), size(2), "CardUnhealthy on n0", 1, 1))
     for field in ("uid", "resourceVersion", "creationTimestamp"):
         del job["metadata"][field]
     job["metadata"]["annotations"] |= {"owner/note": "kept"} | annotations

@@ -17,7 +17,7 @@ import pytest
 from kubernetes.aio.config import incluster_config
 
 from contract.errors import ConfigurationError, StoreMisconfigured, StoreUnavailable
-from stores.kubernetes_api.client.configuration import Reading
+from stores.kubernetes_api.client.configuration import ConfigurationReader
 from stores.kubernetes_api.client.credential_files import CredentialFiles
 from stores.kubernetes_api.client.credential_plugin import Plugins
 from tests.parts.certificates import make_authority, make_client
@@ -52,7 +52,7 @@ def read(
 ) -> ClientConfiguration:
     given = {"PATH": os.environ["PATH"], **(environment or {})}
     deadline = time.monotonic() + seconds
-    reading = Reading(CredentialFiles(), Plugins(), given, deadline)
+    reading = ConfigurationReader(CredentialFiles(), Plugins(), given, deadline)
     return reading.read(None if kubeconfig is None else str(kubeconfig))
 
 
@@ -319,7 +319,7 @@ def test_kubeconfigs_are_merged(tmp_path: Path) -> None:
     (tmp_path / "two" / "config").write_text(json.dumps(second))
     names = [str(tmp_path / name) for name in ("one/config", "absent", "two/config")]
     files = CredentialFiles()
-    reading = Reading(files, Plugins(), {}, time.monotonic() + 10)
+    reading = ConfigurationReader(files, Plugins(), {}, time.monotonic() + 10)
     found = reading.read(os.pathsep.join(names))
     assert found.endpoint.server == SERVER
     assert found.authorization == "Bearer two"
@@ -494,7 +494,9 @@ def test_a_plugin_that_hangs_is_ended_with_all_it_began(tmp_path: Path, ending: 
 def test_a_plugin_is_ended_when_nobody_waits_any_more(tmp_path: Path) -> None:
     plugins = Plugins()
     path = written(tmp_path, {"exec": plugin(script="kill -STOP $$")})
-    reading = Reading(CredentialFiles(), plugins, dict(os.environ), time.monotonic() + 30)
+    reading = ConfigurationReader(
+        CredentialFiles(), plugins, dict(os.environ), time.monotonic() + 30
+    )
     stopping = threading.Timer(0.5, plugins.end)
     stopping.start()
     with pytest.raises(StoreMisconfigured, match="was ended by signal 9"):

@@ -14,7 +14,7 @@ import pytest
 
 from contract.errors import StoreForbidden, StoreUnavailable
 from stores.address import open_store
-from stores.base import Changed, Document, Listed, Selection
+from stores.base import Changed, Document, DocumentsListed, Selection
 from stores.kubernetes_api.client import credentials
 from stores.kubernetes_api.client.credential_files import CredentialFiles
 from tests.parts.certificates import make_client
@@ -196,7 +196,7 @@ async def test_a_client_certificate_that_is_replaced(
     assert await until_written(store, "replaced") < 10
     # From here on the old certificate is not needed any more.
     async with watching(store, Selection("mindx-dl")) as seen:
-        await seen.until(lambda seen: bool(seen.of(Listed)))
+        await seen.until(lambda seen: bool(seen.of(DocumentsListed)))
         await store.put(a_document("seen"))
         await seen.until(lambda seen: bool(seen.of(Changed)))
 
@@ -205,14 +205,14 @@ async def test_a_token_that_is_replaced_breaks_no_watch(
     store: Store, kubeconfig: Kubeconfig
 ) -> None:
     async with watching(store, Selection("mindx-dl")) as seen:
-        await seen.until(lambda seen: bool(seen.of(Listed)))
+        await seen.until(lambda seen: bool(seen.of(DocumentsListed)))
         kubeconfig.write({"token": "stranger-token"})
         with pytest.raises(StoreForbidden, match="stranger"):
             await until_refused(store)
         kubeconfig.write({"token": CHIEF_TOKEN})
         await until_written(store, "back")
         await seen.until(lambda seen: seen.documents["mindx-dl", "one"].data["text"] == "back")
-        assert len(seen.of(Listed)) == 1
+        assert len(seen.of(DocumentsListed)) == 1
 
 
 async def test_a_plugin_that_hangs_once(
@@ -344,7 +344,7 @@ async def test_a_proxy(
     async with ConnectProxy() as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.port}")
         async with watching(store, Selection("mindx-dl")) as seen:
-            await seen.until(lambda seen: bool(seen.of(Listed)))
+            await seen.until(lambda seen: bool(seen.of(DocumentsListed)))
             await store.put(DOCUMENT)
             await store.put(a_document("again"))
             await seen.until(lambda seen: seen.documents["mindx-dl", "one"].data["text"] == "again")

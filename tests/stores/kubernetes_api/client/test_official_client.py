@@ -10,13 +10,13 @@ import pytest
 _NEEDED = """
 import sys
 import stores.kubernetes_api.client.official_client
-from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.client.connection import ApiConnection
 unneeded = {"requests", "oauthlib", "urllib3", "websocket", "kubernetes"} & sys.modules.keys()
 assert not unneeded, unneeded
 """
 _NOTHING = """
 import sys
-from stores.kubernetes_api.client.connection import Connection
+from stores.kubernetes_api.client.connection import ApiConnection
 unneeded = {name for name in sys.modules if name.startswith("kubernetes")}
 assert not unneeded, unneeded
 """

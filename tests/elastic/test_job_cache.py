@@ -1,0 +1,52 @@
+"""What is followed beside jobs and pods: the scheduler's own configuration."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from elastic.job_cache import KINDS, SCHEDULER, JobCache
+from stores.cluster import Snapshot
+
+
+def _configmap(text: str) -> msgspec.Raw:
+    metadata = {"name": "volcano-scheduler-configmap", "namespace": "volcano-system"}
+    item = {"metadata": metadata | {"uid": "u"}, "data": {"volcano-scheduler.conf": text}}
+    return msgspec.Raw(json.dumps(item).encode())
+
+
+def _arguments(value: str) -> str:
+    arguments = {"grace-over-time": value}
+    return json.dumps({"configurations": [{"name": "init-params", "arguments": arguments}]})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        (_arguments("1800"), 1800),
+        (_arguments("1"), 900),
+        (_arguments("soon"), 900),
+        ("actions: enqueue", 900),
+        ("[", 900),
+        ("", 900),
+    ],
+)
+def test_grace_over_time_is_that_of_the_scheduler(text: str, seconds: int) -> None:
+    known = JobCache()
+    known.observe(SCHEDULER, Snapshot({"u": KINDS[SCHEDULER].read(_configmap(text))}))
+    assert known.grace_over_time_ms == seconds * 1000
+
+
+def test_a_cluster_without_that_configmap_has_the_default() -> None:
+    known = JobCache()
+    assert any("volcano-scheduler-configmap" in one for one in known.unread)
+    known.observe(SCHEDULER, Snapshot({}))
+    assert known.grace_over_time_ms == 900_000
+    assert not any("volcano-scheduler-configmap" in one for one in known.unread)
+
+
+def test_a_configmap_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="ConfigMap"):
+        KINDS[SCHEDULER].read(msgspec.Raw(b'{"data": 3}'))

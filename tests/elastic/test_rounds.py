@@ -1,0 +1,83 @@
+"""What a round does with an answer of the aggregator."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
+from advisor.report import ElasticAdvice
+from elastic.aggregator_client import AggregatorReply
+from elastic.controller import Acting
+from elastic.end_cause import Evicted
+from elastic.job_cache import KINDS
+from service.clock import Instant
+from stores.cluster import Snapshot
+from tests.elastic.jobs import ENDED_MS, NOW_MS, UID, read, vcjob
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
+
+
+class _Around:
+    """The aggregator, the leadership and what is shown to people; keeps what would be written."""
+
+    leads = True
+
+    def __init__(self, version: int, reason: str = "") -> None:
+        self.would_write: list[str] = []
+        advice = ElasticAdvice("default", "j", replicas=None if reason else 2, cards=8)
+        found = EndedJob("default", "j", version, advice)
+        if reason:
+            found = EndedJob("default", "j", version, ElasticAdvice("default", "j", reason=reason))
+        self._answer = AggregatorReply(EndedJobs(version, (), (found,)))
+
+    async def ask(
+        self, _sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob]
+    ) -> AggregatorReply:
+        """See ``Aggregators``."""
+        return self._answer
+
+    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+        """See ``Telling``."""
+
+    def would(self, _job: ElasticJob, decision: RestartDecision) -> None:
+        """See ``Telling``."""
+        self.would_write.append(str(decision.write))
+
+
+def _acting(around: _Around) -> Acting:
+    """Return a dry run over one evicted job of version 7 without pods."""
+    part = cast("Any", around)
+    clock = lambda: Instant(NOW_MS, NOW_MS)  # noqa: E731
+    acting = Acting(cast("Any", SimpleNamespace()), part, part, part, clock, acts=False)
+    job = read(vcjob())
+    evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)}}
+    given: dict[str, dict[str, Any]] = {"jobs": {UID: job}, "records": evicted}
+    for name in KINDS:
+        acting.known.observe(name, Snapshot(given.get(name, {})))
+    return acting
+
+
+@pytest.mark.parametrize(
+    ("version", "reason", "written", "seconds"),
+    [(7, "", ["size"], 5.0), (6, "", [], 0.1), (7, "PODS_LEFT", [], 0.1)],
+)
+async def test_an_answer_from_before_the_end_is_asked_for_again_at_once(
+    version: int, reason: str, written: list[str], seconds: float
+) -> None:
+    around = _Around(version, reason)
+    acting = _acting(around)
+    assert await acting.round() == seconds
+    assert around.would_write == written
+
+
+async def test_an_aggregator_that_stays_behind_is_asked_once_a_second() -> None:
+    acting = _acting(_Around(6))
+    pauses = [await acting.round() for _ in range(22)]
+    assert pauses == [0.1] * 20 + [1.0] * 2

@@ -1,0 +1,224 @@
+"""Who answers the verbs for people: daemons here, the cluster's aggregator, or documents."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contract.names import AGGREGATOR_NAMESPACE, AGGREGATOR_SERVICE
+from stores.address import open_store
+from tests.aggregator.daemon import Daemon
+from tests.aggregator.nodes import report
+from tests.contract.documents.test_cluster_device import config, fault
+from tests.end_to_end.test_status import vigil
+from tests.parts import pods
+from tests.parts.processes import Running
+from tests.parts.service_proxy import endpoint, host_address, make_service, remove_service
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stores.base import Document
+    from tests.end_to_end.node import Node
+    from tests.parts.broker import Broker
+    from tests.parts.controlplane import ControlPlane
+
+_CODE = "80E18402"
+_FAULTY = config([fault(3, "SeparateNPU", _CODE)], unhealthy=(3,))
+_SERVICE = f"Service {AGGREGATOR_NAMESPACE}/{AGGREGATOR_SERVICE}, through the API server"
+_SECONDS = 20.0
+
+
+def put(place: ControlPlane | str, *documents: Document) -> None:
+    """Write documents as an agent does, to an API server or a store with this address."""
+
+    async def write() -> None:
+        if isinstance(place, str):
+            store = open_store(place)
+        else:
+            store = open_store("kubernetes:", place.kubeconfig)
+        for document in documents:
+            await store.put(document)
+        await store.close()
+
+    asyncio.run(write())
+
+
+class Cluster:
+    """An API server with a Service whose aggregator runs here; ``ask`` runs a verb far from it."""
+
+    def __init__(self, plane: ControlPlane, directory: Path) -> None:
+        self.plane = plane
+        kubeconfig = str(plane.kubeconfig)
+        self.daemon = Daemon(
+            directory / "aggregator",
+            *("--store", "kubernetes:", "--kubeconfig", kubeconfig),
+            listen=f"{host_address()}:0",
+        )
+        self.away = ("--state-dir", str(directory / "away"))
+
+    def ask(self, *arguments: str, kubeconfig: Path | None = None) -> tuple[int, list[str], str]:
+        chosen = str(kubeconfig or self.plane.kubeconfig)
+        where = (*self.away, "--kubeconfig", chosen)
+        return vigil(*arguments, *where, COLUMNS="300")
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(control_plane, tmp_path)
+    yield cluster
+    cluster.daemon.stop()
+    remove_service(control_plane)
+
+
+@pytest.mark.apiserver
+@pytest.mark.daemon
+def test_the_aggregator_of_a_cluster_answers_through_its_api_server(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    put(cluster.plane, report("n1", _FAULTY))
+    pods.make(cluster.plane, "train-0", "n1", "Ascend910-3", owner=pods.owned_by("u", "train"))
+    daemon = cluster.daemon
+    daemon.start()
+    make_service(cluster.plane, *endpoint(daemon.url))
+    daemon.process.wait_until(lambda: daemon.ask("/api/v1/jobs")[1]["jobs"] != [], _SECONDS)
+    daemon.process.wait_until(lambda: daemon.ask("/api/v1/history")[1]["events"] != [], _SECONDS)
+
+    for verb in (["status"], ["faults"], ["jobs"], ["explain", "n1/3"]):
+        status, lines, errors = cluster.ask(*verb)
+        assert (status, errors) == (1, ""), verb
+        assert f"answered by: aggregator, which leads ({_SERVICE})" in lines
+    status, lines, errors = cluster.ask("timeline", "n1")
+    assert (status, errors) == (0, "")
+    assert any("begins at SeparateNPU" in line for line in lines)
+    status, _, errors = cluster.ask("status", "nobody")
+    assert status == 2
+    assert "knows no node of this name" in errors
+
+    output = tmp_path / "watched"
+    kubeconfig = ("--kubeconfig", str(cluster.plane.kubeconfig))
+    arguments = ("faults", "--watch", "--json", *cluster.away, *kubeconfig)
+    watching = Running([sys.executable, "-m", "vigil", *arguments], output)
+    try:
+        watching.wait_until(lambda: output.read_bytes().count(b"\n") == 1, _SECONDS)
+        put(cluster.plane, report("n1", config(update_time=1_760_000_001)))
+        watching.wait_until(lambda: output.read_bytes().count(b"\n") == 2, _SECONDS)
+        assert json.loads(output.read_bytes().splitlines()[1])["faults"] == []
+    finally:
+        watching.stop()
+
+
+@pytest.mark.apiserver
+@pytest.mark.daemon
+def test_documents_answer_where_no_aggregator_does(cluster: Cluster) -> None:
+    put(cluster.plane, report("n1", _FAULTY), report("n2", {"DeviceInfoCfg": "{"}))
+    pods.make(cluster.plane, "train-0", "n1", "Ascend910-3", owner=pods.owned_by("u", "train"))
+    no_service = f'services "{AGGREGATOR_SERVICE}" not found'
+
+    status, lines, errors = cluster.ask("status")
+    assert status == 1
+    assert no_service in errors
+    assert "asking the next source" in errors
+    assert lines[0].startswith("the cluster is not well: n2: mindx-dl-deviceinfo-n2")
+    assert "answered by: documents of a store, without any daemon (kubernetes:)" in lines
+    assert "not known:   what the scheduler reads: there is no cluster-info" in lines
+    assert "nodes:       1 reported; 1 unreadable" in lines
+    assert "chips:       1 SeparateNPU; 7 NormalNPU" in lines
+
+    status, lines, _ = cluster.ask("jobs")
+    assert status == 1
+    assert lines[-2] == "default/train: UnHealthy"
+    assert lines[-1].startswith("  n1  Ascend910-3  80E18402  SeparateNPU  ")
+    status, lines, _ = cluster.ask("explain", "n1/3")
+    assert status == 1
+    assert "reported:  SeparateNPU" in [line.strip() for line in lines]
+    assert cluster.ask("explain", "n1/9")[0] == 2
+    assert cluster.ask("status", "nobody")[0] == 2
+    status, lines, errors = cluster.ask("timeline")
+    assert (status, lines) == (3, [])
+    assert "documents have no history" in errors
+
+    make_service(cluster.plane, host_address(), 9)
+    status, lines, errors = cluster.ask("faults", "--node", "n1")
+    assert status == 1
+    assert "documents of a store" in lines[0]
+    assert "cannot reach mindx-dl/npu-vigil-aggregator" in errors
+
+
+@pytest.mark.apiserver
+@pytest.mark.daemon
+def test_what_the_api_server_refuses_is_named(cluster: Cluster) -> None:
+    for token, why in (("stranger-token", "is forbidden"), ("nobody", "Unauthorized")):
+        kubeconfig = cluster.plane.kubeconfig_of(token)
+        status, lines, errors = cluster.ask("status", kubeconfig=kubeconfig)
+        assert (status, lines) == (3, [])
+        first, second = errors.splitlines()
+        assert why in first
+        assert first.endswith("; asking the next source")
+        assert why in second
+
+
+@pytest.mark.server
+@pytest.mark.daemon
+def test_the_documents_of_a_broker_are_read(broker: Broker, tmp_path: Path) -> None:
+    put(broker.url, report("n1", _FAULTY), report("n2", config()))
+    away = ("--state-dir", str(tmp_path), "--store", broker.url)
+    status, lines, errors = vigil("faults", *away, COLUMNS="300")
+    assert (status, errors) == (1, "")
+    assert lines[0] == f"answered by: documents of a store, without any daemon ({broker.url})"
+    assert [line.split()[0] for line in lines if _CODE in line] == ["n1"]
+    status, lines, errors = vigil("jobs", *away)
+    assert (status, lines) == (3, [])
+    assert "only an API server has pods" in errors
+    broker.kill()
+    status, lines, errors = vigil("status", *away)
+    assert (status, lines) == (3, [])
+    assert broker.url in errors
+
+
+@pytest.mark.daemon
+def test_each_change_of_documents_is_shown(tmp_path: Path) -> None:
+    url, output = f"directory:{tmp_path / 'store'}", tmp_path / "watched"
+    put(url, report("n1", _FAULTY))
+    arguments = ["faults", "--watch", "--json", "--state-dir", str(tmp_path), "--store", url]
+    watching = Running([sys.executable, "-m", "vigil", *arguments], output)
+    try:
+        watching.wait_until(lambda: output.read_bytes().count(b"\n") == 1, _SECONDS)
+        put(url, report("n1", config(update_time=1_760_000_001)))
+        watching.wait_until(lambda: output.read_bytes().count(b"\n") == 2, _SECONDS)
+        assert json.loads(output.read_bytes().splitlines()[1])["faults"] == []
+    finally:
+        watching.stop()
+
+
+@pytest.mark.daemon
+def test_the_journal_of_an_agent_that_ended_shows_what_happened(folder_node: Node) -> None:
+    where = ("--state-dir", str(folder_node.state_dir))
+    folder_node.start()
+    folder_node.up()
+    folder_node.emulator.occur(3, _CODE)
+    folder_node.until(lambda now: now.codes(3) == {_CODE}, "it is published")
+    folder_node.kill()
+    status, lines, errors = vigil("timeline", *where, COLUMNS="300")
+    assert (status, errors) == (0, "")
+    assert lines[0].startswith("answered by: journal of the agent of node-1 (")
+    assert any("node-1  chip 3  80E18402  reported  begins at SeparateNPU" in one for one in lines)
+    assert vigil("timeline", "node-1/4", *where)[1][-1].startswith("not known:")
+    assert vigil("timeline", "--since", "2099-01-01", *where)[1][-1].startswith("not known:")
+    status, lines, _ = vigil("timeline", "node-1/3", "--json", *where)
+    (row,) = json.loads(lines[0])["rows"]
+    assert (row["was"], row["level"]) == (None, "SeparateNPU")
+    status, _, errors = vigil("timeline", "node-2", *where)
+    assert status == 2
+    assert "is of node-1" in errors
+    assert vigil("status", *where)[0] == 3
+    for file in folder_node.state_dir.glob("journal.sqlite*"):
+        file.write_bytes(b"no journal")
+    status, lines, errors = vigil("timeline", *where)
+    assert (status, lines) == (3, [])
+    assert "cannot be read" in errors

@@ -1,0 +1,39 @@
+"""Runs a verb in this process: the command as it is called, without the start of Python."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from unittest.mock import patch
+
+
+def run_verb(*arguments: str, **environment: str) -> tuple[int, bytes, str]:
+    """Return exit status, standard output and standard error of ``vigil ARGUMENTS``.
+
+    Nothing of the caller's environment that means something to verbs is left, and no kubeconfig.
+    """
+    from vigil.main import main
+
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("VIGIL_", "LC_", "LANG", "KUBE"))
+    }
+    clean |= {"LC_ALL": "C.UTF-8", "HOME": "/nonexistent"} | environment
+    output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    errors = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    status: object = None
+    with (
+        patch.dict(os.environ, clean, clear=True),
+        patch.object(sys, "argv", ["vigil", *arguments]),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code
+    assert isinstance(status, int)
+    return status, output.buffer.getvalue(), errors.buffer.getvalue().decode()

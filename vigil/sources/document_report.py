@@ -1,0 +1,227 @@
+"""Reports and explanations from the documents of a store, without any daemon."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from contract.codes.levels import ChipLevel
+from contract.codes.reference import CodeKind, describe_code
+from contract.errors import ConfigurationError, Problem
+from service.shortened import shortened
+from vigil.daemon_client import UnknownNode
+from vigil.sources.document_rows import ComparedFault, compared_faults
+from vigil.status.explained import NodeExplanation, PartExplanation, explained_fault, is_meant
+from vigil.status.report import (
+    NAMED,
+    BlindRow,
+    StatusReport,
+    levels_of_chips,
+    rank,
+    reasons_of_blind,
+    reasons_of_faults,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from vigil.sources.store_contents import NodeContents, StoreContents
+    from vigil.status.explained import FaultExplanation
+
+SOURCE = "documents of a store, without any daemon"
+_WELL = frozenset({"Healthy", ""})
+
+
+def report_of_documents(contents: StoreContents, address: str, node: str | None) -> StatusReport:
+    """Return what the documents at ``address`` show, of ``node`` only with one.
+
+    Raises ``UnknownNode`` for a node that no document is about.
+    """
+    nodes = _chosen(contents, address, node)
+    seen = [one for name, found in nodes.items() for one in compared_faults(name, found)]
+    rows = tuple(one.row for one in seen)
+    blind = tuple(row for name, found in nodes.items() for row in _blind(name, found))
+    levels = levels_of_chips(rows)
+    well = sum(len(_chips(found)) for found in nodes.values()) - sum(levels.values())
+    if well:
+        levels[ChipLevel.NORMAL_NPU.value] = levels.get(ChipLevel.NORMAL_NPU, 0) + well
+    states = Counter(_state(found) for found in nodes.values())
+    return StatusReport(
+        source=SOURCE,
+        server=address,
+        about=node or "the cluster",
+        at_ms=contents.at_ms,
+        # What nobody has looked at is not well.
+        well=False,
+        reasons=(*contents.problems, *_reasons(nodes, rows_of=seen), *reasons_of_blind(blind)),
+        not_known=tuple(_not_known(contents, nodes)),
+        counts={
+            "nodes": dict(sorted(states.items())),
+            "chips": dict(sorted(levels.items(), key=lambda one: rank(one[0]))),
+        },
+        facts={},
+        faults=rows,
+        blind=blind,
+    )
+
+
+def explanation_of_documents(
+    contents: StoreContents, address: str, node: str, part: str
+) -> NodeExplanation:
+    """Return what the documents at ``address`` show of ``node``, with ``part`` of that only.
+
+    Raises ``UnknownNode``, and ``ConfigurationError`` for a part that no document names.
+    """
+    nodes = _chosen(contents, address, node)
+    found = nodes[node]
+    seen: dict[str, list[ComparedFault]] = {}
+    for one in compared_faults(node, found):
+        seen.setdefault(one.row.part, []).append(one)
+    names = [*sorted(_chips(found)), *(name for name in seen if name not in _chips(found))]
+    if part:
+        names = [name for name in names if is_meant(part, name)]
+        if not names:
+            what = f"no document at {address} names this part"
+            raise ConfigurationError("command line", [Problem(f"{node}/{part}", what)])
+    parts = tuple(
+        PartExplanation(
+            name,
+            tuple(_lists(found, name)),
+            (),
+            tuple(_explained(one) for one in seen.get(name, ())),
+        )
+        for name in names
+        if part or name in seen
+    )
+    shown = [one for name in names for one in seen.get(name, ())]
+    blind = tuple(row for row in _blind(node, found) if not part or is_meant(part, row.part))
+    of_node = {} if part else nodes
+    return NodeExplanation(
+        source=SOURCE,
+        server=address,
+        node=node,
+        part=", ".join(names) if part else "",
+        at_ms=contents.at_ms,
+        well=False,
+        reasons=(*_reasons(of_node, rows_of=shown), *reasons_of_blind(blind)),
+        not_known=tuple(_not_known(contents, nodes)),
+        because=(),
+        documents=() if part else tuple(_places(found, shown)),
+        parts=parts,
+        blind=blind,
+        jobs=(),
+    )
+
+
+def _chosen(contents: StoreContents, address: str, node: str | None) -> Mapping[str, NodeContents]:
+    if node is None:
+        return contents.nodes
+    if node not in contents.nodes:
+        raise UnknownNode(node, f"no document at {address} is about a node of this name")
+    return {node: contents.nodes[node]}
+
+
+def _state(found: NodeContents) -> str:
+    if found.problems:
+        return "unreadable"
+    if found.reported.device is not None:
+        return "reported"
+    return "without device-info"
+
+
+def _chips(found: NodeContents) -> frozenset[str]:
+    none: frozenset[str] = frozenset()
+    views = (found.reported.device, found.published.device)
+    return none.union(*(view.chips for view in views if view is not None))
+
+
+def _reasons(
+    nodes: Mapping[str, NodeContents], *, rows_of: Iterable[ComparedFault]
+) -> Iterator[str]:
+    for name, found in nodes.items():
+        for text in found.problems:
+            yield f"{name}: {text}"
+    by_word: dict[str, list[str]] = {}
+    for name, found in nodes.items():
+        for what, word in _statuses(found):
+            if word not in _WELL:
+                by_word.setdefault(f"{what}: {word}", []).append(name)
+        if found.beat is not None and found.beat.is_broken:
+            by_word.setdefault("the connection of the agent broke", []).append(name)
+        if found.reported.device is None and not found.problems:
+            by_word.setdefault("there is no device-info", []).append(name)
+    for word, names in by_word.items():
+        yield f"{word}: {shortened(names, NAMED)}"
+    yield from reasons_of_faults(one.row for one in rows_of)
+
+
+def _statuses(found: NodeContents) -> Iterator[tuple[str, str]]:
+    """Yield what is said of switches and server; what is published goes before."""
+    switch = found.published.switch or found.reported.switch
+    server = found.published.server or found.reported.server
+    if switch is not None:
+        yield "the switches", switch.status
+    if server is not None:
+        yield "the server", server.status
+
+
+def _blind(node: str, found: NodeContents) -> Iterator[BlindRow]:
+    for one in () if found.own is None else found.own.blind:
+        view = found.reported.device
+        kind = "chip " if view is None else f"{view.chip_type}-"
+        part = "" if one.chip is None else f"{kind}{one.chip}"
+        yield BlindRow(node, part, one.source, one.since_ms, one.why)
+
+
+def _not_known(contents: StoreContents, nodes: Mapping[str, NodeContents]) -> Iterator[str]:
+    yield "whether agents are alive, and whether these documents are current"
+    yield "which jobs are hit, why a fault has its level, who leads"
+    yield from contents.unread
+    if not contents.has_cluster_info and not any(
+        text.startswith("cluster-info") for text in contents.unread
+    ):
+        yield "what the scheduler reads: there is no cluster-info"
+    silent = [
+        name
+        for name, found in nodes.items()
+        if found.own is None and (found.beat is None or found.beat.blind is not False)
+    ]
+    if silent:
+        yield f"which sources are blind on {shortened(silent, NAMED)}"
+
+
+def _lists(found: NodeContents, chip: str) -> Iterator[str]:
+    """Yield in which lists each side has a chip."""
+    for side, view in (("reported", found.reported), ("published", found.published)):
+        record = view.device
+        if record is None or chip not in record.chips:
+            continue
+        lists = {
+            "available": record.available,
+            "unhealthy": record.unhealthy,
+            "network unhealthy": record.network_unhealthy,
+            "recovering": record.recovering,
+        }
+        named = [word for word, names in lists.items() if chip in names]
+        yield f"{side} as {', '.join(named) or 'in no list'}"
+
+
+def _places(found: NodeContents, seen: Iterable[ComparedFault]) -> Iterator[str]:
+    other = {one.row.kind for one in seen if one.reported != one.published}
+    for name in found.places:
+        kind = _KINDS_OF_DOCUMENT.get(name.rpartition("-")[0], CodeKind.NODE)
+        what = "other faults than" if kind in other else "the faults that"
+        yield f"{name} has {what} the node reports"
+
+
+_KINDS_OF_DOCUMENT = {
+    "cluster-info-device": CodeKind.CHIP,
+    "cluster-info-switch": CodeKind.SWITCH,
+}
+
+
+def _explained(one: ComparedFault) -> FaultExplanation:
+    known = describe_code(one.row.code)
+    return explained_fault(
+        one.row, one.reported, one.published, None, known.rules if known is not None else ()
+    )

@@ -1,0 +1,119 @@
+"""The documents of a store as a source, where no daemon answers."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from contract.errors import StoreUnavailable
+from contract.names import (
+    DEVICE_INFO_NAMESPACE,
+    NODE_INFO_NAMESPACE,
+    device_info_name,
+    node_info_name,
+)
+from stores.address import open_store, shown
+from stores.base import READ_SECONDS, Selection
+from stores.interruption import Interrupted
+from vigil.sources.document_jobs import jobs_of_documents
+from vigil.sources.document_report import explanation_of_documents, report_of_documents
+from vigil.sources.event_loop import EventLoop
+from vigil.sources.store_contents import (
+    CLUSTER_INFOS,
+    DEVICE_INFOS,
+    NODE_INFOS,
+    read_contents,
+)
+
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from stores.base import Store
+    from vigil.sources.source import Signal
+    from vigil.sources.store_contents import StoreContents
+    from vigil.status.explained import NodeExplanation
+    from vigil.status.job_report import JobReport
+    from vigil.status.report import StatusReport
+
+_CLOSE_SECONDS = 2.0
+_CHANGE_SECONDS = 0.1
+"""Changes within this are read together."""
+
+
+class DocumentSource:
+    """What the documents of the store at ``url`` show; see ``AnswerSource``.
+
+    Settings of a broker come from the environment, as those of the aggregator.
+    """
+
+    def __init__(self, url: str, kubeconfig: str | None) -> None:
+        self._address = shown(url)
+        self._loop = EventLoop()
+        self._store = self._loop.run(_opened(url, kubeconfig), READ_SECONDS, self._address)
+
+    def report(self, node: str | None) -> StatusReport:
+        """See ``AnswerSource``."""
+        return report_of_documents(self._contents(node), self._address, node)
+
+    def explanation(self, node: str, part: str) -> NodeExplanation:
+        """See ``AnswerSource``."""
+        return explanation_of_documents(self._contents(node), self._address, node, part)
+
+    def jobs(self) -> JobReport:
+        """See ``AnswerSource``. Only an API server has pods."""
+        found = jobs_of_documents(self._store, self._address)
+        return self._loop.run(found, 2 * READ_SECONDS, self._address)
+
+    def history(self, *_: object) -> NoReturn:
+        """See ``AnswerSource``. Documents have no history."""
+        raise StoreUnavailable(f"{self._address}: documents have no history; an aggregator has one")
+
+    def signal(self, node: str | None) -> Signal:
+        """See ``AnswerSource``. Documents are followed as an aggregator follows them."""
+        return _Changes(self._store, self._loop, node)
+
+    def close(self) -> None:
+        """See ``AnswerSource``."""
+        self._loop.close(self._store.close(), _CLOSE_SECONDS)
+
+    def _contents(self, node: str | None) -> StoreContents:
+        # The lists of a large cluster take their time.
+        return self._loop.run(read_contents(self._store, node), 2 * READ_SECONDS, self._address)
+
+
+async def _opened(url: str, kubeconfig: str | None) -> Store:
+    mqtt = None
+    if url.startswith("mqtt"):
+        from aggregator.config import load_aggregator
+
+        mqtt = load_aggregator(None, os.environ, {"store": [url]}).mqtt
+    # Whoever only reads may read a directory that others may write.
+    return open_store(url, kubeconfig, mqtt=mqtt, others_may_write=True)
+
+
+class _Changes:
+    """Follows the documents of a store, of ``node`` and of the cluster only with one."""
+
+    def __init__(self, store: Store, loop: EventLoop, node: str | None) -> None:
+        self._came = threading.Event()
+        infos = [DEVICE_INFOS, NODE_INFOS]
+        if node is not None:
+            infos = [
+                Selection(DEVICE_INFO_NAMESPACE, device_info_name(node)),
+                Selection(NODE_INFO_NAMESPACE, node_info_name(node)),
+            ]
+        for selection in (*infos, CLUSTER_INFOS):
+            loop.begin(self._follow(store, selection))
+
+    async def _follow(self, store: Store, selection: Selection) -> None:
+        async for event in store.watch(selection):
+            if not isinstance(event, Interrupted):
+                self._came.set()
+
+    def wait(self) -> None:
+        """Wait for a change, and shortly for those that come with it."""
+        self._came.wait()
+        time.sleep(_CHANGE_SECONDS)
+        self._came.clear()

@@ -1,0 +1,140 @@
+"""The journal of an agent that does not run, as a source of what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent.journal.file import FILE_NAME, RowKind
+from agent.journal.reader import StoredRow, read_rows
+from agent.journal.values import changes_of, gap_of, start_of
+from agent.state_dir import is_claimed
+from contract.errors import JournalError, StoreUnavailable
+from vigil.daemon_client import OtherNode
+from vigil.status.explained import is_meant
+from vigil.status.past import Past, PastRow, part_of, past_row
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import NoReturn
+
+    from agent.policy.state import Change
+
+
+def has_journal(directory: Path) -> bool:
+    """Return whether ``directory`` has the journal of an agent that does not run now."""
+    return (directory / FILE_NAME).is_file() and not is_claimed(directory)
+
+
+class JournalSource:
+    """The journal in ``directory``; see ``AnswerSource``. It knows only what happened."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE_NAME
+
+    def report(self, *_: object) -> NoReturn:
+        """See ``AnswerSource``."""
+        self._refuse()
+
+    def explanation(self, *_: object) -> NoReturn:
+        """See ``AnswerSource``."""
+        self._refuse()
+
+    def jobs(self) -> NoReturn:
+        """See ``AnswerSource``."""
+        self._refuse()
+
+    def signal(self, *_: object) -> NoReturn:
+        """See ``AnswerSource``."""
+        self._refuse()
+
+    def history(self, node: str | None, part: str, since_ms: int | None) -> JournalFileHistory:
+        """See ``AnswerSource``."""
+        found = JournalFileHistory(self._path, part, since_ms)
+        if node not in (None, found.node):
+            what = f"the journal {self._path} is of {found.node}; name an aggregator with --server"
+            raise OtherNode(node or "", what)
+        return found
+
+    def close(self) -> None:
+        """See ``AnswerSource``. Nothing is kept open."""
+
+    def _refuse(self) -> NoReturn:
+        raise StoreUnavailable(f"{self._path}: a journal knows only what happened")
+
+
+class JournalFileHistory:
+    """The changes in the journal at ``path``, from ``since_ms`` on; see ``FaultHistory``.
+
+    Raises ``StoreUnavailable`` where it cannot be read.
+    """
+
+    def __init__(self, path: Path, part: str, since_ms: int | None) -> None:
+        self._path = path
+        self._part = part
+        self._since_ms = since_ms
+        self._last = -1
+        self._state: tuple[float, ...] = ()
+        self.node = ""
+        for row in self._rows():
+            if row.kind == RowKind.START:
+                self.node = start_of(row).node
+
+    def about(self) -> Past:
+        """See ``FaultHistory``."""
+        not_known = (
+            "what happened since the agent ended",
+            "what the cluster published about this node",
+        )
+        return Past(f"journal of the agent of {self.node}", str(self._path), not_known, ())
+
+    def read(self) -> Iterator[PastRow]:
+        """See ``FaultHistory``. The file is read again only where it changed."""
+        state = tuple(
+            file.stat().st_mtime
+            for file in (self._path, self._path.with_name(f"{self._path.name}-wal"))
+            if file.exists()
+        )
+        if state == self._state:
+            return
+        self._state = state
+        for row in self._rows():
+            if row.sequence > self._last:
+                self._last = row.sequence
+                if self._since_ms is None or row.at_ms >= self._since_ms:
+                    yield from self._shown(row)
+
+    def _rows(self) -> Iterator[StoredRow]:
+        try:
+            yield from read_rows(self._path)
+        except (JournalError, OSError) as error:
+            raise StoreUnavailable(str(error)) from None
+
+    def _shown(self, row: StoredRow) -> Iterator[PastRow]:
+        try:
+            if row.kind == RowKind.GAP:
+                lost = gap_of(row).rows_lost
+            elif row.kind == RowKind.CHANGES:
+                rows = (self._row(row.sequence, change) for change in changes_of(row))
+                yield from (one for one in rows if not self._part or is_meant(self._part, one.part))
+                return
+            else:
+                return
+        except JournalError:
+            lost = 1
+        if lost and not self._part:
+            yield past_row(row.sequence, row.at_ms, "lost", self.node, lost=lost)
+
+    def _row(self, number: int, change: Change) -> PastRow:
+        subject = change.subject
+        return past_row(
+            number,
+            change.at_ms,
+            "reported",
+            self.node,
+            part=part_of(subject.kind, subject.id, subject.part),
+            code=change.code,
+            was=change.old_level,
+            level=change.new_level,
+            because=change.because,
+        )

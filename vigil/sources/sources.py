@@ -1,0 +1,148 @@
+"""Which source answers: the first one that can, in the order of ``--server`` to ``--store``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from contract.errors import StoreError, StoreUnavailable, printable
+from service.log import last_words
+from vigil.daemon_client import DaemonClient, OtherNode, is_listening
+from vigil.sources.daemon import DaemonSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from vigil.sources.source import AnswerSource
+
+T = TypeVar("T")
+
+_ANSWER_SECONDS = 10.0
+_KUBERNETES = "kubernetes:"
+_AGENT = (Path("/var/lib/npu-vigil"), "agent.sock")
+_AGGREGATOR = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
+_USUAL_KUBECONFIG = Path("~/.kube/config")
+
+
+class Question(Enum):
+    """Who can answer: each daemon, no agent, or also the journal of an agent that does not run."""
+
+    NODES = "nodes"
+    CLUSTER = "cluster"
+    HISTORY = "history"
+
+
+class SourceOptions(NamedTuple):
+    """The options that choose a source, as they were given."""
+
+    server: str | None
+    state_dir: Path | None
+    kubeconfig: Path | None
+    store: str | None
+
+
+class AnswerSources:
+    """Asks the sources that ``asked`` allows, one after the other, and stays with the first answer.
+
+    ``kind`` is what all questions are about.
+    """
+
+    def __init__(self, asked: SourceOptions, kind: Question) -> None:
+        self._asked = asked
+        self._kind = kind
+        self._chosen: AnswerSource | None = None
+
+    @property
+    def chosen(self) -> AnswerSource:
+        """The source that answered."""
+        assert self._chosen is not None
+        return self._chosen
+
+    def ask(self, question: Callable[[AnswerSource], T]) -> T:
+        """Return the answer to ``question``.
+
+        Why a source did not answer is printed as a line of standard error, and the next one is
+        asked; so it is after the agent of another node. Raises why the last one did not answer.
+        """
+        if self._chosen is not None:
+            return question(self._chosen)
+        other: OtherNode | None = None
+        failed: StoreError | None = None
+        for source in self._candidates():
+            if failed is not None:
+                _note(failed)
+                failed = None
+            try:
+                answer = question(source)
+                self._chosen = source
+                return answer
+            except OtherNode as error:
+                other = error
+            except StoreError as error:
+                failed = error
+            finally:
+                if self._chosen is None:
+                    source.close()
+        raise failed or other or StoreUnavailable(self._nothing())
+
+    def close(self) -> None:
+        """Give back what the chosen source keeps open."""
+        if self._chosen is not None:
+            self._chosen.close()
+
+    def _candidates(self) -> Iterator[AnswerSource]:
+        asked = self._asked
+        if asked.server is not None:
+            yield DaemonSource(DaemonClient(asked.server, _ANSWER_SECONDS))
+            return
+        for path in self._sockets():
+            if is_listening(path):
+                yield DaemonSource(DaemonClient(f"unix:{path}", _ANSWER_SECONDS))
+        if self._kind is Question.HISTORY:
+            yield from self._journal()
+        kubeconfig = _kubeconfig(asked)
+        if kubeconfig is not None:
+            from vigil.sources.api_server import ApiServerClient
+
+            yield DaemonSource(ApiServerClient(kubeconfig))
+        store = asked.store or (_KUBERNETES if kubeconfig is not None else None)
+        if store is not None:
+            from vigil.sources.documents import DocumentSource
+
+            yield DocumentSource(store, kubeconfig)
+
+    def _journal(self) -> Iterator[AnswerSource]:
+        """Yield the journal on this host, where no agent runs."""
+        from vigil.sources.journal import JournalSource, has_journal
+
+        directory = self._asked.state_dir or _AGENT[0]
+        if has_journal(directory):
+            yield JournalSource(directory)
+
+    def _sockets(self) -> list[Path]:
+        places = (_AGGREGATOR,) if self._kind is Question.CLUSTER else (_AGENT, _AGGREGATOR)
+        return [(self._asked.state_dir or usual) / name for usual, name in places]
+
+    def _nothing(self) -> str:
+        places = " or ".join(f"unix:{path}" for path in self._sockets())
+        return (
+            f"{places}: no daemon listens there; start the agent, or name another daemon by "
+            "--server, a cluster by --kubeconfig, or documents by --store"
+        )
+
+
+def _kubeconfig(asked: SourceOptions) -> str | None:
+    """Return the files that say how to reach the API server: given, of the environment, usual."""
+    from stores.address import kubeconfig_files
+
+    if asked.kubeconfig is not None or os.environ.get("KUBECONFIG"):
+        return kubeconfig_files(asked.kubeconfig)
+    usual = _USUAL_KUBECONFIG.expanduser()
+    return str(usual) if usual.is_file() else None
+
+
+def _note(error: StoreError) -> None:
+    print(last_words(printable(f"vigil: {error}; asking the next source")), file=sys.stderr)

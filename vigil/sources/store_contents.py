@@ -1,0 +1,229 @@
+"""What the documents of a store have about nodes, read once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.documents.cluster_device import DeviceRecord, device_record
+from contract.documents.cluster_info import entry_texts, read_device_entry, record_as_shown
+from contract.documents.cluster_node import read_node_entry
+from contract.documents.cluster_switch import read_switch_entry
+from contract.documents.device_info import decode as decode_device_info
+from contract.documents.node_info import NodeRecord, decode_node_info
+from contract.documents.switch_info import SwitchRecord, decode_switch_info
+from contract.documents.vigil_key import VIGIL_KEY, VigilRecord, decode_vigil_key
+from contract.errors import DocumentError, StoreError, StoreRefused
+from contract.names import (
+    CLUSTER_LABEL,
+    CLUSTER_NAMESPACE,
+    DEVICE_INFO_NAMESPACE,
+    DEVICE_INFO_PREFIX,
+    NODE_INFO_NAMESPACE,
+    NODE_INFO_PREFIX,
+    REPORT_LABEL,
+    SWITCH_INFO_PREFIX,
+    device_info_name,
+    node_info_name,
+)
+from stores.base import Beat, Document, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from stores.base import Store
+
+DEVICE_INFOS = Selection(DEVICE_INFO_NAMESPACE, label=REPORT_LABEL)
+NODE_INFOS = Selection(NODE_INFO_NAMESPACE, label=REPORT_LABEL)
+CLUSTER_INFOS = Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
+
+
+class DocumentView(msgspec.Struct):
+    """One node as one side has it: as it reports itself, or as cluster-info has it.
+
+    ``None``: there is no such document or entry, or it cannot be read.
+    """
+
+    device: DeviceRecord | None = None
+    switch: SwitchRecord | None = None
+    server: NodeRecord | None = None
+
+
+class NodeContents(msgspec.Struct):
+    """What documents have about one node.
+
+    ``problems`` say which document of it cannot be read, and why. ``own`` is what our agent reports
+    beside the data of upstream; ``places`` names the documents of cluster-info that have the node.
+    """
+
+    reported: DocumentView = msgspec.field(default_factory=DocumentView)
+    published: DocumentView = msgspec.field(default_factory=DocumentView)
+    problems: list[str] = []
+    own: VigilRecord | None = None
+    places: list[str] = []
+    beat: Beat | None = None
+
+
+class StoreContents(msgspec.Struct):
+    """What a store has, at ``at_ms`` (epoch milliseconds, by the clock of this host).
+
+    ``unread`` names what could not be read, and why. ``problems`` are those of cluster-info as a
+    whole. ``has_cluster_info``: a document of it is there.
+    """
+
+    at_ms: int
+    nodes: dict[str, NodeContents]
+    has_cluster_info: bool
+    unread: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+async def read_contents(store: Store, node: str | None) -> StoreContents:
+    """Return what ``store`` has, about ``node`` only with one.
+
+    Raises ``StoreError`` where a store does not answer, or refuses every request.
+    """
+    if node is None:
+        infos = {"device-info": store.list(DEVICE_INFOS), "node-info": store.list(NODE_INFOS)}
+    else:
+        infos = {
+            "device-info": _one(store, DEVICE_INFO_NAMESPACE, device_info_name(node)),
+            "node-info": _one(store, NODE_INFO_NAMESPACE, node_info_name(node)),
+        }
+    asked: dict[str, Awaitable[tuple[Document | Beat, ...]]] = {
+        **infos,
+        "cluster-info": store.list(CLUSTER_INFOS),
+        "heartbeats": store.beats(node),
+    }
+    answers = await asyncio.gather(*asked.values(), return_exceptions=True)
+    unread: list[str] = []
+    found: list[Document | Beat] = []
+    refusals: list[StoreError] = []
+    for what, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, StoreRefused):
+            unread.append(f"{what}: {answer}")
+            refusals.append(answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            found += answer
+    if len(refusals) == len(asked):
+        raise refusals[0]
+    reading = _Reading(node)
+    for one in found:
+        reading.take(one)
+    return StoreContents(
+        at_ms=int(time.time() * 1000),
+        nodes=dict(sorted(reading.nodes.items())),
+        has_cluster_info=reading.has_cluster_info,
+        unread=tuple(unread),
+        problems=tuple(reading.problems),
+    )
+
+
+async def _one(store: Store, namespace: str, name: str) -> tuple[Document, ...]:
+    found = await store.get(namespace, name)
+    return () if found is None else (found,)
+
+
+class _Reading:
+    """Reads documents one after the other; of ``node`` only with one."""
+
+    def __init__(self, node: str | None) -> None:
+        self._only = node
+        self.nodes: dict[str, NodeContents] = {}
+        self.has_cluster_info = False
+        self.problems: list[str] = []
+
+    def take(self, found: Document | Beat) -> None:
+        """Read one document or heartbeat."""
+        if isinstance(found, Beat):
+            self._node(found.node).beat = found
+        elif (found.namespace, found.name.startswith(DEVICE_INFO_PREFIX)) == (
+            DEVICE_INFO_NAMESPACE,
+            True,
+        ):
+            self._device_info(found, found.name.removeprefix(DEVICE_INFO_PREFIX))
+        elif found.namespace == NODE_INFO_NAMESPACE and found.name.startswith(NODE_INFO_PREFIX):
+            self._node_info(found, found.name.removeprefix(NODE_INFO_PREFIX))
+        elif dict([CLUSTER_LABEL]).items() <= found.labels.items():
+            self._cluster_info(found)
+
+    def _node(self, name: str) -> NodeContents:
+        return self.nodes.setdefault(name, NodeContents())
+
+    def _device_info(self, document: Document, name: str) -> None:
+        node = self._node(name)
+        try:
+            info = decode_device_info(document.data, document.name)
+            node.reported.device = device_record(info)
+            if info.faults_problem is not None:
+                node.problems.append(info.faults_problem)
+        except DocumentError as error:
+            node.problems.append(str(error))
+        try:
+            node.reported.switch = decode_switch_info(document.name, document.data)
+        except DocumentError as error:
+            node.problems.append(str(error))
+        self._own_key(node, document)
+
+    def _node_info(self, document: Document, name: str) -> None:
+        node = self._node(name)
+        try:
+            record = decode_node_info(document.name, document.data)
+            node.reported.server = record if record.tells_parts else None
+        except DocumentError as error:
+            node.problems.append(str(error))
+        self._own_key(node, document)
+
+    def _own_key(self, node: NodeContents, document: Document) -> None:
+        text = document.data.get(VIGIL_KEY)
+        if text is None:
+            return
+        try:
+            record = decode_vigil_key(text, document.name)
+        except DocumentError as error:
+            node.problems.append(str(error))
+            return
+        before = node.own
+        if before is not None:
+            # The answers about faults are those of device-info, which alone has some.
+            newer = max(before, record, key=lambda one: one.changed_at_ms)
+            record = msgspec.structs.replace(newer, faults=before.faults or record.faults)
+        node.own = record
+
+    def _cluster_info(self, document: Document) -> None:
+        self.has_cluster_info = True
+        for value in document.data.values():
+            try:
+                entries = entry_texts(value, document.name)
+            except DocumentError as error:
+                self.problems.append(str(error))
+                continue
+            for key, text in self._chosen(entries.items()):
+                try:
+                    self._entry(document.name, key, text)
+                except DocumentError as error:
+                    self.problems.append(str(error))
+
+    def _chosen(self, entries: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+        if self._only is None:
+            return entries
+        prefixes = (DEVICE_INFO_PREFIX, SWITCH_INFO_PREFIX, NODE_INFO_PREFIX)
+        wanted = {prefix + self._only for prefix in prefixes}
+        return [(key, text) for key, text in entries if key in wanted]
+
+    def _entry(self, document: str, key: str, text: str) -> None:
+        if key.startswith(DEVICE_INFO_PREFIX):
+            name, entry = read_device_entry(key, text, document)
+            self._node(name).published.device = record_as_shown(entry, document)
+        elif key.startswith(SWITCH_INFO_PREFIX):
+            name, switch = read_switch_entry(key, text, document)
+            self._node(name).published.switch = switch
+        else:
+            name, server = read_node_entry(key, text, document)
+            self._node(name).published.server = server
+        self._node(name).places.append(document)
