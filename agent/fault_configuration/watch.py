@@ -8,7 +8,6 @@ Source: ``docs/spec/device-plugin.md#3.1``, ``docs/spec/noded.md#3.1``.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from contract.operator_rules.fault_configuration import (
     Judged,
     judge,
 )
+from pacing.waiting import is_set_within
 from service.trouble import Trouble, Troubles
 from stores.base import Changed, DocumentsListed, Involved, KubernetesEvent, Selection
 from stores.interruption import Interrupted
@@ -118,9 +118,7 @@ class FaultConfiguration:
 
     async def known(self) -> None:
         """Wait for the store to say what is in force, where that was never known, but not long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                await self._is_known.wait()
+        await is_set_within(self._is_known, _PATIENCE_SECONDS)
 
     async def run(self) -> NoReturn:
         """Follow the ConfigMaps and the directory until cancelled."""
@@ -192,9 +190,7 @@ class FaultConfiguration:
                 # Before it is in force: a start must not go back to what was replaced.
                 self._kept.clear()
                 self._to_keep.set()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_KEEP_SECONDS):
-                        await self._kept.wait()
+                await is_set_within(self._kept, _KEEP_SECONDS)
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
@@ -229,9 +225,7 @@ class FaultConfiguration:
                 except OSError as error:
                     trouble.begin(str(error))
                     self._kept.set()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_AGAIN_SECONDS):
-                            await self._to_keep.wait()
+                    await is_set_within(self._to_keep, _AGAIN_SECONDS)
                     self._to_keep.clear()
                 else:
                     trouble.end()

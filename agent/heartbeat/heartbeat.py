@@ -8,7 +8,6 @@ another agent uses the node name; only the one that the name belongs to publishe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
@@ -26,6 +25,7 @@ from agent.heartbeat.claim import (
 )
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.stalls import going_on
 from service.trouble import Trouble
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
@@ -180,9 +180,7 @@ class Heartbeat:
 
     async def _rest(self, until: float) -> None:
         while (left := until - _now()) > 0 and not self._is_due.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, _MARK_SECONDS)):
-                    await self._is_due.wait()
+            await is_set_within(self._is_due, min(left, _MARK_SECONDS))
             self._edges.progress()
         self._is_due.clear()
 

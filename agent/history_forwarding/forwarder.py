@@ -20,6 +20,7 @@ from agent.history_forwarding.batch import telling_of
 from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unheard
 from contract.errors import StoreError
+from pacing.waiting import is_set_within
 from service.trouble import Trouble
 from stores.base import HistoryAck, HistoryBatch
 from stores.interruption import Interrupted
@@ -186,9 +187,7 @@ class HistoryForwarder:
         while True:
             self._wake.clear()
             pause = await self._step()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+            await is_set_within(self._wake, pause)
 
     async def _step(self) -> float | None:
         """Tell what may be told now; how long to wait, ``None`` until something happens."""

@@ -20,6 +20,7 @@ from agent.kubernetes_events.event_rules import EventRules
 from agent.kubernetes_events.text import Reporter, event_of, releases
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
 
@@ -197,11 +198,7 @@ class Events:
             return None
 
     async def _woken(self, seconds: float | None) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._wake, seconds)
 
     def _tell(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -21,10 +21,11 @@ from agent.node.keys import ANNOTATION, LABEL
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
-from stores.interruption import Interrupted
+from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -102,21 +103,16 @@ class NodeObjectWriter:
 
     # What is there.
 
-    async def _follow(self) -> NoReturn:
-        while True:
-            try:
-                async for seen in self._objects.watch_node(self._node):
-                    if isinstance(seen, Interrupted):
-                        self._trouble.begin(f"node {self._node} cannot be watched: {seen.reason}")
-                    else:
-                        self._trouble.end()
-                        self._look(seen)
-                    self._first_look.set()
-            except StoreRefused as error:
-                # Labels are not worth the end of the agent.
-                self._trouble.begin(f"node {self._node} cannot be watched: {error}")
-                self._first_look.set()
-            await asyncio.sleep(_REFUSED_SECONDS)
+    async def _follow(self) -> None:
+        watch = partial(self._objects.watch_node, self._node)
+        # Labels are not worth the end of the agent, so a refusal is no error here.
+        async for seen in followed(watch, _REFUSED_SECONDS):
+            if isinstance(seen, Interrupted):
+                self._trouble.begin(f"node {self._node} cannot be watched: {seen.reason}")
+            else:
+                self._trouble.end()
+                self._look(seen)
+            self._first_look.set()
 
     def _look(self, seen: NodeObject) -> None:
         """Take in what the Node says now, and who else wrote keys of ours."""
@@ -176,9 +172,7 @@ class NodeObjectWriter:
             differences, due = self._differences()
             if not differences or not self._may_write():
                 pause = _AGAIN_SECONDS if differences else due
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wake.wait()
+                await is_set_within(self._wake, pause)
                 self._wake.clear()
                 continue
             # The watch may show it before the answer is here.

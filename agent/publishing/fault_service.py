@@ -19,6 +19,7 @@ import msgspec
 from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
 from contract.codes.storage_faults import resource_of
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -101,11 +102,8 @@ class FaultServiceClient:
                     await self._tell(batch)
                     continue
                 seconds = _PERMISSION_SECONDS
-            try:
-                async with asyncio.timeout(max(_TICK_SECONDS, min(seconds, _MARK_SECONDS))):
-                    await self._faults.changed.wait()
-            except TimeoutError:
-                continue
+            most_seconds = max(_TICK_SECONDS, min(seconds, _MARK_SECONDS))
+            await is_set_within(self._faults.changed, most_seconds)
 
     def _next(self) -> tuple[tuple[SentFault, ...], float]:
         """What can be told now with one message, or in how many seconds to ask again.

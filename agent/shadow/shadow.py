@@ -17,6 +17,7 @@ from agent.shadow.difference_log import DifferenceLog, ShadowStatus
 from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
 from contract.errors import StoreError
+from pacing.waiting import is_set_within
 from service.trouble import Trouble
 from stores.base import Changed, Deleted, Selection
 from stores.interruption import Interrupted
@@ -106,11 +107,7 @@ class Shadow:
         seconds = _MARK_SECONDS
         if deadline_ms is not None:
             seconds = min(seconds, max(0.0, (deadline_ms - self._now_ms()) / 1000))
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._woken, seconds)
 
     def _look(self) -> None:
         """Take in what we want now, and tell what is decided."""

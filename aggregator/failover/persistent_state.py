@@ -28,6 +28,7 @@ from aggregator.publish.rate_limited_queue import WriteKind
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.foreign_parts import added_by_others, differences
 from service.foreign_writes import LAST_PAUSE_SECONDS, ForeignWriter
 from service.trouble import Troubles
@@ -370,11 +371,7 @@ class PersistentState:
         free = (key for key in self._dirty if not self._must_wait(key))
         at_ms = min((max(now_ms, self._due_ms(key)) for key in free), default=None)
         seconds = None if at_ms is None else max(0.0, (at_ms - now_ms + 1) / 1000)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await is_set_within(self._wake, seconds)
 
     async def _write(self, key: _Key) -> bool:
         """Write one document as it must be now; whether it is there."""

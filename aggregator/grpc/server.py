@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from aggregator.grpc.rank_table_service import RankTableService
 from aggregator.grpc.status import GrpcStatus
 from contract.errors import ListenError
 from pacing.token_bucket import TokenBucket
+from pacing.waiting import is_set_within
 from service.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -117,9 +117,7 @@ class GrpcServer:
         if leading:
             tried = asyncio.Event()
             self._trying = asyncio.create_task(self._listen(tried), name="listen for gRPC")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_FIRST_SECONDS):
-                    await tried.wait()
+            await is_set_within(tried, _FIRST_SECONDS)
 
     @property
     def not_served(self) -> str | None:

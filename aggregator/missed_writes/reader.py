@@ -7,7 +7,6 @@ So no single channel can hide a fault: a watch that delivers nothing is no reaso
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -17,6 +16,7 @@ from aggregator.missed_writes.claims import Claims, WriteClaim
 from contract.codes.storage_faults import RESOURCES
 from contract.errors import StoreError
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
+from pacing.waiting import is_set_within
 from service.shortened import shortened
 from service.trouble import Trouble
 from stores.base import Changed, Selection
@@ -225,9 +225,7 @@ class MissedWrites:
         self._wake.clear()
         due_ms = self.claims.next_due_ms()
         seconds = None if due_ms is None else (due_ms - self._clock().steady_ms + 1) / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
-                await self._wake.wait()
+        await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
 
     async def _read(self, kind: str, numbers: Mapping[str, int]) -> None:
         """Read these nodes' documents of a kind, each for its number."""

@@ -27,6 +27,7 @@ from aggregator.notify.history_file import (
 )
 from contract.errors import StoreError
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.broken_database import is_damaged, move_aside
 from service.trouble import Trouble
 from stores.interruption import Interrupted
@@ -190,9 +191,7 @@ class ClusterHistory:
         backoff = Backoff()
         next_prune_ms = 0
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PRUNE_SECONDS):
-                    await self._came.wait()
+            await is_set_within(self._came, _PRUNE_SECONDS)
             self._came.clear()
             tellings = tuple(self._waiting)
             self._waiting.clear()

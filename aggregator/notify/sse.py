@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from aiohttp import hdrs, web
 
+from pacing.waiting import is_set_within
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -194,10 +196,7 @@ class _Client:
 
         Nothing when the client lost its place.
         """
-        try:
-            async with asyncio.timeout(_COMMENT_SECONDS):
-                await self._came.wait()
-        except TimeoutError:
+        if not await is_set_within(self._came, _COMMENT_SECONDS):
             return b": nothing happened\n\n"
         if self._is_displaced:
             return b""

@@ -18,6 +18,7 @@ import random
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from contract.errors import StoreConflict, StoreError
+from pacing.waiting import is_set_within
 from service.store_outage import Failing
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS, Tenure
@@ -401,11 +402,7 @@ class ByLease:
             _log.warning("the Lease is not given up and will run out: %s", error)
 
     async def _wait(self, seconds: float | None) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await is_set_within(self._wake, seconds)
 
 
 def _safe_ms(tenure: Tenure) -> int:
