@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.public_faults.pieces import in_pieces
+from aggregator.public_faults.values import PIECE
+from pacing.cooperative import in_pieces
 from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
@@ -31,4 +32,4 @@ async def answered(
     if not faults.ready.is_set():
         await is_set_within(faults.ready, patience_seconds)  # the answer says so
     async with faults.turn:
-        return await in_pieces(faults.sending(message, clock()))
+        return await in_pieces(faults.sending(message, clock()), PIECE)
