@@ -185,10 +185,7 @@ class _Client:
 
         Nothing when the client lost its place.
         """
-        try:
-            async with asyncio.timeout(_COMMENT_SECONDS):
-                await self._came.wait()
-        except TimeoutError:
+        if not await is_set_within(self._came, _COMMENT_SECONDS):
             return b": nothing happened\n\n"
         if self._is_displaced:
             return b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.api.slices import SLICE_ROWS
+from aggregator.api.collect_status import SLICE_ROWS
 from service.fault_page import FAULT_ROWS
 from service.snapshots import Rows, snapshot
 
