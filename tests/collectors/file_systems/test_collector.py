@@ -150,10 +150,8 @@ class Host:
     ) -> FileSystemsCollector:
         return FileSystemsCollector(
             FileSystemsSection(
-                deadline_seconds=deadline_seconds,
-                full_percent=full_percent,
-                full_cleared_percent=full_percent,
-            ),
+                full_percent=full_percent, full_cleared_percent=full_percent
+            ).model_copy(update={"deadline_seconds": deadline_seconds}),
             AgentOptions(),
             host=HostMounts((), self.proc),
         )

@@ -64,7 +64,9 @@ async def running(
         believed=believed,
         memory=memory,
     )
-    settings = KernelLogSection(device=str(device), hold_seconds=hold_seconds)
+    settings = KernelLogSection(device=str(device)).model_copy(
+        update={"hold_seconds": hold_seconds}  # shorter than an operator may set
+    )
     collector = KernelLogCollector(settings, AgentOptions())
     task = asyncio.create_task(collector.run(around))
     try:
