@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from aiohttp import hdrs, web
 
+from pacing.waiting import is_set_within
 from service.operations import Parameter
 
 if TYPE_CHECKING:
