@@ -88,13 +88,19 @@ class Advising:
         )
 
     async def ended(
-        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+        self,
+        sized: Collection[tuple[str, str]],
+        judged: Collection[tuple[str, str]],
+        *,
+        running: bool = False,
     ) -> EndedJobs:
         """Return what is known of ended vcjobs; see ``ended_jobs``."""
         if not self._objects.is_answered:
             return EndedJobs(not_known=("not everything was listed yet",))
         snapshot = self._objects.snapshot(self._clock().wall_ms)
-        return await asyncio.to_thread(self._sessions.ended, snapshot, sized, judged)
+        return await asyncio.to_thread(
+            self._sessions.ended, snapshot, sized, judged, running=running
+        )
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
         def take(event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted) -> None:

@@ -171,13 +171,18 @@ class Picture:
         return AdviceOutcomes(self._at_ms, True, status.outcomes, status.missed)
 
     async def ended_jobs(
-        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+        self,
+        sized: Collection[tuple[str, str]],
+        judged: Collection[tuple[str, str]],
+        *,
+        running: bool,
     ) -> EndedJobsPage:
         """What is known of vcjobs that have ended, by namespaces and names."""
-        advising = self._of.advising
-        ended = None if advising is None else await advising.ended(sized, judged)
-        alarm = self.liveness().liveness.alarm
-        return EndedJobsPage(self._at_ms, self._of.leadership.leads, alarm, ended)
+        advising, ended = self._of.advising, None
+        if advising is not None:
+            ended = await advising.ended(sized, judged, running=running)
+        of = self.liveness().liveness
+        return EndedJobsPage(self._at_ms, self._of.leadership.leads, of.alarm, of.lost, ended)
 
     def liveness(self) -> LivenessPage:
         """Who fell silent."""

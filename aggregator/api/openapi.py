@@ -59,12 +59,14 @@ class AdvicePage(msgspec.Struct, frozen=True):
 class EndedJobsPage(msgspec.Struct, frozen=True):
     """What is known of vcjobs that have ended; ``null`` where nothing is advised.
 
-    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once.
+    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once. ``silent``
+    are nodes whose heartbeats have ended.
     """
 
     at_ms: int
     leads: bool
     alarm: bool
+    silent: tuple[str, ...]
     ended: EndedJobs | None
 
 
@@ -241,6 +243,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (
             Parameter("sized", "NAMESPACE/NAME, several with commas: their sizes, in turn"),
             Parameter("judged", "NAMESPACE/NAME, several with commas: faults under their pods"),
+            Parameter("running", "true: also jobs that run over a network fault"),
         ),
     ),
     Operation("/api/v1/public-faults", "How it stands with public faults", PublicFaultsPage),

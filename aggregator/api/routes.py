@@ -116,6 +116,10 @@ def _ended_jobs(picture: Picture) -> Callable[[web.Request], Awaitable[web.Respo
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
                 return pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
             asked.append([(namespace, job) for namespace, _, job in jobs])
-        return pages.json_response(await picture.ended_jobs(*asked))
+        running = request.query.get("running", "false")
+        if running not in ("true", "false"):
+            return pages.json_response({"error": "running is neither true nor false"}, 400)
+        found = await picture.ended_jobs(*asked, running=running == "true")
+        return pages.json_response(found)
 
     return show

@@ -139,6 +139,9 @@ async def test_every_page_is_what_its_description_says(daemon: Daemon) -> None:
         assert status == 400, path
         assert "nonsense" not in answer["error"]
         assert "no parameter" in answer["error"]
+    for question in ("running=maybe", "sized=job", "judged=a/b/c"):
+        assert daemon.ask(f"/api/v1/ended-jobs?{question}")[0] == 400, question
+    assert daemon.ask("/api/v1/ended-jobs?running=true")[1]["ended"]["running"] == []
     for path in ("/api/v1/nodes/nobody", "/api/v1/jobs/nobody", "/api/v1/advice/default/nobody"):
         status, answer = daemon.ask(path)
         assert status == 404
