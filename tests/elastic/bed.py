@@ -16,7 +16,7 @@ from stores.kubernetes_api.leases import whole
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config
-from tests.elastic.jobs import vcjob
+from tests.elastic.jobs import as_written, vcjob
 from tests.parts.controlplane import LEASES
 from tests.parts.kustomize import build_with
 from tests.parts.processes import Running
@@ -98,7 +98,7 @@ class Bed:
             plane.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": one["status"]})
             # The API server taints what is new, and no controller here takes that back.
             plane.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": []}})
-            self.report(name)
+            self.join(name)
         parts = ("elastic", "elastic-network-faults", "elastic-dead-nodes")
         for item in build_with(directory, "base", *parts):
             if item["metadata"]["name"].startswith("npu-vigil-elastic"):
@@ -114,6 +114,10 @@ class Bed:
         )
         self.aggregator.environment["VIGIL_ADVICE_ENABLED"] = "true"
         self.aggregator.start()
+
+    def join(self, node: str) -> None:
+        """Have a node publish that its chips are healthy."""
+        self.report(node)
 
     def report(
         self, node: str, unhealthy: tuple[int, ...] = (), network: tuple[int, ...] = ()
@@ -242,11 +246,7 @@ class Bed:
 
     def fresh(self, name: str, replicas: int, cards: int = 8, **options: Any) -> dict[str, Any]:
         """Return a job as its owner writes it."""
-        item = vcjob(name, replicas, cards, phase="", **options)
-        for field in ("uid", "resourceVersion", "creationTimestamp"):
-            del item["metadata"][field]
-        del item["status"]
-        return item
+        return as_written(vcjob(name, replicas, cards, phase="", **options))
 
     def train(self, name: str, replicas: int, cards: int = 8, **options: Any) -> str:
         """Create a job and wait until it runs; returns its uid."""

@@ -7,10 +7,12 @@ always hold; what is wrong is an ``AssertionError`` with the seed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import json
 import random
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,7 +30,7 @@ from stores.cluster import Snapshot
 from tests.elastic.jobs import vcjob
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from elastic.decision import RestartDecision
     from elastic.job import ElasticJob
@@ -68,6 +70,8 @@ class World:
         self.originals: dict[str, int] = {}
         self.is_calm = False
         self.controller_works = True
+        self.late: list[tuple[int, Callable[[], object]]] = []
+        """Writes that arrive when nobody waits for their answer any more, and when they do."""
         self.writes = 0
         self.starts = 0
         self.ends = 0
@@ -99,12 +103,20 @@ class World:
     def step(self) -> None:
         """Let a second pass: faults, pods, the controller, owners."""
         self.now_ms += _STEP_MS
+        self._deliver()
         if not self.is_calm:
             self._trouble()
         self._run_pods()
         if self.controller_works:
             for name, job in list(self.jobs.items()):
                 self._control(name, job)
+
+    def _deliver(self) -> None:
+        due = [write for at_ms, write in self.late if at_ms <= self.now_ms]
+        self.late = [one for one in self.late if one[0] > self.now_ms]
+        for write in due:
+            with contextlib.suppress(StoreConflict, StoreNotFound):
+                write()
 
     def _trouble(self) -> None:
         chance = self.chance
@@ -347,10 +359,15 @@ class Process:
         self._fail(0.05)
 
     def _write(self, name: str, version: str, status: Any, patch: Any) -> str:
-        """A write may be lost before it, or its answer after it; or the process ends there."""
+        """A write is lost, late or not answered; or the process ends before or after it."""
         self._end()
         self._fail(0.05)
-        new = self.world.write(name, version, status, patch)
+        world = self.world
+        if not world.is_calm and world.chance.random() < 0.05:
+            at_ms = world.now_ms + world.chance.randint(1, 5) * _STEP_MS
+            world.late.append((at_ms, partial(world.write, name, version, status, patch)))
+            raise StoreUnavailable("no answer in time")
+        new = world.write(name, version, status, patch)
         self._end()
         self._fail(0.05)
         return new
