@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.agent_reports.blindness import BlindStatus
 from aggregator.agent_reports.fault_answers import ChipFaultDetails
 from aggregator.api.fault_status import leveled, separated_since_ms
 from aggregator.processors.custom_filter import filters
@@ -22,6 +21,7 @@ from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import pre_separates
 from contract.documents.switch_info import event_key
+from contract.pages.blind import BlindStatus
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
 def blind_text(one: BlindStatus) -> str:
     """In words, which source is blind since when and why."""
     since = "" if one.since_ms is None else f" since {shown_time(one.since_ms)}"
-    return f"the source {one.source} gives the node's agent no answer{since}: {one.why}"
+    return f"the source {one.source} gives the node's agent no answer{since}: {one.reason}"
 
 
 def job_name(key: str, job: JobState | None) -> str:

@@ -19,7 +19,7 @@ from aggregator.api.fault_status import (
     server_fault_statuses,
     switch_fault_statuses,
 )
-from aggregator.api.openapi import (
+from aggregator.api.operations import (
     AdviceOutcomes,
     AdvicePage,
     ClusterStatePage,
@@ -66,13 +66,13 @@ if TYPE_CHECKING:
     from aggregator.merge.pipeline import Pipeline
     from aggregator.missed_writes.reader import MissedWrites
     from aggregator.notify.notifier import Notifier
-    from aggregator.notify.sse import Stream
     from aggregator.processors.status import SeparationStatus
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.publish.publisher import StorePublisher
     from aggregator.rank_tables.plugin import RankTables
     from service.clock import Clock
     from service.election.leadership import Leadership
+    from service.event_stream import Stream
     from stores.base import Store
 
 

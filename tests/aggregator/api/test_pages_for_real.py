@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from aggregator.api.openapi import OPERATIONS
+from aggregator.api.operations import OPERATIONS
 from aggregator.processors import manual_info, separation_policy
 from contract.documents.cluster_info import cluster_device_name
 from contract.documents.node_info import FaultDevice
