@@ -19,6 +19,16 @@ class BlindAnswer(msgspec.Struct, frozen=True):
     chip: str | int | None = None
 
 
+class AgentUpgrade(msgspec.Struct, frozen=True):
+    """Why an agent raises the level of a code; ``because`` names who isolated a chip."""
+
+    code: str
+    level: str
+    upgraded_at_ms: int
+    because: str = ""
+    severity: int | str | None = None
+
+
 class AgentChip(msgspec.Struct, frozen=True):
     """A chip as its agent knows it."""
 
@@ -29,6 +39,7 @@ class AgentChip(msgspec.Struct, frozen=True):
     blind: tuple[BlindAnswer, ...] = ()
     listed: bool = True
     answers: bool = True
+    upgrades: tuple[AgentUpgrade, ...] = ()
 
 
 class AgentFault(msgspec.Struct, frozen=True):
