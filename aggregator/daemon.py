@@ -242,6 +242,8 @@ class Aggregator:
             )
             for url, absence in self.absences.items()
         }
+        if self.advising is not None:
+            self.advising.kept.changed = self.wake
         self.parts = PluginHost(
             (
                 memory,
@@ -250,6 +252,7 @@ class Aggregator:
                 self.board,
                 self.rank_tables,
                 self._labelling,
+                *(() if self.advising is None else (self.advising.kept,)),
                 *parts,
                 *(() if self.telling.server is None else (self.telling.server,)),
             ),
