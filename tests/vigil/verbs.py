@@ -47,6 +47,7 @@ def aggregator(text: str = "train", *, since_ms: int = AT_MS - 200_000) -> dict[
     explained = {
         "code": "80E18402",
         "because": text,
+        "severity": text,
         "said": "SeparateNPU",
         "published": "SeparateNPU",
         "since_ms": since_ms,

@@ -172,7 +172,7 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
 def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeExplanation:
     about = client.get("/api/v1/leader", LeaderAnswer)
     node = answer.node
-    parts = tuple(one for one in _parts(answer) if not part or is_meant(part, one.part))
+    parts = tuple(one for one in parts_of(answer) if not part or is_meant(part, one.part))
     chips = [chip for chip in answer.chips if not part or is_meant(part, chip.chip)]
     blind = tuple(blind_of(node))
     if part:
@@ -221,7 +221,8 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
     )
 
 
-def _parts(answer: NodeAnswer) -> Iterator[PartExplanation]:
+def parts_of(answer: NodeAnswer) -> Iterator[PartExplanation]:
+    """Yield each part that the answer of an aggregator explains."""
     node = answer.node.node
     for chip in answer.chips:
         faults = []

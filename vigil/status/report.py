@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
@@ -12,7 +11,7 @@ from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.policies import AUTOFILL_CODE
 from contract.codes.reference import CodeKind, describe_code, text_of_level
-from vigil.daemon_client import OtherNode, UnknownNode
+from vigil.daemon_client import OtherNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentFault,
@@ -28,7 +27,7 @@ from vigil.status.answers import (
 from vigil.status.times import ago
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from contract.pages.blind import BlindStatus
     from vigil.daemon_client import DaemonClient
@@ -98,18 +97,6 @@ class StatusReport(msgspec.Struct, frozen=True):
     facts: dict[str, tuple[str, ...]]
     faults: tuple[FaultRow, ...]
     blind: tuple[BlindRow, ...]
-
-
-def report_of(client: DaemonClient, node: str | None) -> StatusReport:
-    """Return what the daemon that ``client`` asks knows, of ``node`` only with one.
-
-    Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
-    not answer.
-    """
-    answer = client.find(STATUS, AgentAnswer)
-    if answer is not None:
-        return of_agent(client.server, answer, node)
-    return _of_aggregator(client, node)
 
 
 def same_code(given: str, code: str) -> bool:
@@ -183,17 +170,29 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
     )
 
 
-def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
+def of_cluster(client: DaemonClient) -> StatusReport:
+    """Return what an aggregator knows of all nodes. Raises ``StoreUnavailable``."""
     nodes = client.get("/api/v1/nodes", NodesAnswer)
     found = client.get("/api/v1/faults", FaultsAnswer)
+    rows = tuple(_cluster_rows(found))
+    return of_nodes(client, None, nodes.at_ms, nodes.nodes, rows)
+
+
+def of_nodes(
+    client: DaemonClient,
+    name: str | None,
+    at_ms: int | None,
+    chosen: Sequence[NodeSummaryAnswer],
+    faults: tuple[FaultRow, ...],
+    facts: Mapping[str, tuple[str, ...]] | None = None,
+) -> StatusReport:
+    """Return a report of the ``chosen`` nodes: of the one with this ``name``, else of all.
+
+    ``at_ms`` is the time of the answers, ``None`` where they have none.
+    """
     liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
-    leader = client.get("/api/v1/leader", LeaderAnswer).leader
+    about = client.get("/api/v1/leader", LeaderAnswer)
     ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
-    chosen = [one for one in nodes.nodes if name in (None, one.node)]
-    if name is not None and not chosen:
-        what = f"the aggregator at {client.server} knows no node of this name"
-        raise UnknownNode(name, what)
-    faults = tuple(row for row in _cluster_rows(found) if name in (None, row.node))
     blind = tuple(row for one in chosen for row in blind_of(one))
     unsaid = [one.node for one in chosen if one.blind is None]
     reasons = [
@@ -205,10 +204,10 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
         *reasons_of_blind(blind),
     ]
     return StatusReport(
-        source=source_of(leader),
+        source=source_of(about.leader),
         server=client.server,
         about=name or "the cluster",
-        at_ms=nodes.at_ms,
+        at_ms=about.at_ms if at_ms is None else at_ms,
         well=not reasons,
         reasons=tuple(reasons),
         not_known=(f"which sources are blind on {some(unsaid)}",) if unsaid else (),
@@ -216,9 +215,7 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
             "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
             "chips": levels_of_chips(faults),
         },
-        facts={"leader": (leader.holder or "nobody",)}
-        if name is None
-        else _of_node(client, chosen[0]),
+        facts=dict(facts or {"leader": (about.leader.holder or "nobody",)}),
         faults=faults,
         blind=blind,
     )
@@ -240,15 +237,6 @@ def source_of(leader: LeaderStateAnswer) -> str:
     if leader.leads:
         return "aggregator, which leads"
     return f"aggregator, a follower of {leader.holder or 'nobody'}"
-
-
-class _Because(msgspec.Struct, frozen=True):
-    because: tuple[str, ...]
-
-
-def _of_node(client: DaemonClient, node: NodeSummaryAnswer) -> dict[str, tuple[str, ...]]:
-    explained = client.get(f"/api/v1/nodes/{quote(node.node, safe='')}", _Because)
-    return {"because": explained.because}
 
 
 def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
