@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from functools import partial
@@ -43,6 +42,7 @@ from aggregator.publish.publisher import StorePublisher
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
 from service.election.leadership import Always, Leadership
 from service.event_stream import PLACES, Stream
@@ -172,11 +172,10 @@ class Aggregator:
             self.stream,
             history,
             self._labelling,
+            None
+            if serve is None
+            else serve(self.board, self.rank_tables, self._sent, clock, self._turned),
         )
-        if serve is not None:
-            self.telling.server = serve(
-                self.board, self.rank_tables, self._sent, clock, self._turned
-            )
         self._table_file = table_file
         self._moved: set[str] = set()
         self._limit = VALUE_LIMIT
@@ -209,8 +208,7 @@ class Aggregator:
             for number, (url, store) in enumerate(stores.items())
             if store.objects is not None
         }
-        memory = PersistedHeartbeats(old.values(), clock)
-        memory.changed = self.wake
+        memory = PersistedHeartbeats(old.values(), clock, self.wake)
         self.missed_writes = {
             url: MissedWrites(
                 store,
@@ -593,9 +591,7 @@ class Aggregator:
     async def _wait(self, until_ms: int | None) -> None:
         """Until woken, or until this steady time."""
         seconds = None if until_ms is None else (until_ms - self._clock().steady_ms + 1) / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
-                await self._wake.wait()
+        await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
 
     def _wake_publishers(self, names: Iterable[str]) -> None:
         names = tuple(names)

@@ -28,6 +28,7 @@ from dcmi_shim.library.switch_calls import LIST_LENGTH
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.values import DriverGap
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -187,11 +188,7 @@ class SwitchRun:
             if wait < _DUE_SECONDS:
                 await self._ask(due)
                 continue
-            try:
-                async with asyncio.timeout(min(wait, self._period_seconds / 2)):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(self._changed, min(wait, self._period_seconds / 2))
 
     def _next(self) -> float:
         """When the list is due: by its period, or because of events not audited since."""

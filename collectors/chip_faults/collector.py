@@ -31,6 +31,7 @@ from contract.observation import (
 )
 from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import DriverGap
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -281,11 +282,7 @@ class ChipFaultsRun:
             if wait < _DUE_SECONDS:
                 await self._ask_due(queries, max(now, first))
                 continue
-            try:
-                async with asyncio.timeout(min(wait, self._period_seconds)):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(self._changed, min(wait, self._period_seconds))
 
     async def _ask_due(
         self, queries: Iterable[tuple[float, _Watched, Query]], began: float

@@ -7,7 +7,6 @@ answer is left out until it does, and blinds nobody but itself.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -32,6 +31,7 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
 )
+from pacing.waiting import is_set_within
 from stores.abandonable_thread import Work
 
 if TYPE_CHECKING:
@@ -157,9 +157,7 @@ class FileSystemsRun:
 
     async def wait(self) -> None:
         """Until the next look is due."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._collector.period_seconds):
-                await self._look_now.wait()
+        await is_set_within(self._look_now, self._collector.period_seconds)
 
     async def look(self) -> None:
         """Look at all file systems that answer."""

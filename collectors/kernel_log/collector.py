@@ -42,6 +42,7 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -156,9 +157,7 @@ class KernelLogRun:
         end = self._beliefs.next_end()
         if end is not None:
             pause = min(pause, max(0.0, end - self._loop.time()))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await readable.wait()
+        await is_set_within(readable, pause)
         self._around.progress()
         over = self._beliefs.over(self._now())
         self._report(over)

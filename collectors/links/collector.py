@@ -36,6 +36,7 @@ from contract.observation import (
     chip_subject,
 )
 from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -252,11 +253,7 @@ class LinksRun:
                 await self._ask(link, max(now, link.next))
                 return
             wait = min(wait, link.next - now)
-        try:
-            async with asyncio.timeout(wait):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._changed, wait)
 
     def _next(self, now: float) -> _Link:
         """Whom to ask next; what an event made due goes before what time did."""

@@ -7,7 +7,6 @@ collector of the kernel's log, with the victim; here they are counted, in case i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -33,6 +32,7 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,9 +119,7 @@ class MemoryRun:
         pause = self._collector.period_seconds
         if self._kills.is_suspicious:
             pause = min(pause, _SOON_SECONDS)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await self._look_now.wait()
+        await is_set_within(self._look_now, pause)
 
     def look(self) -> None:
         """Read what the kernel counts, and report what changed."""

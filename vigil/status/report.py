@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
-from contract.codes.policies import AUTOFILL_CODE
 from contract.codes.reference import CodeKind, describe_code, text_of_level
-from vigil.daemon_client import OtherNode
+from service.shortened import shortened
+from vigil.daemon_client import OtherNode, UnknownNode
 from vigil.status.answers import (
     AgentAnswer,
-    AgentFault,
     AgentPublication,
+    BlindAnswer,
     FaultsAnswer,
     LeaderAnswer,
     LeaderStateAnswer,
@@ -27,20 +28,18 @@ from vigil.status.answers import (
 from vigil.status.times import ago
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from contract.pages.blind import BlindStatus
     from vigil.daemon_client import DaemonClient
 
 STATUS = "/api/v1/status"
-_MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _ALIVE = "alive"
 _REPORTED = "reported"
 _HARMLESS = frozenset(
     {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
 )
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
-_NAMED = 5
+NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
 
 
@@ -99,6 +98,18 @@ class StatusReport(msgspec.Struct, frozen=True):
     blind: tuple[BlindRow, ...]
 
 
+def report_of(client: DaemonClient, node: str | None) -> StatusReport:
+    """Return what the daemon that ``client`` asks knows, of ``node`` only with one.
+
+    Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
+    not answer.
+    """
+    answer = client.find(STATUS, AgentAnswer)
+    if answer is not None:
+        return of_agent(client.server, answer, node)
+    return _of_aggregator(client, node)
+
+
 def same_code(given: str, code: str) -> bool:
     """Return whether a person who writes ``given`` means ``code``."""
     try:
@@ -121,7 +132,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
             fault.severity,
             fault.since_ms,
         )
-        for fault in faults_of(answer)
+        for fault in answer.faults
     )
     blind = (
         *blind_rows(answer.node, "", answer.blind),
@@ -133,7 +144,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
         *(f"the agent is not ready: {one}" for one in answer.not_ready),
         *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
         *reasons_of_faults(faults),
-        *([f"the link is down at {some(down)}"] if down else []),
+        *([f"the link is down at {shortened(down, NAMED)}"] if down else []),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
             f"{one.kind} is not published: {one.trouble}"
@@ -170,29 +181,17 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
     )
 
 
-def of_cluster(client: DaemonClient) -> StatusReport:
-    """Return what an aggregator knows of all nodes. Raises ``StoreUnavailable``."""
+def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
     nodes = client.get("/api/v1/nodes", NodesAnswer)
     found = client.get("/api/v1/faults", FaultsAnswer)
-    rows = tuple(_cluster_rows(found))
-    return of_nodes(client, None, nodes.at_ms, nodes.nodes, rows)
-
-
-def of_nodes(
-    client: DaemonClient,
-    name: str | None,
-    at_ms: int | None,
-    chosen: Sequence[NodeSummaryAnswer],
-    faults: tuple[FaultRow, ...],
-    facts: Mapping[str, tuple[str, ...]] | None = None,
-) -> StatusReport:
-    """Return a report of the ``chosen`` nodes: of the one with this ``name``, else of all.
-
-    ``at_ms`` is the time of the answers, ``None`` where they have none.
-    """
     liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
-    about = client.get("/api/v1/leader", LeaderAnswer)
+    leader = client.get("/api/v1/leader", LeaderAnswer).leader
     ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
+    chosen = [one for one in nodes.nodes if name in (None, one.node)]
+    if name is not None and not chosen:
+        what = f"the aggregator at {client.server} knows no node of this name"
+        raise UnknownNode(name, what)
+    faults = tuple(row for row in _cluster_rows(found) if name in (None, row.node))
     blind = tuple(row for one in chosen for row in blind_of(one))
     unsaid = [one.node for one in chosen if one.blind is None]
     reasons = [
@@ -204,18 +203,20 @@ def of_nodes(
         *reasons_of_blind(blind),
     ]
     return StatusReport(
-        source=source_of(about.leader),
+        source=source_of(leader),
         server=client.server,
         about=name or "the cluster",
-        at_ms=about.at_ms if at_ms is None else at_ms,
+        at_ms=nodes.at_ms,
         well=not reasons,
         reasons=tuple(reasons),
-        not_known=(f"which sources are blind on {some(unsaid)}",) if unsaid else (),
+        not_known=(f"which sources are blind on {shortened(unsaid, NAMED)}",) if unsaid else (),
         counts={
             "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
             "chips": levels_of_chips(faults),
         },
-        facts=dict(facts or {"leader": (about.leader.holder or "nobody",)}),
+        facts={"leader": (leader.holder or "nobody",)}
+        if name is None
+        else _of_node(client, chosen[0]),
         faults=faults,
         blind=blind,
     )
@@ -239,6 +240,15 @@ def source_of(leader: LeaderStateAnswer) -> str:
     return f"aggregator, a follower of {leader.holder or 'nobody'}"
 
 
+class _Because(msgspec.Struct, frozen=True):
+    because: tuple[str, ...]
+
+
+def _of_node(client: DaemonClient, node: NodeSummaryAnswer) -> dict[str, tuple[str, ...]]:
+    explained = client.get(f"/api/v1/nodes/{quote(node.node, safe='')}", _Because)
+    return {"because": explained.because}
+
+
 def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
     """Yield why these nodes are not well, apart from faults and blind sources."""
     by_word: dict[str, list[str]] = {}
@@ -251,7 +261,7 @@ def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
             if word not in (None, "", "Healthy"):
                 by_word.setdefault(f"{what}: {word}", []).append(one.node)
     for word, names in by_word.items():
-        yield f"{word}: {some(names)}"
+        yield f"{word}: {shortened(names, NAMED)}"
 
 
 def is_harmless(level: str) -> bool:
@@ -267,25 +277,19 @@ def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
             parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
-        yield f"{counted(len(names), 'part')} at {level}: {some(names)}"
+        yield f"{counted(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
 
 
 def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
     """Yield which sources give no answer."""
     found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
     if found:
-        yield f"no answer from {some(found)}"
+        yield f"no answer from {shortened(found, NAMED)}"
 
 
 def counted(number: int, noun: str) -> str:
     """Return ``number`` with the regular noun in its form: ``1 part``, ``2 parts``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def some(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _cluster_rows(found: FaultsAnswer) -> Iterator[FaultRow]:
@@ -304,27 +308,6 @@ def _cluster_rows(found: FaultsAnswer) -> Iterator[FaultRow]:
         yield fault_row(
             server.node, server.part, CodeKind.NODE, server.code, server.level, None, None
         )
-
-
-def faults_of(answer: AgentAnswer) -> tuple[AgentFault, ...]:
-    """Return the faults of an agent, and what isolates a chip without a fault that holds."""
-    holding = {(fault.device, fault.code) for fault in answer.faults}
-    return (
-        *answer.faults,
-        *(
-            AgentFault(
-                subject=f"chip {chip.chip}",
-                code=_MANUAL if one.code == AUTOFILL_CODE else one.code,
-                level=one.level,
-                since_ms=one.upgraded_at_ms,
-                device=chip.device,
-                reason=one.because,
-            )
-            for chip in answer.chips
-            for one in chip.upgrades
-            if one.level == _MANUAL and (chip.device, one.code) not in holding
-        ),
-    )
 
 
 def fault_row(
@@ -370,16 +353,16 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[BlindAnswer]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
     for one in found:
-        yield BlindRow(node, part, one.source, one.since_ms, one.reason)
+        yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
 
 
 def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
-        yield from blind_rows(node.node, one.chip or "", [one])
+        yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
 
 
 def counts_of(words: Iterable[str]) -> dict[str, int]:
