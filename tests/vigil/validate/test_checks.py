@@ -179,7 +179,7 @@ def test_everything_that_is_wrong_with_the_codes_of_the_servers_parts(tmp_path: 
     file.write_text(json.dumps({"faultTypeCode": lists}))
     done = vigil(str(file))
     assert done.returncode == 2
-    assert f"{file}: 3 problem(s)" in done.stderr
+    assert f"{file}: 3 problems" in done.stderr
     assert "$.FaultTypeCode.SeparateFaultCodes[0]: '1' is no code" in done.stderr
     assert "$.FaultTypeCode.NotHandleFaultCodes[0]: 2C000031 is on another level" in done.stderr
     file.write_text('{"FaultTypeCode":{}}')
@@ -194,7 +194,7 @@ def test_the_command(tmp_path: Path) -> None:
     file.write_text('{"NotHandleFaultCodes": ["zz"], "SeperateNPUCodes": ["80E21007"]}')
     done = vigil(str(file))
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"{file}: 3 problem(s)" in done.stderr
+    assert f"{file}: 3 problems" in done.stderr
     assert "  $.NotHandleFaultCodes[0]: 'zz'" in done.stderr
     assert "did you mean SeparateNPUCodes?" in done.stderr
     assert vigil(str(file), "--kind", "switch-fault-code").returncode == 2
