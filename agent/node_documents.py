@@ -482,9 +482,18 @@ class NodeDocuments:
     def _foreign(self, document: Made, foreign: Document) -> bool:
         now_ms = self._desk.wall_clock()
         inputs = document.released(foreign, now_ms)
+        if document is self.device_info and self._is_edit_of_newest(foreign):
+            inputs = (*inputs, *self.device_info.requested(foreign, now_ms))
         if inputs:
             self._desk.verdicts.take(inputs, now_ms)
         return bool(inputs)
+
+    def _is_edit_of_newest(self, foreign: Document) -> bool:
+        """Whether ``foreign`` was made of what we wrote last; an old copy isolates nobody again."""
+        publisher, stamp = self.publishers.get("device-info"), self.device_info.stamp_of(foreign)
+        if publisher is None or stamp is None or self._is_left("device-info"):
+            return False
+        return stamp >= (publisher.record.acknowledged_stamp or 0)
 
     def _acknowledged(
         self, kind: str, made: Made, document: Document | None, revision: int

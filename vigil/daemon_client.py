@@ -87,10 +87,10 @@ class DaemonClient:
         connection = self._connect(self._seconds)
         try:
             connection.request("GET", path)
-            answer = connection.getresponse()
-            content = answer.read(_LARGEST_BYTES + 1)
-            if answer.length and len(content) <= _LARGEST_BYTES:
-                raise http.client.IncompleteRead(content, answer.length)
+            with closing(connection.getresponse()) as answer:
+                content = answer.read(_LARGEST_BYTES + 1)
+                if answer.length and len(content) <= _LARGEST_BYTES:
+                    raise http.client.IncompleteRead(content, answer.length)
         except FileNotFoundError:
             raise StoreUnavailable(f"{self.server}: {_NOBODY}") from None
         except (OSError, http.client.HTTPException) as error:
@@ -109,9 +109,9 @@ class DaemonClient:
         connection = self._connect(_STREAM_SECONDS)
         try:
             connection.request("GET", path)
-            answer = connection.getresponse()
-            while answer.status == OK and (line := answer.readline(_LARGEST_BYTES)):
-                yield line
+            with closing(connection.getresponse()) as answer:
+                while answer.status == OK and (line := answer.readline(_LARGEST_BYTES)):
+                    yield line
         except (OSError, http.client.HTTPException) as error:
             raise StoreUnavailable(f"{self.server} gives no answer: {error}") from None
         finally:

@@ -13,18 +13,18 @@ import msgspec
 
 from advisor.advise import Advisor
 from advisor.checks.ended_vcjobs import ended_jobs
-from advisor.checks.written_retries import written_retries
-from advisor.inputs.scheduler_options import scheduler_options
+from advisor.inputs.scheduler_options import scheduler_configmap
 from advisor.options import AdvisorOptions, Profile
 from advisor.scheduler_view.state import SchedulerState
+from aggregator.advising.first_session import first_state, options_of
 from aggregator.advising.outcomes import Outcomes, Watched
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from advisor.checks.ended_vcjobs import EndedJobs
     from advisor.report import AdviceReport
-    from advisor.snapshot import ClusterSnapshot
+    from advisor.snapshot import ClusterSnapshot, StoredConfigMap
     from aggregator.advising.outcomes import Missed
 
 PERIOD_MS = 1000
@@ -43,10 +43,13 @@ class Sessions:
         self.outcomes: dict[str, int] = {}
         self.missed: tuple[Missed, ...] = ()
         self.states: dict[Profile, SchedulerState] = {}
+        self.apart: dict[Profile, frozenset[str]] = {}
+        """Nodes of which a state has what nothing else shows."""
         self._advisor = Advisor()
         self._outcomes = Outcomes()
         self._at_ms: int | None = None
         self._has_previewed = False
+        self._switches: tuple[StoredConfigMap | None, AdvisorOptions] = None, AdvisorOptions()
 
     @property
     def next_ms(self) -> int | None:
@@ -62,6 +65,8 @@ class Sessions:
         snapshot: ClusterSnapshot,
         sized: Collection[tuple[str, str]],
         judged: Collection[tuple[str, str]],
+        *,
+        running: bool = False,
     ) -> EndedJobs:
         """Return what is known of ended vcjobs, see ``ended_jobs``, as the next session has it.
 
@@ -71,7 +76,8 @@ class Sessions:
         next_ms = (state.session_at + 1) * 1000
         if 0 < next_ms - snapshot.now_ms <= PERIOD_MS:
             snapshot = msgspec.structs.replace(snapshot, now_ms=next_ms)
-        return ended_jobs(snapshot, state, _options(snapshot), sized=sized, judged=judged)
+        options = options_of(snapshot)
+        return ended_jobs(snapshot, state, options, sized=sized, judged=judged, running=running)
 
     def look(self, snapshot: ClusterSnapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.
@@ -80,15 +86,13 @@ class Sessions:
         """
         now_ms = snapshot.now_ms
         self._outcomes.look(snapshot, watched)
-        options = _options(snapshot)
+        options = self._options(snapshot)
         is_session = self._at_ms is None or not 0 <= snapshot.now_ms - self._at_ms < PERIOD_MS
         if not is_session and self._at_ms is not None:
             snapshot = msgspec.structs.replace(snapshot, now_ms=self._at_ms + PERIOD_MS)
         reports, states = [], {}
         for profile in Profile:
-            before = self.states.get(profile) or SchedulerState(
-                retries=written_retries(snapshot.configmaps) or {}
-            )
+            before = self.states.get(profile) or first_state(snapshot)
             chosen = msgspec.structs.replace(options, profile=profile)
             report, after = self._advisor.advise(snapshot, before, chosen)
             reports.append(report)
@@ -98,13 +102,20 @@ class Sessions:
         self._outcomes.foretell(reports[0], now_ms, is_preview=not is_session)
         if is_session:
             self.states = states
+            self.apart = {profile: self._advisor.apart(profile) for profile in Profile}
             self._at_ms = snapshot.now_ms
             self.count += 1
         self.outcomes = {one.value: count for one, count in self._outcomes.counts.items()}
         self.missed = tuple(self._outcomes.missed)
         self.reports = tuple(reports)
 
+    def restore(self, states: Mapping[Profile, SchedulerState]) -> None:
+        """Begin with what was kept of an earlier run."""
+        self.states = dict(states)
 
-def _options(snapshot: ClusterSnapshot) -> AdvisorOptions:
-    read = scheduler_options(snapshot.configmaps)
-    return AdvisorOptions() if read is None else read[0]
+    def _options(self, snapshot: ClusterSnapshot) -> AdvisorOptions:
+        """Return the switches, read once for each version of the scheduler's ConfigMap."""
+        one = scheduler_configmap(snapshot.configmaps)
+        if one is not self._switches[0]:
+            self._switches = one, options_of(snapshot)
+        return self._switches[1]

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
+from tests.vigil.verbs import aggregator
 from vigil.status.times import ago, since
 
 
@@ -90,3 +91,17 @@ def test_the_date_is_given_where_it_is_another() -> None:
     day = datetime.fromtimestamp(AT_MS / 1000 - 86_400, UTC)
     assert since(AT_MS - 86_400_000, AT_MS, utc=True) == f"1 d ago ({day:%Y-%m-%d} 21:34:29 UTC)"
     assert since(10**18, AT_MS, utc=True) == "at an unknown time"
+
+
+def test_one_node_of_an_aggregator_is_asked_for_by_name(stand: Stand) -> None:
+    stand.answers = aggregator()
+    status, output, _ = vigil(stand, "status", "node-1", COLUMNS="300")
+    assert status == 1
+    assert b"80E18402  train     SeparateNPU" in output
+    assert sorted(stand.asked) == [
+        "/api/v1/leader",
+        "/api/v1/liveness",
+        "/api/v1/nodes/node-1",
+        "/api/v1/status",
+        "/readyz",
+    ]

@@ -69,8 +69,11 @@ class Stores:
             await store.close()
 
 
-def opened(configuration: AggregatorConfiguration) -> Stores:
-    """Open the stores of an aggregator. Raises ``ConfigurationError``."""
+def opened(configuration: AggregatorConfiguration, *, by_operator: bool = False) -> Stores:
+    """Open the stores of an aggregator. Raises ``ConfigurationError``.
+
+    ``by_operator`` is that of ``open_store``.
+    """
 
     def open_all(urls: Iterable[str]) -> tuple[Store, ...]:
         return tuple(
@@ -79,6 +82,7 @@ def opened(configuration: AggregatorConfiguration) -> Stores:
                 configuration.kubeconfig,
                 mqtt=configuration.mqtt,
                 others_may_write=configuration.directory.others_may_write,
+                by_operator=by_operator,
             )
             for url in urls
         )

@@ -12,11 +12,12 @@ from contract.errors import StoreError
 from vigil.daemon_client import NOT_FOUND, DaemonClient
 from vigil.status.explained import NodeExplanation, explain_node
 from vigil.status.job_report import JobReport, job_report
+from vigil.status.node_report import report_of
 from vigil.status.past import DaemonHistory
-from vigil.status.report import StatusReport, report_of
 
 if TYPE_CHECKING:
     from vigil.sources.source import FaultHistory, Signal
+    from vigil.status.report import StatusReport
 
 _AGENT_SECONDS = 0.2
 _AGGREGATOR_SECONDS = 0.25

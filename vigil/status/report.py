@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import msgspec
 
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, describe_code, text_of_level
+from contract.pages.faults import FaultsPage
 from service.shortened import shortened
-from vigil.daemon_client import OtherNode, UnknownNode
+from vigil.daemon_client import OtherNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,
-    BlindAnswer,
-    FaultsAnswer,
     LeaderAnswer,
     LeaderStateAnswer,
     LivenessAnswer,
@@ -28,8 +26,9 @@ from vigil.status.answers import (
 from vigil.status.times import ago
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from contract.pages.blind import BlindStatus
     from vigil.daemon_client import DaemonClient
 
 STATUS = "/api/v1/status"
@@ -96,18 +95,6 @@ class StatusReport(msgspec.Struct, frozen=True):
     facts: dict[str, tuple[str, ...]]
     faults: tuple[FaultRow, ...]
     blind: tuple[BlindRow, ...]
-
-
-def report_of(client: DaemonClient, node: str | None) -> StatusReport:
-    """Return what the daemon that ``client`` asks knows, of ``node`` only with one.
-
-    Raises ``UnknownNode`` for a node that it does not know, ``StoreUnavailable`` where it does
-    not answer.
-    """
-    answer = client.find(STATUS, AgentAnswer)
-    if answer is not None:
-        return of_agent(client.server, answer, node)
-    return _of_aggregator(client, node)
 
 
 def same_code(given: str, code: str) -> bool:
@@ -181,17 +168,29 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
     )
 
 
-def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
+def of_cluster(client: DaemonClient) -> StatusReport:
+    """Return what an aggregator knows of all nodes. Raises ``StoreUnavailable``."""
     nodes = client.get("/api/v1/nodes", NodesAnswer)
-    found = client.get("/api/v1/faults", FaultsAnswer)
+    found = client.get("/api/v1/faults", FaultsPage)
+    rows = tuple(_cluster_rows(found))
+    return of_nodes(client, None, nodes.at_ms, nodes.nodes, rows)
+
+
+def of_nodes(
+    client: DaemonClient,
+    name: str | None,
+    at_ms: int | None,
+    chosen: Sequence[NodeSummaryAnswer],
+    faults: tuple[FaultRow, ...],
+    facts: Mapping[str, tuple[str, ...]] | None = None,
+) -> StatusReport:
+    """Return a report of the ``chosen`` nodes: of the one with this ``name``, else of all.
+
+    ``at_ms`` is the time of the answers, ``None`` where they have none.
+    """
     liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
-    leader = client.get("/api/v1/leader", LeaderAnswer).leader
+    about = client.get("/api/v1/leader", LeaderAnswer)
     ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
-    chosen = [one for one in nodes.nodes if name in (None, one.node)]
-    if name is not None and not chosen:
-        what = f"the aggregator at {client.server} knows no node of this name"
-        raise UnknownNode(name, what)
-    faults = tuple(row for row in _cluster_rows(found) if name in (None, row.node))
     blind = tuple(row for one in chosen for row in blind_of(one))
     unsaid = [one.node for one in chosen if one.blind is None]
     reasons = [
@@ -203,10 +202,10 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
         *reasons_of_blind(blind),
     ]
     return StatusReport(
-        source=source_of(leader),
+        source=source_of(about.leader),
         server=client.server,
         about=name or "the cluster",
-        at_ms=nodes.at_ms,
+        at_ms=about.at_ms if at_ms is None else at_ms,
         well=not reasons,
         reasons=tuple(reasons),
         not_known=(f"which sources are blind on {shortened(unsaid, NAMED)}",) if unsaid else (),
@@ -214,9 +213,7 @@ def _of_aggregator(client: DaemonClient, name: str | None) -> StatusReport:
             "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
             "chips": levels_of_chips(faults),
         },
-        facts={"leader": (leader.holder or "nobody",)}
-        if name is None
-        else _of_node(client, chosen[0]),
+        facts=dict(facts or {"leader": (about.leader.holder or "nobody",)}),
         faults=faults,
         blind=blind,
     )
@@ -238,15 +235,6 @@ def source_of(leader: LeaderStateAnswer) -> str:
     if leader.leads:
         return "aggregator, which leads"
     return f"aggregator, a follower of {leader.holder or 'nobody'}"
-
-
-class _Because(msgspec.Struct, frozen=True):
-    because: tuple[str, ...]
-
-
-def _of_node(client: DaemonClient, node: NodeSummaryAnswer) -> dict[str, tuple[str, ...]]:
-    explained = client.get(f"/api/v1/nodes/{quote(node.node, safe='')}", _Because)
-    return {"because": explained.because}
 
 
 def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
@@ -292,22 +280,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _cluster_rows(found: FaultsAnswer) -> Iterator[FaultRow]:
-    for chip in found.faults:
-        public = chip.fault_type == "PublicFault"
-        kind = CodeKind.PUBLIC if public else CodeKind.CHIP
-        since = chip.raised_at_ms or chip.received_at_ms
-        row = fault_row(chip.node, chip.chip, kind, chip.code, chip.level, chip.severity, since)
-        yield msgspec.structs.replace(row, withheld=chip.hidden is not None)
-    for switch in found.switch_faults:
-        part = f"switch {switch.switch} port {switch.port}"
-        since = switch.raised_at_ms or switch.received_at_ms
-        row = fault_row(switch.node, part, CodeKind.SWITCH, switch.code, switch.level, None, since)
-        yield msgspec.structs.replace(row, withheld=switch.hidden is not None)
-    for server in found.server_faults:
-        yield fault_row(
-            server.node, server.part, CodeKind.NODE, server.code, server.level, None, None
-        )
+def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
+    kinds = {"chip": CodeKind.CHIP, "switch": CodeKind.SWITCH, "host": CodeKind.NODE}
+    for one in found.faults:
+        public = one.fault_type == "PublicFault" or one.kind == "storage"
+        kind = CodeKind.PUBLIC if public else kinds.get(one.kind, CodeKind.CHIP)
+        since = one.since_ms or one.received_at_ms
+        row = fault_row(one.node, one.subject, kind, one.code, one.level, one.severity, since)
+        yield msgspec.structs.replace(row, withheld=one.hidden is not None)
 
 
 def fault_row(
@@ -353,16 +333,16 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def blind_rows(node: str, part: str, found: Iterable[BlindAnswer]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
     for one in found:
-        yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
+        yield BlindRow(node, part, one.source, one.since_ms, one.reason)
 
 
 def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
-        yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
+        yield from blind_rows(node.node, one.chip or "", [one])
 
 
 def counts_of(words: Iterable[str]) -> dict[str, int]:
