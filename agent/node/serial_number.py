@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from collectors.bmc import BmcSection
 from contract.errors import BmcError, ToolError
 from dcmi_shim.ipmi.bmc import Ipmi
 from service.trouble import Trouble
@@ -85,7 +86,7 @@ def serial_number_of(
     configuration: AgentConfiguration, environment: Mapping[str, str]
 ) -> SerialNumber | None:
     """Who asks for it: whoever owns the document about the server's parts, and may ask its BMC."""
-    bmc = configuration.bmc
+    bmc = configuration.settings_of(BmcSection)
     if "node-info" not in configuration.documents or not bmc.enabled:
         return None
     ipmi = Ipmi(

@@ -45,9 +45,8 @@ class Notifier:
         stream: Stream,
         history: ClusterHistory,
         labelling: Labelling,
-        server: GrpcServer | None = None,
     ) -> None:
-        self.server = server
+        self.server: GrpcServer | None = None
         """Where clients of ClusterD listen, if they are served."""
         self._pipeline = pipeline
         self._world = world
