@@ -34,6 +34,7 @@ from contract.documents.write_numbers import encode_writes
 from contract.errors import StoreError
 from contract.observation import Observation, SourceAnswered, chip_subject
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -379,9 +380,7 @@ class NodeDocuments:
         upgraded a code: that is no source's belief, and its end is the policy's.
         """
         if not self._has_journal and not self._sources_began:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_MEMORY_SECONDS):
-                    await self._all_read.wait()
+            await is_set_within(self._all_read, _MEMORY_SECONDS)
             self._sources_began = True
 
     async def _until_committed(self) -> None:
@@ -483,9 +482,18 @@ class NodeDocuments:
     def _foreign(self, document: Made, foreign: Document) -> bool:
         now_ms = self._desk.wall_clock()
         inputs = document.released(foreign, now_ms)
+        if document is self.device_info and self._is_edit_of_newest(foreign):
+            inputs = (*inputs, *self.device_info.requested(foreign, now_ms))
         if inputs:
             self._desk.verdicts.take(inputs, now_ms)
         return bool(inputs)
+
+    def _is_edit_of_newest(self, foreign: Document) -> bool:
+        """Whether ``foreign`` was made of what we wrote last; an old copy isolates nobody again."""
+        publisher, stamp = self.publishers.get("device-info"), self.device_info.stamp_of(foreign)
+        if publisher is None or stamp is None or self._is_left("device-info"):
+            return False
+        return stamp >= (publisher.record.acknowledged_stamp or 0)
 
     def _acknowledged(
         self, kind: str, made: Made, document: Document | None, revision: int

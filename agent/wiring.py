@@ -29,6 +29,7 @@ from agent.node.node_object import NodeObjectWriter
 from agent.node.own_node_only import OwnNodeOnly
 from agent.node.serial_number import serial_number_of
 from agent.node_documents import DocumentsContext, NodeDocuments
+from agent.pages.state_changes import StateChanges
 from agent.policy.state import believed
 from agent.publishing.fault_service import FaultServiceCallbacks as FaultEdges
 from agent.publishing.fault_service import FaultServiceClient
@@ -36,16 +37,18 @@ from agent.publishing.fault_service_address import FaultServiceAddress
 from agent.state_dir import first_sequence, remember
 from collectors.base import CollectorContext, VendorPaths
 from collectors.boot import boot_id, machine_digest
+from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.observation import Gap
 from contract.operator_rules.fault_configuration import catalogue_of
+from service.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from stores.read_only import ReadOnly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent.config import AgentConfiguration, StorageSection
+    from agent.config import AgentConfiguration
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.driver import Driver
@@ -55,6 +58,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.parts")
 
 _PATIENCE_SECONDS = 30.0
+_KEPT_EVENTS = 1_000
+"""Of one node a client that comes back has not missed more; they are kept in memory."""
 
 
 class AgentParts:
@@ -163,7 +168,7 @@ class AgentParts:
                 deleted=self.heartbeat.hurry,
             ),
             shadowed=configuration.shadow,
-            over_grpc=configuration.storage.clusterd is not None,
+            over_grpc=configuration.settings_of(StorageSection).clusterd is not None,
             cards_together=configuration.compatibility.duo_cards == "together",
             told=remembered.public_faults,
             beating=self.old_readers.beating,
@@ -171,8 +176,20 @@ class AgentParts:
         self.duo_cards = None
         if configuration.compatibility.duo_cards == "apart":
             self.duo_cards = DuoCards(driver, store.objects, configuration.node_name)
-        self.fault_service = self._fault_service_of(configuration.storage)
+        self.fault_service = self._fault_service_of(configuration.settings_of(StorageSection))
         self.device_info = self.documents.device_info
+        self.stream = Stream(
+            f"{self.started_at_ms:x}",
+            # Streams never take the places that other pages need.
+            min(PLACES, configuration.pages.max_connections // 2),
+            _KEPT_EVENTS,
+        )
+        self.state_changes = StateChanges(
+            self.stream,
+            state=lambda: self.verdicts.state,
+            device_type=lambda: self.device_info.device_type,
+            wall_clock=wall_clock,
+        )
         self.listing = ChipList(
             self.verdicts,
             self.device_info,
@@ -335,3 +352,4 @@ class AgentParts:
     def _changed(self, event_ms: int) -> None:
         self.documents.wake(event_ms)
         self.blindness.look()
+        self.state_changes.wake()

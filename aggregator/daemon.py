@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from functools import partial
@@ -33,9 +32,9 @@ from aggregator.merge.known_nodes import KnownNodes
 from aggregator.merge.pipeline import Pipeline, lost_of
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
+from aggregator.notify.leader_events import send_leader
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
-from aggregator.notify.sse import PLACES, Stream
 from aggregator.plugin_host import PluginHost
 from aggregator.public_faults.fault_table_file import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
@@ -43,8 +42,10 @@ from aggregator.publish.publisher import StorePublisher
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
 from service.election.leadership import Always, Leadership
+from service.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from service.systemd import keep_told
 from stores.base import Document, DocumentsListed
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.advising.advice import Advising
+    from aggregator.advising.status import AdviceChange
     from aggregator.grpc.interfaces import JobFaultLookup, RankTableLookup, Send
     from aggregator.grpc.server import GrpcServer
     from aggregator.grpc.subscriptions import Subscriber
@@ -84,7 +86,11 @@ def _advising(clusters: Sequence[Cluster], clock: Clock, stream: Stream) -> Advi
     """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
     from aggregator.advising.advice import Advising
 
-    return Advising(clusters[0], clock, stream.send_advice) if clusters else None
+    def send(changes: Iterable[AdviceChange]) -> None:
+        for one in changes:
+            stream.send("advice", one, {one.node})
+
+    return Advising(clusters[0], clock, send) if clusters else None
 
 
 class Serve(Protocol):
@@ -366,6 +372,8 @@ class Aggregator:
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
+            leader_events = send_leader(self.leadership, self.stream, self._clock)
+            tasks.create_task(leader_events, name="events of the leader")
             if self.advising is not None:
                 tasks.create_task(self.advising.run(), name="advice")
             tasks.create_task(self._doubts.run(), name="read again what another leader knew")
@@ -585,9 +593,7 @@ class Aggregator:
     async def _wait(self, until_ms: int | None) -> None:
         """Until woken, or until this steady time."""
         seconds = None if until_ms is None else (until_ms - self._clock().steady_ms + 1) / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
-                await self._wake.wait()
+        await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
 
     def _wake_publishers(self, names: Iterable[str]) -> None:
         names = tuple(names)

@@ -74,6 +74,8 @@ _LEASE_SECONDS = 15.0
 _REWRITE_SECONDS = 300.0
 _PODS_OF_A_NODE = 2
 _PODS_OF_A_JOB = 8
+_ADVISED_SECONDS = 180.0
+"""Until all Nodes and pods are read, on a machine that is busy, too."""
 _MB = 1_000_000
 
 
@@ -300,16 +302,17 @@ class Cluster:
         pods = _PODS_OF_A_NODE * len(self._names)
         await self._load.do("jobs", pods=pods, jobs=pods // _PODS_OF_A_JOB)
         self._daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
-        await asyncio.to_thread(self._daemon.start)
-        await asyncio.to_thread(self._daemon.process.wait_until, self._advises, 60)
+        await asyncio.to_thread(self._daemon.spawn)
+        await asyncio.to_thread(self._daemon.process.wait_until, self._advises, _ADVISED_SECONDS)
         await self.measure_rest(seconds, "advice")
         await self.measure_changes(changes, "advice_")
         self.result["advice_end_rss_mb"] = self._process().memory_info().rss / _MB
         self.result["advice_peak_mb"] = self._peak_mb(self._daemon)
 
     def _advises(self) -> bool:
-        found = self._daemon.ask("/api/v1/advice")[1]["advice"]
-        return bool(found["advised_at_ms"])
+        if self._daemon.ask("/readyz")[0] != 200:
+            return False
+        return bool(self._daemon.ask("/api/v1/advice")[1]["advice"]["advised_at_ms"])
 
     async def _measure_follower(self, seconds: float) -> None:
         second = self._new_daemon("follower")

@@ -29,6 +29,7 @@ def open_store(
     node: str | None = None,
     to_be: Beat | None = None,
     others_may_write: bool = False,
+    by_operator: bool = False,
 ) -> Store:
     """Open the store at ``url``: ``kubernetes:``, ``directory:PATH`` or ``mqtt[s]://HOST:PORT``.
 
@@ -36,11 +37,12 @@ def open_store(
     account of the pod it runs in. ``mqtt`` says how a broker is spoken to, ``node`` whose agent
     opens the store: its connection has a last will. ``to_be`` is the beat that this agent will
     make, so that its will can say whose it was. ``others_may_write``: root takes a directory, too,
-    that other users may write. Nothing is asked of the store yet. Raises
+    that other users may write. ``by_operator``: an API server keeps what is written as an edit by a
+    person, not by a daemon of ours. Nothing is asked of the store yet. Raises
     ``ConfigurationError`` with every problem.
     """
     if url == _KUBERNETES:
-        return _open_kubernetes(url, kubeconfig)
+        return _open_kubernetes(url, kubeconfig, by_operator)
     if url.startswith(_DIRECTORY):
         return _open_directory(url, others_may_write)
     if url.startswith(("mqtt://", "mqtts://")):
@@ -48,11 +50,11 @@ def open_store(
     raise _wrong(url, "is no store address; use kubernetes:, directory:PATH or mqtt[s]://HOST:PORT")
 
 
-def _open_kubernetes(url: str, kubeconfig: str | Path | None) -> Store:
+def _open_kubernetes(url: str, kubeconfig: str | Path | None, by_operator: bool) -> Store:
     # The client costs 20 MB and 0.4 s, which those who use another store do not pay.
     from stores.kubernetes_api.store import KubernetesStore
 
-    return KubernetesStore(url, kubeconfig_files(kubeconfig))
+    return KubernetesStore(url, kubeconfig_files(kubeconfig), by_operator=by_operator)
 
 
 def kubeconfig_files(kubeconfig: str | Path | None) -> str | None:

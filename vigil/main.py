@@ -30,6 +30,7 @@ from vigil.elastic import verb as elastic
 from vigil.explain import explain
 from vigil.faults import faults
 from vigil.forget.verb import forget
+from vigil.isolation.verbs import isolate, release
 from vigil.jobs import jobs
 from vigil.lint.verb import lint
 from vigil.replay.verb import replay
@@ -75,8 +76,10 @@ app.command("demo")(demo)
 app.command("explain")(explain)
 app.command("faults")(faults)
 app.command("forget")(forget)
+app.command("isolate")(isolate)
 app.command("jobs")(jobs)
 app.command("lint")(lint)
+app.command("release")(release)
 app.command("replay")(replay)
 app.command("scan")(scan)
 app.command("status")(status)

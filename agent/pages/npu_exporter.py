@@ -174,7 +174,7 @@ def _error_codes(
 ) -> Iterator[Metric]:
     codes: dict[int, list[str]] = defaultdict(list)
     for fault in cards.faults:
-        if fault.chip is not None and ChipFaultsCollector.name in fault.said_by:
+        if fault.chip is not None and ChipFaultsCollector.name in fault.reported_by:
             codes[fault.chip].append(fault.code)
     for listed in codes.values():
         listed.sort(key=lambda code: code == CARD_DROP)

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from agent.pages import metrics
-from service import pages
+from agent.pages.operations import OPERATIONS
+from agent.pages.status import fault_row
+from service import event_stream, fault_page, operations, pages
+from service.history_page import OPERATION as HISTORY
+from service.history_page import history_page
+from service.snapshots import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from aiohttp import web
 
+    from agent.pages.history import JournalHistory
     from agent.pages.npu_exporter import Cards
     from agent.pages.status import AgentStatus
     from agent.publishing.publication import Publication
+    from service.event_stream import Stream
 
 SOCKET_NAME = "agent.sock"
 
@@ -22,6 +32,8 @@ SOCKET_NAME = "agent.sock"
 def application(
     picture: Callable[[], AgentStatus],
     records: Mapping[str, Publication],
+    history: JournalHistory,
+    stream: Stream,
     cards: Callable[[], Cards] | None = None,
 ) -> web.Application:
     """The pages. ``picture`` and ``cards`` are taken anew for each request.
@@ -29,13 +41,25 @@ def application(
     ``records`` are by document. Without ``cards`` there are no metrics under NPU exporter's names.
     """
 
-    def faults() -> object:
+    async def faults(request: web.Request) -> web.Response:
         now = picture()
-        return {"node": now.node, "at_ms": now.at_ms, "faults": now.faults}
+        rows = sorted(map(partial(fault_row, now.node), now.faults), key=fault_page.key_of)
+        return await snapshot(
+            request, rows, fault_page.FAULT_ROWS, stream, now.at_ms, node=now.node
+        )
 
-    return pages.application(
+    def status() -> AgentStatus:
+        return msgspec.structs.replace(picture(), stream=stream.last_id)
+
+    application = pages.application(
         stalled=lambda: picture().stalled,
         not_ready=lambda: picture().not_ready,
         exposition=lambda: metrics.exposition(picture(), records, cards and cards()),
-        api={"/api/v1/status": picture, "/api/v1/faults": faults},
+        api={"/api/v1/status": status},
     )
+    version = picture().version
+    operations.serve(application, "NPU Vigil agent", version, OPERATIONS)
+    application.router.add_get(fault_page.OPERATION.path, faults)
+    application.router.add_get(HISTORY.path, history_page(history.page))
+    application.router.add_get(event_stream.PATH, stream.serve)
+    return application

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.chip_allocation import AllocationStatus, BlindAllocation
+from agent.chip_allocation import AllocationStatus
 from agent.chip_removal import answers
 from agent.history_forwarding.forwarder import HistoryForwarderStatus
 from agent.journal.journal import JournalStatus
@@ -23,8 +23,11 @@ from agent.shadow.difference_log import ShadowStatus
 from collectors.chip_faults.collector import HEALTH
 from collectors.links.collector import LINK_UP
 from contract.codes.storage_faults import RESOURCES
-from contract.observation import chip_subject, storage_subject
+from contract.observation import Subject, chip_subject, storage_subject
 from contract.operator_rules.fault_configuration import DOCUMENTS
+from contract.pages.blind import BlindStatus
+from contract.pages.faults import FaultStatus, names_of
+from contract.pages.subjects import subject_name
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from agent.policy.state import Blindness, PolicyState, SubjectState
     from agent.publishing.ownership import OtherProgram
     from agent.publishing.publication import Publication
-    from contract.observation import Subject
     from contract.operator_rules.fault_configuration import Judged
     from dcmi_shim.values import Inventory, StuckCall
 
@@ -60,7 +62,7 @@ class ChipStatus(msgspec.Struct, frozen=True):
     level: str
     faults: int
     upgrades: tuple[Upgrade, ...]
-    blind: tuple[BlindAllocation, ...]
+    blind: tuple[BlindStatus, ...]
     listed: bool = True
     answers: bool = True
 
@@ -70,7 +72,7 @@ class HeldFaultStatus(msgspec.Struct, frozen=True):
 
     ``subject`` is ``chip 3``, ``switch 2`` or ``host 1``; ``part`` the port of a switch
     (``port/peer device/peer port``) or what the BMC calls the part of the server (``Fan``).
-    ``source`` said it first, ``said_by`` are those that say so now; none while it may be over.
+    ``source`` reported it first, ``reported_by`` do so now; none while it may be over.
     ``chip`` and ``device`` are ``None`` for what is no chip. ``level`` is empty for a code in no
     table: it is in no document.
     """
@@ -87,7 +89,7 @@ class HeldFaultStatus(msgspec.Struct, frozen=True):
     episode: str
     reason: str
     source: str
-    said_by: tuple[str, ...]
+    reported_by: tuple[str, ...]
     once: bool
 
 
@@ -219,7 +221,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
     ``kernel_log_gaps`` counts the times records of the kernel's log were lost. ``episodes``: how
     far an aggregator heard what happened to faults, ``None`` where the store carries none.
     ``missed_changes`` of the store were found by a listing and shown by no event, ``None`` where
-    nothing lists.
+    nothing lists. ``stream`` is the id of the newest event of the stream that it contains.
     """
 
     node: str
@@ -232,7 +234,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
     chips: tuple[ChipStatus, ...]
     faults: tuple[HeldFaultStatus, ...]
     answered: tuple[str, ...]
-    blind: tuple[BlindAllocation, ...]
+    blind: tuple[BlindStatus, ...]
     driver: DriverStatus
     publications: tuple[PublicationStatus, ...]
     fault_configuration: FaultConfigurationStatus
@@ -250,6 +252,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
     kernel_log_gaps: int = 0
     episodes: HistoryForwarderStatus | None = None
     missed_changes: int | None = None
+    stream: str = ""
 
 
 def chip_statuses(
@@ -273,7 +276,7 @@ def chip_statuses(
             level=known.level.value,
             faults=len(known.faults),
             upgrades=known.upgrades,
-            blind=blind_sources(known),
+            blind=blind_sources(known, f"{device_type}-{chip}"),
             listed=chip not in missing,
             answers=chip not in missing and answers(known),
         )
@@ -281,18 +284,18 @@ def chip_statuses(
     )
 
 
-def blind_sources(known: SubjectState) -> tuple[BlindAllocation, ...]:
-    """The sources that give no answer about a subject."""
+def blind_sources(known: SubjectState, chip: str | None = None) -> tuple[BlindStatus, ...]:
+    """The sources that give no answer about a subject, which may be ``chip``."""
     return tuple(
-        BlindAllocation(source, blindness.since_ms, blindness.reason)
+        BlindStatus(source, blindness.since_ms, blindness.reason, chip)
         for source, blindness in sorted(known.blind.items())
     )
 
 
-def blind_storage(state: PolicyState) -> tuple[BlindAllocation, ...]:
+def blind_storage(state: PolicyState) -> tuple[BlindStatus, ...]:
     """The storage clients of this node whose file gives no answer; each is a source of its own."""
     return tuple(
-        BlindAllocation(f"{source.source} {client}", source.since_ms, source.reason)
+        BlindStatus(f"{source.source} {client}", source.since_ms, source.reason)
         for client in RESOURCES
         for source in blind_sources(state.of(storage_subject(client)))
     )
@@ -315,11 +318,34 @@ def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatu
             episode=fault.episode,
             reason=fault.because,
             source=fault.source,
-            said_by=fault.said_by,
+            reported_by=fault.said_by,
             once=fault.once,
         )
         for subject, known in subjects
         for fault in known.faults.values()
+    )
+
+
+def fault_row(node: str, fault: HeldFaultStatus) -> FaultStatus:
+    """Return the row of ``/api/v1/faults`` for a fault of ``node``."""
+    kind, _, number = fault.subject.partition(" ")
+    subject = fault.device or subject_name(Subject(kind, int(number), fault.part), "")
+    return FaultStatus(
+        node=node,
+        subject=subject,
+        kind=kind,
+        code=fault.code,
+        level=fault.level,
+        **names_of(fault.code),
+        since_ms=fault.since_ms,
+        severity=fault.severity,
+        device_fault=fault.device_fault,
+        severity_source="agent",
+        episode=fault.episode,
+        reason=fault.reason,
+        source=fault.source,
+        reported_by=fault.reported_by,
+        once=fault.once,
     )
 
 
@@ -410,7 +436,7 @@ def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
         generation=also.generation,
         label=None if label is None else label.problem,
         beaten_seconds=None if on_node is None else on_node.beaten_seconds,
-        trouble=None if on_node is None else on_node.trouble,
+        trouble=None if on_node is None else on_node.trouble.reason,
     )
     return HeartbeatStatus(
         holder=heartbeat.holder,
@@ -420,7 +446,7 @@ def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
         beats=heartbeat.beats,
         failures=heartbeat.failures + (0 if on_node is None else on_node.failures),
         beaten_at_ms=heartbeat.beaten_at_ms,
-        trouble=heartbeat.trouble,
+        trouble=heartbeat.trouble.reason,
         withheld=heartbeat.withheld,
         old=None if also.generation == "lease" else old,
     )

@@ -40,6 +40,8 @@ def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectStat
     because = f"{item.code} was upgraded before ({item.kind})"
     if item.code == AUTOFILL_CODE:
         because = f"the stored document isolates it and does not say why ({item.kind})"
+        if item.request is not None:
+            because = f"{item.request.by} (as stated) isolated it: {item.request.reason}"
     gone = item.kind == FAULT_DURATION and (fault is None or fault.once)
     upgrade = Upgrade(
         item.code,
@@ -50,6 +52,7 @@ def adopt(known: SubjectState, item: Adopted, draft: Transaction) -> SubjectStat
         draft.episode(item.subject, item.code, item.at_ms) if fault is None else fault.episode,
         draft.tables.severity_of(item.code) if fault is None else fault.severity,
         item.at_ms if gone else None,
+        item.request,
     )
     known = upgrades.give(known, item.subject, upgrade, item.at_ms, draft)
     if item.kind == FAULT_FREQUENCY:

@@ -152,8 +152,10 @@ def _release_ms(known: ChipState, upgrade: Upgrade, tables: Catalogue) -> int | 
     """When time alone takes ``upgrade`` back.
 
     One without a known reason ends as the last one would that any rule could give
-    (device-plugin#3.6).
+    (device-plugin#3.6). What an operator isolated, only an operator releases.
     """
+    if upgrade.request is not None:
+        return None
     if upgrade.kind == FAULT_FREQUENCY:
         frequency = tables.frequencies.get(upgrade.code)
         return None if frequency is None else frequencies.release_ms(known, upgrade, frequency)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.codes.levels import ChipLevel, Severity, is_device_fault, most_serious
+from contract.documents.isolation_request import IsolationRequest
 from contract.listed_chips import ListedChip
 from contract.observation import Observation, Subject, chip_subject
 
@@ -108,7 +109,8 @@ class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A reason why a code of a chip is at ``level``, whether it holds or not.
 
     ``kind`` is the type of the rule as on the wire (``FaultDuration``). ``gone_since_ms``: the code
-    does not hold since then, and the rule waits for the end of the reason.
+    does not hold since then, and the rule waits for the end of the reason. ``request`` is an
+    operator's, which no rule ends.
     """
 
     code: str
@@ -119,6 +121,7 @@ class Upgrade(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     episode: str
     severity: Severity | None = None
     gone_since_ms: int | None = None
+    request: IsolationRequest | None = None
 
 
 class SubjectState(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -250,7 +253,8 @@ class Acknowledged(msgspec.Struct, frozen=True, tag="acknowledged", omit_default
 class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
     """A document older than the journal says why ``code`` of a chip was upgraded, and when.
 
-    ``level`` is what it says; our own rule for the code decides where there is one.
+    ``level`` is what it says; our own rule for the code decides where there is one. ``request``: an
+    operator isolates the chip.
     """
 
     subject: Subject
@@ -259,6 +263,7 @@ class Adopted(msgspec.Struct, frozen=True, tag="adopted", omit_defaults=True):
     upgraded_at_ms: int
     at_ms: int
     level: str = ""
+    request: IsolationRequest | None = None
 
 
 class ChipsListed(msgspec.Struct, frozen=True, tag="listed", omit_defaults=True):

@@ -34,6 +34,11 @@ from contract.documents.device_info import (
     encode,
     verify_published,
 )
+from contract.documents.isolation_request import (
+    ISOLATION_ANNOTATION,
+    encode_requests,
+    read_requests,
+)
 from contract.documents.separation import chip_of, read_names, read_reasons
 from contract.documents.switch_info import decode_switch_info
 from contract.documents.vigil_key import VIGIL_KEY
@@ -43,12 +48,14 @@ from contract.observation import Assertion, Observation, chip_subject
 from stores.base import Document
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from agent.policy.state import PolicyState
     from agent.policy.step import Input
     from agent.publishing.vigil_key import NamedSource
+    from contract.codes.families import Family
     from contract.documents.device_info import DeviceInfo
+    from contract.documents.isolation_request import IsolationRequest
     from dcmi_shim.values import Inventory
 
 log = logging.getLogger("agent.device_info")
@@ -135,6 +142,7 @@ class DeviceInfoDocument:
         named: NamedSource | None,
     ) -> DesiredDocument:
         own_key = None if named is None else key_with_answers(named, state)
+        annotations = _annotations(state, family_of(inventory))
         family = family_of(inventory)
         content = render(
             state,
@@ -154,9 +162,10 @@ class DeviceInfoDocument:
             data = encode(info, family)
             if own_key is not None:
                 data[VIGIL_KEY] = own_key
-            return Document(self.namespace, self.name, data, dict([REPORT_LABEL]))
+            return Document(self.namespace, self.name, data, dict([REPORT_LABEL]), annotations)
 
-        return DesiredDocument(state.revision, (content, own_key), stamped, REFRESH_SECONDS)
+        made = content, own_key, annotations
+        return DesiredDocument(state.revision, made, stamped, REFRESH_SECONDS)
 
     def _is_told(self, inventory: Inventory, state: PolicyState) -> bool:
         """Whether each chip, the switches and the store of pods answered or are known to be silent,
@@ -204,10 +213,10 @@ class DeviceInfoDocument:
         if existing is None:
             return ()
         if not has_journal:
-            return adopted(existing.data, self.stamp_of(existing), now_ms)
+            return adopted(existing, self.stamp_of(existing), now_ms)
         state = self._state()
         known = {*state.named, *(chip for chip, seen in state.chips.items() if seen.isolated)}
-        found = adopted(existing.data, None, now_ms)
+        found = adopted(existing, None, now_ms)
         added = (item for item in found if item.subject.id not in known and _isolates(item))
         return (*self.released(existing, now_ms), *added)
 
@@ -250,6 +259,21 @@ class DeviceInfoDocument:
         if gone:
             log.warning("an operator released %s", ", ".join(f"chip {chip}" for chip in gone))
         return tuple(Released(chip_subject(chip), now_ms) for chip in gone)
+
+    def requested(self, foreign: Document, now_ms: int) -> tuple[Adopted, ...]:
+        """The chips that an operator isolates in ``foreign``: by name, and by a request for it.
+
+        A name alone isolates nothing: the Device Plugin takes it out again (device-plugin#3.6).
+        """
+        chips, requests = self._state().chips, read_requests(foreign.annotations)
+        added = [
+            chip
+            for chip in sorted((read_names(foreign.data) or frozenset()) & requests.keys())
+            if chip in chips and not chips[chip].isolated
+        ]
+        for chip in added:
+            log.warning("%s (as stated) isolated chip %d", requests[chip].by, chip)
+        return tuple(_isolation(chip, now_ms, requests[chip]) for chip in added)
 
     def named(self, document: Document | None) -> tuple[int, ...] | None:
         """The chips that ``document`` isolates by their names."""
@@ -312,12 +336,13 @@ def server_of(found: DeviceInfo, *, has_switches: bool) -> ServerState | None:
     return ServerState(families[0], ids) if families else None
 
 
-def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:
+def adopted(document: Document, stamp: int | None, now_ms: int) -> tuple[Adopted, ...]:
     """Why a document of ``stamp`` (seconds; ``None``: of now) raised the levels of chips.
 
     A chip without a name was released, whatever isolated it; a name without a reason that we know
     gets one (``docs/spec/device-plugin.md#1.8``, without defect K42).
     """
+    data, requests = document.data, read_requests(document.annotations)
     names = read_names(data)
     at_ms = now_ms if stamp is None or stamp <= 0 else min(stamp * 1000, now_ms)
     found = []
@@ -326,8 +351,15 @@ def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Ad
             code, since_ms = reason.code, reason.upgrade_time
             assert code is not None
             since_ms = min(since_ms, at_ms) if since_ms > 0 else at_ms
+            request = requests.get(chip) if reason.upgrade_type == FAULT_AUTOFILL else None
             item = Adopted(
-                chip_subject(chip), code, reason.upgrade_type, since_ms, at_ms, reason.fault_level
+                chip_subject(chip),
+                code,
+                reason.upgrade_type,
+                since_ms,
+                at_ms,
+                reason.fault_level,
+                request,
             )
             is_named = names is None or chip in names
             if reason.upgrade_type in UPGRADE_TYPES and (is_named or not _isolates(item)):
@@ -336,17 +368,33 @@ def adopted(data: Mapping[str, str], stamp: int | None, now_ms: int) -> tuple[Ad
     return (
         *found,
         *(
-            Adopted(
-                chip_subject(chip),
-                AUTOFILL_CODE,
-                FAULT_AUTOFILL,
-                now_ms,
-                now_ms,
-                ChipLevel.MANUALLY_SEPARATE_NPU,
-            )
+            _isolation(chip, now_ms, requests.get(chip))
             for chip in sorted((names or frozenset()) - explained)
         ),
     )
+
+
+def _isolation(chip: int, now_ms: int, request: IsolationRequest | None) -> Adopted:
+    return Adopted(
+        chip_subject(chip),
+        AUTOFILL_CODE,
+        FAULT_AUTOFILL,
+        now_ms,
+        now_ms,
+        ChipLevel.MANUALLY_SEPARATE_NPU,
+        request,
+    )
+
+
+def _annotations(state: PolicyState, family: Family) -> dict[str, str]:
+    """The annotations that name who isolated chips."""
+    requests = {
+        family.device_name(chip): upgrade.request
+        for chip, known in state.chips.items()
+        for upgrade in known.upgrades
+        if upgrade.request is not None
+    }
+    return {ISOLATION_ANNOTATION: encode_requests(requests)} if requests else {}
 
 
 def _isolates(item: Adopted) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from advisor.checks.ended_vcjobs import EndedJobs
@@ -16,8 +16,9 @@ from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
 from aggregator.advising.what_if import WhatIf
-from contract.errors import StoreRefused
-from stores.interruption import Interrupted
+from contract.errors import StoreError
+from pacing.waiting import is_set_within
+from stores.interruption import followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
     from service.clock import Clock
-    from stores.cluster import Cluster, KindUnavailable, ObjectKind, Update
-    from stores.cluster import Snapshot as Listed
+    from stores.cluster import Cluster, ObjectKind
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +38,10 @@ _ASK_AGAIN_SECONDS = 30.0
 
 _IDLE_SHARE = 4
 """After a computation it rests for so many times what that took: at most a fifth of one core."""
+
+_CATCH_UP_MS = 2000
+_LOOK_AGAIN_SECONDS = 0.01
+"""A watch is behind by milliseconds, unless it is broken."""
 
 _AFTER_A_PROBLEM = 5.0
 """Seconds: the same objects raise the same problem."""
@@ -88,28 +92,46 @@ class Advising:
         )
 
     async def ended(
-        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+        self,
+        sized: Collection[tuple[str, str]],
+        judged: Collection[tuple[str, str]],
+        *,
+        running: bool = False,
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs; see ``ended_jobs``."""
+        """Return what is known of ended vcjobs; see ``ended_jobs``.
+
+        The scheduler evicts by a document that is stored, and watches come later than that: it is
+        computed once nothing older than what is stored now is followed.
+        """
         if not self._objects.is_answered:
             return EndedJobs(not_known=("not everything was listed yet",))
+        if trouble := await self._caught_up():
+            return EndedJobs(not_known=(trouble,))
         snapshot = self._objects.snapshot(self._clock().wall_ms)
-        return await asyncio.to_thread(self._sessions.ended, snapshot, sized, judged)
+        return await asyncio.to_thread(
+            self._sessions.ended, snapshot, sized, judged, running=running
+        )
 
-    async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
-        def take(event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted) -> None:
+    async def _caught_up(self) -> str:
+        """Wait until the cluster documents are as new as they are stored; why they are not."""
+        kind = KINDS["documents"]
+        try:
+            stored = await self._cluster.versions(kind)
+        except StoreError as error:
+            return f"{kind.name}: {error}"
+        until_ms = self._clock().steady_ms + _CATCH_UP_MS
+        while self._objects.are_older("documents", stored):
+            if self._clock().steady_ms > until_ms:
+                return f"{kind.name}: what is followed is older than what is stored"
+            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+        return ""
+
+    async def _follow(self, name: str, kind: ObjectKind[Any]) -> None:
+        async for event in followed(partial(self._cluster.objects, kind), _ASK_AGAIN_SECONDS):
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
                 if name == "ascendjobs":
                     self._rules.wake()
-
-        while True:
-            try:
-                async for event in self._cluster.objects(kind):
-                    take(event)
-            except StoreRefused as error:
-                take(Interrupted(str(error)))
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     def _restore(self, states: Mapping[Profile, SchedulerState]) -> None:
         self._sessions.restore(states)
@@ -149,6 +171,4 @@ class Advising:
         """Until something has changed, or the next session is due."""
         due_ms = self._sessions.next_ms
         seconds = None if due_ms is None else (due_ms - self._clock().wall_ms) / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
-                await self._changed.wait()
+        await is_set_within(self._changed, None if seconds is None else max(0.0, seconds))

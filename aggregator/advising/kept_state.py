@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 
 from advisor.options import Profile
-from advisor.rescheduling.fault_pods import pod_of
+from advisor.rescheduling.fault_pods import FaultType, pod_of
 from advisor.rescheduling.selection import JOB_STAGE
 from advisor.scheduler_view.cluster_cache import has
 from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
@@ -233,6 +233,9 @@ def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]
         for part in parts:
             for kind in _KINDS:
                 rows[kind] |= getattr(part.get(profile, _Part()), kind)
+        types = {pod.type for job in rows["jobs"].values() for pod in job.pods if pod.type}
+        if unknown := sorted(types - set(FaultType)):
+            raise ValueError(f"there is no fault type {unknown[0]!r:.60}")
         rows = {kind: dict(sorted(one.items())) for kind, one in rows.items()}
         is_known = head.is_known.get(profile, False)
         found[profile] = SchedulerState(is_known=is_known, session_at=now, **rows)

@@ -65,10 +65,19 @@ class Sessions:
         snapshot: ClusterSnapshot,
         sized: Collection[tuple[str, str]],
         judged: Collection[tuple[str, str]],
+        *,
+        running: bool = False,
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs, see ``ended_jobs``, as the scheduler has it."""
+        """Return what is known of ended vcjobs, see ``ended_jobs``, as the next session has it.
+
+        The scheduler stamps its lists in whole seconds, and takes nothing in twice within one.
+        """
         state = self.states.get(Profile.UPSTREAM) or SchedulerState()
-        return ended_jobs(snapshot, state, options_of(snapshot), sized=sized, judged=judged)
+        next_ms = (state.session_at + 1) * 1000
+        if 0 < next_ms - snapshot.now_ms <= PERIOD_MS:
+            snapshot = msgspec.structs.replace(snapshot, now_ms=next_ms)
+        options = options_of(snapshot)
+        return ended_jobs(snapshot, state, options, sized=sized, judged=judged, running=running)
 
     def look(self, snapshot: ClusterSnapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.agent_reports.blindness import BlindStatus
 from aggregator.agent_reports.fault_answers import ChipFaultDetails
-from aggregator.api.fault_status import leveled, separated_since_ms
+from aggregator.api.fault_status import leveled, raised_at_ms, sane_ms, separated_since_ms
 from aggregator.processors.custom_filter import filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import (
@@ -22,6 +21,7 @@ from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import pre_separates
 from contract.documents.switch_info import event_key
+from contract.pages.blind import BlindStatus
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -41,9 +41,10 @@ _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 
 
 class ExplainedFault(msgspec.Struct, frozen=True):
-    """A code on a chip. ``said`` (by the node) and ``published`` are its levels, ``null`` where
-    there is none. ``since_ms``: since when an aggregator knows of it, ``until_ms``: when what
-    ``because`` says ends by time alone; both epoch milliseconds, ``null`` where there is none.
+    """A code on a chip. ``reported`` (by the node) and ``published`` are its levels, ``null`` where
+    there is none. ``since_ms``: when it began as its source reports it, else ``received_at_ms``;
+    that is since when an aggregator has it. ``until_ms``: when what ``because`` says ends by time
+    alone. Times are epoch milliseconds, ``null`` where there is none.
     ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
     """
 
@@ -53,22 +54,23 @@ class ExplainedFault(msgspec.Struct, frozen=True):
     device_fault: bool | None
     severity_source: str
     fault_type: str
-    said: str | None
+    reported: str | None
     published: str | None
     since_ms: int | None
     until_ms: int | None
     because: str
+    received_at_ms: int | None = None
 
 
 class ExplainedChip(msgspec.Struct, frozen=True):
-    """A chip. ``said`` and ``published``: the list it is in (``available``, ``unhealthy``,
+    """A chip. ``reported`` and ``published``: the list it is in (``available``, ``unhealthy``,
     ``network_unhealthy``, ``recovering``; several with a comma between, ``none`` where it is in
     none). ``pods`` use it, as ``namespace/name``. ``blind``: the sources that give the node's agent
     no answer about it.
     """
 
     chip: str
-    said: str
+    reported: str
     published: str
     used_by_pod: bool | None
     pods: tuple[str, ...]
@@ -83,17 +85,18 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
     switch: int
     port: int
     code: str
-    said: str | None
+    reported: str | None
     published: str | None
     since_ms: int | None
     until_ms: int | None
     because: str
+    received_at_ms: int | None = None
 
 
 def blind_text(one: BlindStatus) -> str:
     """In words, which source is blind since when and why."""
     since = "" if one.since_ms is None else f" since {shown_time(one.since_ms)}"
-    return f"the source {one.source} gives the node's agent no answer{since}: {one.why}"
+    return f"the source {one.source} gives the node's agent no answer{since}: {one.reason}"
 
 
 def job_name(key: str, job: JobState | None) -> str:
@@ -189,14 +192,14 @@ class _Reasons:
         return f"{why}; released at {shown_time(until_ms)}, or {by_hand}", until_ms
 
     def of_fault(
-        self, said: CodeFault | None, published: CodeFault | None, hidden: WithheldFault | None
+        self, reported: CodeFault | None, published: CodeFault | None, hidden: WithheldFault | None
     ) -> tuple[str, int | None]:
         """Why a fault is published or not, and until when that is so by time alone."""
         if published is None:
             if hidden is not None:
                 return self.hidden(hidden), hidden.until_ms
             return "the node says so; it is not published yet", None
-        if said is not None:
+        if reported is not None:
             chips = self._pipeline.processing.separation.of(self._node)
             if published.code == _MANUAL and published.chip in chips:
                 why, until_ms = self.separated(published.chip)
@@ -212,12 +215,12 @@ class _Reasons:
 def explained_chips(
     pipeline: Pipeline,
     node: str,
-    said: DeviceRecord | None,
+    reported: DeviceRecord | None,
     facts: NodeContext,
     standing: Iterable[ActivePublicFault],
     blind: Iterable[BlindStatus] = (),
 ) -> Iterator[ExplainedChip]:
-    """The chips of a node that are not simply available, or that a source is ``blind`` about."""
+    """Yield every chip of a node that anybody knows of."""
     unseen: dict[str, list[BlindStatus]] = {}
     for one in blind:
         if one.chip is not None:
@@ -226,14 +229,14 @@ def explained_chips(
     published = None if entry is None else entry.record
     hidden = pipeline.processing.hidden.get(node, ())
     reasons = _Reasons(pipeline, node, facts, standing)
-    chips = {chip for record in (said, published) if record is not None for chip in record.chips}
+    chips = {
+        chip for record in (reported, published) if record is not None for chip in record.chips
+    }
     for chip in sorted(chips | {one.fault.chip for one in hidden} | unseen.keys()):
-        lists = _lists(said, chip), _lists(published, chip)
+        lists = _lists(reported, chip), _lists(published, chip)
         mine = [one for one in hidden if one.fault.chip == chip]
-        faults = tuple(_faults(reasons, said, published, mine, chip))
+        faults = tuple(_faults(reasons, reported, published, mine, chip))
         sources = tuple(unseen.get(chip, ()))
-        if lists == ("available", "available") and not faults and not sources:
-            continue
         used = None if facts.used is None else chip in facts.used
         pods = tuple(f"{pod.namespace}/{pod.name}" for pod in facts.pods if chip in pod.chips)
         because = (
@@ -251,19 +254,21 @@ def _lists(record: DeviceRecord | None, chip: str) -> str:
 
 def _faults(
     reasons: _Reasons,
-    said: DeviceRecord | None,
+    reported: DeviceRecord | None,
     published: DeviceRecord | None,
     hidden: Iterable[WithheldFault],
     chip: str,
 ) -> Iterator[ExplainedFault]:
     catalogue = shipped()
-    before, after = _by_code(said, chip), _by_code(published, chip)
+    before, after = _by_code(reported, chip), _by_code(published, chip)
     aside = {(one.fault.fault_type, one.fault.code): one for one in hidden}
     for key in sorted(before.keys() | after.keys() | aside.keys()):
         fault_type, code = key
         one, other, held = before.get(key), after.get(key), aside.get(key)
         because, until_ms = reasons.of_fault(one, other, held)
         answer = reasons.answers.of(chip, code)
+        shown = one or other or (None if held is None else held.fault)
+        began_ms = None if shown is None else raised_at_ms(shown)
         yield ExplainedFault(
             code=code,
             name=catalogue.name_of(code),
@@ -271,11 +276,12 @@ def _faults(
             device_fault=answer.device_fault,
             severity_source=answer.severity_source,
             fault_type=fault_type,
-            said=None if one is None else one.level,
+            reported=None if one is None else one.level,
             published=None if other is None else other.level,
-            since_ms=reasons.since_ms(chip, code),
+            since_ms=began_ms or reasons.since_ms(chip, code),
             until_ms=until_ms,
             because=because,
+            received_at_ms=reasons.since_ms(chip, code),
         )
 
 
@@ -291,12 +297,12 @@ def _about_chip(
     *,
     is_hidden: bool,
 ) -> Iterator[str]:
-    said, published = lists
-    if said == published:
-        yield f"the node has it as {said}"
+    reported, published = lists
+    if reported == published:
+        yield f"the node has it as {reported}"
     else:
-        yield f"the node has it as {said}, it is published as {published}"
-    if is_hidden and "recovering" in published and "recovering" not in said:
+        yield f"the node has it as {reported}, it is published as {published}"
+    if is_hidden and "recovering" in published and "recovering" not in reported:
         yield "nobody is given it while its fault is held back, and no pod is harmed for it"
     if any(fault.published and pre_separates(fault.published, fault.code) for fault in faults):
         spared = "it is not unhealthy until that ends"
@@ -310,13 +316,15 @@ def _about_chip(
 
 
 def explained_events(
-    pipeline: Pipeline, node: str, said: SwitchRecord | None, facts: NodeContext
+    pipeline: Pipeline, node: str, reported: SwitchRecord | None, facts: NodeContext
 ) -> Iterator[ExplainedEvent]:
     """The events of a node's switches."""
     entry = pipeline.switch.entries.get(node)
     reasons = _Reasons(pipeline, node, facts, ())
     received = pipeline.processing.switches.get(node, NO_SWITCH_STATE).received
-    before = {} if said is None else {event_key(e): (e, level) for e, level in leveled(said)}
+    before = (
+        {} if reported is None else {event_key(e): (e, level) for e, level in leveled(reported)}
+    )
     after = {} if entry is None else {event_key(e): (e, lv) for e, lv in leveled(entry.record)}
     aside = {event_key(one.event): one for one in pipeline.processing.hidden_events.get(node, ())}
     for key in sorted(before.keys() | after.keys() | aside.keys()):
@@ -339,9 +347,10 @@ def explained_events(
             switch=event.switch_chip_id,
             port=event.switch_port_id,
             code=event.assembled_fault_code,
-            said=before[key][1] if key in before else None,
+            reported=before[key][1] if key in before else None,
             published=after[key][1] if key in after else None,
-            since_ms=since_ms,
+            since_ms=sane_ms(event.alarm_raised_time) or since_ms,
             until_ms=until_ms,
             because=because,
+            received_at_ms=since_ms,
         )

@@ -16,29 +16,24 @@ from aggregator.api.cluster_state_status import world_status
 from aggregator.api.explanation import ExplanationContext, explain
 from aggregator.api.fault_status import (
     fault_statuses,
-    server_fault_statuses,
-    switch_fault_statuses,
 )
-from aggregator.api.openapi import (
+from aggregator.api.operations import (
     AdviceOutcomes,
     AdvicePage,
     ClusterStatePage,
     DocumentsPage,
     EndedJobsPage,
-    FaultsPage,
-    JobsPage,
     LeaderPage,
     LivenessPage,
-    NodesPage,
     PublicFaultsPage,
     SeparationPage,
     ServicesPage,
 )
 from aggregator.api.rejections import refused_statuses, rejected_counts
-from aggregator.api.slices import in_slices
 from aggregator.api.status import (
     AggregatorStatus,
     MissedWritesStatus,
+    NodeStatus,
     ServicesStatus,
     document_statuses,
     leader_status,
@@ -49,9 +44,10 @@ from aggregator.api.status import (
     source_statuses,
 )
 from aggregator.processors.status import all_counted, all_separated, separation_status
+from pacing.cooperative import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from aggregator.absence.directory_mark import DirectoryMarks
     from aggregator.absence.rules import Absence
@@ -61,19 +57,23 @@ if TYPE_CHECKING:
     from aggregator.failover.takeover import Takeover
     from aggregator.inputs.cluster_state import ClusterState as ClusterWorld
     from aggregator.jobs.job_view import JobView
-    from aggregator.jobs.status import JobStatus
+    from aggregator.jobs.status import HitJob, JobStatus
     from aggregator.liveness.monitor import HeartbeatMonitor
     from aggregator.merge.pipeline import Pipeline
     from aggregator.missed_writes.reader import MissedWrites
     from aggregator.notify.notifier import Notifier
-    from aggregator.notify.sse import Stream
     from aggregator.processors.status import SeparationStatus
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.publish.publisher import StorePublisher
     from aggregator.rank_tables.plugin import RankTables
+    from contract.pages.faults import FaultStatus
     from service.clock import Clock
     from service.election.leadership import Leadership
+    from service.event_stream import Stream
     from stores.base import Store
+
+SLICE_ROWS = 200
+"""Rows after which others have their turn: about 2 ms for the dearest ones, those of nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,32 +109,31 @@ class Picture:
         self._started_at_ms = clock().wall_ms
 
     @property
-    def _at_ms(self) -> int:
+    def at_ms(self) -> int:
         return self._clock().wall_ms
 
     @property
     def _stores(self) -> tuple[str, ...]:
         return tuple(source.url for source in self._of.pipeline.sources)
 
-    async def nodes(self) -> NodesPage:
-        """Every node."""
-        now = self._clock()
-        rows = node_statuses(self._of.pipeline, self._of.listener, now)
-        return NodesPage(now.wall_ms, await in_slices(rows))
+    def node_rows(self, nodes: Collection[str] | None = None) -> Iterator[NodeStatus]:
+        """Yield every node, or each of ``nodes`` that is known, sorted by name."""
+        of, now = self._of, self._clock()
+        if nodes is None:
+            yield from node_statuses(of.pipeline, of.listener, now)
+            return
+        for node in sorted(nodes):
+            status = node_status(of.pipeline, of.listener, node, now)
+            if status is not None:
+                yield status
 
-    async def faults(self) -> FaultsPage:
-        """Every fault."""
-        pipeline = self._of.pipeline
-        return FaultsPage(
-            self._at_ms,
-            await in_slices(fault_statuses(pipeline)),
-            await in_slices(switch_fault_statuses(pipeline)),
-            await in_slices(server_fault_statuses(pipeline)),
-        )
+    def fault_rows(self, nodes: Collection[str] | None = None) -> Iterator[FaultStatus]:
+        """Yield every fault, with ``nodes`` of these only."""
+        return fault_statuses(self._of.pipeline, self._of.telling.began_ms, nodes)
 
-    async def jobs(self) -> JobsPage:
-        """The jobs that are hit."""
-        return JobsPage(self._at_ms, await in_slices(self._of.board.hit()))
+    def job_rows(self) -> Iterator[HitJob]:
+        """Yield the jobs that are hit."""
+        return self._of.board.hit()
 
     def job(self, job: str) -> JobStatus | None:
         """One job; ``None`` where nobody knows of it."""
@@ -156,36 +155,42 @@ class Picture:
         """
         advising = self._of.advising
         if advising is None:
-            return AdvicePage(self._at_ms, False, None)
+            return AdvicePage(self.at_ms, False, None)
         if node is None:
-            return AdvicePage(self._at_ms, True, without_placement(advising.status()))
+            return AdvicePage(self.at_ms, True, without_placement(advising.status()))
         found = advising.answers.page_of_node(node)
-        return None if found is None else AdvicePage(self._at_ms, True, found)
+        return None if found is None else AdvicePage(self.at_ms, True, found)
 
     def advice_outcomes(self) -> AdviceOutcomes:
         """What became of the deletions that were foretold."""
         advising = self._of.advising
         if advising is None:
-            return AdviceOutcomes(self._at_ms, False, {}, ())
+            return AdviceOutcomes(self.at_ms, False, {}, ())
         status = advising.status()
-        return AdviceOutcomes(self._at_ms, True, status.outcomes, status.missed)
+        return AdviceOutcomes(self.at_ms, True, status.outcomes, status.missed)
 
     async def ended_jobs(
-        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+        self,
+        sized: Collection[tuple[str, str]],
+        judged: Collection[tuple[str, str]],
+        *,
+        running: bool,
     ) -> EndedJobsPage:
         """What is known of vcjobs that have ended, by namespaces and names."""
-        advising = self._of.advising
-        ended = None if advising is None else await advising.ended(sized, judged)
-        alarm = self.liveness().liveness.alarm
-        return EndedJobsPage(self._at_ms, self._of.leadership.leads, alarm, ended)
+        advising, ended = self._of.advising, None
+        if advising is not None:
+            ended = await advising.ended(sized, judged, running=running)
+        of = self.liveness().liveness
+        return EndedJobsPage(self.at_ms, self._of.leadership.leads, of.alarm, of.lost, ended)
 
     def liveness(self) -> LivenessPage:
         """Who fell silent."""
-        return LivenessPage(self._at_ms, liveness_status(self._of.listener, self._publish_lost))
+        status = liveness_status(self._of.listener, self._publish_lost)
+        return LivenessPage(self.at_ms, status, self._of.stream.last_id)
 
     def documents(self) -> DocumentsPage:
         """What is read, what is published, and what is refused."""
-        at_ms, of = self._at_ms, self._of
+        at_ms, of = self.at_ms, self._of
         stores, faults, tables = of.stores, of.public_faults, of.rank_tables
         return DocumentsPage(
             at_ms,
@@ -198,29 +203,31 @@ class Picture:
     def leader(self) -> LeaderPage:
         """Who writes."""
         kept = self._of.succession.keeping.statuses()
-        return LeaderPage(self._at_ms, leader_status(self._of.leadership), kept)
+        return LeaderPage(
+            self.at_ms, leader_status(self._of.leadership), kept, self._of.stream.last_id
+        )
 
     def public_faults(self) -> PublicFaultsPage:
         """How it stands with public faults."""
-        return PublicFaultsPage(self._at_ms, self._of.public_faults.status())
+        return PublicFaultsPage(self.at_ms, self._of.public_faults.status())
 
     async def separation(self) -> SeparationPage:
         """How it stands with manual separation."""
-        return SeparationPage(self._at_ms, await self._separation())
+        return SeparationPage(self.at_ms, await self._separation())
 
     async def _separation(self) -> SeparationStatus:
         processing, stores = self._of.pipeline.processing, self._stores
-        chips = await in_slices(all_separated(processing, stores))
-        counted = await in_slices(all_counted(processing, self._at_ms))
+        chips = await all_of(all_separated(processing, stores), SLICE_ROWS)
+        counted = await all_of(all_counted(processing, self.at_ms), SLICE_ROWS)
         return separation_status(processing, stores, chips, counted)
 
     def world(self) -> ClusterStatePage:
         """What is known of Nodes, pods and PodGroups."""
-        return ClusterStatePage(self._at_ms, world_status(self._of.world, self._stores))
+        return ClusterStatePage(self.at_ms, world_status(self._of.world, self._stores))
 
     def services(self) -> ServicesPage:
         """Who is served besides readers of documents."""
-        return ServicesPage(self._at_ms, self._services())
+        return ServicesPage(self.at_ms, self._services())
 
     def _services(self) -> ServicesStatus:
         server = self._of.telling.server
@@ -234,16 +241,14 @@ class Picture:
     async def status(self) -> AggregatorStatus:
         """Everything, for metrics."""
         now = self._clock()
-        faults, documents, leader = await self.faults(), self.documents(), self.leader()
+        documents, leader = self.documents(), self.leader()
         return AggregatorStatus(
             at_ms=now.wall_ms,
             started_at_ms=self._started_at_ms,
             health=self._of.readiness.health(),
-            nodes=(await self.nodes()).nodes,
+            nodes=await all_of(self.node_rows(), SLICE_ROWS),
             liveness=self.liveness().liveness,
-            faults=faults.faults,
-            switch_faults=faults.switch_faults,
-            server_faults=faults.server_faults,
+            faults=await all_of(self.fault_rows(), SLICE_ROWS),
             sources=documents.stores,
             documents=documents.documents,
             rejected=documents.rejected,
@@ -254,10 +259,10 @@ class Picture:
             missing=tuple(missing_counts(self._of.absences.values(), now)),
             leader=leader.leader,
             kept=leader.kept,
-            jobs=(await self.jobs()).jobs,
+            jobs=await all_of(self.job_rows(), SLICE_ROWS),
             public_faults=self._of.public_faults.status(),
             separation=await self._separation(),
-            world=self.world().world,
+            world=self.world().cluster_state,
             services=self._services(),
             advice=None if self._of.advising is None else self._of.advising.status(),
         )
@@ -276,8 +281,10 @@ class Picture:
             jobs=of.board.jobs_on(node),
             relations=of.board.relations_on(node),
             publish_lost=self._publish_lost,
+            began=of.telling.began_ms,
         )
         found = explain(of.pipeline, status, around, self._acknowledged_everywhere())
+        found = msgspec.structs.replace(found, stream=of.stream.last_id)
         if of.advising is None:
             return found
         return msgspec.structs.replace(found, advice=of.advising.answers.of_node(node))

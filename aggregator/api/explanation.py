@@ -1,10 +1,11 @@
 """Why a node and its chips are published as they are: ``GET /api/v1/nodes/{node}``.
 
-It compares what the node said with what is published and names what made the difference.
+It compares what the node reported with what is published and names what made the difference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +19,7 @@ from aggregator.api.chip_explanation import (
     explained_events,
     job_name,
 )
-from aggregator.api.fault_status import ServerFaultStatus, faults_of_server
+from aggregator.api.fault_status import faults_of_server
 from aggregator.api.status import NodeStatus
 from aggregator.inputs.node_context import JobState, NodeContext
 from aggregator.inputs.node_documents import newest
@@ -27,6 +28,7 @@ from aggregator.jobs.node_impact import NodeImpact
 from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import ActivePublicFault
 from contract.documents.node_info import NodeRecord, render_node_entry
+from contract.pages.faults import FaultStatus
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -71,25 +73,27 @@ class ExplainedJob(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """``said_status`` is the word of the node's own node-info, ``said_switch_status`` that of its
-    switches, ``null`` where it said none.
+    """``reported_status`` is the word of the node's own node-info, ``reported_switch_status`` that
+    of its switches, ``null`` where it reported none.
 
     ``documents`` are those that hold the node, with whether every store has them as they are now.
-    ``because`` is about the node as a whole. ``chips``: those that are not simply available.
+    ``because`` is about the node as a whole. ``chips``: all that are known.
+    ``stream`` is that of ``FaultsPage``.
     ``advice``: what the scheduler will do about it, ``null`` where that is not computed.
     """
 
     node: NodeStatus
-    said_status: str | None
-    said_switch_status: str | None
+    reported_status: str | None
+    reported_switch_status: str | None
     documents: dict[str, bool]
     because: tuple[str, ...]
     chips: tuple[ExplainedChip, ...]
     switch_events: tuple[ExplainedEvent, ...]
-    server_faults: tuple[ServerFaultStatus, ...]
+    server_faults: tuple[FaultStatus, ...]
     public_faults: tuple[ExplainedPublicFault, ...]
     jobs: tuple[ExplainedJob, ...]
     advice: AdviceAbout | None = None
+    stream: str = ""
 
 
 class ExplanationContext(msgspec.Struct, frozen=True):
@@ -97,6 +101,7 @@ class ExplanationContext(msgspec.Struct, frozen=True):
 
     ``standing`` are its public faults; ``jobs`` those with pods there, by key, with what hits them
     there; ``relations`` the relation faults of all of them. ``publish_lost``: silence is published.
+    ``began``: since when a fault of a server is published.
     """
 
     facts: NodeContext = NodeContext()
@@ -104,6 +109,7 @@ class ExplanationContext(msgspec.Struct, frozen=True):
     jobs: tuple[tuple[str, NodeImpact | None], ...] = ()
     relations: tuple[RelationStatus, ...] = ()
     publish_lost: bool = True
+    began: Callable[[str, str, str], int | None] = lambda *_: None
 
 
 def explain(
@@ -125,20 +131,20 @@ def explain(
         for lane in pipeline.lanes
         if (home := lane.shelf.home(node)) is not None
     )
-    said = None if report is None else report.record
+    reported = None if report is None else report.record
     switches = None if switch is None else switch.record
     parts = None if server is None else server.record
     return Explanation(
         node=status,
-        said_status=None if parts is None else parts.status,
-        said_switch_status=None if switches is None else switches.status,
+        reported_status=None if parts is None else parts.status,
+        reported_switch_status=None if switches is None else switches.status,
         documents={name: acknowledged.get(name, False) for name in documents},
         because=tuple(_about_node(pipeline, status, parts, switches, around)),
         chips=tuple(
-            explained_chips(pipeline, node, said, facts, around.standing, status.blind or ())
+            explained_chips(pipeline, node, reported, facts, around.standing, status.blind or ())
         ),
         switch_events=tuple(explained_events(pipeline, node, switches, facts)),
-        server_faults=tuple(faults_of_server(pipeline, node)),
+        server_faults=tuple(faults_of_server(pipeline, node, around.began)),
         public_faults=tuple(map(_public, around.standing)),
         jobs=tuple(_jobs(around)),
     )
@@ -171,7 +177,7 @@ def _about_node(
         yield f"its faults cannot be read: {status.faults_problem}"
     for source in pipeline.sources:
         if source.interrupted is not None:
-            yield f"{source.url} cannot be read, what it said last counts: {source.interrupted}"
+            yield f"{source.url} cannot be read, what it reported last counts: {source.interrupted}"
     yield from _about_heartbeat(status, around)
     for blind in status.blind or ():
         if blind.chip is None:

@@ -9,119 +9,87 @@ import msgspec
 from aggregator.agent_reports.fault_answers import ChipFaultDetails
 from aggregator.processors.record_edits import PUBLIC_FAULT
 from aggregator.processors.state_types import FILTER, NO_DEVICE_STATE, NO_SWITCH_STATE
-from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.documents.switch_info import event_key
+from contract.pages.faults import FaultStatus, names_of
+from contract.pages.subjects import part_name, port_name
+from service.fault_page import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
+    from typing import TypeAlias
 
     from aggregator.merge.pipeline import Pipeline
     from contract.documents.cluster_device import CodeFault
     from contract.documents.switch_info import SwitchEvent, SwitchRecord
+
+    Began: TypeAlias = Callable[[str, str, str], int | None]
+    """Node, subject and code to since when that is published, as far as it is known."""
 
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _LATEST_MS = 253_402_300_799_999
 """The end of the year 9999: a later time is none, and may be more than JSON can carry."""
 
 
-class FaultStatus(msgspec.Struct, frozen=True):
-    """One code on one chip: of the node, of others (``fault_type`` ``PublicFault``), or of the
-    policy of the cluster (code ``ManuallySeparateNPU``).
-
-    ``severity`` and ``device_fault`` are those of the node's agent (``severity_source`` ``agent``),
-    and the ``catalogue``'s where it gives none: ``null`` for what that does not know.
-    ``raised_at_ms`` is its source's time (``null`` where it gave none), ``received_at_ms`` since
-    when an aggregator knows of it, over restarts (``null`` where that is not known); both epoch
-    milliseconds.
-
-    ``hidden`` says why it is not published: ``filter`` (its job rides it out), ``accompanies`` (it
-    only came along with a UCE fault) or ``undecided`` (it may have); ``hidden_until_ms`` when that
-    ends by time alone.
-    """
-
-    node: str
-    chip: str
-    code: str
-    name: str | None
-    level: str
-    severity: str | None
-    device_fault: bool | None
-    severity_source: str
-    fault_type: str
-    raised_at_ms: int | None
-    received_at_ms: int | None
-    hidden: str | None = None
-    hidden_until_ms: int | None = None
-
-
-class SwitchFaultStatus(msgspec.Struct, frozen=True):
-    """One event of an on-board switch; times and ``hidden`` as those of a chip's fault."""
-
-    node: str
-    switch: int
-    port: int
-    code: str
-    level: str
-    raised_at_ms: int | None
-    received_at_ms: int | None
-    hidden: str | None = None
-    hidden_until_ms: int | None = None
-
-
-class ServerFaultStatus(msgspec.Struct, frozen=True):
-    """One code of a part of a server, named as the node names it (``Fan`` 3)."""
-
-    node: str
-    part: str
-    id: int
-    code: str
-    level: str
+def _unknown(_node: str, _subject: str, _code: str) -> None:
+    """Nobody knows since when a fault of a server is published."""
 
 
 def raised_at_ms(fault: CodeFault) -> int | None:
     """When a fault began as its source tells it; public ones tell seconds (clusterd#3.2)."""
-    return _sane(fault.time_ms * 1000 if fault.fault_type == PUBLIC_FAULT else fault.time_ms)
+    return sane_ms(fault.time_ms * 1000 if fault.fault_type == PUBLIC_FAULT else fault.time_ms)
 
 
-def _sane(at_ms: int) -> int | None:
+def sane_ms(at_ms: int) -> int | None:
     return at_ms if 0 < at_ms <= _LATEST_MS else None
 
 
-def fault_statuses(pipeline: Pipeline) -> Iterator[FaultStatus]:
-    """Every code on every chip. It may be read in slices."""
-    for node in sorted(pipeline.device.entries.keys() | pipeline.processing.hidden.keys()):
-        entry = pipeline.device.entries.get(node)
-        hidden = pipeline.processing.hidden.get(node, ())
-        if entry is not None:
-            yield from _of_chips(pipeline, node, entry.record.faults)
-        for one in hidden:
-            for fault in _of_chips(pipeline, node, (one.fault,)):
-                yield msgspec.structs.replace(fault, hidden=one.why, hidden_until_ms=one.until_ms)
+def fault_statuses(
+    pipeline: Pipeline, began: Began = _unknown, nodes: Collection[str] | None = None
+) -> Iterator[FaultStatus]:
+    """Yield every fault in the order of ``key_of``, with ``nodes`` of these only.
+
+    ``began`` has when an aggregator received the faults of servers. It may be read in slices.
+    """
+    processing = pipeline.processing
+    known = pipeline.device.entries.keys() | processing.hidden.keys() | pipeline.node.entries.keys()
+    known |= pipeline.switch.entries.keys() | processing.hidden_events.keys()
+    for node in sorted(known if nodes is None else known & set(nodes)):
+        found = [*_all_of_chips(pipeline, node), *_of_switches(pipeline, node)]
+        yield from sorted([*found, *faults_of_server(pipeline, node, began)], key=key_of)
+
+
+def _all_of_chips(pipeline: Pipeline, node: str) -> Iterator[FaultStatus]:
+    entry = pipeline.device.entries.get(node)
+    if entry is not None:
+        yield from _of_chips(pipeline, node, entry.record.faults)
+    for one in pipeline.processing.hidden.get(node, ()):
+        for fault in _of_chips(pipeline, node, (one.fault,)):
+            yield msgspec.structs.replace(fault, hidden=one.why, hidden_until_ms=one.until_ms)
 
 
 def _of_chips(pipeline: Pipeline, node: str, faults: Iterable[CodeFault]) -> Iterator[FaultStatus]:
-    catalogue = shipped()
     received = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
     answers: ChipFaultDetails | None = None
     for fault in faults:
         answers = answers or ChipFaultDetails(pipeline, node)
         answer = answers.of(fault.chip, fault.code)
-        since_ms = received.get(fault.chip, {}).get(fault.code)
-        if since_ms is None and fault.code == _MANUAL:
-            since_ms = separated_since_ms(pipeline, node, fault.chip)
+        received_at_ms = received.get(fault.chip, {}).get(fault.code)
+        if received_at_ms is None and fault.code == _MANUAL:
+            received_at_ms = separated_since_ms(pipeline, node, fault.chip)
         yield FaultStatus(
             node=node,
-            chip=fault.chip,
+            subject=fault.chip,
+            kind="chip",
             code=fault.code,
-            name=catalogue.name_of(fault.code),
             level=fault.level,
+            **names_of(fault.code),
             severity=answer.severity,
             device_fault=answer.device_fault,
             severity_source=answer.severity_source,
             fault_type=fault.fault_type,
-            raised_at_ms=raised_at_ms(fault),
-            received_at_ms=since_ms,
+            since_ms=raised_at_ms(fault) or received_at_ms,
+            received_at_ms=received_at_ms,
         )
 
 
@@ -131,20 +99,17 @@ def separated_since_ms(pipeline: Pipeline, node: str, chip: str) -> int | None:
     return None if one is None else min(one.codes.values(), default=None)
 
 
-def switch_fault_statuses(pipeline: Pipeline) -> Iterator[SwitchFaultStatus]:
-    """Every event on every switch. It may be read in slices."""
-    processing = pipeline.processing
-    for node in sorted(pipeline.switch.entries.keys() | processing.hidden_events.keys()):
-        entry = pipeline.switch.entries.get(node)
-        if entry is not None:
-            for event, level in leveled(entry.record):
-                yield _of_switch(pipeline, node, event, level)
-        for one in processing.hidden_events.get(node, ()):
-            yield msgspec.structs.replace(
-                _of_switch(pipeline, node, one.event, one.level),
-                hidden=FILTER,
-                hidden_until_ms=one.until_ms,
-            )
+def _of_switches(pipeline: Pipeline, node: str) -> Iterator[FaultStatus]:
+    entry = pipeline.switch.entries.get(node)
+    if entry is not None:
+        for event, level in leveled(entry.record):
+            yield _of_switch(pipeline, node, event, level)
+    for one in pipeline.processing.hidden_events.get(node, ()):
+        yield msgspec.structs.replace(
+            _of_switch(pipeline, node, one.event, one.level),
+            hidden=FILTER,
+            hidden_until_ms=one.until_ms,
+        )
 
 
 def leveled(record: SwitchRecord) -> Iterator[tuple[SwitchEvent, str]]:
@@ -154,28 +119,38 @@ def leveled(record: SwitchRecord) -> Iterator[tuple[SwitchEvent, str]]:
         yield event, levels.get(event_key(event), record.level)
 
 
-def _of_switch(pipeline: Pipeline, node: str, event: SwitchEvent, level: str) -> SwitchFaultStatus:
+def _of_switch(pipeline: Pipeline, node: str, event: SwitchEvent, level: str) -> FaultStatus:
     received = pipeline.processing.switches.get(node, NO_SWITCH_STATE).received
-    return SwitchFaultStatus(
+    received_at_ms = received.get(event_key(event))
+    code = event.assembled_fault_code
+    return FaultStatus(
         node=node,
-        switch=event.switch_chip_id,
-        port=event.switch_port_id,
-        code=event.assembled_fault_code,
+        subject=port_name(event.switch_chip_id, event.switch_port_id),
+        kind="switch",
+        code=code,
         level=level,
-        raised_at_ms=_sane(event.alarm_raised_time),
-        received_at_ms=received.get(event_key(event)),
+        **names_of(code),
+        since_ms=sane_ms(event.alarm_raised_time) or received_at_ms,
+        received_at_ms=received_at_ms,
     )
 
 
-def server_fault_statuses(pipeline: Pipeline) -> Iterator[ServerFaultStatus]:
-    """Every code of every part of every server. It may be read in slices."""
-    for node in sorted(pipeline.node.entries):
-        yield from faults_of_server(pipeline, node)
-
-
-def faults_of_server(pipeline: Pipeline, node: str) -> Iterator[ServerFaultStatus]:
-    """Every code of every part of one server."""
+def faults_of_server(
+    pipeline: Pipeline, node: str, began: Began = _unknown
+) -> Iterator[FaultStatus]:
+    """Yield every code of every part of one server; its documents have no times."""
     entry = pipeline.node.entries.get(node)
     for part in () if entry is None else entry.record.faults:
+        subject = part_name(part.device_type, part.device_id)
         for code in part.fault_code or ():
-            yield ServerFaultStatus(node, part.device_type, part.device_id, code, part.fault_level)
+            at_ms = began(node, subject, code)
+            yield FaultStatus(
+                node=node,
+                subject=subject,
+                kind="host",
+                code=code,
+                level=part.fault_level,
+                **names_of(code),
+                since_ms=at_ms,
+                received_at_ms=at_ms,
+            )

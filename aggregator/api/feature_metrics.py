@@ -131,7 +131,6 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
 
 def _hidden(status: AggregatorStatus) -> Iterator[Metric]:
     why = Counter(one.hidden for one in status.faults)
-    why.update(one.hidden for one in status.switch_faults)
     yield gauge(
         "npu_vigil_hidden_faults",
         "Faults of chips and switches that are held back from readers now, by why.",
@@ -139,8 +138,16 @@ def _hidden(status: AggregatorStatus) -> Iterator[Metric]:
         (([reason], why[reason]) for reason in REASONS),
     )
     for what, about, levels in (
-        ("switch", "Faults of on-board switches.", Counter(f.level for f in status.switch_faults)),
-        ("server", "Faults of parts of servers.", Counter(f.level for f in status.server_faults)),
+        (
+            "switch",
+            "Faults of on-board switches.",
+            Counter(f.level for f in status.faults if f.kind == "switch"),
+        ),
+        (
+            "server",
+            "Faults of parts of servers.",
+            Counter(f.level for f in status.faults if f.kind == "host"),
+        ),
     ):
         yield gauge(
             f"npu_vigil_cluster_{what}_faults",

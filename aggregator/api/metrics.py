@@ -67,9 +67,10 @@ def _cluster(status: AggregatorStatus) -> Iterator[Metric]:
             fault.level,
             fault.severity or "unknown",
             "unknown" if fault.device_fault is None else str(fault.device_fault).lower(),
-            fault.severity_source,
+            fault.severity_source or "",
         )
         for fault in status.faults
+        if fault.kind == "chip"
     )
     yield gauge(
         "npu_vigil_cluster_faults",

@@ -9,9 +9,8 @@ import msgspec
 from aggregator.absence.last_known_documents import LastingFeed
 from aggregator.absence.rules import DOCUMENTS
 from aggregator.advising.status import AdviceStatus
-from aggregator.agent_reports.blindness import BlindStatus, blind_statuses, record_of
+from aggregator.agent_reports.blindness import blind_statuses, record_of
 from aggregator.api.cluster_state_status import ClusterStateStatus
-from aggregator.api.fault_status import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.api.rejections import RejectedCount
 from aggregator.failover.persistent_state import PersistentStateStatus
 from aggregator.grpc.status import GrpcStatus
@@ -20,11 +19,14 @@ from aggregator.jobs.status import HitJob
 from aggregator.liveness import clock_skew
 from aggregator.merge.stale_documents import StaleDocument, stale_documents
 from aggregator.notify.history import HistoryStatus
-from aggregator.notify.sse import StreamStatus
+from aggregator.notify.leader_events import role_of
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.rank_tables.plugin import RankTablesStatus
 from contract.documents.cluster_info import cluster_device_name
+from contract.pages.blind import BlindStatus
+from contract.pages.faults import FaultStatus
+from service.event_stream import StreamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -42,6 +44,10 @@ if TYPE_CHECKING:
     from service.clock import Instant
     from service.election.leadership import Leadership
     from stores.base import Store
+
+
+STATES = ("reported", "kept", "missing", "rejected", "earlier", "deleted", "unreported")
+HEARTBEATS = ("alive", "silent", "lost", "unknown")
 
 
 class RejectedStatus(msgspec.Struct, frozen=True):
@@ -241,8 +247,6 @@ class AggregatorStatus(msgspec.Struct, frozen=True):
     nodes: tuple[NodeStatus, ...]
     liveness: LivenessStatus
     faults: tuple[FaultStatus, ...]
-    switch_faults: tuple[SwitchFaultStatus, ...]
-    server_faults: tuple[ServerFaultStatus, ...]
     sources: tuple[SourceStatus, ...]
     documents: tuple[DocumentStatus, ...]
     rejected: tuple[RejectedCount, ...]
@@ -260,11 +264,10 @@ class AggregatorStatus(msgspec.Struct, frozen=True):
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
     """Who writes now."""
-    leads, holder = leadership.leads, leadership.holder
     return LeaderStatus(
-        role="leader" if leads else f"follower of {holder or 'nobody'}",
-        leads=leads,
-        holder=holder,
+        role=role_of(leadership),
+        leads=leadership.leads,
+        holder=leadership.holder,
         elected_by=leadership.elected_by,
         taken=leadership.taken_total,
     )

@@ -20,22 +20,24 @@ import msgspec
 from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
-    HistoryPage,
     Taken,
     read_page,
     read_standing,
 )
 from contract.errors import StoreError
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.broken_database import is_damaged, move_aside
+from service.trouble import Trouble
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from aggregator.notify.changes import PublishedChange
-    from aggregator.notify.history_file import Asked, Standing
+    from aggregator.notify.history_file import Standing
+    from contract.pages.changes import FaultChange
+    from contract.pages.history import HistoryPage, HistoryRange
     from service.clock import Clock
     from stores.base import EventChannel, HistoryAck, HistoryBatch
 
@@ -91,9 +93,15 @@ class ClusterHistory:
         self._came = asyncio.Event()
         self._came.set()  # a file that cannot be opened is said at once
         self._file: HistoryFile | None = None
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            _log,
+            "history %s: %s; what nodes tell stays with them, what is published waits",
+            "history %s: is kept again",
+            self._path,
+            level=logging.ERROR,
+        )
         self._events = self._lost = self._refused = self._left = 0
-        self._changes: deque[PublishedChange] = deque()
+        self._changes: deque[FaultChange] = deque()
         self._published = self._unkept = 0
         self._begins_with: Standing | None = None
         self._gathering: asyncio.TimerHandle | None = None
@@ -118,7 +126,7 @@ class ClusterHistory:
         """How it is now."""
         return HistoryStatus(
             stores=tuple(self._channels),
-            trouble=self._trouble,
+            trouble=self._trouble.reason,
             events=self._events,
             lost=self._lost,
             refused=self._refused,
@@ -142,7 +150,7 @@ class ClusterHistory:
         self._begins_with = standing
         self._came.set()
 
-    def note(self, changes: Iterable[PublishedChange]) -> None:
+    def note(self, changes: Iterable[FaultChange]) -> None:
         """Take what changed in what is published; never waits for the disk. A process that is
         killed takes the last second of it along.
         """
@@ -159,7 +167,7 @@ class ClusterHistory:
         self._gathering = None
         self._came.set()
 
-    async def page(self, asked: Asked) -> HistoryPage:
+    async def page(self, asked: HistoryRange) -> HistoryPage:
         """A part of the history. Raises ``StoreError`` while it cannot be read."""
         try:
             return await asyncio.to_thread(read_page, self._path, asked)
@@ -183,9 +191,7 @@ class ClusterHistory:
         backoff = Backoff()
         next_prune_ms = 0
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PRUNE_SECONDS):
-                    await self._came.wait()
+            await is_set_within(self._came, _PRUNE_SECONDS)
             self._came.clear()
             tellings = tuple(self._waiting)
             self._waiting.clear()
@@ -202,9 +208,7 @@ class ClusterHistory:
                 # Whoever told it is not answered, and tells it again.
                 await self._in_trouble(error, backoff)
                 continue
-            if self._trouble is not None:
-                _log.warning("history %s: is kept again", self._path)
-            self._trouble = None
+            self._trouble.end()
             backoff.reset()
             self._events += taken.events
             self._lost += taken.lost
@@ -222,7 +226,7 @@ class ClusterHistory:
             raise
 
     def _take(
-        self, tellings: list[HistoryBatch], changes: tuple[PublishedChange, ...], now_ms: int
+        self, tellings: list[HistoryBatch], changes: tuple[FaultChange, ...], now_ms: int
     ) -> Taken:
         if self._file is None:
             self._file = HistoryFile(self._path)
@@ -254,13 +258,7 @@ class ClusterHistory:
                     await self._channels[ways[one.node, one.journal]].acknowledge(one)
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
-        if self._trouble is None:
-            _log.error(
-                "history %s: %s; what nodes tell stays with them, what is published waits",
-                self._path,
-                error,
-            )
-        self._trouble = str(error)
+        self._trouble.begin(str(error))
         await self._in_thread(self._put_away, is_damaged(error))
         await asyncio.sleep(backoff.next_seconds())
         self._came.set()

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
-from service.paced_lines import PacedLines, shortened
+from service.paced_lines import NAMED, PacedLines
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.notify.changes import PublishedChange
+    from contract.pages.changes import FaultChange
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class NodeLog:
                 "%d fault(s) on %d node(s): %s",
                 len(texts),
                 len(standing),
-                shortened(texts, len(texts)),
+                shortened(texts, NAMED, separator="; "),
             )
 
     def look(self, node: str, *, is_known: bool) -> None:
@@ -61,7 +62,7 @@ class NodeLog:
             self._known.discard(node)
             self._went.add((node,))
 
-    def take(self, changes: Iterable[PublishedChange]) -> None:
+    def take(self, changes: Iterable[FaultChange]) -> None:
         """Log what takes something out now, and what does so no more."""
         for one in changes:
             network = is_network(one.code)

@@ -52,8 +52,9 @@ _pages: msgspec.json.Decoder[ListPage[wire.ConfigMap]] = msgspec.json.Decoder(
 class KubernetesStore:
     """ConfigMaps of the API server that ``kubeconfig`` names, or of this pod's."""
 
-    def __init__(self, url: str, kubeconfig: str | None) -> None:
+    def __init__(self, url: str, kubeconfig: str | None, *, by_operator: bool = False) -> None:
         self._url = url
+        self._manager = wire.OPERATOR_MANAGER if by_operator else wire.FIELD_MANAGER
         self._connection = ApiConnection(kubeconfig)
         self._heartbeats = LeaseHeartbeats(self._connection)
         self._objects = KubernetesObjects(self._connection)
@@ -246,7 +247,7 @@ class KubernetesStore:
     ) -> ApiAnswer:
         return await self._connection.ask(
             method,
-            f"{path}?{wire.FIELD_MANAGER}",
+            f"{path}?{self._manager}",
             body,
             headers=headers,
             is_urgent=True,

@@ -90,6 +90,9 @@ status_decoder = msgspec.json.Decoder(ApiStatus)
 FIELD_MANAGER = "fieldManager=npu-vigil"
 """Goes with every write: the name under which the server keeps who set a field."""
 
+OPERATOR_MANAGER = "fieldManager=npu-vigil-operator"
+"""Goes with the edits of a person by a command of ours."""
+
 TOUCH_MANAGER = "fieldManager=npu-vigil-touch"
 """Goes with a touch: under the other name it would look as if the data had been written now."""
 

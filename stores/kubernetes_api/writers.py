@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 BY_HAND = (
     "kubectl",
+    "npu-vigil-operator",
     "Mozilla",
     "curl",
     "Wget",

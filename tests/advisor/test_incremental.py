@@ -247,3 +247,35 @@ def test_a_job_that_waits_is_forced_and_expires_in_time() -> None:
     began = actions[0][0]
     found = [(at - began, kind) for at, kind in actions if kind != "WAIT_COMPLETION"]
     assert found == [(0, "EVICT"), (901, "FORCE_DELETE"), (1201, "EVICT")]
+
+
+def test_restarts_are_remembered_as_long_as_their_pod_is_there() -> None:
+    scene, advisor = Quiet(is_first=False), Advisor()
+    scene.add("a", ["n1"], {"fault-scheduling": "force"})
+    (uid,) = (pod.uid for pod in scene.snapshot().pods)
+    judged = {f"{uid}/train": 2, "uid-gone/train": 1}
+    options, state = AdvisorOptions(Profile.CORRECTED), SchedulerState(judged=judged)
+    before = same(advisor, scene.snapshot(), state, options)
+    assert before.judged == {f"{uid}/train": 2}
+    scene.pods.clear()
+    scene.now += 1
+    snapshot = scene.snapshot()
+    assert same(advisor, snapshot, before, options).judged == {}
+    # A session that came to nothing has forgotten nothing.
+    assert same(advisor, snapshot, before, options).judged == {}
+
+
+def test_retries_of_jobs_that_are_gone_are_not_counted() -> None:
+    scene, advisor = Quiet(is_first=False), Advisor()
+    scene.add("a", ["n1"], {"fault-scheduling": "force", "fault-retry-times": "3"})
+    scene.add("b", ["n2"], {"fault-scheduling": "force", "fault-retry-times": "2"})
+    before = same(
+        advisor, scene.snapshot(), SchedulerState(retries={"ns/gone": 1}), AdvisorOptions()
+    )
+    assert sorted(before.retries.values()) == [2, 3]
+    gone = next(iter(scene.groups))
+    del scene.groups[gone]
+    scene.now += 1
+    for _ in range(2):
+        after = same(advisor, scene.snapshot(), before, AdvisorOptions())
+        assert sorted(after.retries.values()) == [2]

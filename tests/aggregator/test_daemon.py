@@ -47,7 +47,7 @@ async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
         await store.put(report("n2", faulty(update_time=T0 + 1)))
         await seen.until(shows("n2", "Ascend910-3"))
         faults = daemon.ask("/api/v1/faults")[1]["faults"]
-        assert [(f["node"], f["chip"], f["code"], f["level"]) for f in faults] == [
+        assert [(f["node"], f["subject"], f["code"], f["level"]) for f in faults] == [
             ("n2", "Ascend910-3", "80E18402", "RestartNPU")
         ]
         assert (faults[0]["severity"], faults[0]["device_fault"]) == ("critical", True)

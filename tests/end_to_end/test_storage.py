@@ -95,10 +95,10 @@ def told(node: Node, client: str) -> dict[str, str]:
     return {fault["faultCode"]: fault["assertion"] for fault in faults}
 
 
-def shown(node: Node) -> set[tuple[str, str, str, str]]:
+def shown(node: Node) -> set[tuple[str, str, str]]:
     """What the node view says of storage."""
     return {
-        (fault["subject"], fault["part"], fault["code"], fault["level"])
+        (fault["subject"], fault["code"], fault["level"])
         for fault in node.ask("/api/v1/faults")[1]["faults"]
     }
 
@@ -133,7 +133,7 @@ def test_faults_go_through_the_store(node: Node, clients: Clients) -> None:
         "influence": [{"nodeName": node.name, "nodeSN": "", "deviceIds": [0, 1, 2, 3, 4, 5, 6, 7]}],
         "description": "",
     }
-    assert shown(node) == {("storage 0", "DPC", PROCESS, "SubHealthFault")}
+    assert shown(node) == {("storage DPC", PROCESS, "SubHealthFault")}
     (sample,) = (line for line in node.ask("/metrics")[1].splitlines() if PROCESS in line)
     assert 'part="DPC"' in sample
     assert node.node_info() is None
@@ -152,7 +152,7 @@ def test_faults_go_through_the_store(node: Node, clients: Clients) -> None:
     assert again["id"] != message["id"]
     assert again["timestamp"] > message["timestamp"]
     assert told(node, "dtfs") == {LINK: "occur"}
-    assert shown(node) == {("storage 0", "DTFS", LINK, "PreSeparateNPU")}
+    assert shown(node) == {("storage DTFS", LINK, "PreSeparateNPU")}
 
 
 def test_a_lost_state_directory_finds_its_faults_in_the_store(

@@ -13,7 +13,7 @@ FAULT = {
     "code": "80E18402",
     "severity": "major",
     "fault_type": "CardUnhealthy",
-    "said": "SeparateNPU",
+    "reported": "SeparateNPU",
     "published": "SeparateNPU",
     "since_ms": AT_MS - 200_000,
     "until_ms": None,
@@ -95,10 +95,14 @@ def test_one_chip_is_explained_by_its_name_or_number(aggregator: Stand, chip: st
 
 
 def test_a_chip_without_faults_is_well(aggregator: Stand) -> None:
+    well = {"chip": "Ascend910-4", "reported": "available", "published": "available"}
+    chips = [*NODE["chips"], well | {"because": ["the node has it as available"]}]
+    aggregator.answers["/api/v1/nodes/node-1"] = NODE | {"chips": chips}
     status, lines, _ = explained(aggregator, "node-1/4")
-    assert (status, lines[0]) == (0, "node-1 4 is well")
-    assert lines[3].startswith("not known:   whether node-1 has 4:")
+    assert (status, lines[0]) == (0, "node-1 Ascend910-4 is well")
     assert not any("job" in line for line in lines)
+    _, lines, _ = explained(aggregator, "node-1")
+    assert not any("Ascend910-4" in line for line in lines), "there is nothing to explain"
 
 
 def test_what_is_held_back_says_until_when(aggregator: Stand) -> None:
@@ -112,7 +116,7 @@ def test_what_is_held_back_says_until_when(aggregator: Stand) -> None:
 
 
 def test_a_node_that_gives_no_answer_or_fell_silent_is_not_well(aggregator: Stand) -> None:
-    blind = {"source": "heartbeat", "since_ms": None, "why": "unsaid", "chip": None}
+    blind = {"source": "heartbeat", "since_ms": None, "reason": "unsaid", "chip": None}
     node = NODE["node"] | {"blind": [blind], "heartbeat": "lost"}
     answer = {"node": node, "because": [], "chips": []}
     aggregator.answers["/api/v1/nodes/node-1"] = answer
@@ -126,7 +130,7 @@ def test_a_node_that_gives_no_answer_or_fell_silent_is_not_well(aggregator: Stan
 
 
 def test_an_agent_gives_reason_rule_and_source(agent: Stand) -> None:
-    fault = AGENT["faults"][0] | {"reason": "table", "said_by": ["events"], "code": "80E18402"}
+    fault = AGENT["faults"][0] | {"reason": "table", "reported_by": ["events"], "code": "80E18402"}
     agent.answers["/api/v1/status"] = AGENT | {"faults": [fault]}
     status, lines, _ = explained(agent, "node-1/3")
     assert status == 1
@@ -154,7 +158,10 @@ def test_what_nobody_knows_is_wrong_use(agent: Stand, what: str, message: str) -
 def test_a_part_that_is_no_chip_must_be_listed(aggregator: Stand) -> None:
     status, lines, errors = explained(aggregator, "node-1/fan")
     assert (status, lines) == (2, [])
-    assert "lists no part of this name" in errors
+    assert "knows no part of this name" in errors
+    status, lines, errors = explained(aggregator, "node-1/9")
+    assert (status, lines) == (2, [])
+    assert "knows no such chip of node-1" in errors
 
 
 def test_a_code_comes_before_a_node_of_its_name(aggregator: Stand) -> None:

@@ -32,7 +32,7 @@ def aggregator(stand: Stand) -> Stand:
     stand.answers = {
         "/api/v1/leader": LEADER,
         "/api/v1/jobs": {"at_ms": AT_MS, "jobs": [JOB]},
-        "/api/v1/world": {"world": {"objects": [PODS]}},
+        "/api/v1/cluster-state": {"cluster_state": {"objects": [PODS]}},
     }
     return stand
 
@@ -73,7 +73,7 @@ def test_without_pods_nobody_knows_the_jobs(
     aggregator: Stand, objects: list[Any], what: str
 ) -> None:
     aggregator.answers["/api/v1/jobs"] = {"at_ms": AT_MS, "jobs": []}
-    aggregator.answers["/api/v1/world"] = {"world": {"objects": objects}}
+    aggregator.answers["/api/v1/cluster-state"] = {"cluster_state": {"objects": objects}}
     status, lines, _ = jobs(aggregator)
     assert (status, lines[1]) == (1, f"not known:   {what}")
 

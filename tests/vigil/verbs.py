@@ -23,11 +23,12 @@ def aggregator(text: str = "train", *, since_ms: int = AT_MS - 200_000) -> dict[
     node = {"node": "node-1", "state": "reported", "heartbeat": "alive", "blind": []}
     fault = {
         "node": "node-1",
-        "chip": "Ascend910-3",
+        "subject": "Ascend910-3",
+        "kind": "chip",
         "code": "80E18402",
         "level": "SeparateNPU",
         "severity": text,
-        "raised_at_ms": since_ms,
+        "since_ms": since_ms,
         "received_at_ms": since_ms,
     }
     hit = {
@@ -47,8 +48,8 @@ def aggregator(text: str = "train", *, since_ms: int = AT_MS - 200_000) -> dict[
     explained = {
         "code": "80E18402",
         "because": text,
+        "reported": "SeparateNPU",
         "severity": text,
-        "said": "SeparateNPU",
         "published": "SeparateNPU",
         "since_ms": since_ms,
     }
@@ -85,7 +86,7 @@ def aggregator(text: str = "train", *, since_ms: int = AT_MS - 200_000) -> dict[
                 }
             ],
         },
-        "/api/v1/world": {"world": {"objects": [pods]}},
+        "/api/v1/cluster-state": {"cluster_state": {"objects": [pods]}},
         "/api/v1/history?": {
             "events": [entry | {"published": change}],
             "next": 1,

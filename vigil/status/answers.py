@@ -8,15 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-
-class BlindAnswer(msgspec.Struct, frozen=True):
-    """A source without an answer; an aggregator names its reason ``why``."""
-
-    source: str
-    since_ms: int | None = None
-    reason: str = ""
-    why: str = ""
-    chip: str | int | None = None
+from contract.pages.blind import BlindStatus
 
 
 class AgentChip(msgspec.Struct, frozen=True):
@@ -26,7 +18,7 @@ class AgentChip(msgspec.Struct, frozen=True):
     device: str
     level: str
     link_up: bool | None = None
-    blind: tuple[BlindAnswer, ...] = ()
+    blind: tuple[BlindStatus, ...] = ()
     listed: bool = True
     answers: bool = True
 
@@ -42,7 +34,7 @@ class AgentFault(msgspec.Struct, frozen=True):
     part: str = ""
     severity: str | None = None
     reason: str = ""
-    said_by: tuple[str, ...] = ()
+    reported_by: tuple[str, ...] = ()
 
 
 class AgentDriver(msgspec.Struct, frozen=True):
@@ -90,7 +82,7 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     heartbeat: AgentHeartbeat
     not_ready: tuple[str, ...] = ()
     stalled: dict[str, float] = {}
-    blind: tuple[BlindAnswer, ...] = ()
+    blind: tuple[BlindStatus, ...] = ()
 
 
 class NodeSummaryAnswer(msgspec.Struct, frozen=True):
@@ -104,7 +96,7 @@ class NodeSummaryAnswer(msgspec.Struct, frozen=True):
     report_age_seconds: float | None = None
     switch_status: str | None = None
     node_status: str | None = None
-    blind: tuple[BlindAnswer, ...] | None = None
+    blind: tuple[BlindStatus, ...] | None = None
     heartbeat_problem: str | None = None
     faults_problem: str | None = None
 
@@ -114,52 +106,6 @@ class NodesAnswer(msgspec.Struct, frozen=True):
 
     at_ms: int
     nodes: tuple[NodeSummaryAnswer, ...]
-
-
-class ChipFaultAnswer(msgspec.Struct, frozen=True):
-    """A fault of a chip as an aggregator knows it."""
-
-    node: str
-    chip: str
-    code: str
-    level: str
-    name: str | None = None
-    severity: str | None = None
-    raised_at_ms: int | None = None
-    received_at_ms: int | None = None
-    fault_type: str = ""
-    hidden: str | None = None
-
-
-class SwitchFaultAnswer(msgspec.Struct, frozen=True):
-    """A fault of a switch as an aggregator knows it."""
-
-    node: str
-    code: str
-    level: str
-    switch: int | None = None
-    port: int | None = None
-    raised_at_ms: int | None = None
-    received_at_ms: int | None = None
-    hidden: str | None = None
-
-
-class ServerFaultAnswer(msgspec.Struct, frozen=True):
-    """A fault of a server as an aggregator knows it."""
-
-    node: str
-    code: str
-    level: str
-    part: str = ""
-
-
-class FaultsAnswer(msgspec.Struct, frozen=True):
-    """``/api/v1/faults`` of an aggregator."""
-
-    at_ms: int
-    faults: tuple[ChipFaultAnswer, ...]
-    switch_faults: tuple[SwitchFaultAnswer, ...] = ()
-    server_faults: tuple[ServerFaultAnswer, ...] = ()
 
 
 class NodeLivenessAnswer(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from vigil.daemon_client import DaemonClient
 
+_AVAILABLE = "available"
 _CHIP = re.compile(r"([A-Za-z0-9]+-)?[0-9]+")
 
 
@@ -120,7 +121,7 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
     faults: dict[str, list[FaultExplanation]] = {}
     for row, fault in zip(report.faults, answer.faults, strict=True):
         known = describe_code(row.code)
-        sources = f"reported by {', '.join(fault.said_by)}" if fault.said_by else ""
+        sources = f"reported by {', '.join(fault.reported_by)}" if fault.reported_by else ""
         because = (fault.reason, sources, *(known.rules if known else ()))
         explained = explained_fault(row, row.level, None, None, tuple(filter(None, because)))
         faults.setdefault(row.part, []).append(explained)
@@ -171,7 +172,7 @@ def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
 def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeExplanation:
     about = client.get("/api/v1/leader", LeaderAnswer)
     node = answer.node
-    parts = tuple(one for one in parts_of(answer) if not part or is_meant(part, one.part))
+    parts = tuple(one for one in parts_of(answer, part) if not part or is_meant(part, one.part))
     chips = [chip for chip in answer.chips if not part or is_meant(part, chip.chip)]
     blind = tuple(blind_of(node))
     if part:
@@ -184,10 +185,10 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
     )
     not_known = ["which sources are blind"] if node.blind is None else []
     if part and not parts:
-        if _CHIP.fullmatch(part) is None:
-            what = f"the aggregator at {client.server} lists no part of this name that is not well"
-            raise ConfigurationError("command line", [Problem(f"{node.node}/{part}", what)])
-        not_known.append(f"whether {node.node} has {part}: only parts that are not well are listed")
+        what = f"the aggregator at {client.server} knows no part of this name that is not well"
+        if _CHIP.fullmatch(part) is not None:
+            what = f"the aggregator at {client.server} knows no such chip of {node.node}"
+        raise ConfigurationError("command line", [Problem(f"{node.node}/{part}", what)])
     pods = {pod for chip in chips for pod in chip.pods}
     return NodeExplanation(
         source=source_of(about.leader),
@@ -220,30 +221,33 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
     )
 
 
-def parts_of(answer: NodeAnswer) -> Iterator[PartExplanation]:
-    """Yield each part that the answer of an aggregator explains."""
+def parts_of(answer: NodeAnswer, part: str = "") -> Iterator[PartExplanation]:
+    """Yield the parts with something to explain; with ``part`` also chips that are well."""
     node = answer.node.node
     for chip in answer.chips:
+        is_quiet = (chip.reported, chip.published) == (_AVAILABLE, _AVAILABLE)
+        if is_quiet and not (chip.faults or chip.blind or part):
+            continue
         faults = []
         for one in chip.faults:
             kind = CodeKind.PUBLIC if one.fault_type == "PublicFault" else CodeKind.CHIP
-            level = one.published or one.said or ""
+            level = one.published or one.reported or ""
             row = fault_row(node, chip.chip, kind, one.code, level, one.severity, one.since_ms)
             faults.append(
-                explained_fault(row, one.said, one.published, one.until_ms, (one.because,))
+                explained_fault(row, one.reported, one.published, one.until_ms, (one.because,))
             )
         yield PartExplanation(chip.chip, chip.because, chip.pods, tuple(faults))
     for event in answer.switch_events:
         name = f"switch {event.switch} port {event.port}"
-        level = event.published or event.said or ""
+        level = event.published or event.reported or ""
         row = fault_row(node, name, CodeKind.SWITCH, event.code, level, None, event.since_ms)
         explained = explained_fault(
-            row, event.said, event.published, event.until_ms, (event.because,)
+            row, event.reported, event.published, event.until_ms, (event.because,)
         )
         yield PartExplanation(name, (), (), (explained,))
     for server in answer.server_faults:
-        name = f"{server.part} {server.id}"
-        row = fault_row(node, name, CodeKind.NODE, server.code, server.level, None, None)
+        name = server.subject
+        row = fault_row(node, name, CodeKind.NODE, server.code, server.level, None, server.since_ms)
         yield PartExplanation(
             name, (), (), (explained_fault(row, server.level, server.level, None, ()),)
         )

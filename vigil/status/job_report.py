@@ -70,7 +70,7 @@ def job_report(client: DaemonClient) -> JobReport:
         what = f"{client.server} is no aggregator; only an aggregator knows this"
         raise ConfigurationError("command line", [Problem("--server", what)])
     found = client.get("/api/v1/jobs", JobsAnswer)
-    objects = client.get("/api/v1/world", ClusterStateAnswer).world.objects
+    objects = client.get("/api/v1/cluster-state", ClusterStateAnswer).cluster_state.objects
     pods = [one for one in objects if one.kind == "pods" and one.followed]
     not_known = [
         f"pods of {one.store}: {one.interrupted or 'they are not read yet'}"

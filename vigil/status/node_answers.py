@@ -1,14 +1,16 @@
 """What an aggregator answers about one node, as far as ``vigil explain NODE`` shows it.
 
 Only these fields are read, and those that another release may lack have a default. Times are epoch
-milliseconds. ``said`` is the level that the node reports, ``published`` that in cluster-info.
+milliseconds. ``reported`` is the level that the node reports, ``published`` that in cluster-info.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from vigil.status.answers import BlindAnswer, NodeSummaryAnswer
+from contract.pages.blind import BlindStatus
+from contract.pages.faults import FaultStatus
+from vigil.status.answers import NodeSummaryAnswer
 
 
 class ExplainedFaultAnswer(msgspec.Struct, frozen=True):
@@ -18,20 +20,22 @@ class ExplainedFaultAnswer(msgspec.Struct, frozen=True):
     because: str
     fault_type: str = ""
     severity: str | None = None
-    said: str | None = None
+    reported: str | None = None
     published: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
 
 
 class ExplainedChipAnswer(msgspec.Struct, frozen=True):
-    """A chip that is not simply available. ``pods`` use it."""
+    """A chip. ``reported`` and ``published`` are the lists that it is in; ``pods`` use it."""
 
     chip: str
     because: tuple[str, ...]
+    reported: str = ""
+    published: str = ""
     pods: tuple[str, ...] = ()
     faults: tuple[ExplainedFaultAnswer, ...] = ()
-    blind: tuple[BlindAnswer, ...] = ()
+    blind: tuple[BlindStatus, ...] = ()
 
 
 class ExplainedEventAnswer(msgspec.Struct, frozen=True):
@@ -41,19 +45,10 @@ class ExplainedEventAnswer(msgspec.Struct, frozen=True):
     port: int
     code: str
     because: str
-    said: str | None = None
+    reported: str | None = None
     published: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
-
-
-class ExplainedServerFaultAnswer(msgspec.Struct, frozen=True):
-    """A code on a part of the server."""
-
-    part: str
-    id: int
-    code: str
-    level: str
 
 
 class ExplainedJobAnswer(msgspec.Struct, frozen=True):
@@ -79,5 +74,5 @@ class NodeAnswer(msgspec.Struct, frozen=True):
     chips: tuple[ExplainedChipAnswer, ...]
     switch_events: tuple[ExplainedEventAnswer, ...] = ()
     documents: dict[str, bool] = {}
-    server_faults: tuple[ExplainedServerFaultAnswer, ...] = ()
+    server_faults: tuple[FaultStatus, ...] = ()
     jobs: tuple[ExplainedJobAnswer, ...] = ()

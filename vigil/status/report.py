@@ -10,12 +10,12 @@ import msgspec
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, describe_code, text_of_level
+from contract.pages.faults import FaultsPage
+from service.shortened import shortened
 from vigil.daemon_client import OtherNode
 from vigil.status.answers import (
     AgentAnswer,
     AgentPublication,
-    BlindAnswer,
-    FaultsAnswer,
     LeaderAnswer,
     LeaderStateAnswer,
     LivenessAnswer,
@@ -28,6 +28,7 @@ from vigil.status.times import ago
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from contract.pages.blind import BlindStatus
     from vigil.daemon_client import DaemonClient
 
 STATUS = "/api/v1/status"
@@ -37,7 +38,7 @@ _HARMLESS = frozenset(
     {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
 )
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
-_NAMED = 5
+NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
 
 
@@ -130,7 +131,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
         *(f"the agent is not ready: {one}" for one in answer.not_ready),
         *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
         *reasons_of_faults(faults),
-        *([f"the link is down at {some(down)}"] if down else []),
+        *([f"the link is down at {shortened(down, NAMED)}"] if down else []),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
             f"{one.kind} is not published: {one.trouble}"
@@ -170,7 +171,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
 def of_cluster(client: DaemonClient) -> StatusReport:
     """Return what an aggregator knows of all nodes. Raises ``StoreUnavailable``."""
     nodes = client.get("/api/v1/nodes", NodesAnswer)
-    found = client.get("/api/v1/faults", FaultsAnswer)
+    found = client.get("/api/v1/faults", FaultsPage)
     rows = tuple(_cluster_rows(found))
     return of_nodes(client, None, nodes.at_ms, nodes.nodes, rows)
 
@@ -207,7 +208,7 @@ def of_nodes(
         at_ms=about.at_ms if at_ms is None else at_ms,
         well=not reasons,
         reasons=tuple(reasons),
-        not_known=(f"which sources are blind on {some(unsaid)}",) if unsaid else (),
+        not_known=(f"which sources are blind on {shortened(unsaid, NAMED)}",) if unsaid else (),
         counts={
             "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
             "chips": levels_of_chips(faults),
@@ -248,7 +249,7 @@ def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
             if word not in (None, "", "Healthy"):
                 by_word.setdefault(f"{what}: {word}", []).append(one.node)
     for word, names in by_word.items():
-        yield f"{word}: {some(names)}"
+        yield f"{word}: {shortened(names, NAMED)}"
 
 
 def is_harmless(level: str) -> bool:
@@ -264,14 +265,14 @@ def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
             parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
-        yield f"{counted(len(names), 'part')} at {level}: {some(names)}"
+        yield f"{counted(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
 
 
 def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
     """Yield which sources give no answer."""
     found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
     if found:
-        yield f"no answer from {some(found)}"
+        yield f"no answer from {shortened(found, NAMED)}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -279,28 +280,14 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def some(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _cluster_rows(found: FaultsAnswer) -> Iterator[FaultRow]:
-    for chip in found.faults:
-        public = chip.fault_type == "PublicFault"
-        kind = CodeKind.PUBLIC if public else CodeKind.CHIP
-        since = chip.raised_at_ms or chip.received_at_ms
-        row = fault_row(chip.node, chip.chip, kind, chip.code, chip.level, chip.severity, since)
-        yield msgspec.structs.replace(row, withheld=chip.hidden is not None)
-    for switch in found.switch_faults:
-        part = f"switch {switch.switch} port {switch.port}"
-        since = switch.raised_at_ms or switch.received_at_ms
-        row = fault_row(switch.node, part, CodeKind.SWITCH, switch.code, switch.level, None, since)
-        yield msgspec.structs.replace(row, withheld=switch.hidden is not None)
-    for server in found.server_faults:
-        yield fault_row(
-            server.node, server.part, CodeKind.NODE, server.code, server.level, None, None
-        )
+def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
+    kinds = {"chip": CodeKind.CHIP, "switch": CodeKind.SWITCH, "host": CodeKind.NODE}
+    for one in found.faults:
+        public = one.fault_type == "PublicFault" or one.kind == "storage"
+        kind = CodeKind.PUBLIC if public else kinds.get(one.kind, CodeKind.CHIP)
+        since = one.since_ms or one.received_at_ms
+        row = fault_row(one.node, one.subject, kind, one.code, one.level, one.severity, since)
+        yield msgspec.structs.replace(row, withheld=one.hidden is not None)
 
 
 def fault_row(
@@ -346,16 +333,16 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def blind_rows(node: str, part: str, found: Iterable[BlindAnswer]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
     for one in found:
-        yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
+        yield BlindRow(node, part, one.source, one.since_ms, one.reason)
 
 
 def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
-        yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
+        yield from blind_rows(node.node, one.chip or "", [one])
 
 
 def counts_of(words: Iterable[str]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -13,17 +13,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.chip_allocation import AllocationStatus
 from agent.journal.journal import JournalStatus
 from agent.pages import status
+from agent.pages.history import JournalHistory
 from agent.pages.routes import application
 from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
 from agent.publishing.publication import Lag, Publication
 from contract.codes.levels import ChipLevel, NodeLevel, Severity
 from contract.observation import NODE, chip_subject, host_subject
 from contract.operator_rules.fault_configuration import InForce, judge_texts
+from contract.pages.faults import FaultsPage, FaultStatus, names_of
 from dcmi_shim.values import Chip, Inventory, StuckCall
+from service.event_stream import Stream
 from service.pages import serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW_MS = 1_800_000_000_000
 CHIP_3 = Chip(physical_id=3, logic_id=3, card_id=3, device_id=0)
@@ -131,6 +131,8 @@ class Pages:
         self.application = application(
             lambda: picture(self.record, self.stalled, self.heartbeat),
             {"device-info": self.record, "node-info": Publication()},
+            JournalHistory(Path("/nowhere"), "node-1"),
+            Stream("run"),
         )
 
 
@@ -263,44 +265,38 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
     async with serving(pages.application, "127.0.0.1:0", tmp_path):
         code, text = await fetch(tmp_path, "/api/v1/faults")
         assert code == 200
-        assert msgspec.json.decode(text)["faults"] == [
-            {
-                "chip": 3,
-                "device": "Ascend910-3",
-                "subject": "chip 3",
-                "part": "",
-                "code": "80E01801",
-                "level": "RestartBusiness",
-                "severity": "critical",
-                "device_fault": True,
-                "since_ms": NOW_MS - 1000,
-                "episode": "e1",
-                "reason": "the level table",
-                "source": "chip-faults",
-                "said_by": ["chip-faults"],
-                "once": False,
-            },
-            {
-                "chip": None,
-                "device": None,
-                "subject": "host 1",
-                "part": "Fan",
-                "code": "06000025",
-                "level": "PreSeparateFault",
-                "severity": None,
-                "device_fault": False,
-                "since_ms": NOW_MS - 9,
-                "episode": "e2",
-                "reason": "the level table",
-                "source": "bmc",
-                "said_by": ["bmc"],
-                "once": False,
-            },
-        ]
+        page = msgspec.json.decode(text, type=FaultsPage, strict=True)
+        assert (page.node, page.at_ms, page.stream, page.more) == ("node-1", NOW_MS, "run-0", None)
+        chip, fan = page.faults
+        assert chip == FaultStatus(
+            node="node-1",
+            subject="Ascend910-3",
+            kind="chip",
+            code="80E01801",
+            level="RestartBusiness",
+            **names_of("80E01801"),
+            since_ms=NOW_MS - 1000,
+            severity="critical",
+            device_fault=True,
+            severity_source="agent",
+            episode="e1",
+            reason="the level table",
+            source="chip-faults",
+            reported_by=("chip-faults",),
+        )
+        assert chip.name is not None
+        assert chip.name_zh is not None
+        assert (fan.subject, fan.kind, fan.code, fan.since_ms) == (
+            *("Fan 1", "host", "06000025"),
+            NOW_MS - 9,
+        )
+        for query, found in (("level=RestartBusiness", [chip]), ("code=06000025", [fan])):
+            text = (await fetch(tmp_path, f"/api/v1/faults?{query}"))[1]
+            assert msgspec.json.decode(text, type=FaultsPage).faults == tuple(found)
         code, text = await fetch(tmp_path, "/api/v1/status")
         shown = msgspec.json.decode(text)
         assert shown["blind"] == [
-            {"source": "bmc", "since_ms": NOW_MS - 400, "reason": "no answer"}
+            {"source": "bmc", "since_ms": NOW_MS - 400, "reason": "no answer", "chip": None}
         ]
         assert [one["kind"] for one in shown["publications"]] == ["device-info", "node-info"]
         assert shown["chips"][1]["blind"][0]["since_ms"] == NOW_MS - 500

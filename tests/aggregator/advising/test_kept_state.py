@@ -158,6 +158,12 @@ def test_one_that_has_computed_sessions_takes_nothing_over() -> None:
         ("", "{", "truncated"),
         ("", '{"upstream": {"jobs": {"ns/j": 7}}}', "Expected `object`, got `int`"),
         ("", '{"upstream": {"more": 1}}', "unknown field"),
+        (
+            "",
+            '{"upstream": {"jobs": {"ns/j": {"uid": "u", "first_seen": 1, "pods":'
+            ' [{"name": "p", "uid": "v", "type": "x"}]}}}}',
+            "there is no fault type 'x'",
+        ),
         ("last-head", "[]", "Expected `object`"),
         ("last-head", '{"version": 2}', "version 2 is not 1"),
         ("last-head", "", "truncated"),

@@ -26,6 +26,7 @@ from tests.aggregator.nodes import T0, faulty, healthy, moment, node_report, rep
 from tests.contract.documents.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
+    from aggregator.api.chip_explanation import ExplainedChip
     from aggregator.api.explanation import Explanation
     from aggregator.api.status import NodeStatus
 
@@ -58,22 +59,30 @@ def explained(
     )
 
 
+def unwell(found: Explanation) -> tuple[ExplainedChip, ...]:
+    """Return the chips that are not simply available."""
+    well = ("available", "available")
+    return tuple(one for one in found.chips if one.faults or (one.reported, one.published) != well)
+
+
 def test_a_healthy_node_has_little_to_explain() -> None:
     found = explained(World(report("n1", healthy())), "n1")
     assert found.because == ("its newest device-info counts",)
     assert found.documents == {"cluster-info-device-0": True}
-    assert found.chips == ()
+    assert unwell(found) == ()
+    assert {(one.reported, one.published) for one in found.chips} == {("available", "available")}
+    assert len(found.chips) == 8, "chips that are well are listed, too"
 
 
 def test_a_faulty_chip_is_the_nodes_own_word() -> None:
-    (chip,) = explained(World(report("n1", faulty(3))), "n1").chips
-    assert (chip.chip, chip.said, chip.published) == (
+    (chip,) = unwell(explained(World(report("n1", faulty(3))), "n1"))
+    assert (chip.chip, chip.reported, chip.published) == (
         "Ascend910-3",
         "unhealthy",
         "unhealthy",
     )
     (one,) = chip.faults
-    assert (one.code, one.said, one.published) == ("80E18402", "RestartNPU", "RestartNPU")
+    assert (one.code, one.reported, one.published) == ("80E18402", "RestartNPU", "RestartNPU")
     assert one.because == "the node says so"
 
 
@@ -83,14 +92,14 @@ def test_a_refused_document_is_named_with_its_reason() -> None:
     found = explained(world, "n1")
     assert found.because[0].startswith("its newest device-info is refused")
     assert "DeviceInfoCfg" in found.because[1]
-    assert [chip.chip for chip in found.chips] == ["Ascend910-3"]
+    assert [chip.chip for chip in unwell(found)] == ["Ascend910-3"]
 
 
 def test_pre_separation_says_what_pods_have_to_do_with_it() -> None:
     world = World(report("n1", config([fault(3, "PreSeparateNPU", "80E18402")], update_time=T0)))
-    (idle,) = explained(world, "n1", frozenset()).chips
+    (idle,) = unwell(explained(world, "n1", frozenset()))
     assert idle.because[-1] == "PreSeparateNPU: no pod uses it, so it is unhealthy"
-    (busy,) = explained(world, "n1", frozenset({"Ascend910-3"})).chips
+    (busy,) = unwell(explained(world, "n1", frozenset({"Ascend910-3"})))
     assert busy.because[-1].startswith("PreSeparateNPU: a pod uses it")
     assert (idle.used_by_pod, busy.used_by_pod) == (False, True)
 
@@ -101,7 +110,7 @@ def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
     said = config([link, *both], unhealthy=(3,), network=(2,), update_time=T0)
     world = World(report("n1", said))
     used = frozenset({"Ascend910-2", "Ascend910-3"})
-    parameter_plane, condemned = explained(world, "n1", used).chips
+    parameter_plane, condemned = unwell(explained(world, "n1", used))
     assert parameter_plane.because == ("the node has it as network_unhealthy",)
     assert condemned.because == (
         "the node has it as unhealthy",
@@ -113,10 +122,10 @@ def test_a_chip_that_is_separated_by_its_node_and_here_says_both() -> None:
     world = World(report("n1", config([fault(3, "ManuallySeparateNPU", "")], unhealthy=(3,))))
     separation = world.pipeline.processing.separation
     separation.chips["n1"] = {"Ascend910-3": Separated({"80C98000": T0 * 1000})}
-    (by_node,) = explained(world, "n1").chips[0].faults
+    (by_node,) = unwell(explained(world, "n1"))[0].faults
     assert (by_node.because, by_node.until_ms) == ("the node says so", None), "the policy is off"
     separation.set_policy(SeparationPolicy(enabled=True))
-    (both,) = explained(world, "n1").chips[0].faults
+    (both,) = unwell(explained(world, "n1"))[0].faults
     assert both.because.startswith("the node says so; and here it is in manual separation, because")
     assert both.until_ms == T0 * 1000 + 48 * 3_600_000
 
@@ -128,7 +137,7 @@ def test_a_server_that_is_published_otherwise_says_why() -> None:
     world.pipeline.judge_again(["n1"])
     world.step(1)
     found = explained(world, "n1", frozenset())
-    assert found.said_status == "PreSeparate"
+    assert found.reported_status == "PreSeparate"
     assert found.node.node_status == "UnHealthy"
     assert found.because[-1] == (
         "its status PreSeparate is published as UnHealthy: no pod uses its chips"
@@ -144,18 +153,18 @@ def one(chip: int, level: str, code: str) -> dict[str, object]:
 
 def test_what_came_along_with_a_uce_fault_says_so() -> None:
     faults = [one(3, "RestartBusiness", UCE), one(3, "RestartBusiness", COMPANION)]
-    (chip,) = explained(World(report("n1", config(faults, unhealthy=(3,)))), "n1").chips
+    (chip,) = unwell(explained(World(report("n1", config(faults, unhealthy=(3,)))), "n1"))
     told = {found.code: found for found in chip.faults}
     assert told[UCE].because == "the node says so"
     held = told[COMPANION]
-    assert (held.said, held.published, held.until_ms) == ("RestartBusiness", None, None)
+    assert (held.reported, held.published, held.until_ms) == ("RestartBusiness", None, None)
     assert held.since_ms == T0 * 1000
     assert held.because.startswith("held back from readers while it lasts: it came along with")
 
 
 def test_what_may_have_come_along_says_until_when() -> None:
     world = World(report("n1", config([one(3, "RestartBusiness", COMPANION)], unhealthy=(3,))))
-    (chip,) = explained(world, "n1").chips
+    (chip,) = unwell(explained(world, "n1"))
     (held,) = chip.faults
     assert held.because.startswith("held back from readers until 2025-10-09 08:53:25 UTC at most")
     assert held.until_ms == T0 * 1000 + 5000
@@ -181,7 +190,7 @@ def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
     facts = world.known.facts("n1")
     found = explained(world, "n1", facts.used, ExplanationContext(facts))
     (held,) = found.switch_events
-    assert (held.switch, held.port, held.said, held.published) == (2, 7, "Separate", None)
+    assert (held.switch, held.port, held.reported, held.published) == (2, 7, "Separate", None)
     assert held.because == (
         "held back from readers until 2025-10-09 08:54:20 UTC: job default/training rides it out"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from aggregator.api.openapi import OPERATIONS
+from aggregator.api.operations import OPERATIONS
 from aggregator.processors import manual_info, separation_policy
 from contract.documents.cluster_info import cluster_device_name
 from contract.documents.node_info import FaultDevice
@@ -139,6 +139,9 @@ async def test_every_page_is_what_its_description_says(daemon: Daemon) -> None:
         assert status == 400, path
         assert "nonsense" not in answer["error"]
         assert "no parameter" in answer["error"]
+    for question in ("running=maybe", "sized=job", "judged=a/b/c"):
+        assert daemon.ask(f"/api/v1/ended-jobs?{question}")[0] == 400, question
+    assert daemon.ask("/api/v1/ended-jobs?running=true")[1]["ended"]["running"] == []
     for path in ("/api/v1/nodes/nobody", "/api/v1/jobs/nobody", "/api/v1/advice/default/nobody"):
         status, answer = daemon.ask(path)
         assert status == 404
@@ -162,7 +165,7 @@ def assert_explained(daemon: Daemon) -> None:
     found = daemon.ask("/api/v1/nodes/n1")[1]
     assert found["documents"] == {cluster_device_name(0): True}
     hidden = chip(found, "Ascend910-3")
-    assert (hidden["said"], hidden["published"]) == ("unhealthy", "recovering")
+    assert (hidden["reported"], hidden["published"]) == ("unhealthy", "recovering")
     assert hidden["pods"] == ["default/rank-0"]
     (one,) = hidden["faults"]
     assert one["because"].startswith("held back from readers until 20")
@@ -179,7 +182,7 @@ def assert_explained(daemon: Daemon) -> None:
     )
     (job,) = found["jobs"]
     assert job["because"][0].endswith(", which makes it UnHealthy")
-    assert [event["said"] for event in daemon.ask("/api/v1/nodes/n2")[1]["switch_events"]] == [
+    assert [event["reported"] for event in daemon.ask("/api/v1/nodes/n2")[1]["switch_events"]] == [
         "Separate"
     ]
 
@@ -187,7 +190,10 @@ def assert_explained(daemon: Daemon) -> None:
 def assert_parts(daemon: Daemon) -> None:
     (separated,) = daemon.ask("/api/v1/separation")[1]["separation"]["chips"]
     assert separated["shown_in"] == ["kubernetes:"]
-    world = {one["kind"]: one for one in daemon.ask("/api/v1/world")[1]["world"]["objects"]}
+    world = {
+        one["kind"]: one
+        for one in daemon.ask("/api/v1/cluster-state")[1]["cluster_state"]["objects"]
+    }
     assert world["pods"]["objects"] == world["PodGroups"]["objects"] == 1
     services = daemon.ask("/api/v1/services")[1]["services"]
     assert services["grpc"]["plaintext"]

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from aggregator.api.fault_status import (
-    ServerFaultStatus,
-    SwitchFaultStatus,
-    fault_statuses,
-    server_fault_statuses,
-    switch_fault_statuses,
-)
+from aggregator.api.fault_status import fault_statuses
 from contract.documents.device_info import SWITCH_INFO_KEY
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
+from contract.pages.faults import names_of
 from tests.aggregator.cluster_documents.test_kinds import World
 from tests.aggregator.nodes import T0, faulty, healthy, moment, node_report, report
 from tests.contract.documents.test_cluster_device import config, fault
@@ -37,14 +32,18 @@ def test_switches_and_servers_tell_every_code_with_its_level() -> None:
         report("n1", healthy()),
         node_report("n3", parts, "PreSeparate"),
     )
-    assert list(switch_fault_statuses(world.pipeline)) == [
-        SwitchFaultStatus("n2", 2, 7, CODE, "NotHandle", None, T0 * 1000),
-        SwitchFaultStatus("n2", 3, 0, CODE, "Separate", T0 * 1000, T0 * 1000),
+    began_ms = T0 * 1000 + 7
+    found = list(fault_statuses(world.pipeline, lambda *_: began_ms))
+    assert [(one.node, one.subject, one.kind, one.code, one.level) for one in found] == [
+        ("n2", "switch 2 port 7", "switch", CODE, "NotHandle"),
+        ("n2", "switch 3 port 0", "switch", CODE, "Separate"),
+        ("n3", "CPU 1", "host", "00000001", "PreSeparateFault"),
+        ("n3", "CPU 1", "host", "00000002", "PreSeparateFault"),
     ]
-    assert list(server_fault_statuses(world.pipeline)) == [
-        ServerFaultStatus("n3", "CPU", 1, "00000001", "PreSeparateFault"),
-        ServerFaultStatus("n3", "CPU", 1, "00000002", "PreSeparateFault"),
-    ]
+    assert [one.since_ms for one in found] == [T0 * 1000, T0 * 1000, began_ms, began_ms]
+    assert names_of("[0x00f103b0,155649,na,na]")["summary"] == "Switch: PCIe fault"
+    assert names_of("06000025")["name"] is not None
+    assert [one.node for one in fault_statuses(world.pipeline, nodes={"n3"})] == ["n3", "n3"]
 
 
 def received(world: World) -> list[int | None]:
@@ -73,7 +72,7 @@ def test_a_time_that_is_none_does_not_spoil_the_page() -> None:
     faults = [fault(3, "RestartNPU", "80E18402", late, "PublicFault")]
     world = World(report("n1", config(faults, unhealthy=(3,))))
     (one,) = fault_statuses(world.pipeline)
-    assert one.raised_at_ms is None
+    assert one.since_ms == one.received_at_ms
     assert msgspec.json.encode(one)
 
 

@@ -1,0 +1,87 @@
+"""Rows of ``/api/v1/faults``. Times are epoch milliseconds."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import msgspec
+
+
+class FaultStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One code that holds on one ``subject`` of a node, named as in the events of the stream.
+
+    ``kind`` is ``chip``, ``switch``, ``host`` or ``storage``. ``name`` and ``name_zh`` are the
+    vendor's, ``null`` where the vendor's tables have none; ``summary`` is what follows from the
+    code then. ``level`` is empty for a code in no table. ``since_ms`` is when the fault began, as
+    its source reports it; ``received_at_ms`` since when an aggregator has it, over restarts.
+
+    ``severity`` and ``device_fault`` are those of the node's agent (``severity_source``
+    ``agent``), else the ``catalogue``'s; ``null`` for what is not known. ``fault_type`` is
+    upstream's word in the document, of chips.
+
+    ``hidden`` says why an aggregator does not publish it: ``filter`` (its job rides it out),
+    ``accompanies`` (it only came along with a UCE fault) or ``undecided`` (it may have);
+    ``hidden_until_ms`` is when that ends by time alone.
+
+    An agent knows more: ``episode`` and ``reason`` of the level, which ``source`` reported it
+    first, ``reported_by`` which ones do so now, and whether it is a one-off event (``once``).
+    """
+
+    node: str
+    subject: str
+    kind: str
+    code: str
+    level: str
+    name: str | None = None
+    name_zh: str | None = None
+    summary: str = ""
+    since_ms: int | None = None
+    received_at_ms: int | None = None
+    severity: str | None = None
+    device_fault: bool | None = None
+    severity_source: str | None = None
+    fault_type: str = ""
+    hidden: str | None = None
+    hidden_until_ms: int | None = None
+    episode: str = ""
+    reason: str = ""
+    source: str = ""
+    reported_by: tuple[str, ...] = ()
+    once: bool = False
+
+
+class FaultsPage(msgspec.Struct, frozen=True):
+    """Every fault that holds now, also those that an aggregator holds back from readers.
+
+    ``stream`` is the id of the newest event that it contains. ``more`` (``continue``): the
+    parameter of the next page, ``null`` for the last one. ``node`` is that of an agent.
+    """
+
+    at_ms: int
+    faults: tuple[FaultStatus, ...]
+    stream: str = ""
+    more: str | None = msgspec.field(default=None, name="continue")
+    node: str = ""
+
+
+class FaultNames(TypedDict):
+    """What a fault is called."""
+
+    name: str | None
+    name_zh: str | None
+    summary: str
+
+
+def names_of(code: str) -> FaultNames:
+    """Return what a fault with this code is called; the tables are read at the first call."""
+    # An agent that nobody asks for its faults does not need the tables.
+    from contract.codes.reference import describe_code
+
+    known = describe_code(code)
+    if known is None:
+        return {"name": None, "name_zh": None, "summary": ""}
+    return {
+        "name": known.name_en or None,
+        "name_zh": known.name_zh or None,
+        "summary": known.summary,
+    }

@@ -1,0 +1,1 @@
+"""``vigil isolate`` and ``vigil release``: chips that people take out of scheduling."""

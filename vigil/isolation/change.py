@@ -1,0 +1,131 @@
+"""What a person wants of a chip, and the edit of each document that does it.
+
+Only ``stated_name`` asks the host.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import time
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.processors import manual_info
+from contract.codes.levels import ChipLevel
+from contract.documents.device_info import MANUALLY_SEPARATE_KEY
+from contract.documents.isolation_request import (
+    ISOLATION_ANNOTATION,
+    LONGEST_BY,
+    LONGEST_REASON,
+    IsolationRequest,
+    encode_requests,
+    read_requests,
+)
+from contract.documents.separation import chip_of, read_names
+from contract.errors import ConfigurationError, Problem
+
+if TYPE_CHECKING:
+    from stores.base import Document
+
+MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+
+
+class Consent(Enum):
+    """Whether a change may be made."""
+
+    ASK = auto()
+    GIVEN = auto()
+    DRY_RUN = auto()
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """To isolate ``chip`` of ``node`` (with ``by`` and ``reason``), or to release it (without).
+
+    Raises ``ConfigurationError`` for a reason that nobody could read.
+    """
+
+    node: str
+    chip: str
+    by: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.by and not (
+            0 < len(self.reason) <= LONGEST_REASON
+            and self.reason.isprintable()
+            and self.reason.strip()
+        ):
+            what = f"must be 1 to {LONGEST_REASON} printable characters on one line"
+            raise ConfigurationError("command line", [Problem("--reason", what)])
+
+    @property
+    def isolates(self) -> bool:
+        """Whether the chip is to be isolated, not released."""
+        return bool(self.by)
+
+
+def stated_name() -> str:
+    """Return the name of the person as this machine has it: ``user@host``."""
+    try:
+        user = os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):
+        user = f"user {os.geteuid()}"
+    name = f"{user}@{socket.gethostname()}"[:LONGEST_BY]
+    return "".join(letter if letter.isprintable() else "?" for letter in name)
+
+
+def is_named(document: Document, chip: str) -> bool:
+    """Return whether a device-info isolates the chip by its name."""
+    return chip_of(chip) in (read_names(document.data) or ())
+
+
+def isolated(document: Document, chip: str, change: Isolation) -> Document:
+    """Return a device-info with the name of the chip, and with the request for it."""
+    number = chip_of(chip)
+    assert number is not None
+    names = _names(document)
+    if number not in map(chip_of, names):
+        names.append(chip)
+    names.sort(key=lambda name: (chip_of(name) or 0, name))
+    kind = chip.rpartition("-")[0]
+    requests = {
+        f"{kind}-{known}": one for known, one in read_requests(document.annotations).items()
+    }
+    requests[chip] = IsolationRequest(change.by, time.time_ns() // 1_000_000, change.reason)
+    annotations = document.annotations | {ISOLATION_ANNOTATION: encode_requests(requests)}
+    data = document.data | {MANUALLY_SEPARATE_KEY: ",".join(names)}
+    return msgspec.structs.replace(document, data=data, annotations=annotations)
+
+
+def released(document: Document, chip: str) -> Document:
+    """Return a device-info without the name of the chip; the key stays (device-plugin#3.6)."""
+    names = [name for name in _names(document) if chip_of(name) != chip_of(chip)]
+    data = document.data | {MANUALLY_SEPARATE_KEY: ",".join(names)}
+    return msgspec.structs.replace(document, data=data)
+
+
+def _names(document: Document) -> list[str]:
+    found = document.data.get(MANUALLY_SEPARATE_KEY, "").split(",")
+    return [name.strip() for name in found if name.strip()]
+
+
+def is_separated(document: Document, node: str, chip: str) -> bool:
+    """Return whether ``clusterd-manual-info-cm`` separates the chip. Raises ``DocumentError``."""
+    text = document.data.get(node)
+    return text is not None and chip in manual_info.read_chips(node, text)
+
+
+def without_separation(document: Document, node: str, chip: str) -> Document:
+    """Return ``clusterd-manual-info-cm`` without the chip. Raises ``DocumentError``."""
+    chips = manual_info.read_chips(node, document.data[node])
+    chips.pop(chip, None)
+    data = {key: text for key, text in document.data.items() if key != node}
+    if chips:
+        data[node] = manual_info.render_chips(chips)
+    return msgspec.structs.replace(document, data=data)

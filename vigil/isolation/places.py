@@ -1,0 +1,205 @@
+"""Where a chip is isolated, and what cluster-info shows of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.node.labels import BASE_DEVICE_INFOS
+from aggregator.processors import manual_info
+from contract.documents.cluster_info import (
+    cluster_device_index,
+    entry_texts,
+    read_device_entry,
+    record_as_shown,
+)
+from contract.documents.device_info import decode
+from contract.documents.isolation_request import read_requests
+from contract.documents.separation import chip_of, read_names
+from contract.documents.write_numbers import NoWrites, decode_owned
+from contract.errors import DocumentError, StoreError, StoreRefused
+from contract.names import (
+    CLUSTER_LABEL,
+    CLUSTER_NAMESPACE,
+    DEVICE_INFO_NAMESPACE,
+    device_info_name,
+)
+from stores.base import Selection
+from stores.kubernetes_api.writers import OURS
+from vigil.isolation.change import MANUAL, is_named, is_separated
+
+if TYPE_CHECKING:
+    from contract.documents.cluster_device import CodeFault
+    from stores.base import Beat, Document, Store
+    from vigil.forget.nodes import Stores
+
+
+@dataclass
+class Found:
+    """What the stores have of a chip, named ``chip`` once its node is known.
+
+    ``reports`` are the device-info documents of its node, ``separating`` the stores whose
+    ``clusterd-manual-info-cm`` has it. ``problems`` say what could not be read.
+    """
+
+    chip: str
+    reports: list[tuple[Store, Document]] = field(default_factory=list)
+    separating: list[Store] = field(default_factory=list)
+    chips: set[str] = field(default_factory=set)
+    chips_are_complete: bool = True
+    beats: tuple[Beat, ...] | None = None
+    """``None``: they may not be read."""
+    problems: list[str] = field(default_factory=list)
+
+    def holders(self) -> list[str]:
+        """Return the documents that isolate the chip, each with its store."""
+        return [
+            *(
+                f"{document.namespace}/{document.name} of {store.url}"
+                for store, document in self.reports
+                if is_named(document, self.chip)
+            ),
+            *(
+                f"{manual_info.NAMESPACE}/{manual_info.NAME} of {store.url}"
+                for store in self.separating
+            ),
+        ]
+
+
+async def find(stores: Stores, node: str, chip: str) -> Found:
+    """Read what the stores have of a chip. Raises ``StoreError``."""
+    found = Found(chip)
+    for store in stores.read:
+        document = await store.get(DEVICE_INFO_NAMESPACE, device_info_name(node))
+        if document is not None:
+            found.reports.append((store, document))
+            await _read_chips(found, store, document, node)
+    number = chip.rpartition("-")[2]
+    if number == chip and number.isdecimal():
+        types = {name.rpartition("-")[0] for name in found.chips}
+        if len(types) == 1:
+            found.chip = f"{types.pop()}-{int(number)}"
+    for store in (*stores.read, *stores.published):
+        document = await store.get(manual_info.NAMESPACE, manual_info.NAME)
+        try:
+            if document is not None and is_separated(document, node, found.chip):
+                found.separating.append(store)
+        except DocumentError as error:
+            found.problems.append(f"{error}; it is left as it is")
+    found.beats = await beats_of(stores, node)
+    return found
+
+
+async def _read_chips(found: Found, store: Store, document: Document, node: str) -> None:
+    try:
+        info = decode(document.data, document.name)
+    except DocumentError as error:
+        found.chips_are_complete = False
+        found.problems.append(f"{error}; its writer repairs it when it publishes again")
+        return
+    listed = {*info.free, *info.unhealthy, *info.network_unhealthy, *info.recovering}
+    found.chips |= {name.strip() for name in listed if chip_of(name) is not None}
+    found.chips |= {fault.npu_name for fault in info.faults if chip_of(fault.npu_name) is not None}
+    numbers = (read_names(document.data) or frozenset()) | read_requests(
+        document.annotations
+    ).keys()
+    found.chips |= {f"{info.device_type}-{number}" for number in numbers}
+    if store.objects is None:
+        return
+    # A chip that a pod uses is in no list of device-info.
+    try:
+        there = (await store.objects.get_node(node)).annotations.get(BASE_DEVICE_INFOS, "")
+        found.chips |= set(json.loads(there))
+    except (StoreError, ValueError, TypeError):
+        found.chips_are_complete = False
+
+
+async def beats_of(stores: Stores, node: str) -> tuple[Beat, ...] | None:
+    """Return the heartbeats of a node; ``None`` where the account may not read them."""
+    try:
+        return tuple([beat for store in stores.read for beat in await store.beats(node)])
+    except StoreRefused:
+        return None
+
+
+async def refusal(found: Found, node: str) -> str | None:
+    """Return why the writer of device-info would take no request; ``None`` where it takes it."""
+    for store, document in found.reports:
+        writer = await store.writer(document.namespace, document.name)
+        if writer is not None and writer.name not in OURS:
+            return (
+                f"device-info of {node} is written by {writer.name!r}, which takes an added name "
+                "out again; isolate the chip with the means of that program, or cordon the node"
+            )
+    if found.problems:
+        return found.problems[0]
+    if found.beats is None:
+        return None
+    if not found.beats:
+        return (
+            f"no agent of NPU Vigil has a heartbeat for {node}, so nobody would take the request; "
+            "device-info is another program's, or it is left behind"
+        )
+    for beat in found.beats:
+        try:
+            owned = decode_owned(beat.writes) if beat.writes else frozenset[str]()
+        except NoWrites:
+            continue
+        if owned is not None and "device-info" not in owned:
+            return (
+                f"the agent of {node} does not write device-info: it is in shadow, of an earlier "
+                "release, or another program writes it"
+            )
+    return None
+
+
+class Published:
+    """What cluster-info shows of a chip, in all stores."""
+
+    def __init__(self, stores: Stores, node: str) -> None:
+        self._stores = (*stores.read, *stores.published)
+        self._key = device_info_name(node)
+        self._names: dict[int, str] = {}
+        """The document that has the node, by the number of the store."""
+
+    async def faults(self, chip: str) -> list[tuple[CodeFault, ...]]:
+        """Return the faults of the chip in each store with an entry of its node.
+
+        Raises ``StoreError``. What cannot be read has no entry.
+        """
+        found = []
+        for number, store in enumerate(self._stores):
+            entry = await self._entry(number, store)
+            if entry is not None:
+                found.append(tuple(fault for fault in entry if fault.chip == chip))
+        return found
+
+    async def _entry(self, number: int, store: Store) -> tuple[CodeFault, ...] | None:
+        if number in self._names:
+            document = await store.get(CLUSTER_NAMESPACE, self._names[number])
+            shown = None if document is None else self._shown(document)
+            if shown is not None:
+                return shown
+        for document in await store.list(Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL)):
+            if cluster_device_index(document.name) is not None:
+                shown = self._shown(document)
+                if shown is not None:
+                    self._names[number] = document.name
+                    return shown
+        return None
+
+    def _shown(self, document: Document) -> tuple[CodeFault, ...] | None:
+        try:
+            text = entry_texts(document.data.get(document.name, ""), document.name).get(self._key)
+            if text is None:
+                return None
+            _, entry = read_device_entry(self._key, text, document.name)
+            return record_as_shown(entry, document.name).faults
+        except DocumentError:
+            return None
+
+
+def is_manual(faults: tuple[CodeFault, ...]) -> bool:
+    """Return whether faults of a chip isolate it."""
+    return any(fault.level == MANUAL for fault in faults)

@@ -1,0 +1,293 @@
+"""Makes a change of a chip's isolation, and waits until cluster-info shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aggregator.processors import manual_info
+from contract.codes.levels import ChipLevel, most_serious
+from contract.documents.isolation_request import read_requests
+from contract.documents.separation import chip_of
+from contract.errors import StoreConflict, StoreError, StoreForbidden, StoreRefused, quoted
+from vigil.isolation.change import (
+    MANUAL,
+    Consent,
+    is_named,
+    is_separated,
+    isolated,
+    released,
+    without_separation,
+)
+from vigil.isolation.places import Found, Published, beats_of, find, is_manual, refusal
+from vigil.status.show import print_lines
+
+if TYPE_CHECKING:
+    from contract.documents.cluster_device import CodeFault
+    from stores.base import Document, Store
+    from vigil.forget.nodes import Stores
+    from vigil.isolation.change import Isolation
+
+_DONE, _NOT_YET, _WRONG = 0, 1, 2
+_WAIT_SECONDS = 30.0
+_LOOK_SECONDS = 0.25
+_ATTEMPTS = 5
+_REQUESTS = 2
+"""A broker compares no versions: the agent's own write may overwrite the first request."""
+_RIGHTS = (
+    "your account needs get and update of ConfigMaps in kube-system and cluster-system, list in "
+    "mindx-dl, and with the overlay beside-device-plugin the right write to device-info of the API "
+    "group npu-vigil"
+)
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a change.
+
+    ``changed``: something was written. ``isolated``: cluster-info shows the chip as isolated,
+    ``None`` where it has no entry of the node. ``level`` is the most serious level of other faults
+    of the chip, by the codes ``because``.
+    """
+
+    node: str
+    chip: str
+    action: str
+    done: bool
+    changed: bool
+    isolated: bool | None
+    text: str
+    holders: tuple[str, ...] = ()
+    level: str = ""
+    because: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+async def run(stores: Stores, change: Isolation, consent: Consent, *, as_json: bool) -> int:
+    """Make ``change`` and return the exit status. Raises ``StoreError``."""
+    try:
+        return await _Run(stores, change, as_json=as_json).go(consent)
+    except StoreForbidden as error:
+        raise StoreRefused(f"{error}; {_RIGHTS}") from None
+    finally:
+        await stores.close()
+
+
+class _Run:
+    def __init__(self, stores: Stores, change: Isolation, *, as_json: bool) -> None:
+        self._stores = stores
+        self._change = change
+        self._as_json = as_json
+        self._published = Published(stores, change.node)
+        self._holders: tuple[str, ...] = ()
+
+    async def go(self, consent: Consent) -> int:
+        change = self._change
+        found = await find(self._stores, change.node, change.chip)
+        if (why := self._unknown(found)) is not None:
+            return self._end(found, _WRONG, why, changed=False)
+        self._holders = tuple(found.holders())
+        # Rights that are missing for the wait are to be known before anything is changed.
+        shown = await self._published.faults(found.chip)
+        if change.isolates:
+            named = [document for _, document in found.reports if is_named(document, found.chip)]
+            if named:
+                return self._end(found, _DONE, _by_whom(named[0], found), shown, changed=False)
+            if (why := await refusal(found, change.node)) is not None:
+                return self._end(found, _NOT_YET, f"refused: {why}", shown, changed=False)
+        elif not self._holders:
+            status = _NOT_YET if found.problems or any(map(is_manual, shown)) else _DONE
+            text = f"{found.chip} of {change.node} is not isolated: nothing is to be released"
+            if status:
+                text = f"{found.chip} of {change.node} is isolated by no document that can be read"
+            return self._end(found, status, text, shown, changed=False)
+        plan = self._plan(found)
+        if consent is Consent.DRY_RUN:
+            return self._end(found, _DONE, f"would {plan}; nothing was changed", shown)
+        if consent is Consent.ASK:
+            if not sys.stdin.isatty():
+                text = f"would {plan}; nothing was changed: without a terminal, add --yes"
+                return self._end(found, _WRONG, text, shown)
+            print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+            answer = await asyncio.to_thread(sys.stdin.readline)
+            if answer.strip().lower() not in ("y", "yes"):
+                return self._end(found, _NOT_YET, "nothing was changed", shown)
+        await self._write(found)
+        return await self._wait(found)
+
+    def _unknown(self, found: Found) -> str | None:
+        node, chip = self._change.node, found.chip
+        if not found.reports and not found.separating:
+            where = ", ".join(store.url for store in self._stores.read)
+            return f"there is no node {quoted(node)!r}: {where} has no device-info of it"
+        if chip_of(chip) is None:
+            return f"{quoted(chip)!r} is no name of a chip of {node}; it has {_listed(found)}"
+        if chip in found.chips or found.separating:
+            return None
+        types = {name.rpartition("-")[0] for name in found.chips}
+        if found.chips_are_complete or (types and chip.rpartition("-")[0] not in types):
+            return f"{node} has no chip {chip}; it has {_listed(found)}"
+        return None
+
+    def _plan(self, found: Found) -> str:
+        change, chip = self._change, found.chip
+        if change.isolates:
+            (_, document), *_ = found.reports
+            place = f"{document.namespace}/{document.name}"
+            return (
+                f"isolate {chip} of {change.node} in {place}, by {change.by}, because: "
+                f"{change.reason}; pods that use it are rescheduled"
+            )
+        return f"release {chip} of {change.node} in {' and '.join(self._holders)}"
+
+    async def _write(self, found: Found) -> None:
+        """Edit each document. Raises ``StoreError`` that names what is done already."""
+        done: list[str] = []
+        try:
+            for store, document in found.reports:
+                if self._change.isolates or is_named(document, found.chip):
+                    await self._edit_report(store, document, found.chip)
+                    done.append(f"{document.namespace}/{document.name} of {store.url}")
+            if not self._change.isolates:
+                for store in found.separating:
+                    await self._edit_separation(store, found.chip)
+        except StoreError as error:
+            if done:
+                raise type(error)(f"written: {', '.join(done)}; not written: {error}") from None
+            raise
+
+    async def _edit_report(self, store: Store, document: Document, chip: str) -> None:
+        for _ in range(_ATTEMPTS):
+            there = await store.get(document.namespace, document.name)
+            if there is None or is_named(there, chip) is self._change.isolates:
+                return
+            if self._change.isolates:
+                edited = isolated(there, chip, self._change)
+            else:
+                edited = released(there, chip)
+            try:
+                await store.put(edited, expected=there.version)
+            except StoreConflict:
+                continue
+            return
+        raise StoreConflict(f"{document.namespace}/{document.name} changes all the time: try again")
+
+    async def _edit_separation(self, store: Store, chip: str) -> None:
+        node = self._change.node
+        for _ in range(_ATTEMPTS):
+            there = await store.get(manual_info.NAMESPACE, manual_info.NAME)
+            if there is None or not is_separated(there, node, chip):
+                return
+            try:
+                await store.put(without_separation(there, node, chip), expected=there.version)
+            except StoreConflict:
+                continue
+            return
+        raise StoreConflict(f"{manual_info.NAME} changes all the time: try again")
+
+    async def _wait(self, found: Found) -> int:
+        change, chip = self._change, found.chip
+        give_up = time.monotonic() + _WAIT_SECONDS
+        requests = 1
+        while True:
+            shown = await self._published.faults(chip)
+            if shown and all(is_manual(one) is change.isolates for one in shown):
+                what = "isolated" if change.isolates else "released"
+                return self._end(found, _DONE, f"{chip} of {change.node} is {what}", shown, True)
+            if change.isolates and not await self._is_requested(found):
+                if requests == _REQUESTS:
+                    why = (
+                        f"the agent of {change.node} took the request out again: it knows no chip "
+                        f"{chip}, or it is of an earlier release"
+                    )
+                    return self._end(found, _NOT_YET, why, shown, True)
+                requests += 1
+                await self._write(found)
+            if time.monotonic() >= give_up:
+                return self._end(found, _NOT_YET, await self._why_not(found, shown), shown, True)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _is_requested(self, found: Found) -> bool:
+        for store, document in found.reports:
+            there = await store.get(document.namespace, document.name)
+            if there is not None and not is_named(there, found.chip):
+                return False
+        return True
+
+    async def _why_not(self, found: Found, shown: list[tuple[CodeFault, ...]]) -> str:
+        node = self._change.node
+        text = f"written, but not shown in cluster-info within {_WAIT_SECONDS:.0f} s: "
+        before = {(beat.holder, beat.beaten_at_ms) for beat in found.beats or ()}
+        now = await beats_of(self._stores, node)
+        if now is not None and {(beat.holder, beat.beaten_at_ms) for beat in now} <= before:
+            return (
+                f"{text}no heartbeat of {node} came in this time; its agent takes the change when "
+                "it runs again"
+            )
+        if not shown:
+            return f"{text}it has no entry of {node}; an aggregator must run"
+        return f"{text}see vigil explain {node}/{found.chip}"
+
+    def _end(
+        self,
+        found: Found,
+        status: int,
+        text: str,
+        shown: list[tuple[CodeFault, ...]] | None = None,
+        changed: bool = False,
+    ) -> int:
+        faults = shown[0] if shown else ()
+        others = [fault for fault in faults if fault.level != MANUAL]
+        level = most_serious(map(_level, {fault.level for fault in others})) if others else ""
+        because = tuple(sorted(fault.code for fault in others if _level(fault.level) == level))
+        outcome = Outcome(
+            node=self._change.node,
+            chip=found.chip,
+            action="isolate" if self._change.isolates else "release",
+            done=status == _DONE,
+            changed=changed,
+            isolated=any(map(is_manual, shown)) if shown else None,
+            text=text,
+            holders=self._holders,
+            level=str(level),
+            because=because,
+            problems=tuple(found.problems),
+        )
+        if self._as_json:
+            print(msgspec.json.encode(outcome).decode())
+        else:
+            lines = [outcome.text]
+            if level and not self._change.isolates:
+                lines.append(
+                    f"{found.chip} stays at {level} because of other faults: {', '.join(because)}"
+                )
+            lines += found.problems
+            if status == _DONE:
+                print_lines(lines)
+            else:
+                print("\n".join(f"vigil: {quoted(line)}" for line in lines), file=sys.stderr)
+        return status
+
+
+def _level(level: str) -> ChipLevel:
+    try:
+        return ChipLevel(level)
+    except ValueError:
+        return ChipLevel.NORMAL_NPU
+
+
+def _listed(found: Found) -> str:
+    return ", ".join(sorted(found.chips, key=lambda name: chip_of(name) or 0)) or "no known chip"
+
+
+def _by_whom(document: Document, found: Found) -> str:
+    number = chip_of(found.chip)
+    assert number is not None
+    request = read_requests(document.annotations).get(number)
+    by = "by a rule or by a name in its document"
+    if request is not None:
+        by = f"by {request.by} (as stated): {request.reason}"
+    return f"{found.chip} is isolated already, {by}; nothing was changed"

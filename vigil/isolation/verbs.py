@@ -1,0 +1,113 @@
+"""``vigil isolate NODE CHIP`` and ``vigil release NODE CHIP``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
+
+import typer
+
+from vigil import agent_options as options  # noqa: TC001  (typer reads it)
+from vigil.status.options import Json  # noqa: TC001  (typer reads it)
+
+if TYPE_CHECKING:
+    from vigil.isolation.change import Isolation
+
+_Node: TypeAlias = Annotated[str, typer.Argument(metavar="NODE", help="Name of the node.")]
+_Chip: TypeAlias = Annotated[
+    str, typer.Argument(metavar="CHIP", help="Name or physical id, such as Ascend910-3 or 3.")
+]
+_Stores: TypeAlias = Annotated[
+    list[str] | None, typer.Option("--store", metavar="URL", help="As for the aggregator.")
+]
+_Config: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", envvar="VIGIL_CONFIG", help="TOML of the aggregator: stores, MQTT."
+    ),
+]
+_Yes: TypeAlias = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+_DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+
+
+def isolate(
+    node: _Node,
+    chip: _Chip,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it stays with the chip.")],
+    store: _Stores = None,
+    kubeconfig: options.Kubeconfig = None,
+    config: _Config = None,
+    yes: _Yes = False,
+    dry_run: _DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Isolate a chip until somebody releases it; with your own rights on the store.
+
+    It waits until cluster-info shows it. Exit status: 0 isolated, 1 refused or not shown within
+    30 s, 2 wrong use, unknown node or chip, 3 a store cannot be used.
+    """
+    from vigil.isolation.change import Isolation, stated_name
+
+    _change(
+        Isolation(node, chip, stated_name(), reason),
+        store,
+        kubeconfig,
+        config,
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+def release(
+    node: _Node,
+    chip: _Chip,
+    store: _Stores = None,
+    kubeconfig: options.Kubeconfig = None,
+    config: _Config = None,
+    yes: _Yes = False,
+    dry_run: _DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Release a chip, whoever isolated it: a rule, a person or the policy of the cluster.
+
+    It waits until cluster-info shows it, and says which level stays because of other faults. Exit
+    status: 0 released, 1 not shown within 30 s, 2 wrong use, unknown node or chip, 3 a store cannot
+    be used.
+    """
+    from vigil.isolation.change import Isolation
+
+    _change(
+        Isolation(node, chip),
+        store,
+        kubeconfig,
+        config,
+        yes=yes,
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+def _change(
+    change: Isolation,
+    store: list[str] | None,
+    kubeconfig: Path | None,
+    config: Path | None,
+    *,
+    yes: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> NoReturn:
+    import asyncio
+    import os
+    import sys
+
+    from aggregator.config import load_aggregator
+    from vigil.forget.nodes import opened
+    from vigil.isolation.change import Consent
+    from vigil.isolation.run import run
+
+    consent = Consent.DRY_RUN if dry_run else Consent.GIVEN if yes else Consent.ASK
+    given = {"store": store or None, "kubeconfig": kubeconfig}
+    stores = opened(load_aggregator(config, os.environ, given), by_operator=True)
+    sys.exit(asyncio.run(run(stores, change, consent, as_json=as_json)))
