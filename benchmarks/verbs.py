@@ -122,6 +122,7 @@ def _measure_node(directory: Path, times: int) -> Measured:
             ("status",),
             ("faults",),
             ("explain", node.name),
+            ("timeline",),
         )
         return {
             f"{' '.join(verb)}, of an agent": (_seconds(verb, where, times), _NODE_BUDGET)
