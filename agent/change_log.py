@@ -9,7 +9,8 @@ from agent.policy.state import ChangeKind, ChipState
 from agent.policy.transaction import level_of
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
-from service.paced_lines import PacedLines, shortened
+from service.paced_lines import NAMED, PacedLines
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,7 +44,9 @@ class ChangeLog:
         standing = sorted(_standing(state))
         if standing:
             texts = [text for _, text in standing]
-            log.warning("%d fault(s) at the start: %s", len(texts), shortened(texts, len(texts)))
+            log.warning(
+                "%d fault(s) at the start: %s", len(texts), shortened(texts, NAMED, separator="; ")
+            )
 
     def flush(self) -> None:
         """Log what waits for its turn."""

@@ -7,24 +7,15 @@ import logging
 import threading
 from typing import TYPE_CHECKING, NoReturn
 
-from collectors.bmc import BmcCollector
-from collectors.chip_faults.collector import ChipFaultsCollector
-from collectors.file_systems.collector import FileSystemsCollector
-from collectors.hang.collector import HangCollector
-from collectors.host_clock import HostClockCollector
-from collectors.kernel_log.collector import KernelLogCollector
-from collectors.links.collector import LinksCollector
-from collectors.memory.collector import MemoryCollector as HostMemory
-from collectors.network_health import NetworkHealthCollector
+from collectors.base import AgentOptions
+from collectors.file_systems.collector import FileSystemsSection
 from collectors.registry import COLLECTORS
-from collectors.storage.collector import StorageCollector
-from collectors.switch import SwitchCollector
 from contract.codes.host_codes import HOST_CODES
 from contract.observation import NODE, Assertion, Observation, SourceBlind
 from service.files import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from agent.config import AgentConfiguration
@@ -40,33 +31,15 @@ _LARGEST_BYTES = 1 << 20
 def collectors_of(
     configuration: AgentConfiguration,
 ) -> Iterator[tuple[str, Collector | None]]:
-    """Every source by its name, with ``None`` for one that is switched off."""
-    settings = _settings(configuration)
-    for name, make in COLLECTORS.items():
-        arguments = dict(settings.get(name, {}))
-        yield name, make(**arguments) if arguments.pop("enabled", True) else None
-
-
-def _settings(configuration: AgentConfiguration) -> Mapping[str, Mapping[str, object]]:
-    exporter = configuration.metrics.npu_exporter_names
-    return {
-        ChipFaultsCollector.name: configuration.chip_faults.model_dump(),
-        BmcCollector.name: configuration.bmc.model_dump(),
-        NetworkHealthCollector.name: {"enabled": exporter},
-        SwitchCollector.name: configuration.switch.model_dump(),
-        LinksCollector.name: configuration.links.model_dump()
-        | {"telemetry": exporter, "error": configuration.compatibility.hccn_error},
-        HangCollector.name: configuration.hang.model_dump(exclude={"enabled"})
-        | {"detect": configuration.hang.enabled},
-        StorageCollector.name: configuration.storage.model_dump(
-            include={"period_seconds", "dpc_file", "dtfs_file"}
-        ),
-        FileSystemsCollector.name: configuration.file_systems.model_dump(),
-        HostMemory.name: configuration.memory.model_dump(),
-        KernelLogCollector.name: configuration.kernel_log.model_dump()
-        | {"remounts": configuration.file_systems.enabled},
-        HostClockCollector.name: configuration.clock.model_dump(),
-    }
+    """Yield every source by its name, with ``None`` for one that is switched off."""
+    options = AgentOptions(
+        npu_exporter_names=configuration.metrics.npu_exporter_names,
+        hccn_error=configuration.compatibility.hccn_error,
+        file_systems=configuration.settings_of(FileSystemsSection).enabled,
+    )
+    for make in COLLECTORS:
+        collector = make(configuration.settings_of(make.settings), options)
+        yield make.name, collector if collector.enabled else None
 
 
 def left_out(source: str, believed: Iterable[tuple[Subject, str]], now_ms: int) -> list[Report]:

@@ -34,6 +34,7 @@ from contract.documents.write_numbers import encode_writes
 from contract.errors import StoreError
 from contract.observation import Observation, SourceAnswered, chip_subject
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -379,9 +380,7 @@ class NodeDocuments:
         upgraded a code: that is no source's belief, and its end is the policy's.
         """
         if not self._has_journal and not self._sources_began:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_MEMORY_SECONDS):
-                    await self._all_read.wait()
+            await is_set_within(self._all_read, _MEMORY_SECONDS)
             self._sources_began = True
 
     async def _until_committed(self) -> None:

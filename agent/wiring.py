@@ -37,6 +37,7 @@ from agent.publishing.fault_service_address import FaultServiceAddress
 from agent.state_dir import first_sequence, remember
 from collectors.base import CollectorContext, VendorPaths
 from collectors.boot import boot_id, machine_digest
+from collectors.storage.collector import StorageSection
 from contract.codes import catalogue
 from contract.observation import Gap
 from contract.operator_rules.fault_configuration import catalogue_of
@@ -47,7 +48,7 @@ from stores.read_only import ReadOnly
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent.config import AgentConfiguration, StorageSection
+    from agent.config import AgentConfiguration
     from collectors.base import Collector, Sink
     from contract.observation import Report, Subject
     from dcmi_shim.driver import Driver
@@ -167,7 +168,7 @@ class AgentParts:
                 deleted=self.heartbeat.hurry,
             ),
             shadowed=configuration.shadow,
-            over_grpc=configuration.storage.clusterd is not None,
+            over_grpc=configuration.settings_of(StorageSection).clusterd is not None,
             cards_together=configuration.compatibility.duo_cards == "together",
             told=remembered.public_faults,
             beating=self.old_readers.beating,
@@ -175,7 +176,7 @@ class AgentParts:
         self.duo_cards = None
         if configuration.compatibility.duo_cards == "apart":
             self.duo_cards = DuoCards(driver, store.objects, configuration.node_name)
-        self.fault_service = self._fault_service_of(configuration.storage)
+        self.fault_service = self._fault_service_of(configuration.settings_of(StorageSection))
         self.device_info = self.documents.device_info
         self.stream = Stream(
             f"{self.started_at_ms:x}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 from functools import partial
@@ -43,6 +42,7 @@ from aggregator.publish.publisher import StorePublisher
 from aggregator.rank_tables.plugin import CONTROLLER, RankTables
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
+from pacing.waiting import is_set_within
 from service.clock import Clock, system_clock
 from service.election.leadership import Always, Leadership
 from service.event_stream import PLACES, Stream
@@ -593,9 +593,7 @@ class Aggregator:
     async def _wait(self, until_ms: int | None) -> None:
         """Until woken, or until this steady time."""
         seconds = None if until_ms is None else (until_ms - self._clock().steady_ms + 1) / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
-                await self._wake.wait()
+        await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
 
     def _wake_publishers(self, names: Iterable[str]) -> None:
         names = tuple(names)

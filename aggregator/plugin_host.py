@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING
 
 from aggregator.plugin import DocumentPlugin, Led, Part, Persistent, Timed, View, Viewed
-from contract.errors import StoreError, StoreRefused
+from service.trouble import Trouble
 from stores.base import Changed, Deleted, DocumentsListed
-from stores.interruption import Interrupted
+from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Iterable, Mapping
 
     from service.clock import Clock, Instant
@@ -74,22 +75,17 @@ class PluginHost:
                     name = f"read {named(selection)} of {url} for part {index}"
                     tasks.create_task(self._read(number, store, index, selection), name=name)
 
-    async def _read(self, number: int, store: Store, index: int, selection: Selection) -> NoReturn:
+    async def _read(self, number: int, store: Store, index: int, selection: Selection) -> None:
         """What a store will not tell of one part keeps no other, and no node, from being read."""
-        reader, is_in_trouble = self.readers[index], False
+        reader = self.readers[index]
+        what = f"{named(selection)} of {store.url}"
+        trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", what)
         lasting = None if store.absence_is_deletion else Lasting()
-
-        def take(event: WatchEvent) -> None:
-            nonlocal is_in_trouble
+        async for event in followed(partial(store.watch, selection), _ASK_AGAIN_SECONDS):
             if isinstance(event, Interrupted):
-                if not is_in_trouble:
-                    what = named(selection)
-                    _log.warning("%s of %s cannot be read: %s", what, store.url, event.reason)
-                is_in_trouble = True
+                trouble.begin(event.reason)
             elif isinstance(event, DocumentsListed):
-                if is_in_trouble:
-                    _log.info("%s of %s can be read again", named(selection), store.url)
-                is_in_trouble = False
+                trouble.end()
             with self._stalls.busy(f"read {store.url}"):
                 news = event if lasting is None else lasting.news(event)
                 nodes = frozenset[str]()
@@ -98,15 +94,6 @@ class PluginHost:
                 self._waits.discard((number, index, selection))
                 self._judge(nodes)
                 self._seen(store.url, selection, event)
-
-        while True:
-            try:
-                async for event in store.watch(selection):
-                    take(event)
-                raise StoreError(f"the watch of {store.url} ended")
-            except StoreRefused as error:
-                take(Interrupted(str(error)))
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     def step(self, now: Instant) -> frozenset[str]:
         """Do what is due; returns nodes to be judged again."""

@@ -13,7 +13,6 @@ from aggregator.api.routes import SOCKET_NAME, application
 from aggregator.daemon import Aggregator
 from aggregator.grpc.endpoint import endpoint_of
 from aggregator.notify.history import ClusterHistory
-from contract.errors import VigilError
 from service.clock import system_clock
 from service.descriptors import raise_soft_limit
 from service.election.identity import Identity
@@ -22,7 +21,7 @@ from service.event_stream import PLACES
 from service.http.limits import ListenerLimits
 from service.log import flush_log, set_up_logging
 from service.pages import serving
-from service.tasks import leaves, on_stop
+from service.tasks import until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +103,8 @@ async def _run(configuration: AggregatorConfiguration, parts: Iterable[Part] = (
             limits=ListenerLimits(configuration.pages.max_connections),
             host_names=configuration.pages.host_names,
         ):
-            await _until_told(aggregator)
+            await until_stopped(aggregator.run())
+            _log.info("told to stop")
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -132,18 +132,3 @@ def _serving(configuration: AggregatorConfiguration) -> Serve | None:
     from aggregator.grpc.server import GrpcServer
 
     return partial(GrpcServer, endpoint)
-
-
-async def _until_told(aggregator: Aggregator) -> None:
-    """Run until a signal; an error of a root task is raised as itself."""
-    task = asyncio.ensure_future(aggregator.run())
-    on_stop(task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        _log.info("told to stop")
-    except BaseExceptionGroup as group:
-        for error in leaves(group):
-            if isinstance(error, VigilError):
-                raise error from group
-        raise

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from contract.configuration import Section
     from contract.observation import Report, Subject
     from dcmi_shim.interface import ChipDriver
 
@@ -72,12 +73,32 @@ class CollectorContext:
     """Physical ids of the chips that are remembered, which the driver may not list."""
 
 
-class Collector(Protocol):
-    """One source of observations."""
+@dataclass(frozen=True)
+class AgentOptions:
+    """Options of the agent that collectors follow, beside their own settings."""
 
+    npu_exporter_names: bool = False
+    hccn_error: Literal["blind", "down"] = "blind"
+    file_systems: bool = True
+    """Whether file systems are watched, so that one that becomes read-only is followed."""
+
+
+class Collector(Protocol):
+    """One source of observations.
+
+    ``settings`` is the model of its section of the configuration, which is called ``name`` with
+    ``_`` for ``-``; a plain ``Section`` stands for none.
+    """
+
+    settings: ClassVar[type[Section]]
     name: str
+    enabled: bool
+    """Whether it is to run. Else its source counts as switched off."""
     period_seconds: float
     deadline_seconds: float
+
+    def __init__(self, settings: Any, options: AgentOptions, /) -> None:
+        """``settings`` is an object of the class's own ``settings``."""
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled. An exception ends the daemon."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
+from pydantic import Field
+
+from contract.configuration import Section
 from contract.errors import BmcError, ToolError
 from contract.observation import (
     NODE,
@@ -27,7 +30,7 @@ from dcmi_shim.ipmi.bmc import Ipmi
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from contract.codes.levels import Severity
     from contract.observation import Report
     from dcmi_shim.ipmi.alarms import Alarm
@@ -41,6 +44,15 @@ FAILED_READINGS = "failed_readings"
 """The reading that is shown of NODE: how many lists were not given, incomplete or inconsistent."""
 
 
+class BmcSection(Section):
+    """How the server's BMC is asked for its alarms."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=10.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=60)
+    device: str = "/dev/ipmi0"
+
+
 class BmcCollector:
     """The collector of BMC alarms.
 
@@ -48,16 +60,13 @@ class BmcCollector:
     """
 
     name = "bmc"
+    settings: ClassVar[type[Section]] = BmcSection
 
-    def __init__(
-        self,
-        period_seconds: float = 10.0,
-        deadline_seconds: float = 10.0,
-        device: str = "/dev/ipmi0",
-    ) -> None:
-        self.period_seconds = period_seconds
-        self.deadline_seconds = deadline_seconds
-        self._device = Path(device)
+    def __init__(self, settings: BmcSection, _: AgentOptions) -> None:
+        self.enabled = settings.enabled
+        self.period_seconds = settings.period_seconds
+        self.deadline_seconds = settings.deadline_seconds
+        self._device = Path(settings.device)
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""

@@ -11,13 +11,15 @@ import asyncio
 import ctypes
 import logging
 import time
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import msgspec
+from pydantic import Field
 
 from collectors.boot import boot_id
 from collectors.saved_state import remembered
 from contract.codes.host_codes import CLOCK, CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
+from contract.configuration import Section
 from contract.observation import (
     NODE,
     Assertion,
@@ -29,7 +31,7 @@ from contract.observation import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -79,21 +81,31 @@ class SavedClock(msgspec.Struct, frozen=True, omit_defaults=True):
     was_synchronised: bool = False
 
 
+class ClockSection(Section):
+    """When the clock of the host counts as set."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    step_seconds: float = Field(default=10.0, ge=0.1, le=86_400)
+
+
 class HostClockCollector:
     """The collector. A change by more than ``step_seconds`` between two looks is told."""
 
     name = CLOCK
+    settings: ClassVar[type[Section]] = ClockSection
     deadline_seconds = 5.0
 
     def __init__(
         self,
-        period_seconds: float = 60.0,
-        step_seconds: float = 10.0,
+        settings: ClockSection,
+        _: AgentOptions,
         offset: Callable[[], float] = offset_seconds,
         synchronised: Callable[[], bool | None] = is_synchronised,
     ) -> None:
-        self.period_seconds = period_seconds
-        self.step_seconds = step_seconds
+        self.enabled = settings.enabled
+        self.period_seconds = settings.period_seconds
+        self.step_seconds = settings.step_seconds
         self.offset = offset
         self.synchronised = synchronised
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
+from contract.configuration import Section
 from contract.errors import DriverCallError, DriverError
 from contract.observation import chip_subject
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 if TYPE_CHECKING:
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from dcmi_shim.values import Chip
 
 NETWORK = "network_reached"
@@ -28,8 +29,12 @@ class NetworkHealthCollector:
     """The collector of network checks. A chip that gives no answer has no reading."""
 
     name = "network-health"
+    settings: ClassVar[type[Section]] = Section
     period_seconds = 5.0
     deadline_seconds = 2.0
+
+    def __init__(self, _: Section, options: AgentOptions) -> None:
+        self.enabled = options.npu_exporter_names
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Show until cancelled."""

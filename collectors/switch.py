@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from pydantic import Field
 
 from collectors.list_tracker import LAG_SECONDS, ListedCode, ListTracker
 from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
+from contract.configuration import Section
 from contract.documents.switch_info import SwitchPort, port_subject
 from contract.errors import DriverCallError, DriverError
 from contract.observation import (
@@ -28,11 +31,12 @@ from dcmi_shim.library.switch_calls import LIST_LENGTH
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.values import DriverGap
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from collectors.list_tracker import Key
     from contract.observation import Report
     from dcmi_shim.library.discovery import FoundLibrary
@@ -53,14 +57,22 @@ _PATIENCE_SECONDS = 1.0
 _DUE_SECONDS = 0.001
 
 
+class SwitchSection(Section):
+    """How the collector of on-board switches works."""
+
+    audit_period_seconds: float = Field(default=30.0, ge=0.1, le=3600)
+
+
 class SwitchCollector:
     """The collector of switch faults; ``audit_period_seconds`` is that of the list."""
 
     name = "switch"
+    settings: ClassVar[type[Section]] = SwitchSection
+    enabled = True
     deadline_seconds = 15.0
 
-    def __init__(self, audit_period_seconds: float = 30.0) -> None:
-        self.period_seconds = audit_period_seconds
+    def __init__(self, settings: SwitchSection, _: AgentOptions) -> None:
+        self.period_seconds = settings.audit_period_seconds
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -187,11 +199,7 @@ class SwitchRun:
             if wait < _DUE_SECONDS:
                 await self._ask(due)
                 continue
-            try:
-                async with asyncio.timeout(min(wait, self._period_seconds / 2)):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(self._changed, min(wait, self._period_seconds / 2))
 
     def _next(self) -> float:
         """When the list is due: by its period, or because of events not audited since."""

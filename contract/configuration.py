@@ -114,6 +114,13 @@ class Directory(Section):
 M = TypeVar("M", bound=Section)
 
 
+def at_most(section: M, less: str, more: str) -> M:
+    """Return ``section`` where option ``less`` is not above ``more``; raises ``ValueError``."""
+    if getattr(section, less) > getattr(section, more):
+        raise ValueError(f"{less} must not be more than {more}")
+    return section
+
+
 @dataclass(frozen=True)
 class _Option:
     """One leaf of the model."""

@@ -20,6 +20,7 @@ from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chi
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue, driver_event
 from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -232,11 +233,9 @@ class Driver:
             pause = self._settings.probe_seconds
             if self._listed is None:
                 pause = min(pause, self._settings.call_seconds)
-            try:
-                async with asyncio.timeout(pause if problems or not self._is_complete else None):
-                    await self._reopened.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(
+                self._reopened, pause if problems or not self._is_complete else None
+            )
             self._reopened.clear()
 
     def _other_family(self, found: Inventory | None) -> tuple[str, ...]:

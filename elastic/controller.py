@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
@@ -28,7 +29,7 @@ from elastic.job import read_job, read_pod
 from elastic.job_cache import KINDS, JobCache
 from elastic.patches import size_patch, start_patch
 from elastic.unhandled_faults import UnhandledFaults
-from stores.interruption import Interrupted
+from stores.interruption import followed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,16 +136,11 @@ class Acting:
         """Begin the next round at once."""
         self._changed.set()
 
-    async def _follow(self, name: str, cluster: Cluster) -> NoReturn:
-        while True:
-            try:
-                async for event in cluster.objects(KINDS[name]):
-                    self.known.observe(name, event)
-                    self._changed.set()
-            except StoreRefused as error:
-                self.known.observe(name, Interrupted(str(error)))
-                self._changed.set()
-            await asyncio.sleep(_FOLLOW_AGAIN_SECONDS)
+    async def _follow(self, name: str, cluster: Cluster) -> None:
+        watch = partial(cluster.objects, KINDS[name])
+        async for event in followed(watch, _FOLLOW_AGAIN_SECONDS):
+            self.known.observe(name, event)
+            self._changed.set()
 
     async def _wait(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

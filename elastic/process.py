@@ -8,7 +8,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from contract.documents.elastic_job import LEASE
-from contract.errors import VigilError
 from elastic.aggregator_client import Aggregators
 from elastic.controller import Acting
 from elastic.job_events import JobEvents
@@ -19,7 +18,7 @@ from service.election.leadership import ByLease
 from service.log import flush_log, set_up_logging
 from service.pages import application, serving
 from service.stalls import Stalls
-from service.tasks import leaves, on_stop
+from service.tasks import until_stopped
 from stores.address import kubeconfig_files
 from stores.kubernetes_api.vcjobs import VcJobs
 
@@ -74,7 +73,8 @@ async def _run(configuration: ElasticConfiguration) -> None:
         )
     try:
         async with serving(pages, configuration.listen, configuration.state_dir):
-            await _until_stopped(acting, leadership, telling, stalls)
+            await until_stopped(_all(acting, leadership, telling, stalls))
+            _log.info("asked to stop")
     finally:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
@@ -83,26 +83,9 @@ async def _run(configuration: ElasticConfiguration) -> None:
         identity.close()
 
 
-async def _until_stopped(
-    acting: Acting, leadership: ByLease, telling: JobEvents, stalls: Stalls
-) -> None:
-    """Run until a signal; an error of a root task is raised as itself."""
-
-    async def everything() -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(leadership.run(acting.look), name="leadership")
-            tasks.create_task(acting.run(), name="acting")
-            tasks.create_task(telling.run(), name="Events")
-            tasks.create_task(stalls.watch(acting.look), name="stalls")
-
-    task = asyncio.ensure_future(everything())
-    on_stop(task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        _log.info("asked to stop")
-    except BaseExceptionGroup as group:
-        for error in leaves(group):
-            if isinstance(error, VigilError):
-                raise error from group
-        raise
+async def _all(acting: Acting, leadership: ByLease, telling: JobEvents, stalls: Stalls) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(leadership.run(acting.look), name="leadership")
+        tasks.create_task(acting.run(), name="acting")
+        tasks.create_task(telling.run(), name="Events")
+        tasks.create_task(stalls.watch(acting.look), name="stalls")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Generator
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 T = TypeVar("T")
 
@@ -12,10 +17,65 @@ Work: TypeAlias = Generator[int, None, T]
 
 
 def whole(work: Work[T]) -> T:
-    """All of it at once."""
+    """Do all of it at once."""
     while True:
         try:
             next(work)
         except StopIteration as end:
             found: T = end.value
             return found
+
+
+async def in_pieces(work: Work[T], size: int) -> T:
+    """Do all of it; others have their turn after each piece of ``size``."""
+    done = 0
+    while True:
+        try:
+            done += next(work)
+        except StopIteration as end:
+            found: T = end.value
+            return found
+        if done >= size:
+            done = 0
+            await asyncio.sleep(0)
+
+
+async def all_of(rows: Iterable[T], size: int) -> tuple[T, ...]:
+    """Return all ``rows``; what they are made from may change after each ``size`` of them."""
+    return await in_pieces(_each(rows), size)
+
+
+def _each(rows: Iterable[T]) -> Work[tuple[T, ...]]:
+    found: list[T] = []
+    for row in rows:
+        found.append(row)
+        yield 1
+    return tuple(found)
+
+
+class WorkBacklog:
+    """Works that are done one after the other, in pieces of ``size``."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._works: deque[Work[None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._works)
+
+    def add(self, work: Work[None]) -> None:
+        """Put this behind all others."""
+        self._works.append(work)
+
+    def clear(self) -> None:
+        """Leave everything undone."""
+        self._works.clear()
+
+    def do_piece(self) -> None:
+        """Do the next piece."""
+        done = 0
+        while self._works and done < self._size:
+            try:
+                done += next(self._works[0])
+            except StopIteration:
+                self._works.popleft()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from aiohttp import hdrs, web
 
+from pacing.waiting import is_set_within
 from service.operations import Parameter
 
 if TYPE_CHECKING:
@@ -185,10 +186,7 @@ class _Client:
 
         Nothing when the client lost its place.
         """
-        try:
-            async with asyncio.timeout(_COMMENT_SECONDS):
-                await self._came.wait()
-        except TimeoutError:
+        if not await is_set_within(self._came, _COMMENT_SECONDS):
             return b": nothing happened\n\n"
         if self._is_displaced:
             return b""

@@ -10,12 +10,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from service.shortened import shortened
+
 if TYPE_CHECKING:
     import logging
     from collections.abc import Sequence
 
 PERIOD_SECONDS = 60.0
-_NAMED = 8
+NAMED = 8
 
 
 class PacedLines:
@@ -39,7 +41,7 @@ class PacedLines:
     def add(self, texts: Sequence[str]) -> None:
         """Log these, together in one line, or let them wait for the next one."""
         self._count += len(texts)
-        self._first += texts[: _NAMED - len(self._first)]
+        self._first += texts[: NAMED - len(self._first)]
         if self._count and self._timer is None:
             wait = self._wait_seconds()
             if wait > 0:
@@ -57,19 +59,15 @@ class PacedLines:
         if self._count == 1:
             self._log.log(self._level, self._one, self._first[0])
         else:
-            self._log.log(self._level, self._many, self._count, shortened(self._first, self._count))
+            self._log.log(self._level, self._many, self._count, self._texts())
         self._count = 0
         self._first = []
         self._logged.append(asyncio.get_running_loop().time())
+
+    def _texts(self) -> str:
+        return shortened(self._first, NAMED, count=self._count, separator="; ")
 
     def _wait_seconds(self) -> float:
         if len(self._logged) < (self._logged.maxlen or 0):
             return 0.0
         return self._logged[0] + PERIOD_SECONDS - asyncio.get_running_loop().time()
-
-
-def shortened(first: Sequence[str], count: int) -> str:
-    """Return the first few of ``first`` as one text, which says how many of ``count`` it lacks."""
-    named = first[:_NAMED]
-    more = count - len(named)
-    return "; ".join(named) + (f" and {more} more" if more > 0 else "")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from typing import TYPE_CHECKING
 
+from contract.errors import VigilError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -38,3 +41,20 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
             yield from leaves(error)
         else:
             yield error
+
+
+async def until_stopped(work: Coroutine[None, None, object]) -> None:
+    """Run ``work`` until the first signal to stop.
+
+    Raises the ``VigilError`` of a group by itself, where it has one.
+    """
+    task = asyncio.ensure_future(work)
+    on_stop(task.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    except BaseExceptionGroup as group:
+        for error in leaves(group):
+            if isinstance(error, VigilError):
+                raise error from group
+        raise

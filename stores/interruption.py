@@ -1,11 +1,38 @@
-"""An event that watches of documents and of cluster objects have in common."""
+"""What watches of documents and of cluster objects have in common."""
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
 import msgspec
+
+from contract.errors import StoreRefused
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+E = TypeVar("E")
 
 
 class Interrupted(msgspec.Struct, frozen=True):
     """The watch shows nothing until the next ``Listed``, because of ``reason``."""
 
     reason: str
+
+
+async def followed(
+    watch: Callable[[], AsyncIterator[E]], again_seconds: float
+) -> AsyncIterator[E | Interrupted]:
+    """Yield the events of ``watch`` without an end.
+
+    A watch that is refused is interrupted, and begun again after ``again_seconds``: a right may be
+    granted later.
+    """
+    while True:
+        try:
+            async for event in watch():
+                yield event
+        except StoreRefused as error:
+            yield Interrupted(str(error))
+        await asyncio.sleep(again_seconds)

@@ -8,7 +8,6 @@ Source: ``docs/spec/device-plugin.md#3.1``, ``docs/spec/noded.md#3.1``.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 from dataclasses import dataclass, replace
@@ -25,6 +24,8 @@ from contract.operator_rules.fault_configuration import (
     Judged,
     judge,
 )
+from pacing.waiting import is_set_within
+from service.trouble import Trouble, Troubles
 from stores.base import Changed, DocumentsListed, Involved, KubernetesEvent, Selection
 from stores.interruption import Interrupted
 
@@ -79,7 +80,12 @@ class FaultConfiguration:
         self._data: dict[OperatorConfigMap, Mapping[str, str] | None] = {}
         self._versions: dict[OperatorConfigMap, str] = {}
         self._spoilt: dict[OperatorConfigMap, str] = {}
-        self._troubles: dict[OperatorConfigMap, str] = {}
+        self._troubles: Troubles[OperatorConfigMap] = Troubles(
+            log,
+            "%s cannot be watched: %s; it stays",
+            "%s is watched again",
+            lambda config_map: config_map.name,
+        )
         self._told: frozenset[str] = frozenset()
         self._on_disk = read_kept(state_dir)
         self._one_by_one = asyncio.Lock()
@@ -101,7 +107,8 @@ class FaultConfiguration:
     @property
     def trouble(self) -> str | None:
         """Why a change would not be noticed now."""
-        troubles = {self._troubles[one]: None for one in CONFIG_MAPS if one in self._troubles}
+        reasons = self._troubles.reasons
+        troubles = {reasons[one]: None for one in CONFIG_MAPS if one in reasons}
         return "; ".join(troubles) or self._files.trouble
 
     def begin(self) -> None:
@@ -111,9 +118,7 @@ class FaultConfiguration:
 
     async def known(self) -> None:
         """Wait for the store to say what is in force, where that was never known, but not long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE_SECONDS):
-                await self._is_known.wait()
+        await is_set_within(self._is_known, _PATIENCE_SECONDS)
 
     async def run(self) -> NoReturn:
         """Follow the ConfigMaps and the directory until cancelled."""
@@ -143,8 +148,7 @@ class FaultConfiguration:
             document = next(iter(event.documents), None)
         elif isinstance(event, Changed):
             document = event.document
-        if self._troubles.pop(config_map, None) is not None:
-            log.info("%s is watched again", config_map.name)
+        self._troubles.end(config_map)
         self._spoilt.pop(config_map, None)
         if document is not None and document.problem:
             self._spoilt[config_map] = document.problem
@@ -155,9 +159,7 @@ class FaultConfiguration:
         self._answered(config_map)
 
     def _cannot_watch(self, config_map: OperatorConfigMap, reason: str) -> None:
-        if config_map not in self._troubles:
-            log.warning("%s cannot be watched: %s; it stays", config_map.name, reason)
-        self._troubles[config_map] = reason
+        self._troubles.begin(config_map, reason)
         self._answered(config_map)
 
     def _answered(self, config_map: OperatorConfigMap) -> None:
@@ -167,7 +169,7 @@ class FaultConfiguration:
             self._is_known.set()
 
     def _all_answered(self) -> bool:
-        answered = self._data.keys() | self._troubles.keys() | self._spoilt.keys()
+        answered = self._data.keys() | self._troubles.reasons.keys() | self._spoilt.keys()
         return answered == set(CONFIG_MAPS)
 
     async def _follow_files(self) -> None:
@@ -188,9 +190,7 @@ class FaultConfiguration:
                 # Before it is in force: a start must not go back to what was replaced.
                 self._kept.clear()
                 self._to_keep.set()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_KEEP_SECONDS):
-                        await self._kept.wait()
+                await is_set_within(self._kept, _KEEP_SECONDS)
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
@@ -212,7 +212,9 @@ class FaultConfiguration:
         return (known or self._on_disk is not None) and self._on_disk != self._newest.in_force
 
     async def _keep_on_disk(self) -> NoReturn:
-        complained = False
+        trouble = Trouble(
+            log, "the fault configuration cannot be kept on disk: %s", level=logging.ERROR
+        )
         while True:
             await self._to_keep.wait()
             self._to_keep.clear()
@@ -221,16 +223,12 @@ class FaultConfiguration:
                 try:
                     await asyncio.to_thread(keep, self._state_dir, in_force)
                 except OSError as error:
-                    if not complained:
-                        log.error("the fault configuration cannot be kept on disk: %s", error)
-                    complained = True
+                    trouble.begin(str(error))
                     self._kept.set()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(_AGAIN_SECONDS):
-                            await self._to_keep.wait()
+                    await is_set_within(self._to_keep, _AGAIN_SECONDS)
                     self._to_keep.clear()
                 else:
-                    complained = False
+                    trouble.end()
                     self._on_disk = in_force
             self._kept.set()
 

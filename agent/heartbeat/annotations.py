@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from agent.publishing.node_info_heartbeat import whole_seconds
 from contract.errors import StoreError, StoreRefused
 from contract.names import HEARTBEAT_ANNOTATION, INTERVAL_ANNOTATION
+from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
 
 if TYPE_CHECKING:
@@ -28,7 +29,12 @@ class NodeAnnotations:
     def __init__(self, objects: ClusterObjects, node: str, interval_seconds: float) -> None:
         self.beaten_seconds: int | None = None
         self.failures = 0
-        self.trouble: str | None = None
+        self.trouble = Trouble(
+            log,
+            "no heartbeat on the Node: %s; tried until it can",
+            "the heartbeat is on the Node again",
+            level=logging.ERROR,
+        )
         self._objects = objects
         self._node = node
         self._interval = str(whole_seconds(interval_seconds))
@@ -47,13 +53,8 @@ class NodeAnnotations:
                 await self._objects.set_node(self._node, {}, annotations)
         except (StoreError, TimeoutError) as error:
             self.failures += 1
-            reason = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
-            if self.trouble is None:
-                log.error("no heartbeat on the Node: %s; tried until it can", reason)
-            self.trouble = reason
+            self.trouble.begin(str(error) or f"no answer within {_REQUEST_SECONDS:g} s")
             return isinstance(error, StoreRefused)
         self.beaten_seconds = self._stamp
-        if self.trouble is not None:
-            self.trouble = None
-            log.warning("the heartbeat is on the Node again")
+        self.trouble.end()
         return True

@@ -8,7 +8,6 @@ another agent uses the node name; only the one that the name belongs to publishe
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
@@ -26,7 +25,9 @@ from agent.heartbeat.claim import (
 )
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.stalls import going_on
+from service.trouble import Trouble
 from stores.base import READ_SECONDS, WRITE_SECONDS, Beat
 
 if TYPE_CHECKING:
@@ -85,7 +86,9 @@ class Heartbeat:
         self.beats = 0
         self.failures = 0
         self.beaten_at_ms: int | None = None
-        self.trouble: str | None = None
+        self.trouble = Trouble(
+            log, "%s; tried until it can", "heartbeats work again", level=logging.ERROR
+        )
         """Why the store takes no beat, or does not say who else beats."""
         self.withheld: str | None = None
         """Why this agent does not beat although the store would take it."""
@@ -177,9 +180,7 @@ class Heartbeat:
 
     async def _rest(self, until: float) -> None:
         while (left := until - _now()) > 0 and not self._is_due.is_set():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, _MARK_SECONDS)):
-                    await self._is_due.wait()
+            await is_set_within(self._is_due, min(left, _MARK_SECONDS))
             self._edges.progress()
         self._is_due.clear()
 
@@ -199,7 +200,7 @@ class Heartbeat:
         if self._claim.standing is ClaimState.OURS and not self._is_withheld():
             self._beat_last = False
             return await self._beat(began)
-        self._works()
+        self.trouble.end()
         return True
 
     async def _look(self) -> bool | None:
@@ -226,7 +227,7 @@ class Heartbeat:
         self.beats += 1
         self.beaten_at_ms = now_ms
         self._beat_last = True
-        self._works()
+        self.trouble.end()
         return True
 
     def _announced_seconds(self, looked_seconds: float) -> float:
@@ -264,11 +265,6 @@ class Heartbeat:
         may_beat = self._claim.standing is ClaimState.OURS and self.withheld is None
         if may_beat and interval_seconds > self.interval_seconds:
             await self._store.beat(self._next(self._edges.wall_clock(), interval_seconds))
-
-    def _works(self) -> None:
-        if self.trouble is not None:
-            self.trouble = None
-            log.warning("heartbeats work again")
 
     def _is_withheld(self) -> bool:
         stalled = self._edges.stalled()
@@ -316,10 +312,7 @@ class Heartbeat:
 
     def _failed(self, what: str, error: StoreError | TimeoutError) -> bool:
         self.failures += 1
-        reason = f"{what}: {str(error) or 'no answer in time'}"
-        if self.trouble is None:
-            log.error("%s; tried until it can", reason)
-        self.trouble = reason
+        self.trouble.begin(f"{what}: {str(error) or 'no answer in time'}")
         return isinstance(error, StoreRefused)
 
     def _tell(self, before: NameClaim) -> None:

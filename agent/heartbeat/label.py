@@ -5,13 +5,12 @@ It is the operator's: whoever sets it has a node without heartbeats taken for de
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING
 
-from contract.errors import StoreRefused
 from contract.names import HEARTBEAT_LABEL
-from stores.interruption import Interrupted
+from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
     from stores.base import ClusterObjects, NodeObject
@@ -30,19 +29,15 @@ class RequiredLabel:
         self._node = node
         self._said: str | None = None
 
-    async def run(self) -> NoReturn:
+    async def run(self) -> None:
         """Look until cancelled."""
-        while True:
-            try:
-                async for seen in self._objects.watch_node(self._node):
-                    self._say(
-                        f"node {self._node} cannot be read: {seen.reason}"
-                        if isinstance(seen, Interrupted)
-                        else self._missing(seen)
-                    )
-            except StoreRefused as error:
-                self._say(f"node {self._node} cannot be read: {error}")
-            await asyncio.sleep(_REFUSED_SECONDS)
+        watch = partial(self._objects.watch_node, self._node)
+        async for seen in followed(watch, _REFUSED_SECONDS):
+            self._say(
+                f"node {self._node} cannot be read: {seen.reason}"
+                if isinstance(seen, Interrupted)
+                else self._missing(seen)
+            )
 
     def _missing(self, node: NodeObject) -> str | None:
         name, value = HEARTBEAT_LABEL

@@ -20,6 +20,8 @@ from agent.history_forwarding.batch import telling_of
 from agent.journal.file import FILE_NAME
 from agent.journal.unacknowledged import read_behind, read_unheard
 from contract.errors import StoreError
+from pacing.waiting import is_set_within
+from service.trouble import Trouble
 from stores.base import HistoryAck, HistoryBatch
 from stores.interruption import Interrupted
 
@@ -93,7 +95,11 @@ class HistoryForwarder:
         self._since_ms: int | None = None
         self._heard: int | None = None
         self._told = self._repeats = self._unanswered = 0
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            log,
+            "episodes are not told to an aggregator: %s; they are kept",
+            "an aggregator hears of episodes again",
+        )
         journal.on_changes = self._changed
 
     def status(self) -> HistoryForwarderStatus:
@@ -104,7 +110,7 @@ class HistoryForwarder:
             heard=self._heard,
             told=self._told,
             repeats=self._repeats,
-            trouble=self._trouble,
+            trouble=self._trouble.reason,
         )
 
     async def run(self) -> NoReturn:
@@ -130,7 +136,7 @@ class HistoryForwarder:
             if isinstance(event, Interrupted):
                 self._said = None
                 self._course.forget(self._now())
-                self._begin_trouble(event.reason)
+                self._trouble.begin(event.reason)
             else:
                 self._said = event
                 await self._hear()
@@ -146,7 +152,7 @@ class HistoryForwarder:
             self._set_back()
             return
         self._unanswered = 0
-        self._end_trouble()
+        self._trouble.end()
         begins = self._course.told is None or sequence < (self._heard or 0)
         rows = self._course.hear(sequence, self._now())
         self._heard = self._journal.heard = sequence
@@ -181,9 +187,7 @@ class HistoryForwarder:
         while True:
             self._wake.clear()
             pause = await self._step()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+            await is_set_within(self._wake, pause)
 
     async def _step(self) -> float | None:
         """Tell what may be told now; how long to wait, ``None`` until something happens."""
@@ -211,7 +215,7 @@ class HistoryForwarder:
     async def _repeat(self) -> None:
         self._unanswered += 1
         if self._unanswered > 1:
-            self._begin_trouble(
+            self._trouble.begin(
                 "no aggregator answers: none listens, it cannot keep it, or the broker's access "
                 "rules are in the way"
             )
@@ -265,15 +269,5 @@ class HistoryForwarder:
         except TimeoutError:
             pass  # not answered, so it is told again
         except StoreError as error:
-            self._begin_trouble(str(error))
+            self._trouble.begin(str(error))
             self._course.forget(self._now())
-
-    def _begin_trouble(self, reason: str) -> None:
-        if self._trouble is None:
-            log.warning("episodes are not told to an aggregator: %s; they are kept", reason)
-        self._trouble = reason
-
-    def _end_trouble(self) -> None:
-        if self._trouble is not None:
-            log.info("an aggregator hears of episodes again")
-        self._trouble = None

@@ -29,6 +29,7 @@ from agent.journal.file import (
 from agent.journal.slow_commits import SlowCommits
 from contract.errors import JournalError
 from service.broken_database import is_damaged, move_aside
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -104,7 +105,13 @@ class Journal:
         self._dropped = 0
         self._untold = 0
         self._written = 0
-        self._unsynced: str | None = None
+        self._unsynced = Trouble(
+            log,
+            "journal %s: cannot be carried to the disk: %s",
+            "journal %s: is carried to the disk again",
+            self._path,
+            level=logging.ERROR,
+        )
         self._dirty = False
         self._closing = False
         self._renaming = False
@@ -171,7 +178,7 @@ class Journal:
                 rows_written=self._written,
                 rows_held=len(self._queue),
                 rows_dropped=self._dropped,
-                unsynced=self._unsynced,
+                unsynced=self._unsynced.reason,
                 changes_untold=self._untold,
             )
 
@@ -324,16 +331,12 @@ class Journal:
                 return
 
     def _sync(self) -> None:
-        trouble: str | None = None
         try:
             with contextlib.closing(JournalSync(self._path)) as sync:
                 sync.sync()
         except _TROUBLE as error:
-            trouble = str(error)
-        with self._condition:
-            before, self._unsynced = self._unsynced, trouble
-            self._dirty = self._dirty or trouble is not None
-        if trouble is not None and before is None:
-            log.error("journal %s: cannot be carried to the disk: %s", self._path, trouble)
-        elif trouble is None and before is not None:
-            log.warning("journal %s: is carried to the disk again", self._path)
+            self._unsynced.begin(str(error))
+            with self._condition:
+                self._dirty = True
+        else:
+            self._unsynced.end()

@@ -20,6 +20,8 @@ from agent.kubernetes_events.event_rules import EventRules
 from agent.kubernetes_events.text import Reporter, event_of, releases
 from contract.errors import JournalError, StoreError, StoreForbidden, StoreRefused
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
+from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class Events:
         self._inputs_since_mark = 0
         self._sent = 0
         self._refused = 0
-        self._trouble: str | None = None
+        self._trouble = Trouble(log, "%s", "Events are taken again; %d wait", level=logging.ERROR)
         self._forbidden_since: float | None = None
 
     def begin(self, remembered: RestoredJournal, state: PolicyState, tables: Catalogue) -> None:
@@ -137,7 +139,9 @@ class Events:
     def status(self) -> EventsStatus:
         """How it is now."""
         waiting = len(self._backlog) + (self._under_way is not None)
-        return EventsStatus(self._sent, self._backlog.merged, waiting, self._refused, self._trouble)
+        return EventsStatus(
+            self._sent, self._backlog.merged, waiting, self._refused, self._trouble.reason
+        )
 
     async def run(self) -> NoReturn:
         """Send until cancelled."""
@@ -164,11 +168,13 @@ class Events:
                 except StoreRefused as error:
                     if not self._may_be_allowed_soon(error):
                         self._refused += 1
-                        self._failed(f"Events are refused, they are in the journal only: {error}")
+                        self._trouble.begin(
+                            f"Events are refused, they are in the journal only: {error}"
+                        )
                         return
                 except (StoreError, TimeoutError) as error:
                     why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
-                    self._failed(f"no Events can be written, they wait: {why}")
+                    self._trouble.begin(f"no Events can be written, they wait: {why}")
                 else:
                     self._sent += 1
                     self._works()
@@ -192,11 +198,7 @@ class Events:
             return None
 
     async def _woken(self, seconds: float | None) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._wake, seconds)
 
     def _tell(
         self,
@@ -223,15 +225,8 @@ class Events:
         waiting = (*under_way, *self._backlog.items())
         self._journal.append([(RowKind.EVENTS, body_of(waiting))], self._wall_clock())
 
-    def _failed(self, trouble: str) -> None:
-        if self._trouble is None:
-            log.error("%s", trouble)
-        self._trouble = trouble
-
     def _works(self) -> None:
-        if self._trouble is not None:
-            log.warning("Events are taken again; %d wait", len(self._backlog))
-        self._trouble = None
+        self._trouble.end(len(self._backlog))
         self._forbidden_since = None
 
 

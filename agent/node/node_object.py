@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
@@ -21,9 +21,11 @@ from agent.node.keys import ANNOTATION, LABEL
 from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
+from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
-from stores.interruption import Interrupted
+from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,7 +78,12 @@ class NodeObjectWriter:
         self._foreign: defaultdict[Key, ForeignWrites] = defaultdict(ForeignWrites)
         self._writes = 0
         self._foreign_writes = 0
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            log,
+            "%s; tried until it can",
+            f"node {node} can be read and written again",
+            level=logging.ERROR,
+        )
         if serial_number is not None:
             serial_number.listen(self._wake.set)
 
@@ -84,7 +91,7 @@ class NodeObjectWriter:
         """How it is now."""
         fought = (name for (_, name), foreign in self._foreign.items() if foreign.is_conflict)
         conflicts = tuple(sorted(fought))
-        return NodeObjectStatus(self._writes, self._foreign_writes, conflicts, self._trouble)
+        return NodeObjectStatus(self._writes, self._foreign_writes, conflicts, self._trouble.reason)
 
     async def run(self) -> NoReturn:
         """Keep the Node until cancelled."""
@@ -96,21 +103,16 @@ class NodeObjectWriter:
 
     # What is there.
 
-    async def _follow(self) -> NoReturn:
-        while True:
-            try:
-                async for seen in self._objects.watch_node(self._node):
-                    if isinstance(seen, Interrupted):
-                        self._failed(f"node {self._node} cannot be watched: {seen.reason}")
-                    else:
-                        self._works()
-                        self._look(seen)
-                    self._first_look.set()
-            except StoreRefused as error:
-                # Labels are not worth the end of the agent.
-                self._failed(f"node {self._node} cannot be watched: {error}")
-                self._first_look.set()
-            await asyncio.sleep(_REFUSED_SECONDS)
+    async def _follow(self) -> None:
+        watch = partial(self._objects.watch_node, self._node)
+        # Labels are not worth the end of the agent, so a refusal is no error here.
+        async for seen in followed(watch, _REFUSED_SECONDS):
+            if isinstance(seen, Interrupted):
+                self._trouble.begin(f"node {self._node} cannot be watched: {seen.reason}")
+            else:
+                self._trouble.end()
+                self._look(seen)
+            self._first_look.set()
 
     def _look(self, seen: NodeObject) -> None:
         """Take in what the Node says now, and who else wrote keys of ours."""
@@ -170,9 +172,7 @@ class NodeObjectWriter:
             differences, due = self._differences()
             if not differences or not self._may_write():
                 pause = _AGAIN_SECONDS if differences else due
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wake.wait()
+                await is_set_within(self._wake, pause)
                 self._wake.clear()
                 continue
             # The watch may show it before the answer is here.
@@ -198,12 +198,12 @@ class NodeObjectWriter:
             except (StoreError, TimeoutError) as error:
                 self._written.clear()
                 why = str(error) or f"no answer within {_REQUEST_SECONDS:g} s"
-                self._failed(f"labels of node {self._node} cannot be written: {why}")
+                self._trouble.begin(f"labels of node {self._node} cannot be written: {why}")
                 refused = isinstance(error, StoreRefused)
                 await asyncio.sleep(_REFUSED_SECONDS if refused else backoff.next_seconds())
                 continue
             backoff.reset()
-            self._works()
+            self._trouble.end()
             self._writes += 1
 
     def _differences(self) -> tuple[dict[Key, str | None], float | None]:
@@ -234,16 +234,6 @@ class NodeObjectWriter:
     def _left_behind(self) -> Iterable[tuple[Key, None]]:
         if self._chips is not None and self._seen is not None:
             yield from ((key, None) for key in self._chips.left_behind(self._seen))
-
-    def _failed(self, trouble: str) -> None:
-        if self._trouble is None:
-            log.error("%s; tried until it can", trouble)
-        self._trouble = trouble
-
-    def _works(self) -> None:
-        if self._trouble is not None:
-            log.warning("node %s can be read and written again", self._node)
-        self._trouble = None
 
 
 def _value_of(node: NodeObject, key: Key) -> str | None:

@@ -7,11 +7,11 @@ comes with the manifests is in force.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from contract.errors import StoreError
+from pacing.waiting import is_set_within
 from stores.base import WRITE_SECONDS
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ class OwnNodeOnly:
             else:
                 pause_seconds = missing_seconds
                 missing_seconds = min(2 * missing_seconds, _PERIOD_SECONDS)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_seconds):
-                    await self._woken.wait()
+            if await is_set_within(self._woken, pause_seconds):
                 await asyncio.sleep(_RECONNECTED_SECONDS)
                 missing_seconds = _MISSING_SECONDS
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
+from collectors.bmc import BmcSection
 from contract.errors import BmcError, ToolError
 from dcmi_shim.ipmi.bmc import Ipmi
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +43,9 @@ class SerialNumber:
         self._ipmi = ipmi
         self._pause_seconds = period_seconds
         self._on_found: Callable[[], None] = lambda: None
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            log, "the serial number of the server is not known: %s; asked again"
+        )
         self.number: str | None = None
 
     def listen(self, on_found: Callable[[], None]) -> None:
@@ -50,7 +54,7 @@ class SerialNumber:
 
     def status(self) -> SerialNumberStatus:
         """How it is now."""
-        return SerialNumberStatus(self.number, self._trouble)
+        return SerialNumberStatus(self.number, self._trouble.reason)
 
     async def run(self) -> NoReturn:
         """Ask until it is known."""
@@ -65,27 +69,24 @@ class SerialNumber:
         try:
             self.number = await self._ipmi.serial_number()
         except (BmcError, ToolError) as error:
-            self._failed(str(error))
+            self._trouble.begin(str(error))
             return False
         if self.number is None:
-            self._failed("the BMC tells none: neither serial number nor manufacturer are set")
+            self._trouble.begin(
+                "the BMC tells none: neither serial number nor manufacturer are set"
+            )
             return False
         log.info("the serial number of the server is %s", self.number)
-        self._trouble = None
+        self._trouble.end()
         self._on_found()
         return True
-
-    def _failed(self, trouble: str) -> None:
-        if self._trouble is None:
-            log.warning("the serial number of the server is not known: %s; asked again", trouble)
-        self._trouble = trouble
 
 
 def serial_number_of(
     configuration: AgentConfiguration, environment: Mapping[str, str]
 ) -> SerialNumber | None:
     """Who asks for it: whoever owns the document about the server's parts, and may ask its BMC."""
-    bmc = configuration.bmc
+    bmc = configuration.settings_of(BmcSection)
     if "node-info" not in configuration.documents or not bmc.enabled:
         return None
     ipmi = Ipmi(

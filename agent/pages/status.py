@@ -436,7 +436,7 @@ def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
         generation=also.generation,
         label=None if label is None else label.problem,
         beaten_seconds=None if on_node is None else on_node.beaten_seconds,
-        trouble=None if on_node is None else on_node.trouble,
+        trouble=None if on_node is None else on_node.trouble.reason,
     )
     return HeartbeatStatus(
         holder=heartbeat.holder,
@@ -446,7 +446,7 @@ def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
         beats=heartbeat.beats,
         failures=heartbeat.failures + (0 if on_node is None else on_node.failures),
         beaten_at_ms=heartbeat.beaten_at_ms,
-        trouble=heartbeat.trouble,
+        trouble=heartbeat.trouble.reason,
         withheld=heartbeat.withheld,
         old=None if also.generation == "lease" else old,
     )

@@ -19,6 +19,8 @@ import msgspec
 from agent.publishing.unacknowledged_faults import HOLD_SECONDS, message_of
 from contract.codes.storage_faults import resource_of
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,13 +74,18 @@ class FaultServiceClient:
         self._recovered_at: dict[str, float] = {}
         self._acknowledged = 0
         self._refused = 0
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            log,
+            "ClusterD is not told of storage faults; tried until it is: %s",
+            "ClusterD is told of storage faults again",
+            level=logging.ERROR,
+        )
 
     def status(self) -> FaultServiceStatus:
         """How it is now."""
         waiting = len(self._faults.ledger.waiting)
         return FaultServiceStatus(
-            self._address.target, waiting, self._acknowledged, self._refused, self._trouble
+            self._address.target, waiting, self._acknowledged, self._refused, self._trouble.reason
         )
 
     async def run(self) -> NoReturn:
@@ -95,11 +102,8 @@ class FaultServiceClient:
                     await self._tell(batch)
                     continue
                 seconds = _PERMISSION_SECONDS
-            try:
-                async with asyncio.timeout(max(_TICK_SECONDS, min(seconds, _MARK_SECONDS))):
-                    await self._faults.changed.wait()
-            except TimeoutError:
-                continue
+            most_seconds = max(_TICK_SECONDS, min(seconds, _MARK_SECONDS))
+            await is_set_within(self._faults.changed, most_seconds)
 
     def _next(self) -> tuple[tuple[SentFault, ...], float]:
         """What can be told now with one message, or in how many seconds to ask again.
@@ -136,15 +140,11 @@ class FaultServiceClient:
                 resource, Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
             )
             self._not_before[resource] = _now() + backoff.next_seconds()
-            if self._trouble is None:
-                log.error("ClusterD is not told of storage faults; tried until it is: %s", why)
-            self._trouble = why
+            self._trouble.begin(why)
             return
         self._backoffs.pop(resource, None)
         self._not_before.pop(resource, None)
-        if self._trouble is not None:
-            log.warning("ClusterD is told of storage faults again")
-            self._trouble = None
+        self._trouble.end()
         if code == _INVALID:
             self._refused += len(batch)
             log.error("ClusterD calls what it was told of storage faults invalid: %s", why)

@@ -10,7 +10,6 @@ write the document is theirs again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from contract.names import (
     node_info_name,
 )
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from stores.base import READ_SECONDS
 
 if TYPE_CHECKING:
@@ -167,9 +167,7 @@ class Ownership:
             seconds = _PROGRESS_SECONDS
             if self.other is not None:
                 seconds = max(_TICK_SECONDS, min(seconds, self._left_seconds()))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._woken.wait()
+            await is_set_within(self._woken, seconds)
 
     async def _ask(self) -> None:
         """Ask the store who writes. Raises ``StoreError`` and ``TimeoutError``."""

@@ -20,6 +20,7 @@ from agent.publishing.publication import Lag, Publication
 from agent.publishing.update_time import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.foreign_parts import added_by_others, differences
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWriter, ForeignWrites
 from service.stalls import going_on
@@ -222,11 +223,7 @@ class DocumentPublisher:
         deadline = _now() + pause.seconds
         while not pause.until.is_set() and (left := deadline - _now()) > 0:
             self._edges.progress()
-            try:
-                async with asyncio.timeout(max(_TICK_SECONDS, min(left, _MARK_SECONDS))):
-                    await pause.until.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(pause.until, max(_TICK_SECONDS, min(left, _MARK_SECONDS)))
 
     async def _turn(self) -> _Pause | None:
         """Read or write once, whatever comes first; ``None`` when there may be more to do."""

@@ -12,6 +12,7 @@ import msgspec
 
 from agent.shadow.comparison import WriteResult
 from agent.shadow.difference import DocumentDifference, Fact, Field
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -164,8 +165,7 @@ class DifferenceLog:
     def _log(self, told: ReportedDifference) -> None:
         also = ""
         if told.also:
-            more = len(told.also) - _ALSO
-            also = f"; also {', '.join(told.also[:_ALSO])}" + (f" and {more} more" * (more > 0))
+            also = f"; also {shortened(told.also, _ALSO)}"
         if told.defect is not None:
             also += f" (known defect {told.defect})"
         what = (

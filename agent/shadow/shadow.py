@@ -17,6 +17,8 @@ from agent.shadow.difference_log import DifferenceLog, ShadowStatus
 from agent.shadow.reasons import defect_of
 from contract.documents.device_info import DEVICE_INFO_KEY
 from contract.errors import StoreError
+from pacing.waiting import is_set_within
+from service.trouble import Trouble
 from stores.base import Changed, Deleted, Selection
 from stores.interruption import Interrupted
 
@@ -71,7 +73,9 @@ class Shadow:
         self._content: object = None
         self._shown: Document | None = None
         self._was_read = False
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            log, "%s: cannot be watched: %s", "%s: it is seen again", self.name, level=logging.ERROR
+        )
         self._loop = asyncio.get_running_loop()
         self._began_ms = edges.wall_clock() - self._loop.time() * 1000
 
@@ -81,7 +85,7 @@ class Shadow:
 
     def status(self) -> ShadowStatus:
         """What was compared, and what differed."""
-        return self._ledger.status(self.name, self._trouble)
+        return self._ledger.status(self.name, self._trouble.reason)
 
     async def run(self) -> NoReturn:
         """Compare until cancelled."""
@@ -103,11 +107,7 @@ class Shadow:
         seconds = _MARK_SECONDS
         if deadline_ms is not None:
             seconds = min(seconds, max(0.0, (deadline_ms - self._now_ms()) / 1000))
-        try:
-            async with asyncio.timeout(seconds):
-                await self._woken.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._woken, seconds)
 
     def _look(self) -> None:
         """Take in what we want now, and tell what is decided."""
@@ -149,9 +149,7 @@ class Shadow:
                 shown = None
             case _:
                 shown = next(iter(event.documents), None)
-        if self._trouble is not None:
-            self._trouble = None
-            log.warning("%s: it is seen again", self.name)
+        self._trouble.end()
         # What we wanted until now belongs to the time before this write.
         self._look()
         self._take(shown)
@@ -159,9 +157,7 @@ class Shadow:
         self._woken.set()
 
     def _blind(self, reason: str) -> None:
-        if self._trouble is None:
-            log.error("%s: cannot be watched: %s", self.name, reason)
-        self._trouble = reason
+        self._trouble.begin(reason)
         self._judge.interrupted(self._now_ms())
 
     def _take(self, shown: Document | None) -> None:

@@ -20,6 +20,7 @@ from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +36,6 @@ _log = logging.getLogger(__name__)
 _FEW = 3
 _SHARE = 5
 _WINDOW_MS = 15_000
-_SHOWN = 10
 _KINDS = {"device-info": 1000, "node-info": 1}
 """The documents of a feed, and how many milliseconds a unit of their age has."""
 DOCUMENTS = tuple(_KINDS)
@@ -283,7 +283,7 @@ class Absence:
         held = sum(node in self._held for node in nodes)
         return (
             f"{self.url} lacks documents of {len(nodes)} of {len(self.nodes)} nodes, their last "
-            f"state stays: {names(nodes)}"
+            f"state stays: {shortened(sorted(nodes))}"
             + (f"; of {held} a deletion is held back" if held else "")
             + "; vigil forget NODE ends one that is gone"
         ), are_many
@@ -295,7 +295,7 @@ class Absence:
             _log.warning(
                 "%s lacks documents that it had, the last state of these nodes stays: %s",
                 self.url,
-                names(nodes - self._named),
+                shortened(sorted(nodes - self._named)),
             )
         if self._named and not nodes:
             _log.info("%s has all documents again, or their nodes were ended", self.url)
@@ -310,10 +310,3 @@ class Absence:
             if at_ms > now.steady_ms
         )
         return min(due, default=None)
-
-
-def names(nodes: Iterable[str]) -> str:
-    """Return the names of a few nodes, and how many more there are."""
-    found = sorted(nodes)
-    more = len(found) - _SHOWN
-    return ", ".join(found[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from advisor.checks.ended_vcjobs import EndedJobs
@@ -16,8 +16,9 @@ from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
 from aggregator.advising.what_if import WhatIf
-from contract.errors import StoreError, StoreRefused
-from stores.interruption import Interrupted
+from contract.errors import StoreError
+from pacing.waiting import is_set_within
+from stores.interruption import followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
     from service.clock import Clock
-    from stores.cluster import Cluster, KindUnavailable, ObjectKind, Update
-    from stores.cluster import Snapshot as Listed
+    from stores.cluster import Cluster, ObjectKind
 
 _log = logging.getLogger(__name__)
 
@@ -126,20 +126,12 @@ class Advising:
             await asyncio.sleep(_LOOK_AGAIN_SECONDS)
         return ""
 
-    async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
-        def take(event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted) -> None:
+    async def _follow(self, name: str, kind: ObjectKind[Any]) -> None:
+        async for event in followed(partial(self._cluster.objects, kind), _ASK_AGAIN_SECONDS):
             if self._objects.observe(name, event, self._clock().wall_ms):
                 self._changed.set()
                 if name == "ascendjobs":
                     self._rules.wake()
-
-        while True:
-            try:
-                async for event in self._cluster.objects(kind):
-                    take(event)
-            except StoreRefused as error:
-                take(Interrupted(str(error)))
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     def _restore(self, states: Mapping[Profile, SchedulerState]) -> None:
         self._sessions.restore(states)
@@ -179,6 +171,4 @@ class Advising:
         """Until something has changed, or the next session is due."""
         due_ms = self._sessions.next_ms
         seconds = None if due_ms is None else (due_ms - self._clock().wall_ms) / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
-                await self._changed.wait()
+        await is_set_within(self._changed, None if seconds is None else max(0.0, seconds))

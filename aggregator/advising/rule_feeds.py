@@ -23,7 +23,7 @@ class RuleFeeds:
     def __init__(
         self,
         objects: AdvisedObjects,
-        follow: Callable[[str, ObjectKind[Any]], Coroutine[Any, Any, NoReturn]],
+        follow: Callable[[str, ObjectKind[Any]], Coroutine[Any, Any, None]],
     ) -> None:
         self._objects = objects
         self._follow = follow
@@ -35,7 +35,7 @@ class RuleFeeds:
 
     async def run(self) -> NoReturn:
         """Follow until cancelled."""
-        followed: dict[str, asyncio.Task[NoReturn]] = {}
+        followed: dict[str, asyncio.Task[None]] = {}
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._jobs_changed.wait()

@@ -30,7 +30,6 @@ from aggregator.api.operations import (
     ServicesPage,
 )
 from aggregator.api.rejections import refused_statuses, rejected_counts
-from aggregator.api.slices import in_slices
 from aggregator.api.status import (
     AggregatorStatus,
     MissedWritesStatus,
@@ -45,6 +44,8 @@ from aggregator.api.status import (
     source_statuses,
 )
 from aggregator.processors.status import all_counted, all_separated, separation_status
+from pacing.cooperative import all_of
+from service.snapshots import SLICE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -214,8 +215,8 @@ class Picture:
 
     async def _separation(self) -> SeparationStatus:
         processing, stores = self._of.pipeline.processing, self._stores
-        chips = await in_slices(all_separated(processing, stores))
-        counted = await in_slices(all_counted(processing, self.at_ms))
+        chips = await all_of(all_separated(processing, stores), SLICE_ROWS)
+        counted = await all_of(all_counted(processing, self.at_ms), SLICE_ROWS)
         return separation_status(processing, stores, chips, counted)
 
     def world(self) -> ClusterStatePage:
@@ -243,9 +244,9 @@ class Picture:
             at_ms=now.wall_ms,
             started_at_ms=self._started_at_ms,
             health=self._of.readiness.health(),
-            nodes=await in_slices(self.node_rows()),
+            nodes=await all_of(self.node_rows(), SLICE_ROWS),
             liveness=self.liveness().liveness,
-            faults=await in_slices(self.fault_rows()),
+            faults=await all_of(self.fault_rows(), SLICE_ROWS),
             sources=documents.stores,
             documents=documents.documents,
             rejected=documents.rejected,
@@ -256,7 +257,7 @@ class Picture:
             missing=tuple(missing_counts(self._of.absences.values(), now)),
             leader=leader.leader,
             kept=leader.kept,
-            jobs=await in_slices(self.job_rows()),
+            jobs=await all_of(self.job_rows(), SLICE_ROWS),
             public_faults=self._of.public_faults.status(),
             separation=await self._separation(),
             world=self.world().cluster_state,

@@ -28,8 +28,10 @@ from aggregator.publish.rate_limited_queue import WriteKind
 from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.foreign_parts import added_by_others, differences
 from service.foreign_writes import LAST_PAUSE_SECONDS, ForeignWriter
+from service.trouble import Troubles
 from stores.base import Document, Selection
 from stores.touch import touched_now
 
@@ -116,7 +118,13 @@ class PersistentState:
         """Grows whenever what is not kept yet is given up."""
         self._writes = dict.fromkeys(self._keepers, 0)
         self._unreadable: dict[str, tuple[str, ...]] = {}
-        self._trouble: dict[_Key, str] = {}
+        self._trouble: Troubles[_Key] = Troubles(
+            _log,
+            "state %s is not kept: %s",
+            "state %s is kept again",
+            lambda key: f"{STATE_PREFIX}{key[0]}-{key[1]}",
+            level=logging.ERROR,
+        )
         self._wake = asyncio.Event()
         self._done = asyncio.Condition()
         self._task: asyncio.Task[NoReturn] | None = None
@@ -363,11 +371,7 @@ class PersistentState:
         free = (key for key in self._dirty if not self._must_wait(key))
         at_ms = min((max(now_ms, self._due_ms(key)) for key in free), default=None)
         seconds = None if at_ms is None else max(0.0, (at_ms - now_ms + 1) / 1000)
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await is_set_within(self._wake, seconds)
 
     async def _write(self, key: _Key) -> bool:
         """Write one document as it must be now; whether it is there."""
@@ -379,7 +383,7 @@ class PersistentState:
         except StoreConflict as error:
             await self._read_again(key, error)
         except StoreError as error:
-            self._say(key, str(error))
+            self._trouble.begin(key, str(error))
         finally:
             look = self._writing_now.pop(key)
             if not is_kept:
@@ -406,7 +410,9 @@ class PersistentState:
         else:
             size = len(text.encode())
             if size > LARGEST_BYTES:
-                self._say(key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document")
+                self._trouble.begin(
+                    key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document"
+                )
                 return True  # until it changes
             ours = Document(STATE_NAMESPACE, full, {KEY: text}, {STATE_LABEL: name})
             document = added_by_others(there).beside(ours)
@@ -417,7 +423,9 @@ class PersistentState:
                 self._copies.put(self._store.url, stored)
             if found := differences(stored, document):
                 self._undone[key] += 1
-                self._say(key, f"conflict: {ForeignWriter(differing=found).changes(full)}")
+                self._trouble.begin(
+                    key, f"conflict: {ForeignWriter(differing=found).changes(full)}"
+                )
                 return False
         self._writes[name] += 1
         self._is_kept_again(key)
@@ -425,13 +433,13 @@ class PersistentState:
 
     def _is_kept_again(self, key: _Key) -> None:
         self._undone.pop(key, None)
-        if self._trouble.pop(key, None) is not None:
-            _log.info("state %s%s-%s is kept again", STATE_PREFIX, *key)
+        self._trouble.end(key)
 
     @property
     def conflicts(self) -> tuple[str, ...]:
         """What the store makes of documents otherwise than they were written."""
-        found = (self._trouble.get(key) for key in sorted(+self._undone))
+        reasons = self._trouble.reasons
+        found = (reasons.get(key) for key in sorted(+self._undone))
         return tuple(f"{why} in {self._store.url}" for why in found if why is not None)
 
     async def _read_again(self, key: _Key, error: StoreConflict) -> None:
@@ -443,7 +451,7 @@ class PersistentState:
         try:
             there = await self._store.get(STATE_NAMESPACE, name)
         except StoreError as trouble:
-            self._say(key, str(trouble))
+            self._trouble.begin(key, str(trouble))
             return
         if differences(there, known):
             _log.warning("somebody else wrote state of ours, it is replaced: %s", error)
@@ -451,11 +459,6 @@ class PersistentState:
             self._there.pop(key, None)
         else:
             self._there[key] = there
-
-    def _say(self, key: _Key, problem: str) -> None:
-        if key not in self._trouble:
-            _log.error("state %s%s-%s is not kept: %s", STATE_PREFIX, *key, problem)
-        self._trouble[key] = problem
 
     def statuses(self) -> tuple[PersistentStateStatus, ...]:
         """What is kept, by part."""
@@ -471,7 +474,7 @@ class PersistentState:
                 writes=self._writes[name],
                 problems=(
                     *self._unreadable.get(name, ()),
-                    *(why for key, why in self._trouble.items() if key[0] == name),
+                    *(why for key, why in self._trouble.reasons.items() if key[0] == name),
                 ),
             )
             for name in self._keepers

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from aggregator.inputs.read_by_name import read_by_name
 from contract.errors import StoreError
 from pacing.backoff import Backoff
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -57,17 +58,16 @@ class ReadRepair:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            backoff, trouble = Backoff(), False
+            backoff = Backoff()
+            trouble = Trouble(
+                _log,
+                "what another leader published of %d nodes stays, they cannot be read: %s",
+                "",
+                len(self._pipeline.doubted),
+            )
             while nodes := self._pipeline.doubted:
                 if problem := await self._ask(nodes):
-                    if not trouble:
-                        _log.warning(
-                            "what another leader published of %d nodes stays, they cannot be "
-                            "read: %s",
-                            len(self._pipeline.doubted),
-                            problem,
-                        )
-                    trouble = True
+                    trouble.begin(problem)
                     await asyncio.sleep(backoff.next_seconds())
 
     async def _ask(self, nodes: frozenset[str]) -> str:

@@ -15,6 +15,7 @@ from aggregator.failover.persistent_state import PersistentState
 from aggregator.publish.upstream_views import UpstreamViews
 from contract.errors import StoreError
 from pacing.backoff import Backoff
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,15 +87,14 @@ class Takeover:
 
     async def restore(self) -> None:
         """Give the parts what was kept, before they observe anything; waits for a store."""
-        backoff, trouble = Backoff(), False
+        backoff = Backoff()
+        trouble = Trouble(_log, "kept state cannot be read, trying again: %s")
         while True:
             try:
                 await self.keeping.restore(fence=False)
                 return
             except StoreError as error:
-                if not trouble:
-                    _log.warning("kept state cannot be read, trying again: %s", error)
-                trouble = True
+                trouble.begin(str(error))
                 await asyncio.sleep(backoff.next_seconds())
 
     async def run(self, tasks: asyncio.TaskGroup) -> NoReturn:
@@ -116,11 +116,10 @@ class Takeover:
         self._told.clear()
 
     async def _take_over(self, tasks: asyncio.TaskGroup, term: int) -> None:
-        backoff, trouble = Backoff(), False
+        backoff = Backoff()
+        trouble = Trouble(_log, "cannot take over yet, trying again: %s")
         while not await self._read_again():
-            if not trouble:
-                _log.warning("cannot take over yet, trying again: %s", self._trouble)
-            trouble = True
+            trouble.begin(self._trouble)
             await asyncio.sleep(backoff.next_seconds())
         if not self._leadership.leads or self._leadership.taken_total != term:
             return  # somebody else leads, or has led since this was read

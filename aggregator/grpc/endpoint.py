@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from aggregator.config import GrpcSection
@@ -61,7 +62,12 @@ class TlsMaterial:
     def __init__(self, files: TlsFiles) -> None:
         """Read the files. Raises ``ConfigurationError`` with what is wrong with each."""
         self._files = files
-        self.problem: str | None = None
+        self.problem = Trouble(
+            _log,
+            "new gRPC certificates are not used: %s",
+            "the gRPC certificates are good again",
+            level=logging.ERROR,
+        )
         """Why the newest content is not used."""
         self._seen = self._stamps()
         problems = list(_problems(files))
@@ -78,26 +84,19 @@ class TlsMaterial:
         self._seen = stamps
         problems = list(_problems(self._files))
         if problems:
-            self._complain("; ".join(map(str, problems)))
+            self.problem.begin("; ".join(map(str, problems)))
             return False
         try:
             pem = _read(self._files)
         except OSError as error:
-            self._complain(f"{error.filename}: {error.strerror}")
+            self.problem.begin(f"{error.filename}: {error.strerror}")
             return False
-        if self.problem is not None:
-            _log.info("the gRPC certificates are good again")
-            self.problem = None
+        self.problem.end()
         changed = pem != self.pem
         if changed:
             _log.info("the gRPC certificates were replaced")
         self.pem = pem
         return changed
-
-    def _complain(self, problem: str) -> None:
-        if self.problem is None:
-            _log.error("new gRPC certificates are not used: %s", problem)
-        self.problem = problem
 
     def _stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(_stamp(path) for path in _paths(self._files).values())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,8 @@ from aggregator.grpc.rank_table_service import RankTableService
 from aggregator.grpc.status import GrpcStatus
 from contract.errors import ListenError
 from pacing.token_bucket import TokenBucket
+from pacing.waiting import is_set_within
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -81,7 +82,7 @@ class GrpcServer:
         self._tables = RankTableService(tables, clock)
         self._server: grpc.aio.Server | None = None
         self._trying: asyncio.Task[None] | None = None
-        self.trouble: str | None = None
+        self.trouble = Trouble(_log, "%s; trying again", level=logging.ERROR)
         """Why it does not listen although this replica leads."""
         self.port: int | None = None
         """Where it listens; ``None`` while it does not."""
@@ -116,16 +117,14 @@ class GrpcServer:
         if leading:
             tried = asyncio.Event()
             self._trying = asyncio.create_task(self._listen(tried), name="listen for gRPC")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_FIRST_SECONDS):
-                    await tried.wait()
+            await is_set_within(tried, _FIRST_SECONDS)
 
     @property
     def not_served(self) -> str | None:
         """Why it does not listen although this replica leads."""
         if self._trying is None or self.port is not None:
             return None
-        return self.trouble or f"gRPC does not listen on {self._endpoint.listen} yet"
+        return self.trouble.reason or f"gRPC does not listen on {self._endpoint.listen} yet"
 
     async def _listen(self, tried: asyncio.Event) -> None:
         while not await self._try():
@@ -137,16 +136,15 @@ class GrpcServer:
         try:
             await self.start()
         except ListenError as error:
-            if self.trouble is None:
-                _log.error("%s; trying again", error)
-            self.trouble = str(error)
+            self.trouble.begin(str(error))
             return False
-        self.trouble = None
+        self.trouble.end()
         return True
 
     async def stop(self) -> None:
         """Let everybody go, at once, so that they connect to who leads now."""
-        trying, self._trying, self.trouble = self._trying, None, None
+        trying, self._trying = self._trying, None
+        self.trouble.end()
         if trying is not None:
             trying.cancel()
             await asyncio.gather(trying, return_exceptions=True)
@@ -179,8 +177,8 @@ class GrpcServer:
             registered=sum(one.subscriptions.registered for one in both),
             subscribers=sum(len(one.subscriptions.subscribed) for one in both),
             sent=sum(one.sent for one in both),
-            tls_problem=None if self._tls is None else self._tls.problem,
-            trouble=self.trouble,
+            tls_problem=None if self._tls is None else self._tls.problem.reason,
+            trouble=self.trouble.reason,
         )
 
     def _address(self, port: int) -> str:

@@ -17,8 +17,11 @@ from contract.documents.public_fault import (
     PublicFaultEntry,
 )
 from contract.wire import fault_pb2, pubfault_pb2
+from pacing.cooperative import all_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from aggregator.grpc.interfaces import DeviceFaultMessage, FaultMessage, NodeFaultsMessage
 
 
@@ -73,16 +76,12 @@ def fault_signal(job_id: str, message: FaultMessage | None) -> fault_pb2.FaultMs
 
 async def large_fault_signal(job_id: str, message: FaultMessage) -> fault_pb2.FaultMsgSignal:
     """The same of as many nodes as there are; others have their turn meanwhile."""
-    nodes = []
-    for node in message.nodes:
-        nodes.append(_node(node))
-        if len(nodes) % _MANY == 0:
-            await asyncio.sleep(0)
+    nodes = await all_of(map(_node, message.nodes), _MANY)
     return _signal(job_id, message.signal_type, nodes)
 
 
 def _signal(
-    job_id: str, signal_type: str, nodes: list[fault_pb2.NodeFaultInfo]
+    job_id: str, signal_type: str, nodes: Iterable[fault_pb2.NodeFaultInfo]
 ) -> fault_pb2.FaultMsgSignal:
     return fault_pb2.FaultMsgSignal(
         uuid=str(uuid.uuid4()), jobId=job_id, signalType=signal_type, nodeFaultInfo=nodes

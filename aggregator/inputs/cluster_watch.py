@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from contract.errors import StoreRefused
-from stores.interruption import Interrupted
+from stores.interruption import Interrupted, followed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -81,10 +80,9 @@ class _Feeds:
         events: Callable[[], AsyncIterator[Event]],
         observe: Callable[[int, Event | Interrupted], frozenset[str] | None],
         heard: StoreCache[V],
-    ) -> NoReturn:
+    ) -> None:
         """Follow one kind."""
-
-        def take(event: Event | Interrupted) -> None:
+        async for event in followed(events, _ASK_AGAIN_SECONDS):
             interrupted, absent = heard.interrupted, heard.absent
             state = heard.known, heard.answered
             with self._stalls.busy(f"read {what} of {self._url}"):
@@ -93,14 +91,6 @@ class _Feeds:
                     self._told(changed)
             if heard.interrupted != interrupted or heard.absent != absent:
                 self._say(what, heard, interrupted, absent)
-
-        while True:
-            try:
-                async for event in events():
-                    take(event)
-            except StoreRefused as error:
-                take(Interrupted(str(error)))
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
     def _say(
         self, what: str, heard: StoreCache[V], interrupted: str | None, absent: str | None

@@ -15,6 +15,7 @@ from aggregator.liveness.first_heartbeat_probe import Rehearsals
 from aggregator.liveness.rules import Brake, HeartbeatListing, LostNodes
 from aggregator.liveness.unread_heartbeats import Unread, ages_ms, unread
 from contract.errors import StoreError, StoreForbidden
+from service.shortened import shortened
 from stores.base import Beat
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_SHOWN = 10
 _SHORTEST_PAUSE_SECONDS = 0.1
 _NOTE_MS = 30_000
 """Between two looks at what is to be kept, unless somebody falls silent for good."""
@@ -298,10 +298,10 @@ class HeartbeatMonitor:
                 "clocks are more than %g s off, by their heartbeats and our clock: %s. Old readers "
                 "compare them",
                 clock_skew.WARNING_MS / 1000,
-                _names(self._wrong - before),
+                shortened(sorted(self._wrong - before)),
             )
         if before - self._wrong:
-            _log.info("clocks are right again: %s", _names(before - self._wrong))
+            _log.info("clocks are right again: %s", shortened(sorted(before - self._wrong)))
 
     def _judge(self) -> None:
         before, now_ms = self.verdict, self._clock().steady_ms
@@ -315,15 +315,17 @@ class HeartbeatMonitor:
         lost, was_lost = self.verdict.lost.keys(), before.lost.keys()
         held, was_held = _nodes(self.verdict.brake), _nodes(before.brake)
         if lost - was_lost:
-            _log.warning("lost, no heartbeat for 3 intervals: %s", _names(lost - was_lost))
+            _log.warning(
+                "lost, no heartbeat for 3 intervals: %s", shortened(sorted(lost - was_lost))
+            )
         if was_lost - lost - held:
-            _log.info("not lost any more: %s", _names(was_lost - lost - held))
+            _log.info("not lost any more: %s", shortened(sorted(was_lost - lost - held)))
         if held - was_held:
             _log.error(
                 "silence alarm: %d nodes fell silent at once, none of them is published lost: %s. "
                 "Is the network, the API server or the way there broken?",
                 len(held),
-                _names(held),
+                shortened(sorted(held)),
             )
         elif was_held and not held:
             _log.warning("the silence alarm is over")
@@ -331,9 +333,3 @@ class HeartbeatMonitor:
 
 def _nodes(brake: Brake | None) -> frozenset[str]:
     return frozenset() if brake is None else frozenset(brake.nodes)
-
-
-def _names(nodes: Iterable[str]) -> str:
-    names = sorted(nodes)
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -23,6 +23,7 @@ back or joined, but only while they are no more than half of the nodes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,6 +75,11 @@ class ObservedHeartbeat(msgspec.Struct, frozen=True, gc=False):
     blind: bool | None = None
     is_missing: bool = False
     """The store had it and lacks it."""
+
+    def is_still(self, interval_ms: int, broken_at_ms: int | None) -> bool:
+        """Return whether the same beat with these is observed as it was."""
+        is_same = self.interval_ms == interval_ms and self.broken_at_ms == broken_at_ms
+        return is_same and not self.is_missing
 
     @property
     def threshold_ms(self) -> int:
@@ -224,53 +230,92 @@ def listed(
     for beat in beats:
         if beat.is_broken and not beat.holder:
             continue  # it went before it ever beat
-        interval = interval_ms(beat.interval_seconds)
-        known = heard.pulses.get(beat.node)
-        overdue_ms = _MISSED_INTERVALS * interval + 1 if beat.node in lost else 0
-        came_at_ms = now_ms
-        if beat.age_ms is not None:
-            as_they_come = True
-            came_at_ms -= beat.age_ms
-        broken_at_ms = came_at_ms if beat.is_broken and not beat.is_retained else None
-        if known is None:
-            usual_ms = min(interval, _FALLBACK_MS)
-            changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
-        elif known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
-            usual_ms = _usual_interval_ms(known, interval)
-            changed_at_ms = counts_from_ms = came_at_ms
-        else:
-            usual_ms = known.usual_interval_ms
-            changed_at_ms, counts_from_ms = known.changed_at_ms, known.counts_from_ms
-            if known.broken_at_ms is not None and (broken_at_ms is not None or beat.node in lost):
-                broken_at_ms = known.broken_at_ms
-            if heard.listed_at_ms is None:
-                counts_from_ms = now_ms - overdue_ms  # the run before knew it
-            elif blind and beat.node not in lost:
-                counts_from_ms = now_ms
-                broken_at_ms = None if broken_at_ms is None else now_ms
-            elif (
-                known.interval_ms == interval
-                and known.broken_at_ms == broken_at_ms
-                and not known.is_missing
-            ):
-                pulses[beat.node] = known
-                continue
-        pulses[beat.node] = ObservedHeartbeat(
-            beat.holder,
-            beat.beaten_at_ms,
-            interval,
-            changed_at_ms,
-            counts_from_ms,
-            broken_at_ms,
-            usual_ms,
-            beat.blind,
-        )
+        as_they_come = as_they_come or beat.age_ms is not None
+        known, is_lost = heard.pulses.get(beat.node), beat.node in lost
+        case = _case(known, beat, heard, is_blind=blind, is_lost=is_lost)
+        pulses[beat.node] = _observed(case, known, beat, now_ms, is_lost=is_lost)
     for node, known in (lasting or {}).items():
         if node not in pulses:
             was_there = not known.is_missing and now_ms <= known.silent_at_ms
             is_fresh = blind or heard.listed_at_ms is None or was_there
             pulses[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
     return HeartbeatListing(pulses, now_ms, as_they_come=as_they_come)
+
+
+class _Case(Enum):
+    """What a listed beat is to its observer."""
+
+    NEW = "nothing was known of the node"
+    CHANGED = "it is another one than the last one known"
+    OF_RUN_BEFORE = "it is the one that the run before knew"
+    UNSEEN = "it is the same after a time in which the observer could not read"
+    SAME = "it is the same"
+
+
+def _case(
+    known: ObservedHeartbeat | None,
+    beat: Beat,
+    heard: HeartbeatListing,
+    *,
+    is_blind: bool,
+    is_lost: bool,
+) -> _Case:
+    if known is None:
+        return _Case.NEW
+    if known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
+        return _Case.CHANGED
+    if heard.listed_at_ms is None:
+        return _Case.OF_RUN_BEFORE
+    return _Case.UNSEEN if is_blind and not is_lost else _Case.SAME
+
+
+def _observed(
+    case: _Case, known: ObservedHeartbeat | None, beat: Beat, now_ms: int, *, is_lost: bool
+) -> ObservedHeartbeat:
+    """Return the pulse of a node with this beat (``noded#7.10``).
+
+    | case          | silence counts from          | the connection broke               |
+    |---------------|------------------------------|------------------------------------|
+    | NEW           | when it came; lost: long ago | when the will came                 |
+    | CHANGED       | when it came                 | when the will came                 |
+    | OF_RUN_BEFORE | now; lost: long ago          | as before, while it says so        |
+    | UNSEEN        | now                          | now, where it says so              |
+    | SAME          | as before                    | as before, while it says so        |
+
+    What is lost stays so, and broken, until its beat changes.
+    """
+    interval = interval_ms(beat.interval_seconds)
+    overdue_ms = _MISSED_INTERVALS * interval + 1 if is_lost else 0
+    came_at_ms = now_ms - (beat.age_ms or 0)
+    broken_at_ms = came_at_ms if beat.is_broken and not beat.is_retained else None
+    if known is None:
+        changed_at_ms, counts_from_ms = came_at_ms, came_at_ms - overdue_ms
+        usual_ms = min(interval, _FALLBACK_MS)
+    elif case is _Case.CHANGED:
+        changed_at_ms = counts_from_ms = came_at_ms
+        usual_ms = _usual_interval_ms(known, interval)
+    else:
+        changed_at_ms, counts_from_ms = known.changed_at_ms, known.counts_from_ms
+        usual_ms = known.usual_interval_ms
+        if known.broken_at_ms is not None and (broken_at_ms is not None or is_lost):
+            broken_at_ms = known.broken_at_ms
+        if case is _Case.OF_RUN_BEFORE:
+            counts_from_ms = now_ms - overdue_ms
+        elif case is _Case.UNSEEN:
+            counts_from_ms = now_ms
+            broken_at_ms = None if broken_at_ms is None else now_ms
+        elif known.is_still(interval, broken_at_ms):
+            return known
+    return ObservedHeartbeat(
+        beat.holder,
+        beat.beaten_at_ms,
+        interval,
+        changed_at_ms,
+        counts_from_ms,
+        broken_at_ms,
+        usual_ms,
+        beat.blind,
+    )
 
 
 def _missing(
@@ -342,26 +387,31 @@ def silenced(heard: HeartbeatListing, node: str) -> HeartbeatListing:
 
 
 def judge(before: LostNodes, heard: Sequence[HeartbeatListing], now_ms: int) -> LostNodes:
-    """Who is lost after the last listings; a node is silent where it is in every store.
+    """Return who is lost after the last listings; a node is silent where it is in every store.
 
-    Before each store was listed once nobody falls silent: the node may beat in the other one.
+    | it was | silent in every store      | it beats | absent, not all were read | absent |
+    |--------|----------------------------|----------|---------------------------|--------|
+    | well   | fresh once all were listed | well     | well                      | well   |
+    | lost   | lost                       | well     | lost                      | well   |
+    | held   | held                       | well     | well                      | well   |
+
+    Those that are fresh are lost; if too many are together (``_are_many``), they are held, and so
+    is who was lost within that threshold. Who is held is lost after ``_longest_wait_ms``.
     """
-    silent = before.lost.keys() | (set() if before.brake is None else before.brake.nodes.keys())
-    states = _states(heard, silent)
+    held_before = {} if before.brake is None else before.brake.nodes
+    states = _states(heard, before.lost.keys() | held_before.keys())
     complete = all(one.listed_at_ms is not None for one in heard)
+    silent = {node: state for node, state in states.items() if state.silent}
     lost = {
         node: at_ms
         for node, at_ms in before.lost.items()
-        if (states[node].silent if node in states else not complete)
+        if node in silent or (node not in states and not complete)
     }
-    held_before = {} if before.brake is None else before.brake.nodes
-    held = {
-        node: at_ms for node, at_ms in held_before.items() if node in states and states[node].silent
-    }
+    held = {node: at_ms for node, at_ms in held_before.items() if node in silent}
     fresh = {
         node: state.silent_at_ms
-        for node, state in states.items()
-        if complete and state.silent and node not in lost and node not in held
+        for node, state in silent.items()
+        if complete and node not in lost and node not in held
     }
     if fresh:
         window_ms = max(states[node].threshold_ms for node in fresh)

@@ -15,6 +15,7 @@ import msgspec
 
 from aggregator.inputs.node_documents import newest
 from contract.documents import device_info, node_info
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -78,12 +79,10 @@ class StaleDocuments:
         }
         now = frozenset(found.values())
         if now and not self._known:
-            more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
             _log.warning(
                 "documents are older than two of their periods while their nodes beat, and count "
-                "as they were last known: %s%s. Does a bridge or a broker drop the retain flag?",
-                ", ".join(sorted(found)[:_SHOWN]),
-                more,
+                "as they were last known: %s. Does a bridge or a broker drop the retain flag?",
+                shortened(sorted(found), _SHOWN),
             )
         elif self._known and not now:
             _log.info("no document is older than two of its periods any more")

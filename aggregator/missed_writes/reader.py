@@ -7,7 +7,6 @@ So no single channel can hide a fault: a watch that delivers nothing is no reaso
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING, NoReturn, Protocol
@@ -17,6 +16,9 @@ from aggregator.missed_writes.claims import Claims, WriteClaim
 from contract.codes.storage_faults import RESOURCES
 from contract.errors import StoreError
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
+from pacing.waiting import is_set_within
+from service.shortened import shortened
+from service.trouble import Trouble
 from stores.base import Changed, Selection
 
 if TYPE_CHECKING:
@@ -32,7 +34,6 @@ _log = logging.getLogger(__name__)
 
 _FEW = 50
 """Documents of more nodes are listed, not read one by one."""
-_SHOWN = 10
 _READ_SECONDS = 30.0
 
 MISSED, UNFOUNDED, FAILED = "missed", "unfounded", "failed"
@@ -187,7 +188,12 @@ class MissedWrites:
         self._changed = changed
         self._wake = asyncio.Event()
         self._problems: frozenset[str] = frozenset()
-        self._trouble = False
+        self._trouble = Trouble(
+            _log,
+            "what was written by the heartbeats in %s cannot be read by name, trying again: %s",
+            "documents in %s can be read by name again",
+            store.url,
+        )
 
     def hear(self, beats: Iterable[Beat]) -> None:
         """Take in the heartbeats of all nodes, as they were listed now."""
@@ -219,9 +225,7 @@ class MissedWrites:
         self._wake.clear()
         due_ms = self.claims.next_due_ms()
         seconds = None if due_ms is None else (due_ms - self._clock().steady_ms + 1) / 1000
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if seconds is None else max(0.0, seconds)):
-                await self._wake.wait()
+        await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
 
     async def _read(self, kind: str, numbers: Mapping[str, int]) -> None:
         """Read these nodes' documents of a kind, each for its number."""
@@ -235,13 +239,12 @@ class MissedWrites:
         except (StoreError, TimeoutError) as error:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
-            self._fail(kind, len(asked), str(error) or "no answer in time")
+            why = str(error) or "no answer in time"
+            self._trouble.begin(f"{kind} of {len(asked)} nodes: {why}")
             return
         finally:
             documents.heard(told)
-        if self._trouble:
-            _log.info("documents in %s can be read by name again", self._store.url)
-            self._trouble = False
+        self._trouble.end()
         # What the watch showed meanwhile may be from before or after this. A document that its
         # agent says is there may be missing for a moment: it deletes and creates an immutable one.
         new = {
@@ -264,18 +267,6 @@ class MissedWrites:
         self._changed()
         self._say(kind, missed, numbers)
 
-    def _fail(self, kind: str, count: int, why: str) -> None:
-        if not self._trouble:
-            _log.warning(
-                "%s of %d nodes in %s was written, by their heartbeats, is not here and cannot be "
-                "read by name, trying again: %s",
-                kind,
-                count,
-                self._store.url,
-                why,
-            )
-        self._trouble = True
-
     def _say(self, kind: str, missed: list[str], numbers: Mapping[str, int]) -> None:
         """Name what was read, and what of it the watch had not shown."""
         url = self._store.url
@@ -284,7 +275,7 @@ class MissedWrites:
                 "the watch of %s has not shown the last write of %s, it was read by name: %s",
                 url,
                 kind,
-                _names(missed),
+                shortened(sorted(missed)),
             )
         unfounded = sorted(numbers.keys() - set(missed))
         if unfounded:
@@ -292,7 +283,7 @@ class MissedWrites:
                 "heartbeats in %s name a write of %s that is not there, it was read by name: %s",
                 url,
                 kind,
-                _names(unfounded),
+                shortened(sorted(unfounded)),
             )
 
     def _say_problems(self) -> None:
@@ -305,16 +296,12 @@ class MissedWrites:
                 "the key about writes in heartbeats in %s cannot be read, watches alone show "
                 "changes of these nodes: %s (%s)",
                 self._store.url,
-                _names(begun),
+                shortened(sorted(begun)),
                 problems[begun[0]],
             )
         ended = self._problems - problems.keys()
         if ended:
-            _log.info("the key about writes can be read again, or is gone: %s", _names(ended))
+            _log.info(
+                "the key about writes can be read again, or is gone: %s", shortened(sorted(ended))
+            )
         self._problems = frozenset(problems)
-
-
-def _names(nodes: Iterable[str]) -> str:
-    names = sorted(nodes)
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

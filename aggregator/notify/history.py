@@ -26,7 +26,9 @@ from aggregator.notify.history_file import (
 )
 from contract.errors import StoreError
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.broken_database import is_damaged, move_aside
+from service.trouble import Trouble
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -91,7 +93,13 @@ class ClusterHistory:
         self._came = asyncio.Event()
         self._came.set()  # a file that cannot be opened is said at once
         self._file: HistoryFile | None = None
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            _log,
+            "history %s: %s; what nodes tell stays with them, what is published waits",
+            "history %s: is kept again",
+            self._path,
+            level=logging.ERROR,
+        )
         self._events = self._lost = self._refused = self._left = 0
         self._changes: deque[FaultChange] = deque()
         self._published = self._unkept = 0
@@ -118,7 +126,7 @@ class ClusterHistory:
         """How it is now."""
         return HistoryStatus(
             stores=tuple(self._channels),
-            trouble=self._trouble,
+            trouble=self._trouble.reason,
             events=self._events,
             lost=self._lost,
             refused=self._refused,
@@ -183,9 +191,7 @@ class ClusterHistory:
         backoff = Backoff()
         next_prune_ms = 0
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PRUNE_SECONDS):
-                    await self._came.wait()
+            await is_set_within(self._came, _PRUNE_SECONDS)
             self._came.clear()
             tellings = tuple(self._waiting)
             self._waiting.clear()
@@ -202,9 +208,7 @@ class ClusterHistory:
                 # Whoever told it is not answered, and tells it again.
                 await self._in_trouble(error, backoff)
                 continue
-            if self._trouble is not None:
-                _log.warning("history %s: is kept again", self._path)
-            self._trouble = None
+            self._trouble.end()
             backoff.reset()
             self._events += taken.events
             self._lost += taken.lost
@@ -254,13 +258,7 @@ class ClusterHistory:
                     await self._channels[ways[one.node, one.journal]].acknowledge(one)
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
-        if self._trouble is None:
-            _log.error(
-                "history %s: %s; what nodes tell stays with them, what is published waits",
-                self._path,
-                error,
-            )
-        self._trouble = str(error)
+        self._trouble.begin(str(error))
         await self._in_thread(self._put_away, is_damaged(error))
         await asyncio.sleep(backoff.next_seconds())
         self._came.set()

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
-from service.paced_lines import PacedLines, shortened
+from service.paced_lines import NAMED, PacedLines
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -49,7 +50,7 @@ class NodeLog:
                 "%d fault(s) on %d node(s): %s",
                 len(texts),
                 len(standing),
-                shortened(texts, len(texts)),
+                shortened(texts, NAMED, separator="; "),
             )
 
     def look(self, node: str, *, is_known: bool) -> None:

@@ -9,7 +9,6 @@ statistic_view.py     statistic-fault-info
 node_lookup.py        which nodes and chips there are; deleted_nodes.py: which are no more
 fault_table.py        which codes and resources are taken; fault_table_file.py: those of a file
 unknown_nodes.py      what documents say of nodes that are not there yet
-pieces.py             long work in pieces, between which others have their turn
 rate_limits.py        how much anybody may say; pending_messages.py: what waits until it may be said
 recent_texts.py       what documents said a moment ago, for who leads next
 message_documents.py  the documents that carry messages, and which of them have counted

@@ -15,6 +15,7 @@ from contract.operator_rules.public_fault_table import (
     read_public_fault_table,
     shipped_table,
 )
+from service.trouble import Troubles
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 
 if TYPE_CHECKING:
@@ -33,7 +34,11 @@ class FaultTables:
     def __init__(self) -> None:
         self.problems: dict[str, tuple[Problem, ...]] = {}
         """What is wrong, by place."""
-        self.unreadable: dict[str, str] = {}
+        self.unreadable: Troubles[str] = Troubles(
+            _log,
+            "codes of public faults from %s stay as they were: %s",
+            "codes of public faults from %s are good again",
+        )
         """Why the text that is there is not in force, by place."""
         self._good: dict[str, PublicFaultTable] = {}
 
@@ -64,17 +69,14 @@ class FaultTables:
         if text is None:
             self._good.pop(place, None)
             self.problems.pop(place, None)
-            self.unreadable.pop(place, None)
+            self.unreadable.forget(place)
             return
         try:
             table, problems = read_public_fault_table(text, place)
         except DocumentError as error:
-            if place not in self.unreadable:
-                _log.warning("codes of public faults stay as they were: %s", error)
-            self.unreadable[place] = str(error)
+            self.unreadable.begin(place, str(error))
             return
-        if self.unreadable.pop(place, None) is not None:
-            _log.info("codes of public faults from %s are good again", place)
+        self.unreadable.end(place)
         if problems and self.problems.get(place) != problems:
             _log.warning(
                 "codes of public faults from %s: %s", place, "; ".join(map(str, problems[:10]))

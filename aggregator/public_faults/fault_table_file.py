@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import aiofiles
 
 from contract.operator_rules.public_fault_table import LARGEST_BYTES
+from service.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,7 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
     ``None``: there is none. What cannot be read is told to the log, and what was told holds.
     """
     seen: tuple[int, int, int] | None = None
-    trouble: str | None = None
+    trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", path)
     while True:
         try:
             found = await asyncio.to_thread(_look, path)
@@ -38,15 +39,11 @@ async def follow_table(path: Path, configure: Callable[[str | None], object]) ->
                 text = None if found == _NONE else await _read(path)
                 configure(text)
                 seen = found
-            if trouble is not None:
-                _log.info("%s can be read again", path)
-            trouble = None
+            trouble.end()
         except FileNotFoundError:
             pass  # it went after the look
         except OSError as error:
-            if trouble is None:
-                _log.warning("%s cannot be read: %s", path, error.strerror)
-            trouble = str(error.strerror)
+            trouble.begin(str(error.strerror))
         await asyncio.sleep(_LOOK_SECONDS)
 
 

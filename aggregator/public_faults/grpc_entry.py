@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.public_faults.pieces import in_pieces
+from aggregator.public_faults.values import PIECE
+from pacing.cooperative import in_pieces
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from aggregator.public_faults.plugin import PublicFaultsPlugin
@@ -29,10 +30,6 @@ async def answered(
     judges nodes (``take_changed_nodes``).
     """
     if not faults.ready.is_set():
-        try:
-            async with asyncio.timeout(patience_seconds):
-                await faults.ready.wait()
-        except TimeoutError:
-            pass  # the answer says so
+        await is_set_within(faults.ready, patience_seconds)  # the answer says so
     async with faults.turn:
-        return await in_pieces(faults.sending(message, clock()))
+        return await in_pieces(faults.sending(message, clock()), PIECE)

@@ -13,7 +13,6 @@ from aggregator.public_faults.message_documents import MessageDocuments, Message
 from aggregator.public_faults.message_reader import MessageReader
 from aggregator.public_faults.node_ownership import belongs
 from aggregator.public_faults.pending_messages import PendingMessages
-from aggregator.public_faults.pieces import PIECE, WorkBacklog
 from aggregator.public_faults.rate_limits import MessageLimits
 from aggregator.public_faults.recent_texts import Recent
 from aggregator.public_faults.status import Record, Rejections
@@ -26,8 +25,9 @@ from aggregator.public_faults.validation import (
     answer,
     placed,
 )
-from aggregator.public_faults.values import FaultOutcome, UnplacedFault
+from aggregator.public_faults.values import PIECE, FaultOutcome, UnplacedFault
 from contract.errors import DocumentError, Problem
+from pacing.cooperative import WorkBacklog
 from service.clock import Instant
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class MessageProcessor:
         self.documents = MessageDocuments(rows, sources)
         self.waiting = PendingMessages(rows)
         self.absent = UnknownNodes(rows)
-        self.backlog = WorkBacklog()
+        self.backlog = WorkBacklog(PIECE)
         """Documents that are to be taken in."""
         self.record = Record()
         self.rejections = Rejections()

@@ -12,6 +12,7 @@ import msgspec
 from contract.errors import Problem, quoted
 from contract.names import PUBLIC_FAULT_LABEL, owner_of
 from contract.refusal import Reason
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,9 +70,7 @@ def split(
             others[one.node or f"serial number {one.serial_number}"] = None
     if not others:
         return own, None
-    names = ", ".join(map(_shown, list(others)[:_SHOWN]))
-    if len(others) > _SHOWN:
-        names += f" and {len(others) - _SHOWN} more"
+    names = shortened([_shown(one) for one in others], _SHOWN)
     what = f"is about {names}; a document of node {_shown(owner.node)} counts for that node only"
     return own, Foreign(Reason.OTHER_NODE, Problem("influence", what))
 

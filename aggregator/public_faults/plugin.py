@@ -274,7 +274,7 @@ class PublicFaultsPlugin:
             refused=tuple(hearing.record.refused),
             table=tables.place,
             table_problems=(
-                *tables.unreadable.values(),
+                *tables.unreadable.reasons.values(),
                 *(f"{where}: {one}" for where, found in tables.problems.items() for one in found),
             ),
         )

@@ -13,6 +13,9 @@ import msgspec
 from contract.documents.public_fault import LAST_DEVICE
 from contract.go.decode import Int64
 
+PIECE = 500
+"""Influences, faults or documents after which others have their turn: a few milliseconds."""
+
 Key: TypeAlias = tuple[str, str, str]
 """Node, resource and fault id."""
 

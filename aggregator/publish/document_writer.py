@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn
 from aggregator.publish.document_state import LATE_MS, OwnedDocument, StoreContent, W
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWriter
 
 if TYPE_CHECKING:
@@ -256,11 +257,7 @@ class DocumentWriter(Generic[W]):
             touching.cancel()
 
     async def _wait(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.wake.wait()
-        except TimeoutError:
-            pass
+        await is_set_within(self.wake, seconds)
 
     async def _attempt(self, value: W) -> int | None:
         """Write once; the milliseconds it took, or ``None`` where it failed."""

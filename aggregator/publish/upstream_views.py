@@ -18,6 +18,7 @@ from aggregator.publish.document_state import OwnedDocument, StoreContent
 from aggregator.publish.document_writer import DocumentWriter, WriterContext, ended
 from contract.errors import StoreError
 from service.store_outage import Failing
+from service.trouble import Trouble
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
@@ -68,7 +69,13 @@ class _Shown:
             desk, self.output, value=lambda: self.showing, pause_seconds=_PAUSE_SECONDS
         )
         self._store = desk.store
-        self._interrupted: str | None = None
+        self._trouble = Trouble(
+            _log,
+            "%s cannot be seen in %s: %s",
+            "%s can be seen again in %s",
+            self.output.name,
+            self._store.url,
+        )
 
     async def watch(self) -> NoReturn:
         view = self.showing.view
@@ -80,9 +87,8 @@ class _Shown:
     def take(self, event: WatchEvent) -> None:
         """Take in an event of a watch that shows the view, and maybe other documents."""
         view = self.showing.view
-        if self._interrupted is not None and not isinstance(event, Interrupted):
-            _log.info("%s can be seen again in %s", self.output.name, self._store.url)
-            self._interrupted = None
+        if not isinstance(event, Interrupted):
+            self._trouble.end()
         match event:
             case DocumentsListed(documents):
                 mine = (one for one in documents if _is_of(view, one.namespace, one.name))
@@ -94,10 +100,7 @@ class _Shown:
             case Changed() | Deleted():
                 return
             case Interrupted(reason):
-                if self._interrupted is None:
-                    name = self.output.name
-                    _log.warning("%s cannot be seen in %s: %s", name, self._store.url, reason)
-                self._interrupted = reason
+                self._trouble.begin(reason)
                 self.output.interrupted()
         self.writing.wake.set()
 

@@ -18,6 +18,7 @@ from aggregator.rank_tables.job_table import (
 )
 from contract.errors import DocumentError, quoted
 from contract.names import REPORT_LABEL
+from service.trouble import Troubles
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 from stores.interruption import Interrupted
 from stores.refusals import Spacing
@@ -85,7 +86,9 @@ class RankTables:
         self._named: set[str] = set()
         """jobIDs that the log names as shared, and not yet as free again."""
         self._spacing = Spacing()
-        self._problems: dict[_Key, str] = {}
+        self._problems: Troubles[_Key] = Troubles(
+            _log, "rank table %s is refused: %s", "rank table %s is good again", _shown
+        )
         self._unlisted = set(range(sources))
         self._tables: dict[_Key, JobTable] = {}
         self._services: dict[str, set[_Key]] = {}
@@ -105,7 +108,7 @@ class RankTables:
     @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with each ConfigMap that cannot be read now."""
-        return tuple(self._problems[key] for key in sorted(self._problems))
+        return tuple(why for _, why in sorted(self._problems.reasons.items()))
 
     def status(self) -> RankTablesStatus:
         """How it is now."""
@@ -204,7 +207,7 @@ class RankTables:
 
     def _replace(self, source: int, documents: Iterable[Document]) -> None:
         here = {_Key(source, one.namespace, one.name) for one in documents}
-        for key in {*self._tables, *self._problems} - here:
+        for key in {*self._tables, *self._problems.reasons} - here:
             if key.source == source:
                 self._drop(key)
         for document in documents:
@@ -220,12 +223,9 @@ class RankTables:
                 raise DocumentError(_shown(key), "$", f"there are already {MOST_TABLES}")
             table = decode_job_table(document)
         except DocumentError as error:
-            if key not in self._problems:
-                _log.warning("a rank table is refused: %s", error)
-            self._problems[key] = str(error)
+            self._problems.begin(key, str(error))
             return
-        if self._problems.pop(key, None) is not None:
-            _log.info("rank table %s is good again", _shown(key))
+        self._problems.end(key)
         if self._tables.get(key) == table:
             return
         self._forget(key)
@@ -234,7 +234,7 @@ class RankTables:
         self._dirty.add(table.job_id)
 
     def _drop(self, key: _Key) -> None:
-        self._problems.pop(key, None)
+        self._problems.forget(key)
         self._forget(key)
 
     def _forget(self, key: _Key) -> None:

@@ -12,13 +12,16 @@ import asyncio
 import contextlib
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from pydantic import Field
 
 from collectors.chip_faults.chip_tracker import ChipTracker, Query
 from collectors.chip_faults.health_word import ChipWord
 from collectors.list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import RESET_FINISHED, code_of
 from contract.codes.families import FAMILIES
+from contract.configuration import Section
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from contract.observation import (
     NODE,
@@ -31,11 +34,12 @@ from contract.observation import (
 )
 from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import DriverGap
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report
     from dcmi_shim.values import Chip, DriverEvent
 
@@ -98,6 +102,15 @@ class _Watched:
         return min([self.due[query], *waiting])
 
 
+class ChipFaultsSection(Section):
+    """How the chip collector works."""
+
+    audit_period_seconds: float = Field(default=15.0, ge=0.1, le=3600)
+    health_period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
+    card_lost_after_seconds: float = Field(default=300.0, ge=10, le=86_400)
+    list_period_seconds: float = Field(default=1.0, ge=0.5, le=60)
+
+
 class ChipFaultsCollector:
     """The collector of chip faults.
 
@@ -115,19 +128,15 @@ class ChipFaultsCollector:
     """
 
     name = "chip-faults"
+    settings: ClassVar[type[Section]] = ChipFaultsSection
+    enabled = True
     deadline_seconds = 2.0
 
-    def __init__(
-        self,
-        audit_period_seconds: float = 15.0,
-        health_period_seconds: float = 5.0,
-        card_lost_after_seconds: float = 300.0,
-        list_period_seconds: float = 1.0,
-    ) -> None:
-        self.period_seconds = health_period_seconds
-        self.audit_period_seconds = audit_period_seconds
-        self.list_period_seconds = list_period_seconds
-        self.card_lost_after_seconds = card_lost_after_seconds
+    def __init__(self, settings: ChipFaultsSection, _: AgentOptions) -> None:
+        self.period_seconds = settings.health_period_seconds
+        self.audit_period_seconds = settings.audit_period_seconds
+        self.list_period_seconds = settings.list_period_seconds
+        self.card_lost_after_seconds = settings.card_lost_after_seconds
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -281,11 +290,7 @@ class ChipFaultsRun:
             if wait < _DUE_SECONDS:
                 await self._ask_due(queries, max(now, first))
                 continue
-            try:
-                async with asyncio.timeout(min(wait, self._period_seconds)):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await is_set_within(self._changed, min(wait, self._period_seconds))
 
     async def _ask_due(
         self, queries: Iterable[tuple[float, _Watched, Query]], began: float

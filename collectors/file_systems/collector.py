@@ -7,12 +7,12 @@ answer is left out until it does, and blinds nobody but itself.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn, Self
 
 import msgspec
+from pydantic import Field, model_validator
 
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import OF_PODS, HostMounts
@@ -24,6 +24,7 @@ from collectors.file_systems.tracker import (
 )
 from collectors.saved_state import remembered
 from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
+from contract.configuration import Section, at_most
 from contract.observation import (
     NODE,
     Assertion,
@@ -32,16 +33,32 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
 )
+from pacing.waiting import is_set_within
 from stores.abandonable_thread import Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from collectors.file_systems.mounts import FileSystem
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
+
+
+class FileSystemsSection(Section):
+    """When a file system of the host counts as full."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=5.0, ge=0.1, le=60)
+    full_percent: float = Field(default=95.0, gt=0, le=100)
+    full_cleared_percent: float = Field(default=93.0, gt=0, le=100)
+    excluded: tuple[str, ...] = OF_PODS
+
+    @model_validator(mode="after")
+    def _clears(self) -> Self:
+        return at_most(self, "full_cleared_percent", "full_percent")
 
 
 class FileSystemsCollector:
@@ -51,20 +68,16 @@ class FileSystemsCollector:
     """
 
     name = FILE_SYSTEMS
+    settings: ClassVar[type[Section]] = FileSystemsSection
 
     def __init__(
-        self,
-        period_seconds: float = 60.0,
-        deadline_seconds: float = 5.0,
-        full_percent: float = 95.0,
-        full_cleared_percent: float = 93.0,
-        excluded: Sequence[str] = OF_PODS,
-        host: HostMounts | None = None,
+        self, settings: FileSystemsSection, _: AgentOptions, host: HostMounts | None = None
     ) -> None:
-        self.period_seconds = period_seconds
-        self.deadline_seconds = deadline_seconds
-        self.thresholds = FullThresholds(full_percent, full_cleared_percent)
-        self.host = HostMounts(excluded) if host is None else host
+        self.enabled = settings.enabled
+        self.period_seconds = settings.period_seconds
+        self.deadline_seconds = settings.deadline_seconds
+        self.thresholds = FullThresholds(settings.full_percent, settings.full_cleared_percent)
+        self.host = HostMounts(settings.excluded) if host is None else host
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -157,9 +170,7 @@ class FileSystemsRun:
 
     async def wait(self) -> None:
         """Until the next look is due."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._collector.period_seconds):
-                await self._look_now.wait()
+        await is_set_within(self._look_now, self._collector.period_seconds)
 
     async def look(self) -> None:
         """Look at all file systems that answer."""

@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from pydantic import Field
 
 from collectors.hang.tracker import Figures, HangThresholds, HangTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.families import FAMILIES
+from contract.configuration import Section
 from contract.errors import DriverCallError, DriverError, ToolError, ToolNonsense, ToolSilent
 from contract.observation import Assertion, Observation, SourceBlind, chip_subject
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
@@ -23,7 +26,7 @@ from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report, Subject
     from dcmi_shim.values import Chip, Inventory
 
@@ -36,26 +39,42 @@ _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
+class HangSection(Section):
+    """When a chip counts as hanging (``docs/spec/device-plugin.md#4``)."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+    aicore_utilization: int = Field(default=5, ge=0, le=101)
+    hbm_memory_delta: int = Field(default=0, ge=0, le=100)
+    traffic_delta: int = Field(default=100, ge=0)
+    cpu_time_delta: int = Field(default=5, ge=0)
+    detect_duration: int = Field(default=5, ge=1, le=1440)
+
+
 class HangCollector:
     """The detector of hanging chips.
 
-    ``detect`` off: nothing is asked, and what an earlier run found is over. ``deadline_seconds`` is
-    that of one run of ``hccn_tool``; the other arguments are ``HangThresholds``.
+    Not ``enabled``: nothing is asked, and what an earlier run found is over. ``deadline_seconds``
+    is that of one run of ``hccn_tool``.
     """
 
     name = "hang"
+    settings: ClassVar[type[Section]] = HangSection
+    enabled = True
+    """Even where it detects nothing: what an earlier run found is then over."""
 
-    def __init__(
-        self,
-        period_seconds: float = 60.0,
-        deadline_seconds: float = 10.0,
-        detect: bool = True,
-        **thresholds: int,
-    ) -> None:
-        self.period_seconds = period_seconds
-        self.deadline_seconds = deadline_seconds
-        self.thresholds = HangThresholds(**thresholds)
-        self._detect = detect
+    def __init__(self, settings: HangSection, _: AgentOptions) -> None:
+        self.period_seconds = settings.period_seconds
+        self.deadline_seconds = settings.deadline_seconds
+        self.thresholds = HangThresholds(
+            settings.aicore_utilization,
+            settings.hbm_memory_delta,
+            settings.traffic_delta,
+            settings.cpu_time_delta,
+            settings.detect_duration,
+        )
+        self._detect = settings.enabled
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""

@@ -13,12 +13,14 @@ import contextlib
 import errno
 import logging
 import os
+import re
 import stat
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Annotated, ClassVar, NoReturn
 
 import msgspec
+from pydantic import AfterValidator, Field
 
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
@@ -33,6 +35,7 @@ from contract.codes.host_codes import (
     KERNEL_LOG,
     READ_ONLY,
 )
+from contract.configuration import Section
 from contract.observation import (
     NODE,
     Assertion,
@@ -42,11 +45,12 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -60,6 +64,23 @@ _LIVE_SECONDS = 5.0
 _HUNG_TASKS = Path("/proc/sys/kernel/hung_task_detect_count")
 
 
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+class KernelLogSection(Section):
+    """How the log of the kernel is read."""
+
+    enabled: bool = True
+    device: str = "/dev/kmsg"
+    hold_seconds: float = Field(default=300.0, ge=1, le=86_400)
+    npu_driver_patterns: tuple[Annotated[str, AfterValidator(_pattern)], ...] = DRIVER_PATTERNS
+
+
 class KernelLogCollector:
     """The collector of what the kernel says.
 
@@ -70,20 +91,16 @@ class KernelLogCollector:
     """
 
     name = KERNEL_LOG
+    settings: ClassVar[type[Section]] = KernelLogSection
     period_seconds = 60.0
     deadline_seconds = 5.0
 
-    def __init__(
-        self,
-        device: str = "/dev/kmsg",
-        hold_seconds: float = 300.0,
-        npu_driver_patterns: Sequence[str] = DRIVER_PATTERNS,
-        remounts: bool = True,
-    ) -> None:
-        self.device = device
-        self.hold_seconds = hold_seconds
-        self.messages = Messages(npu_driver_patterns)
-        self.remounts = remounts
+    def __init__(self, settings: KernelLogSection, options: AgentOptions) -> None:
+        self.enabled = settings.enabled
+        self.device = settings.device
+        self.hold_seconds = settings.hold_seconds
+        self.messages = Messages(settings.npu_driver_patterns)
+        self.remounts = options.file_systems
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -156,9 +173,7 @@ class KernelLogRun:
         end = self._beliefs.next_end()
         if end is not None:
             pause = min(pause, max(0.0, end - self._loop.time()))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await readable.wait()
+        await is_set_within(readable, pause)
         self._around.progress()
         over = self._beliefs.over(self._now())
         self._report(over)

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
+
+from pydantic import Field
 
 from collectors.chip_faults.collector import ChipFaultsCollector
 from collectors.links.readings import SLOW_ROUND, Readings
@@ -25,6 +27,7 @@ from contract.codes.chip_codes import (
     is_network,
 )
 from contract.codes.families import FAMILIES
+from contract.configuration import Section
 from contract.errors import ToolError, ToolMissing, ToolSilent
 from contract.observation import (
     NODE,
@@ -36,11 +39,12 @@ from contract.observation import (
     chip_subject,
 )
 from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report, Subject
     from dcmi_shim.hccn.tables import A5Port
     from dcmi_shim.values import Chip, Inventory
@@ -91,27 +95,30 @@ class _Link:
         return min(self.due, self.check, self.retry_at)
 
 
+class LinksSection(Section):
+    """How network links are asked about."""
+
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    deadline_seconds: float = Field(default=10.0, ge=0.1, le=600)
+
+
 class LinksCollector:
     """The collector of network links.
 
     ``deadline_seconds`` is that of one run of the tool; after a missed one the other chips go on.
-    ``telemetry`` also asks, every 5 minutes, for the readings that the NPU exporter shows.
-    ``error`` ``"down"`` takes a tool that fails for a link that is down, as upstream does.
+    With ``npu_exporter_names`` it also asks, every 5 minutes, for the readings of these metrics.
+    ``hccn_error`` ``"down"`` takes a tool that fails for a link that is down, as upstream does.
     """
 
     name = "links"
+    settings: ClassVar[type[Section]] = LinksSection
+    enabled = True
 
-    def __init__(
-        self,
-        period_seconds: float = 60.0,
-        deadline_seconds: float = 10.0,
-        telemetry: bool = False,
-        error: Literal["blind", "down"] = "blind",
-    ) -> None:
-        self.period_seconds = period_seconds
-        self.deadline_seconds = deadline_seconds
-        self._telemetry = telemetry
-        self.failure_is_down = error == "down"
+    def __init__(self, settings: LinksSection, options: AgentOptions) -> None:
+        self.period_seconds = settings.period_seconds
+        self.deadline_seconds = settings.deadline_seconds
+        self._telemetry = options.npu_exporter_names
+        self.failure_is_down = options.hccn_error == "down"
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
@@ -252,11 +259,7 @@ class LinksRun:
                 await self._ask(link, max(now, link.next))
                 return
             wait = min(wait, link.next - now)
-        try:
-            async with asyncio.timeout(wait):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        await is_set_within(self._changed, wait)
 
     def _next(self, now: float) -> _Link:
         """Whom to ask next; what an event made due goes before what time did."""

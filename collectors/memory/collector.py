@@ -7,12 +7,12 @@ collector of the kernel's log, with the victim; here they are counted, in case i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Self
 
 import msgspec
+from pydantic import Field, model_validator
 
 from collectors.boot import boot_id
 from collectors.memory.pressure import (
@@ -24,6 +24,7 @@ from collectors.memory.pressure import (
 )
 from collectors.saved_state import remembered
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
+from contract.configuration import Section, at_most
 from contract.observation import (
     NODE,
     Assertion,
@@ -33,11 +34,12 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report
 
 _log = logging.getLogger(__name__)
@@ -47,24 +49,36 @@ _SUBJECT = host_subject(HOST_MEMORY, 0)
 _SOON_SECONDS = 2.0
 
 
+class MemorySection(Section):
+    """When memory of the host counts as short."""
+
+    enabled: bool = True
+    period_seconds: float = Field(default=60.0, ge=0.1, le=3600)
+    stalled_percent: float = Field(default=20.0, gt=0, le=100)
+    stalled_cleared_percent: float = Field(default=10.0, gt=0, le=100)
+    available_percent: float = Field(default=3.0, gt=0, le=100)
+    available_cleared_percent: float = Field(default=5.0, gt=0, le=100)
+
+    @model_validator(mode="after")
+    def _clears(self) -> Self:
+        at_most(self, "stalled_cleared_percent", "stalled_percent")
+        return at_most(self, "available_percent", "available_cleared_percent")
+
+
 class MemoryCollector:
     """The collector. All but the period is percent: of time stalled, of memory available."""
 
     name = MEMORY
+    settings: ClassVar[type[Section]] = MemorySection
     deadline_seconds = 5.0
 
-    def __init__(
-        self,
-        period_seconds: float = 60.0,
-        stalled_percent: float = 20.0,
-        stalled_cleared_percent: float = 10.0,
-        available_percent: float = 3.0,
-        available_cleared_percent: float = 5.0,
-        proc: Path = _PROC,
-    ) -> None:
-        self.period_seconds = period_seconds
-        self.stalled = PressureLimits(stalled_percent, stalled_cleared_percent)
-        self.available = PressureLimits(available_percent, available_cleared_percent)
+    def __init__(self, settings: MemorySection, _: AgentOptions, proc: Path = _PROC) -> None:
+        self.enabled = settings.enabled
+        self.period_seconds = settings.period_seconds
+        self.stalled = PressureLimits(settings.stalled_percent, settings.stalled_cleared_percent)
+        self.available = PressureLimits(
+            settings.available_percent, settings.available_cleared_percent
+        )
         self.proc = proc
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
@@ -119,9 +133,7 @@ class MemoryRun:
         pause = self._collector.period_seconds
         if self._kills.is_suspicious:
             pause = min(pause, _SOON_SECONDS)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await self._look_now.wait()
+        await is_set_within(self._look_now, pause)
 
     def look(self) -> None:
         """Read what the kernel counts, and report what changed."""

@@ -11,19 +11,21 @@ import asyncio
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import msgspec
+from pydantic import Field, model_validator
 
 from collectors.boot import boot_id
 from collectors.saved_state import remembered
 from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
 from collectors.storage.tracker import SavedFlag, StorageTracker
+from contract.configuration import ListenAddress, Section
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
 
 if TYPE_CHECKING:
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report
 
 DPC_FILE = "/user/mind-cluster/dpcstatus/dpc_status_check"
@@ -37,22 +39,41 @@ class StoredFlags(msgspec.Struct, frozen=True):
     clients: dict[str, dict[str, tuple[SavedFlag, ...]]] = {}
 
 
+class StorageSection(Section):
+    """Shared storage clients, and where their faults are told (``docs/spec/noded.md#4.3`` to 4.5).
+
+    With ``clusterd`` over gRPC, not through the store; with ``ca_file`` over TLS. Files are PEM.
+    """
+
+    period_seconds: float = Field(default=5.0, ge=0.1, le=3600)
+    dpc_file: str = "/user/mind-cluster/dpcstatus/dpc_status_check"
+    dtfs_file: str = "/user/mind-cluster/dtfsstatus/dtfs_status_check"
+    clusterd: ListenAddress | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _files_go_together(self) -> StorageSection:
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file are given both or not at all")
+        if self.certificate_file is not None and self.ca_file is None:
+            raise ValueError("a certificate is for TLS, which needs ca_file")
+        return self
+
+
 class StorageCollector:
     """The collector of storage faults. An empty path: there is no such client."""
 
     name = "storage"
+    settings: ClassVar[type[Section]] = StorageSection
+    enabled = True
+    deadline_seconds = 5.0
 
-    def __init__(
-        self,
-        period_seconds: float = 5.0,
-        dpc_file: str = DPC_FILE,
-        dtfs_file: str = DTFS_FILE,
-    ) -> None:
-        self.period_seconds = period_seconds
-        self.deadline_seconds = 5.0
-        self._files = {
-            client: Path(file) for client, file in ((DPC, dpc_file), (DTFS, dtfs_file)) if file
-        }
+    def __init__(self, settings: StorageSection, _: AgentOptions) -> None:
+        self.period_seconds = settings.period_seconds
+        files = (DPC, settings.dpc_file), (DTFS, settings.dtfs_file)
+        self._files = {client: Path(file) for client, file in files if file}
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""

@@ -20,6 +20,7 @@ from dcmi_shim.worker.event_queue import EventQueue
 from dcmi_shim.worker.process import RawSwitchEvent
 from dcmi_shim.worker.supervisor import DriverSettings, Supervisor
 from pacing.backoff import Backoff
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -115,12 +116,9 @@ class SwitchDriver:
             keeper, calls = self._keeper, self._calls
             if keeper is None or calls is None:
                 raise DriverGone(self._reason)
-            try:
-                async with asyncio.timeout(self._patience_seconds):
-                    await keeper.tried.wait()
-            except TimeoutError:
+            if not await is_set_within(keeper.tried, self._patience_seconds):
                 waited = f"the switch library has been starting for {self._patience_seconds:g} s"
-                raise DriverGone(f"{waited} or longer") from None
+                raise DriverGone(f"{waited} or longer")
             if keeper is self._keeper:
                 return calls
 

@@ -20,6 +20,7 @@ from dcmi_shim.worker.event_queue import EventQueue, Overlap
 from dcmi_shim.worker.process import ChildProcess, Message
 from pacing.backoff import Backoff
 from pacing.token_bucket import TokenBucket
+from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,10 +199,7 @@ class Supervisor:
             if child is not None:
                 self._adopt(child)
             pause = None if self._subscribe_at is None else self._subscribe_at - self.now()
-            try:
-                async with asyncio.timeout(pause):
-                    await self._wanted.wait()
-            except TimeoutError:
+            if not await is_set_within(self._wanted, pause):
                 _log.info("trying to subscribe again: %s", self.polling_reason)
 
     async def watch(self) -> NoReturn:

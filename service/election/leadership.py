@@ -18,7 +18,9 @@ import random
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from contract.errors import StoreConflict, StoreError
+from pacing.waiting import is_set_within
 from service.store_outage import Failing
+from service.trouble import Trouble
 from stores.base import WRITE_SECONDS, Tenure
 from stores.interruption import Interrupted
 
@@ -124,7 +126,12 @@ class ByLock:
         self.failing = Failing()
         self._lock = lock
         self._identity = identity
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            _log,
+            "nobody can be elected by %s: %s",
+            "the lock of %s can be used again",
+            self.elected_by,
+        )
 
     @property
     def holder(self) -> str:
@@ -150,13 +157,9 @@ class ByLock:
         try:
             taken = self._lock.take(self._identity)
         except StoreError as error:
-            if self._trouble is None:
-                _log.warning("nobody can be elected by %s: %s", self.elected_by, error)
-            self._trouble = str(error)
+            self._trouble.begin(str(error))
             return False
-        if self._trouble is not None:
-            _log.info("the lock of %s can be used again", self.elected_by)
-            self._trouble = None
+        self._trouble.end()
         return taken
 
     async def confirm(self) -> bool:
@@ -190,7 +193,12 @@ class ByLease:
         self._renewed_at_ms = 0
         self._proven_until_ms = 0
         """Until then a read counts, made while the answer to a renewal is awaited."""
-        self._trouble: str | None = None
+        self._trouble = Trouble(
+            _log,
+            "the Lease in %s cannot be written: %s",
+            "the Lease in %s can be written again",
+            self.elected_by,
+        )
         self._took_ms = 0
         self._is_late = False
         """Whether the last write was answered too late to lead by it, or not at all."""
@@ -298,17 +306,13 @@ class ByLease:
             return 0 if self.leads else _AGAIN_SECONDS * random.uniform(0.1, 0.5)
         except (StoreError, TimeoutError) as error:
             trouble = str(error) or "no answer in time"
-            if self._trouble is None:
-                _log.warning("the Lease in %s cannot be written: %s", self.elected_by, trouble)
-            self._trouble = trouble
-            self.failing.failed("Lease", self._trouble, began_ms)
+            self._trouble.begin(trouble)
+            self.failing.failed("Lease", trouble, began_ms)
             if isinstance(error, TimeoutError) and not was_late:
                 self._is_late = True
                 return 0
             return min(_AGAIN_SECONDS, self._duration_seconds / _RENEWALS / 2)
-        if self._trouble is not None:
-            _log.info("the Lease in %s can be written again", self.elected_by)
-            self._trouble = None
+        self._trouble.end()
         self.failing.succeeded()
         led = self.leads
         self._renewed_at_ms = began_ms
@@ -398,11 +402,7 @@ class ByLease:
             _log.warning("the Lease is not given up and will run out: %s", error)
 
     async def _wait(self, seconds: float | None) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
+        await is_set_within(self._wake, seconds)
 
 
 def _safe_ms(tenure: Tenure) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.config import AgentConfiguration, load_agent
+from collectors.chip_faults.collector import ChipFaultsSection
 from contract.errors import ConfigurationError
 
 WRONG = """
@@ -46,8 +47,8 @@ def test_the_command_line_beats_the_environment_beats_the_file(tmp_path: Path) -
     assert loaded.store == "directory:/from-environment"
     assert loaded.listen == "127.0.0.1:1"
     assert loaded.trust_driver is True
-    assert loaded.chip_faults.audit_period_seconds == 7.5
-    assert loaded.chip_faults.card_lost_after_seconds == 20
+    assert loaded.settings_of(ChipFaultsSection).audit_period_seconds == 7.5
+    assert loaded.settings_of(ChipFaultsSection).card_lost_after_seconds == 20
 
 
 def test_defaults() -> None:

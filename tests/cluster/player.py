@@ -156,7 +156,7 @@ class Player:
             patch.setattr("stores.address.kubeconfig_files", lambda _: None)
             patch.setattr("stores.kubernetes_api.store.ApiConnection", lambda _: self._connect())
             patch.setattr("service.clock.time", now)
-            patch.setattr("aggregator.process.on_stop", self._take_stop)
+            patch.setattr("service.tasks.on_stop", self._take_stop)
             patch.setattr("aggregator.process.set_up_logging", lambda: None)
             patch.setattr("aggregator.process.serving", _no_pages)
             patch.setattr("asyncio.to_thread", _at_once)

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from collectors.bmc import BmcCollector, BmcTracker, plausible_ms
+from collectors.base import AgentOptions
+from collectors.bmc import BmcCollector, BmcSection, BmcTracker, plausible_ms
 from collectors.registry import COLLECTORS
 from contract.codes.levels import Severity
 from contract.observation import (
@@ -182,7 +183,7 @@ def test_plausible_times(seconds: int, milliseconds: int | None) -> None:
 
 
 def test_it_is_in_the_table() -> None:
-    assert COLLECTORS["bmc"] is BmcCollector
+    assert BmcCollector in COLLECTORS
 
 
 @pytest.fixture(scope="module")
@@ -226,7 +227,12 @@ async def collecting(
         environment={"PATH": f"{tools}:{os.environ['PATH']}"},
         progress=watched.progress,
     )
-    collector = BmcCollector(period_seconds, deadline_seconds=0.5, device=str(tools / "no-device"))
+    collector = BmcCollector(
+        BmcSection(
+            period_seconds=period_seconds, deadline_seconds=0.5, device=str(tools / "no-device")
+        ),
+        AgentOptions(),
+    )
     task = asyncio.create_task(collector.run(around))
     try:
         yield watched

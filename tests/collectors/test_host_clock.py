@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from collectors.base import AgentOptions
 from collectors.boot import boot_id
-from collectors.host_clock import HostClockCollector, is_synchronised, offset_seconds
+from collectors.host_clock import ClockSection, HostClockCollector, is_synchronised, offset_seconds
 from contract.codes.host_codes import CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
 from contract.observation import Observation, host_subject
 from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
@@ -34,7 +35,10 @@ class Host:
 
     def collector(self) -> HostClockCollector:
         return HostClockCollector(
-            offset=lambda: self.offset, synchronised=lambda: self.synchronised
+            ClockSection(),
+            AgentOptions(),
+            offset=lambda: self.offset,
+            synchronised=lambda: self.synchronised,
         )
 
 

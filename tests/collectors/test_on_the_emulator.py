@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.chip_faults.collector import ChipFaultsCollector
+from collectors.base import AgentOptions
+from collectors.chip_faults.collector import ChipFaultsCollector, ChipFaultsSection
 from contract.codes.chip_codes import CARD_DROP
 from contract.observation import chip_subject
 from dcmi_shim.driver import Driver
@@ -63,7 +64,9 @@ async def collecting(
     driver = Driver(library, wall_clock, DriverSettings(probe_seconds=1.0))
     said = Said()
     around = surroundings(said, wall_clock, driver, believed=believed)
-    collector = ChipFaultsCollector(audit_period_seconds=1.0, health_period_seconds=0.5)
+    collector = ChipFaultsCollector(
+        ChipFaultsSection(audit_period_seconds=1.0, health_period_seconds=0.5), AgentOptions()
+    )
     tasks = [asyncio.create_task(driver.run()), asyncio.create_task(collector.run(around))]
     try:
         yield driver, said

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.switch import SwitchCollector
+from collectors.base import AgentOptions
+from collectors.switch import SwitchCollector, SwitchSection
 from contract.codes.levels import Severity
 from contract.documents.switch_info import SwitchPort, port_of, port_subject
 from contract.observation import NODE, Observation
@@ -66,7 +67,11 @@ async def collecting(
     driver.family = family
     said = Said()
     around = surroundings(said, wall_clock, driver, believed=believed, driver_root=root)
-    task = asyncio.create_task(SwitchCollector(period_seconds).run(around))
+    task = asyncio.create_task(
+        SwitchCollector(SwitchSection(audit_period_seconds=period_seconds), AgentOptions()).run(
+            around
+        )
+    )
     try:
         yield said
     finally:

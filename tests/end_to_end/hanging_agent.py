@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from collectors import registry
+from contract.configuration import Section
 from vigil.main import main
 
 if TYPE_CHECKING:
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
 
 _STEP_SECONDS = 0.02
 
@@ -20,8 +21,13 @@ class Hangs:
     """Makes progress, but for the time in which it does not."""
 
     name = "hangs"
+    settings: ClassVar[type[Section]] = Section
+    enabled = True
     period_seconds = 0.1
     deadline_seconds = 0.1
+
+    def __init__(self, _: Section, __: AgentOptions) -> None:
+        pass
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Watch the file."""
@@ -33,5 +39,5 @@ class Hangs:
 
 
 if __name__ == "__main__":
-    registry.COLLECTORS = {**registry.COLLECTORS, Hangs.name: Hangs}
+    registry.COLLECTORS = (*registry.COLLECTORS, Hangs)
     main()

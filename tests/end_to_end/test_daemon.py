@@ -6,19 +6,20 @@ import json
 import signal
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import pytest
 
 from agent import collector_setup, daemon
 from agent.config import AgentConfiguration
+from contract.configuration import Section
 from service.tasks import STOP_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from collectors.base import CollectorContext
+    from collectors.base import AgentOptions, CollectorContext
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +35,13 @@ class Broken:
     """A collector with a mistake in it."""
 
     name = "broken"
+    settings: ClassVar[type[Section]] = Section
+    enabled = True
     period_seconds = 1.0
     deadline_seconds = 1.0
+
+    def __init__(self, _: Section, __: AgentOptions) -> None:
+        pass
 
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         await surroundings.driver.inventory()
@@ -48,7 +54,7 @@ def test_the_first_root_task_that_ends_ends_the_daemon(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(collector_setup, "COLLECTORS", {"broken": Broken})
+    monkeypatch.setattr(collector_setup, "COLLECTORS", (Broken,))
     configuration = AgentConfiguration(
         node_name="node-1",
         store=f"directory:{tmp_path / 'store'}",

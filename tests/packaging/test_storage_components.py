@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.config import StorageSection
+from collectors.storage.collector import StorageSection
 from tests.parts.kustomize import MANIFESTS, build_with
 
 if TYPE_CHECKING:

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from agent.config import AgentConfiguration, BmcSection, StorageSection
+from agent.config import AgentConfiguration
+from collectors.bmc import BmcSection
 from collectors.registry import COLLECTORS
+from collectors.storage.collector import StorageSection
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from stores.base import Document, NodeObject
 from tests.replay.bmc import NoRecordedTool, RecordedBmc, RecordedDevice
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from agent.pages.status import AgentStatus
+    from collectors.base import Collector
 
 STARTED_MS = 1_795_262_000_000
 _DIED = "SIGKILL"
@@ -151,7 +154,7 @@ class NodePlayer(Player):
 
     def _configuration(self) -> AgentConfiguration:
         usual = super()._configuration()
-        return AgentConfiguration(
+        return AgentConfiguration(  # type: ignore[call-arg]
             node_name=self.node,
             state_dir=usual.state_dir,
             driver_root=usual.driver_root,
@@ -197,9 +200,9 @@ class NodePlayer(Player):
             self.shown.append(Seen(self._at_ms(), by, document))
 
 
-def _of_recordings() -> dict[str, Any]:
+def _of_recordings() -> tuple[type[Collector], ...]:
     """All sources but those that look at the real host."""
-    return {name: make for name, make in COLLECTORS.items() if name not in _OF_THE_HOST}
+    return tuple(make for make in COLLECTORS if make.name not in _OF_THE_HOST)
 
 
 def put_file(file: Path, step: dict[str, Any]) -> None:

@@ -19,16 +19,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from msgspec.structs import replace
 
-from agent.config import (
-    AgentConfiguration,
-    BmcSection,
-    ClockSection,
-    FileSystemsSection,
-    KernelLogSection,
-    MemorySection,
-    StorageSection,
-)
+from agent.config import AgentConfiguration
 from agent.daemon import Agent
+from collectors.bmc import BmcSection
+from collectors.file_systems.collector import FileSystemsSection
+from collectors.host_clock import ClockSection
+from collectors.kernel_log.collector import KernelLogSection
+from collectors.memory.collector import MemorySection
+from collectors.storage.collector import StorageSection
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document, PodUsage
 from tests.replay.cluster import RecordedCluster
@@ -203,7 +201,7 @@ class Player:
         self._life = asyncio.create_task(self.agent.run(), name="agent")
 
     def _configuration(self) -> AgentConfiguration:
-        return AgentConfiguration(
+        return AgentConfiguration(  # type: ignore[call-arg]
             node_name=NODE,
             state_dir=self._place / "state",
             driver_root=self._place / "driver",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.report import Action
 from advisor.report_filter import changes
+from service.shortened import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -108,7 +109,7 @@ def _decision(one: JobDecision) -> Iterator[str]:
         yield f"  at fault {len(one.fault_pods) - _MOST_NAMES} more"
     for grace in sorted({pod.grace_seconds for pod in one.pods}):
         names = [pod.name for pod in one.pods if pod.grace_seconds == grace]
-        yield f"  deletes with {grace} s: {_names(names)}"
+        yield f"  deletes with {grace} s: {shortened(names, _MOST_NAMES)}"
     if one.retry is not None:
         yield f"  retries {one.retry.before} -> {one.retry.after}"
     if one.deadline_ms is not None:
@@ -119,17 +120,12 @@ def _decision(one: JobDecision) -> Iterator[str]:
         yield f"  {one.replacement}"
 
 
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
 def _place(one: Placement) -> Iterator[str]:
     first = one.pods[0]
     more = f" and {len(one.pods) - 1} like it" if len(one.pods) > 1 else ""
     takes = f"{len(one.accepts)} nodes take it"
     if one.accepts:
-        takes += f": {_names(one.accepts)}"
+        takes += f": {shortened(one.accepts, _MOST_NAMES)}"
     yield f"{first.namespace}/{first.name}{more}: {takes}"
     reasons: dict[str, list[tuple[str, str]]] = {}
     for node, why in one.refuses.items():
@@ -137,9 +133,11 @@ def _place(one: Placement) -> Iterator[str]:
         reasons.setdefault(reason, []).append((node, text))
     for reason, nodes in reasons.items():
         if len({text for _, text in nodes}) == 1:
-            yield f"  {reason}: {nodes[0][1]}: {_names([node for node, _ in nodes])}"
+            names = shortened([node for node, _ in nodes], _MOST_NAMES)
+            yield f"  {reason}: {nodes[0][1]}: {names}"
         else:
-            yield f"  {reason}: {_names([f'{node} ({text})' for node, text in nodes])}"
+            names = shortened([f"{node} ({text})" for node, text in nodes], _MOST_NAMES)
+            yield f"  {reason}: {names}"
 
 
 def _gang(one: Gang) -> str:

@@ -39,6 +39,7 @@ from contract.names import (
     public_fault_name,
 )
 from service.log import last_words
+from service.shortened import shortened
 from stores.address import open_store
 from stores.base import Document, Selection
 
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from stores.base import Beat, Store
 
 _DONE, _REFUSED = 0, 1
-_SHOWN = 10
 _LOOK_SECONDS = 0.5
 _PERIODS = 2
 _LONGEST_SECONDS = 30.0
@@ -131,13 +131,16 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
             known = sorted(await _known(stores) | published.keys())
             return _say(
                 _REFUSED,
-                f"nothing is known of {_names(unknown)}: {where} has no document, no heartbeat and "
-                f"no entry of cluster-info about it; there are: {_names(known) or 'no nodes'}",
+                f"nothing is known of {shortened(unknown)}: {where} has no document, no heartbeat "
+                "and no entry of cluster-info about it; there are: "
+                f"{shortened(known) or 'no nodes'}",
             )
         alive = await beating(found)
         if alive:
             what = "its agent is" if len(alive) == 1 else "their agents are"
-            return _say(_REFUSED, f"{_names(alive)} beats: nothing is forgotten until {what} gone")
+            return _say(
+                _REFUSED, f"{shortened(alive)} beats: nothing is forgotten until {what} gone"
+            )
         for node, one in found.items():
             if is_meant:
                 await _forget(stores, node, one)
@@ -297,11 +300,6 @@ async def _forget(stores: Stores, node: str, found: Found) -> None:
         await store.delete(document.namespace, document.name)
     for store, _ in found.beats:
         await store.forget_beat(node)
-
-
-def _names(nodes: list[str]) -> str:
-    more = len(nodes) - _SHOWN
-    return ", ".join(nodes[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _say(status: int, text: str) -> int:

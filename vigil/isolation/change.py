@@ -1,4 +1,7 @@
-"""What a person wants of a chip, and the edit of each document that does it. Only ``stated_name`` asks the host."""
+"""What a person wants of a chip, and the edit of each document that does it.
+
+Only ``stated_name`` asks the host.
+"""
 
 from __future__ import annotations
 

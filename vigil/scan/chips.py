@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from collectors.chip_faults.collector import real_list_period
+from collectors.chip_faults.collector import ChipFaultsSection, real_list_period
 from contract.codes.families import FAMILIES
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverNotFound
 from dcmi_shim.driver import Driver
@@ -72,7 +72,9 @@ async def look_at_driver(configuration: AgentConfiguration) -> Hardware:
             checks += (not_applicable(name, "no answer") for name in (CALLS, EVENTS))
             return Hardware(tuple(checks), None)
         calls, list_seconds = await _calls(driver, inventory)
-        period = real_list_period(configuration.chip_faults.list_period_seconds, list_seconds)
+        period = real_list_period(
+            configuration.settings_of(ChipFaultsSection).list_period_seconds, list_seconds
+        )
         checks += (_identity(driver, inventory), calls, _events(driver, inventory, period))
         return Hardware(tuple(checks), inventory)
 

@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collectors.bmc import BmcSection
 from collectors.host_clock import is_synchronised
+from collectors.kernel_log.collector import KernelLogSection
 from vigil.scan.findings import not_applicable, ok, problem, warning
 from vigil.scan.waiting import in_thread
 
@@ -38,9 +40,9 @@ def look_at_user(configuration: AgentConfiguration) -> Check:
 
 async def look_at_kernel_log(configuration: AgentConfiguration) -> Check:
     """Whether the kernel's log can be read; a record of it is."""
-    if not configuration.kernel_log.enabled:
+    if not configuration.settings_of(KernelLogSection).enabled:
         return not_applicable(KERNEL_LOG, "kernel_log.enabled is false")
-    path = Path(configuration.kernel_log.device)
+    path = Path(configuration.settings_of(KernelLogSection).device)
 
     def read() -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -71,7 +73,8 @@ async def look_at_kernel_log(configuration: AgentConfiguration) -> Check:
 
 def look_at_modules(configuration: AgentConfiguration) -> Check:
     """A hint for a BMC that cannot be reached; a driver built into the kernel is no module."""
-    if not configuration.bmc.enabled:
+    bmc = configuration.settings_of(BmcSection)
+    if not bmc.enabled:
         return not_applicable(MODULES, "bmc.enabled is false, no other is asked for")
     loaded = [name for name in _MODULES if (_LOADED / name).is_dir()]
     missing = [name for name in _MODULES if name not in loaded]
@@ -79,7 +82,7 @@ def look_at_modules(configuration: AgentConfiguration) -> Check:
     if not missing:
         return ok(MODULES, found, facts={"loaded": loaded})
     advice = (
-        f"modprobe {' '.join(missing)} makes {configuration.bmc.device} on a server with a BMC; "
+        f"modprobe {' '.join(missing)} makes {bmc.device} on a server with a BMC; "
         "write them to /etc/modules-load.d/ipmi.conf to have them after a restart"
     )
     found = f"{found}; not loaded: {', '.join(missing)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from collectors.bmc import BmcSection
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
     HEARTBEAT_NAMESPACE,
@@ -63,7 +64,7 @@ def _rights(
     yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", "create"), "the heartbeat"
     for verb in ("get", "patch"):
         yield Right(HEARTBEAT_NAMESPACE, _LEASES, "leases", verb, beat), "the heartbeat"
-    serial_number = "node-info" in documents and configuration.bmc.enabled
+    serial_number = "node-info" in documents and configuration.settings_of(BmcSection).enabled
     keeps = configuration.node_labels.enabled and ("device-info" in documents or serial_number)
     generation = configuration.heartbeat.generation
     if keeps or generation != "lease":

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collectors.storage.collector import StorageSection
 from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, parse
 from vigil.scan.findings import not_applicable, ok, problem
@@ -24,7 +25,7 @@ _CONNECT_SECONDS = 5.0
 
 async def look_at_storage(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Whether what DPC and DTFS say can be read, and whether somebody is there to be told."""
-    storage, any_owner = configuration.storage, configuration.trust_driver
+    storage, any_owner = configuration.settings_of(StorageSection), configuration.trust_driver
     return (
         await _file(DPC, Path(storage.dpc_file), any_owner=any_owner),
         await _file(DTFS, Path(storage.dtfs_file), any_owner=any_owner),
@@ -73,7 +74,7 @@ async def _file(client: StorageClient, path: Path, *, any_owner: bool) -> Check:
 
 
 async def _clusterd(configuration: AgentConfiguration) -> Check:
-    address = configuration.storage.clusterd
+    address = configuration.settings_of(StorageSection).clusterd
     if address is None:
         return not_applicable(CLUSTERD, "storage.clusterd is not given: faults go to the store")
     if configuration.shadow or "node-info" not in configuration.documents:

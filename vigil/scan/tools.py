@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collectors.bmc import BmcSection
+from collectors.links.collector import LinksSection
 from collectors.switch import WITH_SWITCHES
 from contract.codes.families import FAMILIES
 from contract.errors import (
@@ -90,7 +92,7 @@ async def look_at_links(configuration: AgentConfiguration, inventory: Inventory 
     for chip in inventory.chips:
         cards.setdefault(chip.card_id, chip)
     down, failed = [], []
-    seconds = configuration.links.deadline_seconds
+    seconds = configuration.settings_of(LinksSection).deadline_seconds
     end = asyncio.get_running_loop().time() + _LINKS_SECONDS
     for chip in cards.values():
         left = end - asyncio.get_running_loop().time()
@@ -129,7 +131,7 @@ async def _is_up(tool: HccnTool, family: str, chip: Chip, seconds: float) -> boo
 
 async def look_at_bmc(configuration: AgentConfiguration) -> tuple[Check, ...]:
     """Whether the BMC tells its alarms by the way that the agent would take."""
-    settings = configuration.bmc
+    settings = configuration.settings_of(BmcSection)
     if not settings.enabled:
         return tuple(not_applicable(name, "bmc.enabled is false") for name in (BMC, BMC_TOOL))
     device = Path(settings.device)

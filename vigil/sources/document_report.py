@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from contract.codes.levels import ChipLevel
 from contract.codes.reference import CodeKind, describe_code
 from contract.errors import ConfigurationError, Problem
+from service.shortened import shortened
 from vigil.daemon_client import UnknownNode
 from vigil.sources.document_rows import ComparedFault, compared_faults
 from vigil.status.explained import NodeExplanation, PartExplanation, explained_fault, is_meant
 from vigil.status.report import (
+    NAMED,
     BlindRow,
     StatusReport,
     levels_of_chips,
     rank,
     reasons_of_blind,
     reasons_of_faults,
-    some,
 )
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def _reasons(
         if found.reported.device is None and not found.problems:
             by_word.setdefault("there is no device-info", []).append(name)
     for word, names in by_word.items():
-        yield f"{word}: {some(names)}"
+        yield f"{word}: {shortened(names, NAMED)}"
     yield from reasons_of_faults(one.row for one in rows_of)
 
 
@@ -186,7 +187,7 @@ def _not_known(contents: StoreContents, nodes: Mapping[str, NodeContents]) -> It
         if found.own is None and (found.beat is None or found.beat.blind is not False)
     ]
     if silent:
-        yield f"which sources are blind on {some(silent)}"
+        yield f"which sources are blind on {shortened(silent, NAMED)}"
 
 
 def _lists(found: NodeContents, chip: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.pages.faults import FaultsPage
+from service.shortened import shortened
 from vigil.daemon_client import OtherNode
 from vigil.status.answers import (
     AgentAnswer,
@@ -37,7 +38,7 @@ _HARMLESS = frozenset(
     {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
 )
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
-_NAMED = 5
+NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
 
 
@@ -130,7 +131,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
         *(f"the agent is not ready: {one}" for one in answer.not_ready),
         *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
         *reasons_of_faults(faults),
-        *([f"the link is down at {some(down)}"] if down else []),
+        *([f"the link is down at {shortened(down, NAMED)}"] if down else []),
         *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
         *(
             f"{one.kind} is not published: {one.trouble}"
@@ -207,7 +208,7 @@ def of_nodes(
         at_ms=about.at_ms if at_ms is None else at_ms,
         well=not reasons,
         reasons=tuple(reasons),
-        not_known=(f"which sources are blind on {some(unsaid)}",) if unsaid else (),
+        not_known=(f"which sources are blind on {shortened(unsaid, NAMED)}",) if unsaid else (),
         counts={
             "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
             "chips": levels_of_chips(faults),
@@ -248,7 +249,7 @@ def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
             if word not in (None, "", "Healthy"):
                 by_word.setdefault(f"{what}: {word}", []).append(one.node)
     for word, names in by_word.items():
-        yield f"{word}: {some(names)}"
+        yield f"{word}: {shortened(names, NAMED)}"
 
 
 def is_harmless(level: str) -> bool:
@@ -264,25 +265,19 @@ def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
             parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
     for level in sorted(parts, key=rank):
         names = list(parts[level])
-        yield f"{counted(len(names), 'part')} at {level}: {some(names)}"
+        yield f"{counted(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
 
 
 def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
     """Yield which sources give no answer."""
     found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
     if found:
-        yield f"no answer from {some(found)}"
+        yield f"no answer from {shortened(found, NAMED)}"
 
 
 def counted(number: int, noun: str) -> str:
     """Return ``number`` with the regular noun in its form: ``1 part``, ``2 parts``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def some(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
-    rest = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:

@@ -143,7 +143,7 @@ async def test_a_failure_is_tried_again_long_before_the_interval_is_over(
         await bench.until(lambda: bench.heartbeat.beats == 1, "it beats", 3.0)
         assert bench.permitted == 1
         assert bench.heartbeat.may_publish
-        assert bench.heartbeat.trouble is None
+        assert bench.heartbeat.trouble.reason is None
     assert caplog.text.count("no route to host") == 1
     assert caplog.text.count("heartbeats work again") == 1
 
@@ -169,7 +169,7 @@ async def test_a_store_that_hangs_is_no_stall(
     bench.store.hangs = True
     async with running(bench):
         await bench.until(lambda: bench.marks > 3, "it goes on")
-        assert bench.heartbeat.trouble == "heartbeats cannot be read: no answer in time"
+        assert bench.heartbeat.trouble.reason == "heartbeats cannot be read: no answer in time"
 
 
 @pytest.mark.slow
@@ -209,9 +209,9 @@ async def test_trouble_ends_for_who_waits_too(tmp_path: Path) -> None:
     await DirectoryStore("", tmp_path).beat(Beat("node-1", "host-x_9", 60.0, 2**45))
     bench.store.error = StoreUnavailable("away")
     async with running(bench):
-        await bench.until(lambda: bench.heartbeat.trouble is not None, "it is away")
+        await bench.until(lambda: bench.heartbeat.trouble.reason is not None, "it is away")
         bench.store.error = None
-        await bench.until(lambda: bench.heartbeat.trouble is None, "it is back")
+        await bench.until(lambda: bench.heartbeat.trouble.reason is None, "it is back")
         assert bench.heartbeat.standing is ClaimState.WAITING
 
 

@@ -191,13 +191,13 @@ async def test_a_beat_that_was_not_taken_is_tried_again_within_the_interval(
         bench.noting.node_error = StoreUnavailable("no route to host")
         await asyncio.sleep(70)
         assert bench.annotations.failures > 3
-        assert "no route to host" in str(bench.annotations.trouble)
-        assert bench.heartbeat.trouble is None
+        assert "no route to host" in str(bench.annotations.trouble.reason)
+        assert bench.heartbeat.trouble.reason is None
         bench.noting.node_error = None
         count = len(bench.noting.annotated)
         await asyncio.sleep(3)
         assert len(bench.noting.annotated) > count
-        assert bench.annotations.trouble is None
+        assert bench.annotations.trouble.reason is None
     assert caplog.text.count("no heartbeat on the Node: no route to host") == 1
     assert caplog.text.count("the heartbeat is on the Node again") == 1
 

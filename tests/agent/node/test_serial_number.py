@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from agent.config import AgentConfiguration, BmcSection
+from agent.config import AgentConfiguration
 from agent.node.serial_number import SerialNumber, serial_number_of
+from collectors.bmc import BmcSection
 from contract.errors import BmcError
 
 if TYPE_CHECKING:

@@ -261,9 +261,9 @@ async def test_a_host_that_is_none_of_ours() -> None:
 async def test_a_host_that_can_never_be_had_is_told_while_it_is_tried(host: str) -> None:
     server = World().make(listen=f"{host}:8899")
     await server.leads(True)
-    await until(lambda: server.trouble)
+    await until(lambda: server.trouble.reason)
     assert f"cannot serve gRPC on {host}:8899" in str(server.status().trouble)
-    assert server.not_served == server.trouble
+    assert server.not_served == server.trouble.reason
     await server.leads(False)
     assert server.not_served is None
 
@@ -283,11 +283,11 @@ async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
     server = World().make(listen="here.example:8899")
     await server.leads(True)
     await until(asked.is_set)
-    assert server.trouble is None
+    assert server.trouble.reason is None
     assert server.not_served == "gRPC does not listen on here.example:8899 yet"
     answered.set()
-    await until(lambda: server.trouble)
-    assert "Temporary failure" in str(server.trouble)
+    await until(lambda: server.trouble.reason)
+    assert "Temporary failure" in str(server.trouble.reason)
     await server.leads(False)
 
 
@@ -320,7 +320,7 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
         world = World()
         server = world.make(listen=target)
         await server.leads(True)
-        await until(lambda: server.trouble)
+        await until(lambda: server.trouble.reason)
         assert "Address already in use" in str(server.status().trouble)
         assert server.port is None
         await asyncio.sleep(1.2)
@@ -337,7 +337,7 @@ async def test_who_ceases_to_lead_tries_no_more() -> None:
     async with World().serving() as target:
         server = World().make(listen=target)
         await server.leads(True)
-        await until(lambda: server.trouble)
+        await until(lambda: server.trouble.reason)
         await server.leads(False)
         assert server.status().trouble is None
     await asyncio.sleep(1.2)

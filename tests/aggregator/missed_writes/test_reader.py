@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -282,7 +283,7 @@ def due(known: dict[str, int | None], claimed: int) -> bool:
     """Whether a document is to be read, 2 s after a heartbeat that names this write."""
     documents = Known()
     missed = MissedWrites(
-        None,  # type: ignore[arg-type]  # it is not read here
+        MagicMock(url="s:"),
         {"node-info": documents},  # type: ignore[dict-item]
         lambda: Instant(0, 0),
         lambda: None,

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from aggregator.inputs.node_context import NodeState
 from aggregator.public_faults.grpc_entry import answered
-from aggregator.public_faults.pieces import PIECE
 from aggregator.public_faults.plugin import MESSAGES
+from aggregator.public_faults.values import PIECE
 from contract.documents.public_fault import Influence
 from stores.base import Deleted, DocumentsListed
 from tests.aggregator.public_faults.telling import (

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.chip_faults.collector import ChipFaultsCollector
+from collectors.base import AgentOptions
+from collectors.chip_faults.collector import ChipFaultsCollector, ChipFaultsSection
 from collectors.registry import COLLECTORS
 from contract.codes.chip_codes import CARD_DROP, RESET_FINISHED
 from contract.errors import DriverError
@@ -47,7 +48,7 @@ async def collecting(
     said = Said()
     beats: list[float] = [] if marks is None else marks
     loop = asyncio.get_running_loop()
-    collector = ChipFaultsCollector()
+    collector = ChipFaultsCollector(ChipFaultsSection(), AgentOptions())
     around = surroundings(
         said,
         virtual_ms,
@@ -69,7 +70,8 @@ async def collecting(
 
 
 def test_the_table_makes_collectors() -> None:
-    assert [make().name for make in COLLECTORS.values()] == list(COLLECTORS)
+    made = [make(make.settings(), AgentOptions()) for make in COLLECTORS]
+    assert [one.name for one in made] == [make.name for make in COLLECTORS]
 
 
 async def test_the_first_round_is_one_batch() -> None:
@@ -440,4 +442,6 @@ async def test_a_failing_inventory_ends_the_collector() -> None:
 
     driver.listed = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(DriverError, match="no supported chip family"):
-        await ChipFaultsCollector().run(surroundings(Said(), virtual_ms, driver))
+        await ChipFaultsCollector(ChipFaultsSection(), AgentOptions()).run(
+            surroundings(Said(), virtual_ms, driver)
+        )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.chip_faults.collector import LIST_PERIOD, ChipFaultsCollector
+from collectors.base import AgentOptions
+from collectors.chip_faults.collector import LIST_PERIOD, ChipFaultsCollector, ChipFaultsSection
 from tests.collectors.scripted import CHIP_1, HBM, HBM_CODE, STUCK, Said, ScriptedDriver, virtual_ms
 from tests.parts.surroundings import surroundings
 
@@ -30,7 +31,7 @@ async def collecting(
     def show(_: Subject, name: str, value: float | None) -> None:
         readings[name] = value
 
-    collector = ChipFaultsCollector(list_period_seconds=period)
+    collector = ChipFaultsCollector(ChipFaultsSection(list_period_seconds=period), AgentOptions())
     task = asyncio.create_task(collector.run(surroundings(said, virtual_ms, driver, show=show)))
     try:
         yield said

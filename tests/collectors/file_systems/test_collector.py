@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from collectors.base import AgentOptions
 from collectors.boot import boot_id
-from collectors.file_systems.collector import FileSystemsCollector, usage_of
+from collectors.file_systems.collector import FileSystemsCollector, FileSystemsSection, usage_of
 from collectors.file_systems.host_mounts import HostMounts
 from collectors.file_systems.mounts import FileSystem
 from collectors.file_systems.tracker import (
@@ -148,10 +149,10 @@ class Host:
         self, full_percent: float = 100.0, deadline_seconds: float = 5.0
     ) -> FileSystemsCollector:
         return FileSystemsCollector(
-            period_seconds=60,
-            deadline_seconds=deadline_seconds,
-            full_percent=full_percent,
-            full_cleared_percent=full_percent,
+            FileSystemsSection(
+                full_percent=full_percent, full_cleared_percent=full_percent
+            ).model_copy(update={"deadline_seconds": deadline_seconds}),
+            AgentOptions(),
             host=HostMounts((), self.proc),
         )
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.hang.collector import HangCollector
+from collectors.base import AgentOptions
+from collectors.hang.collector import HangCollector, HangSection
 from collectors.hang.tracker import Figures, HangThresholds, HangTracker, looks_hung
 from contract.codes.chip_codes import HANG
 from contract.observation import Observation, chip_subject
@@ -126,7 +127,9 @@ async def detecting(
     around = surroundings(
         said, wall_clock, driver, believed=believed, driver_root=root, environment=os.environ
     )
-    collector = HangCollector(period_seconds=ROUND, deadline_seconds=2, detect=detect)
+    collector = HangCollector(
+        HangSection(period_seconds=ROUND, deadline_seconds=2, enabled=detect), AgentOptions()
+    )
     task = asyncio.create_task(collector.run(around))
     try:
         yield said

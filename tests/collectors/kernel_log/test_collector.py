@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from collectors.base import AgentOptions
 from collectors.boot import boot_id
 from collectors.file_systems.host_mounts import HostMounts
-from collectors.kernel_log.collector import KernelLogCollector, explained
+from collectors.kernel_log.collector import KernelLogCollector, KernelLogSection, explained
 from collectors.kernel_log.tracker import SavedLogPosition
 from contract.codes.host_codes import (
     FILE_SYSTEM,
@@ -63,7 +64,11 @@ async def running(
         believed=believed,
         memory=memory,
     )
-    task = asyncio.create_task(KernelLogCollector(str(device), hold_seconds).run(around))
+    settings = KernelLogSection(device=str(device)).model_copy(
+        update={"hold_seconds": hold_seconds}  # shorter than an operator may set
+    )
+    collector = KernelLogCollector(settings, AgentOptions())
+    task = asyncio.create_task(collector.run(around))
     try:
         yield said
     finally:

@@ -7,11 +7,12 @@ import contextlib
 import os
 import time
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from collectors.links.collector import LinksCollector
+from collectors.base import AgentOptions
+from collectors.links.collector import LinksCollector, LinksSection
 from collectors.links.unified_bus import UnifiedBus
 from contract.codes.chip_codes import (
     LINK_DOWN,
@@ -36,6 +37,18 @@ if TYPE_CHECKING:
 
     from collectors.base import Sink
     from contract.observation import Report, Subject
+
+
+def links(
+    *,
+    npu_exporter_names: bool = False,
+    hccn_error: Literal["blind", "down"] = "blind",
+    **seconds: float,
+) -> LinksCollector:
+    """Return a collector with these settings."""
+    options = AgentOptions(npu_exporter_names=npu_exporter_names, hccn_error=hccn_error)
+    return LinksCollector(LinksSection(**seconds), options)
+
 
 pytestmark = pytest.mark.slow
 
@@ -147,7 +160,7 @@ def blind(node: Node) -> list[int]:
 
 async def test_links_go_down_and_come_up(root: Path, hardware: Emulator) -> None:
     hardware.link(2, up=False)
-    async with running(root, LinksCollector(period_seconds=0.4)) as node:
+    async with running(root, links(period_seconds=0.4)) as node:
         await until(lambda: everyone(node))
         assert node.words(2) == ["answered", f"present {LINK_DOWN}"]
         assert node.words(1) == ["answered"]
@@ -163,7 +176,7 @@ async def test_links_go_down_and_come_up(root: Path, hardware: Emulator) -> None
 async def test_what_was_believed_before_a_restart(root: Path, hardware: Emulator) -> None:
     hardware.link(3, up=False)
     believed = {(chip_subject(chip), LINK_DOWN): 1 for chip in (1, 3, 9)}
-    async with running(root, LinksCollector(), believed) as node:
+    async with running(root, links(), believed) as node:
         await until(lambda: everyone(node))
         assert node.words(1) == ["answered", f"absent {LINK_DOWN}"]
         assert node.words(3) == ["answered"]
@@ -171,7 +184,7 @@ async def test_what_was_believed_before_a_restart(root: Path, hardware: Emulator
 
 
 async def test_an_event_makes_it_ask_two_seconds_later(root: Path, hardware: Emulator) -> None:
-    async with running(root, LinksCollector()) as node:
+    async with running(root, links()) as node:
         await until(lambda: everyone(node))
         hardware.link(1, up=False)
         hardware.link(2, up=False)
@@ -190,7 +203,7 @@ async def test_an_event_makes_it_ask_two_seconds_later(root: Path, hardware: Emu
 async def test_rounds_are_spread_over_the_period(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script(tmp_path, f'echo "$2 $(date +%s.%N)" >> {log}; echo "link status: UP"')
-    async with running(tmp_path, LinksCollector(period_seconds=1.2)) as node:
+    async with running(tmp_path, links(period_seconds=1.2)) as node:
         await until(lambda: log.exists() and len(log.read_text().splitlines()) >= 3 * CHIPS)
         asked = [line.split() for line in log.read_text().splitlines()]
         assert node.progress > 2 * CHIPS
@@ -230,7 +243,7 @@ BAD = [
 async def test_a_bad_tool_is_blindness(tmp_path: Path, text: str, reason: str) -> None:
     script(tmp_path, text)
     believed = {(chip_subject(1), LINK_DOWN): 1}
-    async with running(tmp_path, LinksCollector(period_seconds=0.3), believed) as node:
+    async with running(tmp_path, links(period_seconds=0.3), believed) as node:
         await until(lambda: everyone(node))
         assert len(node.words(0)) == 1
         assert node.words(0)[0].startswith("blind: ")
@@ -248,7 +261,7 @@ async def test_a_bad_tool_is_a_link_that_is_down_where_that_is_wanted(
 ) -> None:
     if there:
         script(tmp_path, "exit 3")
-    async with running(tmp_path, LinksCollector(period_seconds=0.3, error="down")) as node:
+    async with running(tmp_path, links(period_seconds=0.3, hccn_error="down")) as node:
         await until(lambda: everyone(node))
         await asyncio.sleep(0.7)
         for chip in range(CHIPS):
@@ -264,7 +277,7 @@ async def test_a_bad_tool_is_a_link_that_is_down_where_that_is_wanted(
 
 async def test_no_tool_and_a_tool_that_comes_later(tmp_path: Path, root: Path) -> None:
     place = tmp_path / HCCN_TOOL
-    async with running(tmp_path, LinksCollector(period_seconds=0.3)) as node:
+    async with running(tmp_path, links(period_seconds=0.3)) as node:
         await until(lambda: node.words_about("node 0 "))
         script(tmp_path, 'echo "link status: UP"', mode=0o644)
         await asyncio.sleep(0.4)
@@ -286,7 +299,7 @@ async def test_a_tool_that_failed_quickly_is_asked_again_soon(
 ) -> None:
     monkeypatch.setattr("collectors.links.collector._RETRY_SECONDS", 0.5)
     hardware.tool("hccn_tool", "fail", 2, exit_status=3, text="Get device health status failed!")
-    async with running(root, LinksCollector(period_seconds=60)) as node:
+    async with running(root, links(period_seconds=60)) as node:
         await until(lambda: blind(node) == [2])
         hardware.tool("hccn_tool", "ok", 2)
         assert 0.2 < await until(lambda: node.words(2)[-1] == "answered") < 2
@@ -303,7 +316,7 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     trusting = around.places
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
     around = type(around)(**{**vars(around), "places": strict})
-    task = asyncio.create_task(LinksCollector().run(around))
+    task = asyncio.create_task(links().run(around))
     await until(lambda: node.words_about("node 0 "))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -313,7 +326,7 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
 
 async def test_one_chip_hangs_and_the_others_go_on(root: Path, hardware: Emulator) -> None:
     hardware.tool("hccn_tool", "hang", 1)
-    async with running(root, LinksCollector(period_seconds=1.0, deadline_seconds=0.3)) as node:
+    async with running(root, links(period_seconds=1.0, deadline_seconds=0.3)) as node:
         await until(lambda: everyone(node))
         assert node.words(1) == ["blind: hccn_tool -i 1 -link -g: no answer within 0.3 s; killed"]
         hardware.link(2, up=False, quietly=True)
@@ -326,7 +339,7 @@ async def test_one_chip_hangs_and_the_others_go_on(root: Path, hardware: Emulato
 async def test_a_tool_that_hangs_for_all_does_not_pile_up(root: Path, hardware: Emulator) -> None:
     hardware.tool("hccn_tool", "hang")
     most = 0
-    async with running(root, LinksCollector(period_seconds=0.3, deadline_seconds=0.1)) as node:
+    async with running(root, links(period_seconds=0.3, deadline_seconds=0.1)) as node:
         for _ in range(100):
             most = max(most, len(processes_of(root / HCCN_TOOL)))
             await asyncio.sleep(0.01)
@@ -340,7 +353,7 @@ async def test_a_tool_that_hangs_for_all_does_not_pile_up(root: Path, hardware: 
 async def test_a_slow_tool_is_waited_for(root: Path, hardware: Emulator) -> None:
     hardware.tool("hccn_tool", "slow", delay_ms=150)
     hardware.link(0, up=False)
-    async with running(root, LinksCollector(period_seconds=5, deadline_seconds=2)) as node:
+    async with running(root, links(period_seconds=5, deadline_seconds=2)) as node:
         assert await until(lambda: len(node.up()) == CHIPS) < 4
         assert node.words(0) == ["answered", f"present {LINK_DOWN}"]
         assert blind(node) == []
@@ -349,7 +362,10 @@ async def test_a_slow_tool_is_waited_for(root: Path, hardware: Emulator) -> None
 async def test_one_run_at_a_time(root: Path, hardware: Emulator) -> None:
     hardware.tool("hccn_tool", "busy")
     hardware.tool("hccn_tool", "slow", delay_ms=20)
-    async with running(root, LinksCollector(period_seconds=0.2, telemetry=True)) as node:
+    async with running(
+        root,
+        links(period_seconds=0.2, npu_exporter_names=True),
+    ) as node:
         await asyncio.sleep(1)
         assert len(node.up()) == CHIPS
         assert blind(node) == []
@@ -375,7 +391,10 @@ async def test_readings_for_the_exporters_names(root: Path, hardware: Emulator) 
     def shown(chip: int) -> dict[str, float]:
         return {name: value for (of, name), value in node.readings.items() if of.id == chip}
 
-    async with running(root, LinksCollector(period_seconds=0.4, telemetry=True)) as node:
+    async with running(
+        root,
+        links(period_seconds=0.4, npu_exporter_names=True),
+    ) as node:
         await until(lambda: all(len(shown(chip)) > 30 for chip in range(CHIPS)))
         assert shown(1).items() >= wanted.items()
         assert len(shown(1)) == 35
@@ -384,7 +403,7 @@ async def test_readings_for_the_exporters_names(root: Path, hardware: Emulator) 
         hardware.tool("hccn_tool", "fail", 1, exit_status=1, text="Command execute failed!")
         await until(lambda: shown(1) == {})
         assert len(shown(3)) == 35
-    async with running(root, LinksCollector(period_seconds=0.2)) as node:
+    async with running(root, links(period_seconds=0.2)) as node:
         await asyncio.sleep(0.6)
         assert {name for _, name in node.readings} == {"link_up"}
 
@@ -409,7 +428,7 @@ async def test_a_node_without_a_network_plane_says_nothing(tmp_path: Path) -> No
     log = tmp_path / "log"
     script(tmp_path, f"touch {log}; exit 3")
     driver = Other("Ascend310P", Chip(0, 0, 0, 0))
-    async with running(tmp_path, LinksCollector(period_seconds=0.2), driver=driver) as node:
+    async with running(tmp_path, links(period_seconds=0.2), driver=driver) as node:
         await asyncio.sleep(0.5)
         assert (node.said.batches, node.readings, log.exists()) == ([], {}, False)
         assert node.progress >= 3
@@ -419,7 +438,7 @@ async def test_a_driver_that_is_late_and_chips_that_come_later(root: Path) -> No
     driver = ScriptedDriver(1)
     driver.ready.clear()
     believed = {(chip_subject(0), LINK_DOWN): 1}
-    async with running(root, LinksCollector(), believed, driver) as node:
+    async with running(root, links(), believed, driver) as node:
         await until(lambda: node.said.batches)
         assert node.words(0) == ["blind: the driver has not answered since the start"]
         driver.ready.set()
@@ -466,7 +485,7 @@ async def test_ports_of_an_a5(tmp_path: Path) -> None:
     wired.write_text("off")
     script(tmp_path, A5.format(ports=ports, wired=wired))
     driver = Other("Ascend910A5", Chip(8, 0, 0, 0))
-    async with running(tmp_path, LinksCollector(period_seconds=0.2), driver=driver) as node:
+    async with running(tmp_path, links(period_seconds=0.2), driver=driver) as node:
         await until(lambda: node.words(8))
         first = [f"present {code}" for code in (UBOE_PORT_DOWN, UBOE_SUB_HEALTH)]
         assert node.words(8) == ["answered", *first]
@@ -499,7 +518,7 @@ async def test_elsewhere_an_ethernet_port_counts_when_the_driver_says_so(
     driver = Other("Ascend910A5", Chip(8, 0, 0, 0))
     driver.main_board = board
     ub = [f"present {code}" for code in (UB_PORT_DOWN, UB_SEPARATE)]
-    async with running(tmp_path, LinksCollector(period_seconds=0.2), driver=driver) as node:
+    async with running(tmp_path, links(period_seconds=0.2), driver=driver) as node:
         await until(lambda: node.words(8)[1:] == ub)
         await asyncio.sleep(0.5)
         assert node.words(8)[1:] == ub, "the port is not used"
@@ -519,7 +538,7 @@ async def test_the_driver_said_it_before_a_restart(tmp_path: Path) -> None:
     driver = Other("Ascend910A5", Chip(8, 0, 0, 0))
     driver.main_board = 0x07
     believed = {(chip_subject(8), UBOE_PORT_DOWN): 1, (chip_subject(8), UBOE_SUB_HEALTH): 1}
-    async with running(tmp_path, LinksCollector(period_seconds=0.2), believed, driver) as node:
+    async with running(tmp_path, links(period_seconds=0.2), believed, driver) as node:
         await until(lambda: node.words(8) == ["answered"])
         await asyncio.sleep(0.5)
         assert node.words(8) == ["answered"]
@@ -534,7 +553,7 @@ async def test_the_unified_bus_of_an_a5_follows_the_drivers_events(tmp_path: Pat
     script(tmp_path, A5.format(ports=ports, wired=wired))
     driver = ScriptedDriver(2)
     driver.family = "Ascend910A5"
-    async with running(tmp_path, LinksCollector(), driver=driver) as node:
+    async with running(tmp_path, links(), driver=driver) as node:
         await until(lambda: node.words(0) and node.words(1))
         node.event(0, Assertion.OCCUR, UB_PORT_DOWN)
         await until(lambda: node.words(0)[1:] == [f"present {UB_SEPARATE}"], 0.5)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.memory.collector import MemoryCollector
+from collectors.base import AgentOptions
+from collectors.memory.collector import MemoryCollector, MemorySection
 from collectors.memory.pressure import (
     OomKills,
     Pressure,
@@ -107,6 +108,11 @@ def kernel(tmp_path: Path) -> Kernel:
     return Kernel(tmp_path)
 
 
+def collector_of(kernel: Kernel, **percent: float) -> MemoryCollector:
+    """Return a collector of this kernel's memory."""
+    return MemoryCollector(MemorySection(**percent), AgentOptions(), kernel.proc)  # type: ignore[arg-type]
+
+
 @contextlib.asynccontextmanager
 async def running(
     collector: MemoryCollector, memory: Kept | None = None, *, short: bool = False
@@ -140,7 +146,7 @@ async def running(
 
 @pytest.mark.looptime
 async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
-    async with running(MemoryCollector(proc=kernel.proc)) as (said, _):
+    async with running(collector_of(kernel)) as (said, _):
         kernel.stalls(50)
         await asyncio.sleep(60)
         kernel.stalls(15)
@@ -152,7 +158,7 @@ async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
 
 @pytest.mark.looptime
 async def test_what_was_believed_is_over(kernel: Kernel) -> None:
-    async with running(MemoryCollector(proc=kernel.proc), short=True) as (said, _):
+    async with running(collector_of(kernel), short=True) as (said, _):
         pass
     assert said.words() == [ANSWERED, ENOUGH]
 
@@ -160,7 +166,10 @@ async def test_what_was_believed_is_over(kernel: Kernel) -> None:
 @pytest.mark.looptime
 async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None:
     memory = Kept()
-    async with running(MemoryCollector(proc=kernel.proc), memory) as (said, tell):
+    async with running(collector_of(kernel), memory) as (
+        said,
+        tell,
+    ):
         kernel.kills(4)
         tell([KILLED])
         await asyncio.sleep(130)
@@ -172,7 +181,10 @@ async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None
         await asyncio.sleep(2)
         assert said.words() == [ANSWERED, KILL]
     kernel.kills(7)
-    async with running(MemoryCollector(proc=kernel.proc), memory) as (said, _):
+    async with running(collector_of(kernel), memory) as (
+        said,
+        _,
+    ):
         await asyncio.sleep(3)
     assert said.words() == [ANSWERED, KILL], "while nobody looked"
 
@@ -180,7 +192,10 @@ async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None
 @pytest.mark.looptime
 async def test_kills_since_another_boot(kernel: Kernel) -> None:
     memory = Kept(b'{"boot":"another","accounted":900}')
-    async with running(MemoryCollector(proc=kernel.proc), memory) as (said, _):
+    async with running(collector_of(kernel), memory) as (
+        said,
+        _,
+    ):
         await asyncio.sleep(3)
     assert said.words() == [ANSWERED, KILL]
 
@@ -188,11 +203,15 @@ async def test_kills_since_another_boot(kernel: Kernel) -> None:
 @pytest.mark.looptime
 async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kernel) -> None:
     (kernel.proc / "pressure/memory").unlink()
-    limits = {"available_percent": 100.0, "available_cleared_percent": 100.0}
-    async with running(MemoryCollector(proc=kernel.proc, **limits)) as (said, _):
+    async with running(
+        collector_of(kernel, available_percent=100.0, available_cleared_percent=100.0)
+    ) as (
+        said,
+        _,
+    ):
         await asyncio.sleep(61)
     assert said.words() == [ANSWERED, SHORT]
-    async with running(MemoryCollector(proc=kernel.proc)) as (said, _):
+    async with running(collector_of(kernel)) as (said, _):
         await asyncio.sleep(61)
     assert said.words() == [ANSWERED], "this machine has enough"
 
@@ -200,7 +219,7 @@ async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kern
 @pytest.mark.looptime
 async def test_a_kernel_that_tells_nothing_is_blindness(kernel: Kernel) -> None:
     (kernel.proc / "vmstat").unlink()
-    async with running(MemoryCollector(proc=kernel.proc), Kept(b"{")) as (said, _):
+    async with running(collector_of(kernel), Kept(b"{")) as (said, _):
         await asyncio.sleep(120)
         (blind,) = said.words()
         assert "vmstat" in blind

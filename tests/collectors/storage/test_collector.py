@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from collectors.storage.collector import StorageCollector
+from collectors.base import AgentOptions
+from collectors.storage.collector import StorageCollector, StorageSection
 from contract.observation import storage_subject
 from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
 from tests.parts.surroundings import Kept, surroundings
@@ -73,10 +74,11 @@ class Host:
         said = Said()
         for name in self.files:  # whether there is a file is asked of the file system
             (tmp_path / name).touch()
-        collector = StorageCollector(
+        settings = StorageSection(
             dpc_file=str(tmp_path / "dpc") if dpc_file is None else dpc_file,
             dtfs_file=str(tmp_path / "dtfs"),
         )
+        collector = StorageCollector(settings, AgentOptions())
         around = surroundings(
             said, virtual_ms, ScriptedDriver(), believed=believed, memory=self.memory
         )
@@ -293,7 +295,10 @@ async def test_a_file_that_hangs_holds_up_nothing(
 
     monkeypatch.setattr("collectors.storage.collector.read_checked", read)
     said = Said()
-    collector = StorageCollector(0.1, str(tmp_path / "dpc"), str(tmp_path / "dtfs"))
+    settings = StorageSection(
+        period_seconds=0.1, dpc_file=str(tmp_path / "dpc"), dtfs_file=str(tmp_path / "dtfs")
+    )
+    collector = StorageCollector(settings, AgentOptions())
     collector.deadline_seconds = 0.2
     task = asyncio.create_task(collector.run(surroundings(said, virtual_ms, ScriptedDriver())))
     await asyncio.sleep(0.5)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
 
 from aggregator.api.collect_status import Picture
-from aggregator.api.slices import in_slices
 from aggregator.merge.pipeline import Pipeline
 from aggregator.processors.manual_separation import Separated
+from pacing.cooperative import all_of
 from tests.aggregator.nodes import T0, moment
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ async def test_others_have_a_turn_in_every_slice() -> None:
             await asyncio.sleep(0)
 
     waiting = asyncio.create_task(other())
-    assert await in_slices(rows()) == tuple(range(2_000))
+    assert await all_of(rows(), 200) == tuple(range(2_000))
     await waiting
     assert turns == list(range(199, 1_999, 200))
 

@@ -1,0 +1,83 @@
+"""What goes wrong for a while: one line of the log when it begins and one when it ends."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+K = TypeVar("K")
+
+
+class Trouble:
+    """Knows why something does not work, and logs that it begins and that it ends.
+
+    ``begins`` is logged at ``level`` and gets ``about`` and the reason, ``ends`` gets ``about``.
+    The end of an error is a warning, that of a warning an information. Without ``ends`` it has no
+    line.
+    """
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        begins: str,
+        ends: str = "",
+        *about: object,
+        level: int = logging.WARNING,
+    ) -> None:
+        self._log = log
+        self._begins, self._ends, self._about = begins, ends, about
+        self._level = level
+        self.reason: str | None = None
+        """Why it does not work now; ``None`` while it does."""
+
+    def begin(self, reason: str) -> None:
+        """Note that it does not work."""
+        if self.reason is None:
+            self._log.log(self._level, self._begins, *self._about, reason)
+        self.reason = reason
+
+    def end(self, *more: object) -> None:
+        """Note that it works; ``more`` goes into the line, behind what it is about."""
+        if self.reason is not None and self._ends:
+            self._log.log(self._level - 10, self._ends, *self._about, *more)
+        self.reason = None
+
+
+class Troubles(Generic[K]):
+    """A ``Trouble`` for each key, which ``shown`` names in the lines."""
+
+    def __init__(
+        self,
+        log: logging.Logger,
+        begins: str,
+        ends: str = "",
+        shown: Callable[[K], object] = str,
+        level: int = logging.WARNING,
+    ) -> None:
+        self._of: Callable[[K], Trouble] = lambda key: Trouble(
+            log, begins, ends, shown(key), level=level
+        )
+        self._now: dict[K, Trouble] = {}
+
+    @property
+    def reasons(self) -> dict[K, str]:
+        """What does not work now, and why, in the order in which it began."""
+        return {key: one.reason for key, one in self._now.items() if one.reason is not None}
+
+    def begin(self, key: K, reason: str) -> None:
+        """Note that this does not work."""
+        if key not in self._now:
+            self._now[key] = self._of(key)
+        self._now[key].begin(reason)
+
+    def end(self, key: K) -> None:
+        """Note that this works."""
+        if (one := self._now.pop(key, None)) is not None:
+            one.end()
+
+    def forget(self, key: K) -> None:
+        """Leave out what is gone, without a line."""
+        self._now.pop(key, None)
