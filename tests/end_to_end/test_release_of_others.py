@@ -16,7 +16,6 @@ from tests.end_to_end.test_isolate_and_release import CHIP, MANUAL, folder_site
 from tests.end_to_end.test_status import vigil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.end_to_end.test_isolate_and_release import Site
@@ -70,7 +69,7 @@ def test_missing_rights_are_named_and_nothing_is_changed(
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
+def folder(tmp_path: Path) -> Folder:
     """A directory with device-info of node-1, which names a chip, and without any daemon."""
     place = Folder(tmp_path / "store")
     made = report("node-1", faulty())
