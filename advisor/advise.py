@@ -69,6 +69,14 @@ class Advisor:
             course = self._courses[options.profile] = _Course(self._index, options)
         return course.session(snapshot, state, self._documents)
 
+    def apart(self, profile: Profile) -> frozenset[str]:
+        """Return the nodes of which more is in memory than documents and objects show now.
+
+        Those of the last session of a profile, none before the first.
+        """
+        course = self._courses.get(profile)
+        return frozenset() if course is None else course.apart
+
 
 class _Course:
     """The sessions of one profile, as far as the next one can be computed from them."""
@@ -90,8 +98,15 @@ class _Course:
         self._was_first = False
         """Pods of nodes that are away are judged otherwise after that (consumers#2.4)."""
         self._stale = StaleDocumentsCheck()
+        self._named: frozenset[str] = frozenset()
+        """Nodes of which a link was named in the last session."""
         self._gone: AbstractSet[str] = frozenset()
         """Uids of pods that are gone, and that the state before has."""
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """See ``Advisor.apart``."""
+        return self._named | self._nodes.apart
 
     def goes_on(
         self,
@@ -199,6 +214,7 @@ class _Course:
             judged=rescheduling.judged,
             session_at=now,
         )
+        self._named = frozenset(named)
         self._serial, self._now = index.serial, now
         self._before, self._after = given, after
         self._was_first = snapshot.first_session

@@ -14,6 +14,7 @@ import msgspec
 from agent.journal.file import RowKind, body_of
 from agent.journal.values import decoded
 from contract.errors import JournalError
+from contract.pages.blind import BlindStatus
 from stores.base import PodUsage, UsageEnded, UsageListed
 from stores.interruption import Interrupted
 
@@ -40,14 +41,6 @@ class ChipAllocation:
 
     used: frozenset[str] = frozenset()
     assigned: frozenset[str] = frozenset()
-
-
-class BlindAllocation(msgspec.Struct, frozen=True):
-    """A source that gives no answer about a chip or about the node as a whole."""
-
-    source: str
-    since_ms: int
-    reason: str
 
 
 class AllocationStatus(msgspec.Struct, frozen=True):
@@ -85,7 +78,7 @@ class StoreAllocation:
         self.chips = ChipAllocation()
         self.answered = False
         """Whether the store has told who uses what, or that it cannot."""
-        self.blind: BlindAllocation | None = None
+        self.blind: BlindStatus | None = None
         self._node = node
         self._events = events
         self._journal = journal
@@ -138,7 +131,7 @@ class StoreAllocation:
     def _interrupted(self, reason: str) -> None:
         if self.blind is None:
             log.warning("which chips pods use is not told, what was known stays: %s", reason)
-            self.blind = BlindAllocation(SOURCE, self._wall_clock(), reason)
+            self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
 
     def _told(self, event: UsageListed | PodUsage | UsageEnded) -> None:
         match event:

@@ -20,8 +20,9 @@ from agent.collector_setup import collectors_of, left_out
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
-from agent.journal.file import RowKind, body_of
+from agent.journal.file import FILE_NAME, RowKind, body_of
 from agent.pages import status
+from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names
 from agent.pages.routes import SOCKET_NAME, application
 from agent.policy.state import believed
@@ -178,7 +179,10 @@ class Agent:
         parts.fault_configuration.begin()
         shows_cards = parts.configuration.metrics.npu_exporter_names
         shown = (lambda: cards(parts)) if shows_cards else None
-        pages = application(self.picture, parts.documents.records, shown)
+        history = JournalHistory(
+            parts.configuration.state_dir / FILE_NAME, parts.configuration.node_name
+        )
+        pages = application(self.picture, parts.documents.records, history, parts.stream, shown)
         try:
             async with serving(
                 pages,

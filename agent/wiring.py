@@ -29,6 +29,7 @@ from agent.node.node_object import NodeObjectWriter
 from agent.node.own_node_only import OwnNodeOnly
 from agent.node.serial_number import serial_number_of
 from agent.node_documents import DocumentsContext, NodeDocuments
+from agent.pages.state_changes import StateChanges
 from agent.policy.state import believed
 from agent.publishing.fault_service import FaultServiceCallbacks as FaultEdges
 from agent.publishing.fault_service import FaultServiceClient
@@ -39,6 +40,7 @@ from collectors.boot import boot_id, machine_digest
 from contract.codes import catalogue
 from contract.observation import Gap
 from contract.operator_rules.fault_configuration import catalogue_of
+from service.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from stores.read_only import ReadOnly
 
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.parts")
 
 _PATIENCE_SECONDS = 30.0
+_KEPT_EVENTS = 1_000
+"""Of one node a client that comes back has not missed more; they are kept in memory."""
 
 
 class AgentParts:
@@ -173,6 +177,18 @@ class AgentParts:
             self.duo_cards = DuoCards(driver, store.objects, configuration.node_name)
         self.fault_service = self._fault_service_of(configuration.storage)
         self.device_info = self.documents.device_info
+        self.stream = Stream(
+            f"{self.started_at_ms:x}",
+            # Streams never take the places that other pages need.
+            min(PLACES, configuration.pages.max_connections // 2),
+            _KEPT_EVENTS,
+        )
+        self.state_changes = StateChanges(
+            self.stream,
+            state=lambda: self.verdicts.state,
+            device_type=lambda: self.device_info.device_type,
+            wall_clock=wall_clock,
+        )
         self.listing = ChipList(
             self.verdicts,
             self.device_info,
@@ -335,3 +351,4 @@ class AgentParts:
     def _changed(self, event_ms: int) -> None:
         self.documents.wake(event_ms)
         self.blindness.look()
+        self.state_changes.wake()

@@ -33,9 +33,9 @@ from aggregator.merge.known_nodes import KnownNodes
 from aggregator.merge.pipeline import Pipeline, lost_of
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
+from aggregator.notify.leader_events import send_leader
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
-from aggregator.notify.sse import PLACES, Stream
 from aggregator.plugin_host import PluginHost
 from aggregator.public_faults.fault_table_file import follow_table
 from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
@@ -45,6 +45,7 @@ from contract.documents.cluster_info import VALUE_LIMIT
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from service.clock import Clock, system_clock
 from service.election.leadership import Always, Leadership
+from service.event_stream import PLACES, Stream
 from service.stalls import Stalls
 from service.systemd import keep_told
 from stores.base import Document, DocumentsListed
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.advising.advice import Advising
+    from aggregator.advising.status import AdviceChange
     from aggregator.grpc.interfaces import JobFaultLookup, RankTableLookup, Send
     from aggregator.grpc.server import GrpcServer
     from aggregator.grpc.subscriptions import Subscriber
@@ -84,7 +86,11 @@ def _advising(clusters: Sequence[Cluster], clock: Clock, stream: Stream) -> Advi
     """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
     from aggregator.advising.advice import Advising
 
-    return Advising(clusters[0], clock, stream.send_advice) if clusters else None
+    def send(changes: Iterable[AdviceChange]) -> None:
+        for one in changes:
+            stream.send("advice", one, {one.node})
+
+    return Advising(clusters[0], clock, send) if clusters else None
 
 
 class Serve(Protocol):
@@ -242,6 +248,8 @@ class Aggregator:
             )
             for url, absence in self.absences.items()
         }
+        if self.advising is not None:
+            self.advising.kept.changed = self.wake
         self.parts = PluginHost(
             (
                 memory,
@@ -250,6 +258,7 @@ class Aggregator:
                 self.board,
                 self.rank_tables,
                 self._labelling,
+                *(() if self.advising is None else (self.advising.kept,)),
                 *parts,
                 *(() if self.telling.server is None else (self.telling.server,)),
             ),
@@ -363,6 +372,8 @@ class Aggregator:
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
+            leader_events = send_leader(self.leadership, self.stream, self._clock)
+            tasks.create_task(leader_events, name="events of the leader")
             if self.advising is not None:
                 tasks.create_task(self.advising.run(), name="advice")
             tasks.create_task(self._doubts.run(), name="read again what another leader knew")

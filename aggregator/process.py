@@ -13,12 +13,12 @@ from aggregator.api.routes import SOCKET_NAME, application
 from aggregator.daemon import Aggregator
 from aggregator.grpc.endpoint import endpoint_of
 from aggregator.notify.history import ClusterHistory
-from aggregator.notify.sse import PLACES
 from contract.errors import VigilError
 from service.clock import system_clock
 from service.descriptors import raise_soft_limit
 from service.election.identity import Identity
 from service.election.leadership import leadership
+from service.event_stream import PLACES
 from service.http.limits import ListenerLimits
 from service.log import flush_log, set_up_logging
 from service.pages import serving

@@ -117,6 +117,7 @@ async def measured(given: argparse.Namespace) -> dict[str, float]:
     changes = Changes(feeds)
     looked = asyncio.Event()
     advising = Advising(feeds, system_clock, lambda _: looked.set())  # type: ignore[arg-type]
+    advising.kept.restore({}, system_clock())
     task: asyncio.Task[NoReturn] = asyncio.create_task(advising.run())
 
     async def advised(since: int) -> None:

@@ -20,7 +20,7 @@ def main() -> int:
     first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     count = int(sys.argv[2]) if len(sys.argv) > 2 else _COUNT
     began = time.monotonic()
-    wrong, writes, starts = 0, 0, 0
+    wrong, writes, starts, ends = 0, 0, 0, 0
     for seed in range(first, first + count):
         try:
             world = run(seed)
@@ -30,8 +30,10 @@ def main() -> int:
         else:
             writes += world.writes
             starts += world.starts
+            ends += world.ends
     seconds = time.monotonic() - began
-    print(f"{count} runs, {wrong} wrong; {writes} writes, {starts} starts; {seconds:.0f} s")
+    made = f"{writes} writes, {starts} starts, {ends} ends"
+    print(f"{count} runs, {wrong} wrong; {made}; {seconds:.0f} s")
     return 1 if wrong else 0
 
 

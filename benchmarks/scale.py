@@ -9,7 +9,8 @@ A real API server, a real ``vigil aggregator``, a process that is all the nodes
 (``benchmarks.scale_load``), and a watch that is the readers. Parts: ``changes``, ``rest``,
 ``leases``, ``storm``, ``takeover`` (a second replica, and the leader told to end, killed, paused
 for a minute) and ``full`` (Node objects of 8 KB, two pods on every node, each device-info written
-again every 5 minutes, Leases, a restart); without ``--only`` all of them, and 1,000, 5,000
+again every 5 minutes, Leases, a restart) and ``advice`` (by itself: Node objects, 20,000 pods in
+2,500 jobs, an aggregator that advises); without ``--only`` all of them, and 1,000, 5,000
 and 10,000 nodes of 8 and 16 chips without ``--nodes`` and ``--chips``; the larger and stranger
 sizes only rest and change. Memory is resident size, megabytes are millions of bytes. ``--follower``
 starts a second replica in ``full``, which follows. Everything runs on this machine: judge times of
@@ -41,13 +42,14 @@ from stores.address import open_store
 from stores.base import Changed, Document, DocumentsListed, Selection
 from tests.aggregator.daemon import Daemon
 from tests.parts.controlplane import ControlPlane
+from tests.parts.definitions import POD_GROUPS, VCJOBS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from stores.base import Store
 
-PARTS = ("changes", "rest", "leases", "storm", "takeover", "full")
+PARTS = ("changes", "rest", "leases", "storm", "takeover", "full", "advice")
 _SIZES: tuple[tuple[int, int], ...] = (
     (1000, 8),
     (5000, 8),
@@ -71,6 +73,7 @@ _KEPT_SECONDS = 5.0
 _LEASE_SECONDS = 15.0
 _REWRITE_SECONDS = 300.0
 _PODS_OF_A_NODE = 2
+_PODS_OF_A_JOB = 8
 _MB = 1_000_000
 
 
@@ -289,6 +292,25 @@ class Cluster:
             await self._measure_follower(seconds)
         await self._load.do("quiet")
 
+    async def measure_advice(self, seconds: float, changes: int) -> None:
+        """An aggregator that advises about 2 pods on each node, 8 to a job."""
+        await asyncio.to_thread(self._daemon.stop)
+        for kind in (POD_GROUPS, VCJOBS):
+            await asyncio.to_thread(kind.install, self._plane)
+        pods = _PODS_OF_A_NODE * len(self._names)
+        await self._load.do("jobs", pods=pods, jobs=pods // _PODS_OF_A_JOB)
+        self._daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
+        await asyncio.to_thread(self._daemon.start)
+        await asyncio.to_thread(self._daemon.process.wait_until, self._advises, 60)
+        await self.measure_rest(seconds, "advice")
+        await self.measure_changes(changes, "advice_")
+        self.result["advice_end_rss_mb"] = self._process().memory_info().rss / _MB
+        self.result["advice_peak_mb"] = self._peak_mb(self._daemon)
+
+    def _advises(self) -> bool:
+        found = self._daemon.ask("/api/v1/advice")[1]["advice"]
+        return bool(found["advised_at_ms"])
+
     async def _measure_follower(self, seconds: float) -> None:
         second = self._new_daemon("follower")
         try:
@@ -339,7 +361,9 @@ async def measure(
     plane: ControlPlane, directory: Path, size: tuple[int, int], options: argparse.Namespace
 ) -> dict[str, Any]:
     """One size of cluster."""
-    parts = options.only or (PARTS if size == _COMPLETE_SIZE else _PARTS_OF_OTHER_SIZES)
+    # With ``full`` there would be other Nodes and pods already.
+    every = tuple(part for part in PARTS if part != "advice")
+    parts = options.only or (every if size == _COMPLETE_SIZE else _PARTS_OF_OTHER_SIZES)
     cluster = Cluster(plane, directory, *size)
     async with cluster.running():
         if "changes" in parts:
@@ -354,6 +378,8 @@ async def measure(
             await cluster.measure_takeover()
         if "full" in parts:
             await cluster.measure_full(options.seconds, options.changes, options.follower)
+        if "advice" in parts:
+            await cluster.measure_advice(options.seconds, options.changes)
     return cluster.result
 
 

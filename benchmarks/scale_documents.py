@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from benchmarks import advise
 from contract.codes.families import FAMILIES
 from contract.documents import device_info
 from contract.documents.device_info import DeviceFault, DeviceInfo, TimeAndLevel
 from contract.go import encode as go_json
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NODE_OBJECT_BYTES = 8192
 """A Node of a real cluster: most of it are the images that its kubelet has."""
@@ -112,3 +116,36 @@ def pod_object(number: int, names: list[str], chips: int) -> dict[str, Any]:
             "containers": [{"name": "train", "image": "registry.example/train:1"}],
         },
     }
+
+
+_PLACES = {
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/namespaces/default/pods",
+    "PodGroup": "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups",
+    "Job": "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs",
+}
+
+
+def scheduled_objects(
+    names: list[str], pods: int, jobs: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what the advisor follows beside documents: where each object is made, and itself.
+
+    It is the cluster of ``benchmarks.advise``, on nodes of these names.
+    """
+    place = {f"node-{number}": name for number, name in enumerate(names)}
+    for one in advise.objects(len(names), pods, jobs, 0):
+        path = _PLACES.get(one["kind"])
+        if path is None:
+            continue
+        metadata = {key: value for key, value in one["metadata"].items() if key not in _OF_SERVER}
+        if one["kind"] == "Node":
+            metadata["name"] = place[metadata["name"]]
+        else:
+            metadata["namespace"] = "default"
+        if "nodeName" in one.get("spec", {}):
+            one["spec"]["nodeName"] = place[one["spec"]["nodeName"]]
+        yield path, {**one, "metadata": metadata}
+
+
+_OF_SERVER = ("uid", "resourceVersion", "creationTimestamp")

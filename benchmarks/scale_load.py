@@ -23,6 +23,7 @@ from benchmarks.scale_documents import (
     node_names,
     node_object,
     pod_object,
+    scheduled_objects,
 )
 from contract.documents.write_numbers import encode_writes
 from contract.names import (
@@ -88,10 +89,21 @@ class Pipe:
             + body
         )
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        _, _, length = head.partition("content-length: ")
-        answer = await reader.readexactly(int(length.partition("\r\n")[0]))
+        answer = await _body(reader, head)
         if int(head[9:12]) not in _CREATED:
             raise Refused(f"{request.method} {request.path}: {answer[:300].decode()}")
+
+
+async def _body(reader: asyncio.StreamReader, head: str) -> bytes:
+    """Read an answer, which comes in chunks where its metadata are large."""
+    _, _, length = head.partition("content-length: ")
+    if length:
+        return await reader.readexactly(int(length.partition("\r\n")[0]))
+    found = []
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        found.append((await reader.readexactly(size + 2))[:-2])
+    await reader.readexactly(2)
+    return b"".join(found)
 
 
 class Load:
@@ -145,13 +157,8 @@ class Load:
                 return await self._all(self._device(n, None, "POST") for n in self._names)
             case {"do": "storm", "nodes": nodes, "faulty": faulty}:
                 return await self._all(self._device(node, faulty, "PUT") for node in nodes)
-            case {"do": "nodes"}:
-                made = (node_object(*one) for one in enumerate(self._names))
-                return await self._all(Request("POST", "/api/v1/nodes", one) for one in made)
-            case {"do": "pods", "count": count}:
-                path = "/api/v1/namespaces/default/pods"
-                made = (pod_object(one, self._names, self._chips) for one in range(count))
-                return await self._all(Request("POST", path, one) for one in made)
+            case {"do": "nodes" | "pods" | "jobs"}:
+                return await self._all(self._objects(command))
             case {"do": "leases", "seconds": seconds}:
                 return await self._all(
                     Request("POST", _LEASES, leases.whole(self._beat(node, seconds)))
@@ -174,6 +181,18 @@ class Load:
                 latest, self._latest = self._latest, 0.0
                 return {"latest_seconds": latest}
         raise ValueError(command)
+
+    def _objects(self, command: dict[str, Any]) -> Iterable[Request]:
+        match command:
+            case {"do": "nodes"}:
+                made = (node_object(*one) for one in enumerate(self._names))
+                return (Request("POST", "/api/v1/nodes", one) for one in made)
+            case {"do": "pods", "count": count}:
+                path = "/api/v1/namespaces/default/pods"
+                made = (pod_object(one, self._names, self._chips) for one in range(count))
+                return (Request("POST", path, one) for one in made)
+        found = scheduled_objects(self._names, command["pods"], command["jobs"])
+        return (Request("POST", path, one) for path, one in found)
 
     def _start(self, seconds: float, make: Callable[[int, str], Request]) -> None:
         self._going.append(asyncio.create_task(self._again(seconds, make)))

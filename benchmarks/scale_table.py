@@ -94,6 +94,15 @@ LINES = (
     Line("follower_rss_mb", "second replica: RSS at rest", "MB"),
     Line("follower_peak_mb", "second replica: RSS, peak", "MB"),
     Line("follower_cpu_s", "second replica: CPU per minute", "s", 2),
+    Line("advice_rss_mb", "with advice: RSS at rest", "MB", 0, None, {10_000: 262}),
+    Line("advice_end_rss_mb", "RSS after the changes", "MB", 0, None, {10_000: 262}),
+    Line("advice_peak_mb", "RSS, peak", "MB", 0, None, {10_000: 350}),
+    Line("advice_cpu_s", "CPU at rest, per minute", "s", 2, None, {10_000: 1.5}),
+    Line("advice_bare_p50_ms", "one small ConfigMap → a watch shows it, p50", "ms", 1),
+    Line("advice_change_p50_ms", "one change → visible, p50", "ms", 1, None, {10_000: 100}),
+    Line("advice_change_p99_ms", "p99", "ms", 1, None, {10_000: 250}),
+    Line("advice_change_kb", "sent per change", "KB", 0, None, {10_000: 300}),
+    Line("advice_change_cpu_ms", "CPU per change", "ms", 1),
     Line("doubled", "nodes in two documents at the end", "", 0, None, _both(0, 0)),
 )
 

@@ -26,6 +26,7 @@ MOST_JOBS = 40
 class _Page(msgspec.Struct):
     leads: bool
     alarm: bool
+    silent: tuple[str, ...]
     ended: EndedJobs | None
 
 
@@ -33,10 +34,14 @@ _decoder = msgspec.json.Decoder(_Page)
 
 
 class AggregatorReply(msgspec.Struct, frozen=True):
-    """What was answered; ``troubles`` are reasons not to start anything."""
+    """What was answered; ``troubles`` are reasons not to start anything.
+
+    ``silent`` are the nodes whose heartbeats have ended, ``None`` where nobody answered.
+    """
 
     ended: EndedJobs = EndedJobs()
     troubles: tuple[str, ...] = ()
+    silent: frozenset[str] | None = None
 
 
 class Aggregators:
@@ -46,10 +51,17 @@ class Aggregators:
         self._url = url.rstrip("/")
 
     async def ask(
-        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob]
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
     ) -> AggregatorReply:
-        """Ask for the sizes of some ended jobs, and for faults under others."""
-        asked = {"sized": _keys(sized), "judged": _keys(judged)}
+        """Ask for the sizes of some ended jobs, and for faults under others.
+
+        With ``running`` also for jobs that run over a network fault.
+        """
+        asked = {
+            "sized": _keys(sized),
+            "judged": _keys(judged),
+            "running": "true" if running else "",
+        }
         trouble = ""
         try:
             async with asyncio.timeout(_SECONDS):
@@ -86,4 +98,4 @@ def _answer(page: _Page, url: str) -> AggregatorReply:
     troubles = list(page.ended.not_known)
     if page.alarm:
         troubles.insert(0, "silence alarm: too many nodes fell silent at once")
-    return AggregatorReply(page.ended, tuple(troubles))
+    return AggregatorReply(page.ended, tuple(troubles), frozenset(page.silent))

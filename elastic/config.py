@@ -25,6 +25,10 @@ class ElasticConfiguration(Section):
 
     act: bool = False
     """Write vcjobs. Otherwise it says what it would write, and keeps its Lease only."""
+    network_faults: bool = False
+    """End jobs that run over a network fault, where there is another place for them."""
+    dead_nodes: bool = False
+    """Delete pods of dead nodes by force. Such a node may still write the checkpoint."""
     kubeconfig: Path | None = None
     aggregator: Annotated[str, AfterValidator(_address)] = (
         "http://npu-vigil-aggregator.mindx-dl:9821"

@@ -27,6 +27,7 @@ from elastic.decision import (
 from elastic.job import read_job, read_pod
 from elastic.job_cache import KINDS, JobCache
 from elastic.patches import size_patch, start_patch
+from elastic.unhandled_faults import UnhandledFaults
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ _JUDGED_FOR_MS = 120_000
 _GROUP_MS = 30_000
 """By then the controller has made the PodGroup of a job that was started."""
 _FOLLOW_AGAIN_SECONDS = 30.0
+_SHORTEST_LOOK_MS = 1000
+"""Between two looks at jobs that run: each change in the cluster begins a round."""
 
 
 class ElasticJobStatus(msgspec.Struct, frozen=True):
@@ -83,8 +86,16 @@ class Acting:
         clock: Clock,
         *,
         acts: bool,
+        ends_on_network_faults: bool = False,
+        deletes_on_dead_nodes: bool = False,
     ) -> None:
         self.acts = acts
+        self.faults = UnhandledFaults(
+            api,
+            clock,
+            ends_on_network_faults=ends_on_network_faults,
+            deletes_on_dead_nodes=deletes_on_dead_nodes,
+        )
         self.starts = 0
         self.refusals: Counter[str] = Counter()
         self.known = JobCache()
@@ -104,6 +115,8 @@ class Acting:
         self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
         """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
         self._judged: set[str] = set()
+        self._asked: tuple[int, AggregatorReply] | None = None
+        """The newest answer, and when it was asked for (steady)."""
         self._behind = 0
         """In so many rounds in a row the aggregator had not seen what is seen here."""
 
@@ -148,19 +161,22 @@ class Acting:
         asking = [job for job in jobs if decisions[job.uid].asks]
         advised: dict[str, EndedJob] = {}
         is_behind = False
-        if asking and self._leadership.leads:
+        if (asking or self.faults.is_on) and self._leadership.leads:
             answer = await self._ask(asking, decisions)
-            standing = (*standing, *answer.troubles)
+            standing = (*standing, *answer.troubles, *self._unseen(answer, jobs))
             by_name = {(one.namespace, one.name): one for one in answer.ended.jobs}
             for job in asking:
                 found = by_name.get((job.namespace, job.name))
-                if found is not None and _is_behind(job, found):
-                    is_behind = True
-                    if found.version < (go_integer(job.version) or 0):
-                        found = None
-                if found is not None:
+                if found is None:
+                    continue
+                is_behind = is_behind or _is_behind(job, found)
+                if found.version >= job.number:
                     advised[job.uid] = found
-                facts = self._facts(job, jobs, standing, found)
+            if self.faults.is_on:
+                found_out = await self.faults.look(answer, jobs, decisions, self.known)
+                standing = (*standing, *found_out)
+            for job in jobs if self.faults.is_on else asking:
+                facts = self._facts(job, jobs, standing, advised.get(job.uid))
                 before, decisions[job.uid] = decisions[job.uid], decide(job, facts)
                 if before.state is VcjobState.NO_CAUSE and decisions[job.uid].cause:
                     self.look()  # Its size is asked for next.
@@ -175,7 +191,8 @@ class Acting:
         if 0 < self._behind <= _BEHIND_ROUNDS:
             return _BEHIND_SECONDS
         states = {decision.state for decision in decisions.values()}
-        return _AGAIN_SECONDS if VcjobState.WAITING_FOR_ROOM in states else _IDLE_SECONDS
+        is_waiting = VcjobState.WAITING_FOR_ROOM in states or self.faults.are_any
+        return _AGAIN_SECONDS if is_waiting else _IDLE_SECONDS
 
     def _standing(self, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
         """Return why nothing is started at all, but for what the aggregator answers."""
@@ -215,6 +232,8 @@ class Acting:
             tuple(sorted(starts.union(self._own_starts_ms))),
             None if found is None else found.advice,
             self.known.grace_over_time_ms,
+            self.faults.network(job),
+            self.faults.dead_nodes,
         )
 
     def _faults_under(
@@ -246,16 +265,27 @@ class Acting:
             if decisions[job.uid].state is VcjobState.NO_CAUSE
             and (job.uid not in self._judged or now_ms - job.ended_at_ms < _JUDGED_FOR_MS)
         ]
-        if not sized and not judged:
+        is_only_look = not sized and not judged
+        if is_only_look and not self.faults.is_on:
             return AggregatorReply()
+        now_ms = self._clock().steady_ms
+        if is_only_look and self._asked and now_ms - self._asked[0] < _SHORTEST_LOOK_MS:
+            return self._asked[1]
         # Who has no cause may have one by the answer, and then asks for its size.
-        answer = await self._aggregators.ask(sized, judged)
+        answer = await self._aggregators.ask(
+            sized, judged, running=self.faults.ends_on_network_faults
+        )
+        self._asked = (now_ms, answer)
         self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
-        uid, version = self._written
-        is_there = any(job.uid == uid for job in self.known.jobs())
-        if sized and not answer.troubles and is_there and answer.ended.version < version:
-            return AggregatorReply(troubles=("the aggregator has not seen the last start yet",))
         return answer
+
+    def _unseen(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> tuple[str, ...]:
+        """Return that the aggregator has not seen our last write yet."""
+        uid, version = self._written
+        is_there = any(job.uid == uid for job in jobs)
+        if answer.troubles or not is_there or answer.ended.version >= version:
+            return ()
+        return ("the aggregator has not seen the last write yet",)
 
     def _is_refused(self, job: ElasticJob) -> bool:
         refused = self._refused.get(job.uid)
@@ -286,33 +316,48 @@ class Acting:
             facts = msgspec.structs.replace(self._facts(job, jobs, standing, advised), pods=mine)
             if live != job or decide(live, facts) != decision or not self._leadership.leads:
                 return _BEHIND_SECONDS
-            if decision.write is DueWrite.START:
-                patch = start_patch(job, decision.start, decision.why)
-                version = await self._api.patch_status(job.namespace, job.name, patch)
-            else:
-                changes = size_patch(job, decision, now_ms)
-                version = await self._api.patch(job.namespace, job.name, changes)
+            version = await self._make(job, decision, now_ms)
         except StoreConflict:
             self.refusals["conflict"] += 1
             return _AGAIN_SECONDS  # The watch shows what it is now.
-        except StoreNotFound:
-            return _AGAIN_SECONDS  # It was deleted, which the watch shows.
+        except StoreNotFound as error:
+            # It was deleted, which the watch shows; for a Command the kind may be missing.
+            return (
+                self._was_refused(job, error) if decision.write is DueWrite.END else _AGAIN_SECONDS
+            )
         except StoreRefused as error:
-            self.refusals["refused"] += 1
-            until_ms = self._clock().steady_ms + _AFTER_A_REFUSAL_MS
-            self._refused[job.uid] = (job.version, str(error), until_ms)
-            return _AGAIN_SECONDS
+            return self._was_refused(job, error)
         except (StoreError, msgspec.DecodeError) as error:
             self.refusals["unavailable"] += 1
             _log.warning("%s: %s", job.key, error)
             return _AGAIN_SECONDS
         self._refused.pop(job.uid, None)
-        self._written = (job.uid, go_integer(version) or 0)
-        if before is None or decision.start > before.start:
+        if version:
+            self._written = (job.uid, go_integer(version) or 0)
+        if decision.start > (0 if before is None else before.start):
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
         if decision.write is DueWrite.START:
             self.starts += 1
         self._telling.wrote(job, decision)
+        return _AGAIN_SECONDS
+
+    async def _make(self, job: ElasticJob, decision: RestartDecision, now_ms: int) -> str:
+        """Make a write; returns the version of the job after it, empty where it has none."""
+        namespace, name = job.namespace, job.name
+        if decision.write is DueWrite.START:
+            patch = start_patch(job, decision.start, decision.why)
+            return await self._api.patch_status(namespace, name, patch)
+        if decision.write is DueWrite.END:
+            return await self.faults.end(job, decision.cause)
+        if decision.write is DueWrite.PODS:
+            await self.faults.delete_pods(decision)
+            return ""
+        return await self._api.patch(namespace, name, size_patch(job, decision, now_ms))
+
+    def _was_refused(self, job: ElasticJob, error: StoreError) -> float:
+        self.refusals["refused"] += 1
+        until_ms = self._clock().steady_ms + _AFTER_A_REFUSAL_MS
+        self._refused[job.uid] = (job.version, str(error), until_ms)
         return _AGAIN_SECONDS
 
     def _show(
@@ -353,6 +398,8 @@ class Acting:
         """Return what is shown of it."""
         return {
             "acts": self.acts,
+            "network_faults": self.faults.ends_on_network_faults,
+            "dead_nodes": self.faults.deletes_on_dead_nodes,
             "leads": self._leadership.leads,
             "standing_still": self.standing_still,
             "jobs": self.jobs,
@@ -361,6 +408,6 @@ class Acting:
 
 def _is_behind(job: ElasticJob, found: EndedJob) -> bool:
     """Whether the aggregator has not seen the end of a job that has ended, or of its pods."""
-    if found.version < (go_integer(job.version) or 0):
+    if found.version < job.number:
         return True
     return found.advice is not None and found.advice.reason == PODS_LEFT

@@ -15,10 +15,11 @@ import msgspec
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
-from contract.documents.elastic_job import RESTORE, Size
+from contract.documents.elastic_job import RESTORE, Size, read_ending
 from elastic.conditions import Unmet, kept_of, min_replicas, original_of, unmet
 from elastic.end_cause import Evicted, cause_of
 from elastic.job import JobPod
+from elastic.network_faults import NetworkFault, why_left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,10 @@ class DueWrite(StrEnum):
     """Size 0 and phase Pending: pods that ended by themselves go (consumers#2.9)."""
     SIZE = "size"
     START = "start"
+    END = "end"
+    """The cause in an annotation, and a Command that ends the job."""
+    PODS = "pods"
+    """Pods on dead nodes are deleted by force."""
 
 
 class JobContext(msgspec.Struct, frozen=True):
@@ -63,7 +68,8 @@ class JobContext(msgspec.Struct, frozen=True):
     ``pods`` are those with its uid. ``standing_still`` are reasons why nothing is written at all.
     ``cluster_starts_ms`` are the starts of all jobs. ``advice`` is the size of R60, ``None`` while
     it is not known. ``grace_over_time_ms`` is how long the scheduler waits before it deletes the
-    pods of a live node by force (consumers#2.7).
+    pods of a live node by force (consumers#2.7). ``network`` is the network fault under the job
+    where such jobs are to be ended, ``dead_nodes`` are those whose pods are to be deleted by force.
     """
 
     now_ms: int
@@ -74,13 +80,15 @@ class JobContext(msgspec.Struct, frozen=True):
     cluster_starts_ms: tuple[int, ...] = ()
     advice: ElasticAdvice | None = None
     grace_over_time_ms: int = DEFAULT_GRACE_OVER_TIME * 1000
+    network: NetworkFault | None = None
+    dead_nodes: frozenset[str] = frozenset()
 
 
 class RestartDecision(msgspec.Struct, frozen=True):
     """What is to be done. ``why`` is for people. ``asks``: the size of R60 is needed.
 
     ``original`` and ``size`` are those of the next start, ``start`` its number. ``is_overdue``:
-    somebody has to act before its pods end.
+    somebody has to act before its pods end. ``pods`` are those that are deleted by force.
     """
 
     state: VcjobState
@@ -93,6 +101,7 @@ class RestartDecision(msgspec.Struct, frozen=True):
     cause: str = ""
     start: int = 0
     is_overdue: bool = False
+    pods: tuple[JobPod, ...] = ()
 
 
 def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
@@ -129,15 +138,34 @@ def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
     # All pods of a job may be on dead nodes; its phase is Running until one of them is gone.
     leaving = [pod for pod in facts.pods if is_ending or pod.deleted_at_ms]
     waiting = _waiting(job, leaving, facts, "")
-    if waiting.is_overdue:
+    if waiting.is_overdue or waiting.write is not None:
         return waiting
     if is_ending:
         return RestartDecision(VcjobState.ENDING, f"phase {job.phase}; {waiting.why}")
     if job.phase == "Running":
-        return RestartDecision(VcjobState.RUNNING, "the job runs")
+        return _running(job, facts)
     unbound = sum(1 for pod in facts.pods if not pod.node)
     why = f"phase {job.phase or 'unknown'}: {len(facts.pods)} pods, {unbound} without a node"
     return RestartDecision(VcjobState.STARTING, why)
+
+
+def _running(job: ElasticJob, facts: JobContext) -> RestartDecision:
+    """Return whether a job is ended for a network fault, as Volcano does not (consumers#E24)."""
+    fault = facts.network
+    if fault is None:
+        return RestartDecision(VcjobState.RUNNING, "the job runs")
+    why = why_left(job, fault) or "; ".join(facts.standing_still) or _too_many(job, facts)
+    if why:
+        return RestartDecision(
+            VcjobState.RUNNING, f"the job runs over a fault, {fault.cause}: {why}"
+        )
+    assert fault.advice is not None
+    return RestartDecision(
+        VcjobState.READY,
+        f"it is ended for {fault.cause}; there is room for {fault.advice.replicas} pods",
+        write=DueWrite.END,
+        cause=fault.cause,
+    )
 
 
 def _is_cleared(job: ElasticJob) -> bool:
@@ -166,7 +194,12 @@ def _cause(job: ElasticJob, facts: JobContext) -> str:
     if RESTORE in job.annotations:
         return f"annotation {RESTORE}"
     began_ms = job.created_at_ms if kept is None else kept.at_ms
-    return cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
+    found = cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
+    ending = read_ending(job.annotations)
+    # Its pods are deleted by then, so nothing else shows the fault.
+    if not found and ending is not None and job.phase == "Terminated" and ending.at_ms >= began_ms:
+        return ending.cause
+    return found
 
 
 def _without_cause(job: ElasticJob) -> str:
@@ -201,7 +234,24 @@ def _waiting(
             f"{why}; for more than {facts.grace_over_time_ms // 1000} s: once the host of such a "
             "node is off, give the Node the taint node.kubernetes.io/out-of-service"
         )
-    return RestartDecision(VcjobState.WAITING_FOR_PODS, why, cause=cause, is_overdue=is_overdue)
+    dead = tuple(
+        pod
+        for pod in ordered
+        if pod.node in facts.dead_nodes and 0 < pod.deleted_at_ms <= facts.now_ms
+    )
+    if dead and facts.standing_still:
+        why = f"{why}; it stands still: {'; '.join(facts.standing_still)}"
+    elif dead:
+        nodes = ", ".join(sorted({pod.node for pod in dead}))
+        why = f"{why}; {len(dead)} are deleted by force: {nodes} silent and NotReady for so long"
+    return RestartDecision(
+        VcjobState.WAITING_FOR_PODS,
+        why,
+        write=DueWrite.PODS if dead and not facts.standing_still else None,
+        cause=cause,
+        is_overdue=is_overdue,
+        pods=dead,
+    )
 
 
 def _asked_ms(job: ElasticJob, pod: JobPod) -> int:

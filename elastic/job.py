@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from contract.documents.elastic_job import ENDED, FINISHED, STARTED, Size
-from contract.scheduling import RESOURCE_DOMAIN
+from contract.scheduling import RESOURCE_DOMAIN, go_integer
 
 Texts = dict[str, str]
 
@@ -78,6 +78,11 @@ class ElasticJob(msgspec.Struct, frozen=True):
     def group(self) -> str:
         """The job as the scheduler names it: ``<namespace>/<name>-<uid>`` (consumers#2.9)."""
         return f"{self.key}-{self.uid}"
+
+    @property
+    def number(self) -> int:
+        """Its resourceVersion as a number: versions of one API server are compared."""
+        return go_integer(self.version) or 0
 
     @property
     def is_ended(self) -> bool:

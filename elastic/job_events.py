@@ -33,6 +33,7 @@ _SHOWN = {
     "refused": "ElasticRefused",
 }
 """States of which the job gets an Event, with its reason."""
+_WARNINGS = {DueWrite.END: "ElasticEnd", DueWrite.PODS: "ElasticPodsDeleted"}
 _WAITING = (VcjobState.WAITING_FOR_PODS.value, VcjobState.WAITING_FOR_ROOM.value)
 _QUIET = "is asked"
 
@@ -93,6 +94,10 @@ class JobEvents:
         """Say what was written."""
         if decision.write is DueWrite.START:
             self._event(job, "ElasticStart", decision.why, normal=True)
+        if decision.write in _WARNINGS:
+            self._event(job, _WARNINGS[decision.write], decision.why, normal=False)
+            _log.warning("%s: %s", job.key, decision.why)
+            return
         _log.info(
             "%s: wrote the %s of start %d: %s",
             job.key,

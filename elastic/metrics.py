@@ -48,6 +48,18 @@ class _Picture(Collector):
             [([], self._acting.starts)],
         )
         yield counter(
+            "npu_vigil_elastic_ends",
+            "Vcjobs that this process ended because of a network fault.",
+            [],
+            [([], self._acting.faults.ends)],
+        )
+        yield counter(
+            "npu_vigil_elastic_deleted_pods",
+            "Pods of dead nodes that this process deleted by force.",
+            [],
+            [([], self._acting.faults.deleted_pods)],
+        )
+        yield counter(
             "npu_vigil_elastic_refusals",
             "Writes that the API server did not take.",
             ["reason"],

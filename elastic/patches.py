@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from contract.documents.elastic_job import DISTRIBUTED, KEPT, REASON, RESTORE, STARTED, PersistedJob
+from contract.documents.elastic_job import (
+    DISTRIBUTED,
+    ENDING,
+    KEPT,
+    REASON,
+    RESTORE,
+    STARTED,
+    Ending,
+    PersistedJob,
+)
 from elastic.conditions import kept_of
 from elastic.decision import DueWrite, recent_starts, size_of
 
@@ -52,7 +61,15 @@ def size_patch(job: ElasticJob, decision: RestartDecision, now_ms: int) -> list[
         ]
     if RESTORE in job.annotations and decision.write is DueWrite.SIZE:
         patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(RESTORE)}"})
+    if ENDING in job.annotations:
+        patch.append({"op": "remove", "path": f"/metadata/annotations/{_escaped(ENDING)}"})
     return patch
+
+
+def ending_patch(job: ElasticJob, cause: str, now_ms: int) -> list[dict[str, Any]]:
+    """Return the JSON patch that keeps why a job is ended. ``now_ms`` is the wall clock."""
+    ending = msgspec.json.encode(Ending(cause, now_ms)).decode()
+    return [_set("/metadata/resourceVersion", job.version), _annotation(ENDING, ending)]
 
 
 def start_patch(job: ElasticJob, number: int, text: str) -> dict[str, Any]:

@@ -55,6 +55,8 @@ async def _run(configuration: ElasticConfiguration) -> None:
         telling,
         clock,
         acts=configuration.act,
+        ends_on_network_faults=configuration.network_faults,
+        deletes_on_dead_nodes=configuration.dead_nodes,
     )
     stalls = Stalls(lambda: clock().steady_ms / 1000)
     pages = application(
@@ -65,6 +67,11 @@ async def _run(configuration: ElasticConfiguration) -> None:
         lambda: acting.standing_still,
     )
     _log.info("acts" if configuration.act else "dry run: nothing but the Lease is written")
+    if configuration.dead_nodes:
+        _log.warning(
+            "pods on nodes that are silent and NotReady are deleted by force: such a node may "
+            "still run them and write the checkpoint while the job starts elsewhere"
+        )
     try:
         async with serving(pages, configuration.listen, configuration.state_dir):
             await _until_stopped(acting, leadership, telling, stalls)

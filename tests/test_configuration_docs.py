@@ -11,7 +11,7 @@ import typer
 from pydantic import BaseModel
 
 from agent.config import AgentConfiguration
-from aggregator.api.openapi import OPERATIONS
+from aggregator.api.operations import OPERATIONS
 from aggregator.config import AggregatorConfiguration
 from elastic.config import ElasticConfiguration
 from vigil.agent import agent

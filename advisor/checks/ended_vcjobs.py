@@ -25,7 +25,7 @@ from contract.documents.elastic_job import FINISHED, read_kept
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from advisor.options import AdvisorOptions
     from advisor.scheduler_view.nodes import NodeView
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from contract.documents.elastic_job import PersistedJob
 
 
+NETWORK = "NETWORK"
+"""The kind of a fault of a link; Volcano ends no pod for it (consumers#E24)."""
 PODS_LEFT = "PODS_LEFT"
 """The reason of no size while pods of the job have not ended."""
 
@@ -66,12 +68,14 @@ class EndedJobs(msgspec.Struct, frozen=True):
     """What is known about ended vcjobs.
 
     ``version`` is the newest resourceVersion of a vcjob that it was computed from. ``not_known``
-    says why no size should be relied on.
+    says why no size should be relied on. ``running`` are jobs of several pods that run over a
+    network fault and over no other one, with the size for which there would be room after them.
     """
 
     version: int = 0
     not_known: tuple[str, ...] = ()
     jobs: tuple[EndedJob, ...] = ()
+    running: tuple[EndedJob, ...] = ()
 
 
 class _Since(msgspec.Struct):
@@ -93,8 +97,11 @@ def ended_jobs(
     *,
     sized: Collection[tuple[str, str]],
     judged: Collection[tuple[str, str]],
+    running: bool = False,
 ) -> EndedJobs:
     """Return sizes of ``sized`` vcjobs, and faults under pods of these and of ``judged`` ones.
+
+    With ``running`` also those that run over a network fault.
 
     Both are namespaces with names. A job with pods that have not ended gets no size. Jobs are
     served in the order of their creation, after those that were started again and whose pods are
@@ -107,20 +114,37 @@ def ended_jobs(
     changed = nodes.move(index, snapshot, cache, state, options, since=Since.UNKNOWN, is_new=True)
     seen = nodes.looked_at | changed
     placer.move(index.names, nodes.views, nodes.memories, changed, seen, snapshot.now_ms)
-    pool = FreeRoom(nodes.views, placer)
     jobs = sorted(snapshot.vcjobs, key=lambda one: (one.created_at_ms, one.namespace, one.name))
-    for job in jobs:
-        _take_started(job, snapshot, pool)
-    found = []
+
+    def shared_out() -> tuple[FreeRoom, dict[tuple[str, str], ElasticAdvice]]:
+        """Give each of ``sized`` its room in a new pool; what is left, and their sizes."""
+        pool, advice = FreeRoom(nodes.views, placer), {}
+        for job in jobs:
+            _take_started(job, snapshot, pool)
+        for job in jobs:
+            if (job.namespace, job.name) in sized:
+                left = sum(1 for pod in _pods(job, snapshot) if pod.is_live)
+                one = _still_there(job, left) if left else _advice(job, pool, options)
+                advice[job.namespace, job.name] = one
+        return pool, advice
+
+    _, advice = shared_out()
+    found, over = [], []
     for job in jobs:
         key = (job.namespace, job.name)
-        advice = None
-        if key in sized:
-            left = sum(1 for pod in _pods(job, snapshot) if pod.is_live)
-            advice = _still_there(job, left) if left else _advice(job, pool, options)
         if key in sized or key in judged:
-            faults = tuple(_under(job, snapshot, nodes.views, cache))
-            found.append(EndedJob(*key, _version(job), advice, faults))
+            ended = (pod for pod in _pods(job, snapshot) if not pod.is_live)
+            faults = tuple(_under(ended, nodes.views, cache))
+            found.append(EndedJob(*key, _version(job), advice.get(key), faults))
+        if running and _may_be_ended(job):
+            pods = [pod for pod in _pods(job, snapshot) if pod.is_live]
+            faults = tuple(_under(pods, nodes.views, cache))
+            if faults and all(one.kind == NETWORK for one in faults):
+                # It would give its own room back, and each of them is ended for itself.
+                pool, _ = shared_out()
+                pool.release(pods)
+                after = _advice(job, pool, options)
+                over.append(EndedJob(*key, _version(job), after, faults))
     stale = stale_configmaps(snapshot, cache, options)
     not_known = [
         f"ConfigMap {key} was not touched for more than {options.stale_after} s" for key in stale
@@ -129,7 +153,13 @@ def ended_jobs(
         not_known.append("there is no cluster-info")
     not_known += [f"{kind}: they cannot be read" for kind in sorted(snapshot.unread & {"vcjobs"})]
     newest = max(map(_version, jobs), default=0)
-    return EndedJobs(newest, tuple(not_known), tuple(found))
+    return EndedJobs(newest, tuple(not_known), tuple(found), tuple(over))
+
+
+def _may_be_ended(job: VcJob) -> bool:
+    """Whether it is an elastic job of several pods that runs."""
+    is_elastic = job.labels.get(scheduling.ELASTIC_SCHEDULING) == "on"
+    return is_elastic and job.phase == "Running" and job.replicas > 1
 
 
 def _version(job: VcJob) -> int:
@@ -204,11 +234,11 @@ def _still_there(job: VcJob, pods: int) -> ElasticAdvice:
 
 
 def _under(
-    job: VcJob, snapshot: ClusterSnapshot, views: Mapping[str, NodeView], cache: ClusterCache
+    pods: Iterable[SchedulerPod], views: Mapping[str, NodeView], cache: ClusterCache
 ) -> Iterator[FaultUnder]:
-    """Return the faults that stand now on what ended pods of the job used."""
-    for pod in _pods(job, snapshot):
-        view = views.get(pod.node) if pod.node and not pod.is_live else None
+    """Return the faults that stand now on what ``pods`` use or have used."""
+    for pod in pods:
+        view = views.get(pod.node) if pod.node else None
         if view is None:
             continue
         cards = set(used_cards(pod))
@@ -217,7 +247,7 @@ def _under(
         elif bad := cards.intersection(view.unhealthy):
             yield FaultUnder("DEVICE", pod.node, _since_ms(cache, pod.node, bad))
         elif bad := cards.intersection(view.network_unhealthy or ()):
-            yield FaultUnder("NETWORK", pod.node, _since_ms(cache, pod.node, bad))
+            yield FaultUnder(NETWORK, pod.node, _since_ms(cache, pod.node, bad))
 
 
 def _since_ms(cache: ClusterCache, node: str, cards: Collection[str]) -> int:

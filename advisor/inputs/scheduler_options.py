@@ -37,15 +37,17 @@ def scheduler_options(configmaps: Iterable[StoredConfigMap]) -> tuple[AdvisorOpt
 
     ``None`` where there is no such ConfigMap.
     """
-    for one in configmaps:
-        if (one.namespace, one.name) == (
-            scheduling.SCHEDULER_NAMESPACE,
-            scheduling.SCHEDULER_CONFIGMAP,
-        ):
-            text = one.data.get(scheduling.SCHEDULER_CONFIG_KEY, "")
-            arguments, problem = _init_params(text)
-            return with_init_params(AdvisorOptions(), arguments), problem
-    return None
+    one = scheduler_configmap(configmaps)
+    if one is None:
+        return None
+    arguments, problem = _init_params(one.data.get(scheduling.SCHEDULER_CONFIG_KEY, ""))
+    return with_init_params(AdvisorOptions(), arguments), problem
+
+
+def scheduler_configmap(configmaps: Iterable[StoredConfigMap]) -> StoredConfigMap | None:
+    """Return the ConfigMap with the scheduler's configuration, ``None`` where there is none."""
+    place = (scheduling.SCHEDULER_NAMESPACE, scheduling.SCHEDULER_CONFIGMAP)
+    return next((one for one in configmaps if (one.namespace, one.name) == place), None)
 
 
 def _init_params(text: str) -> tuple[dict[str, str], str]:

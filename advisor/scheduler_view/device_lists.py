@@ -57,6 +57,8 @@ class DeviceLists:
         self.stamp = stamp
         self.is_steady = True
         """Whether the lists would be the same in a later session, whenever that is."""
+        self.is_derived = True
+        """Whether a scheduler that starts now would keep the same."""
         self.options = options
         self.corrected = options.profile is Profile.CORRECTED
         self.problems: list[tuple[str, str]] = []
@@ -98,6 +100,10 @@ class DeviceLists:
             found = NodeMemory(None if stamp == now else stamp, kept, uids, before.link_down_at)
         else:
             found = NodeMemory(stamp, kept, uids, before.link_down_at)
+        lists = None if listed is None else listed.DeviceList
+        self.is_derived = not found.link_down_at and kept == (lists or {})
+        if lists is not None and listed is not None:
+            self.is_derived = self.is_derived and stamp == listed.UpdateTime
         return before if found == self.before else found
 
     def _merged(

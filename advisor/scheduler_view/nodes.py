@@ -100,6 +100,8 @@ class NodeViews:
         self.memories: dict[str, NodeMemory] = {}
         self._unsteady: frozenset[str] = frozenset()
         self.looked_at: frozenset[str] = frozenset()
+        self.apart: set[str] = set()
+        """Nodes of which more is in memory than documents and objects show now."""
 
     def move(
         self,
@@ -140,6 +142,10 @@ class NodeViews:
                 view, memory = builder.view(cache, snapshot)
                 if not builder.is_steady(snapshot):
                     unsteady.add(name)
+            if memory is not None and not builder.lists.is_derived:
+                self.apart.add(name)
+            else:
+                self.apart.discard(name)
             if memory is not None:
                 memories[name] = memory
             else:

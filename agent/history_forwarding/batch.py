@@ -45,10 +45,11 @@ def _events(row: UnacknowledgedRow) -> Iterator[EpisodeEvent]:
     if len(row.body) > LARGEST_ROW:
         raise JournalError(f"row {row.sequence} has {len(row.body)} bytes")
     for place, change in enumerate(changes_of(row)):
-        yield _event(row.sequence, place, change)
+        yield episode_event(row.sequence, place, change)
 
 
-def _event(sequence: int, place: int, change: Change) -> EpisodeEvent:
+def episode_event(sequence: int, place: int, change: Change) -> EpisodeEvent:
+    """Return a change, at ``place`` in the row ``sequence`` of the journal, as others get it."""
     return EpisodeEvent(
         sequence=sequence,
         place=place,

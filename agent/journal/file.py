@@ -45,6 +45,7 @@ CREATE INDEX IF NOT EXISTS configurations ON rows (sequence) WHERE kind = 'confi
 CREATE INDEX IF NOT EXISTS usages ON rows (sequence) WHERE kind = 'usage';
 CREATE INDEX IF NOT EXISTS events ON rows (sequence) WHERE kind = 'events';
 CREATE INDEX IF NOT EXISTS public_faults ON rows (sequence) WHERE kind = 'public-faults';
+CREATE INDEX IF NOT EXISTS gaps ON rows (sequence) WHERE kind = 'gap';
 CREATE INDEX IF NOT EXISTS fault_configurations ON rows (sequence)
     WHERE kind = 'fault-configuration';
 """

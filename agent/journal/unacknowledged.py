@@ -120,7 +120,7 @@ def read_unheard(
 
     ``None`` while there is no journal. Raises ``sqlite3.Error`` or ``OSError``.
     """
-    with closing(_connect(path)) as connection:
+    with closing(connect_existing(path)) as connection:
         connection.execute("BEGIN")
         found = connection.execute("SELECT id, heard, lost_upto, lost_rows FROM journal").fetchone()
         if found is None:
@@ -145,7 +145,7 @@ def read_unheard(
 
 def read_behind(path: Path, heard: int) -> ForwardingBacklog:
     """How much of the journal is behind ``heard``. Raises ``sqlite3.Error`` or ``OSError``."""
-    with closing(_connect(path)) as connection:
+    with closing(connect_existing(path)) as connection:
         rows, first = connection.execute(
             "SELECT count(*), min(sequence) FROM rows WHERE kind = 'changes' AND sequence > ?",
             (heard,),
@@ -156,7 +156,7 @@ def read_behind(path: Path, heard: int) -> ForwardingBacklog:
     return ForwardingBacklog(rows, since[0])
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    """Only the journal's own thread makes the file."""
+def connect_existing(path: Path) -> sqlite3.Connection:
+    """Open the journal; only its own thread makes the file. Raises ``sqlite3.Error``."""
     address = f"file:{quote(str(path))}?mode=rw"
     return sqlite3.connect(address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None)

@@ -154,7 +154,8 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
     unseen = [(str(chip.chip), source) for chip in status.chips for source in chip.blind]
     for about, source in (*unseen, *(("", source) for source in status.blind)):
         blind.add_metric([source.source, about], 1)
-        since.add_metric([source.source, about], source.since_ms / 1000)
+        if source.since_ms is not None:
+            since.add_metric([source.source, about], source.since_ms / 1000)
     yield blind
     yield since
     if status.bmc_failed_readings is not None:

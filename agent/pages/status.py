@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.chip_allocation import AllocationStatus, BlindAllocation
+from agent.chip_allocation import AllocationStatus
 from agent.chip_removal import answers
 from agent.history_forwarding.forwarder import HistoryForwarderStatus
 from agent.journal.journal import JournalStatus
@@ -25,6 +25,7 @@ from collectors.links.collector import LINK_UP
 from contract.codes.storage_faults import RESOURCES
 from contract.observation import chip_subject, storage_subject
 from contract.operator_rules.fault_configuration import DOCUMENTS
+from contract.pages.blind import BlindStatus
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
@@ -60,7 +61,7 @@ class ChipStatus(msgspec.Struct, frozen=True):
     level: str
     faults: int
     upgrades: tuple[Upgrade, ...]
-    blind: tuple[BlindAllocation, ...]
+    blind: tuple[BlindStatus, ...]
     listed: bool = True
     answers: bool = True
 
@@ -232,7 +233,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
     chips: tuple[ChipStatus, ...]
     faults: tuple[HeldFaultStatus, ...]
     answered: tuple[str, ...]
-    blind: tuple[BlindAllocation, ...]
+    blind: tuple[BlindStatus, ...]
     driver: DriverStatus
     publications: tuple[PublicationStatus, ...]
     fault_configuration: FaultConfigurationStatus
@@ -273,7 +274,7 @@ def chip_statuses(
             level=known.level.value,
             faults=len(known.faults),
             upgrades=known.upgrades,
-            blind=blind_sources(known),
+            blind=blind_sources(known, f"{device_type}-{chip}"),
             listed=chip not in missing,
             answers=chip not in missing and answers(known),
         )
@@ -281,18 +282,18 @@ def chip_statuses(
     )
 
 
-def blind_sources(known: SubjectState) -> tuple[BlindAllocation, ...]:
-    """The sources that give no answer about a subject."""
+def blind_sources(known: SubjectState, chip: str | None = None) -> tuple[BlindStatus, ...]:
+    """The sources that give no answer about a subject, which may be ``chip``."""
     return tuple(
-        BlindAllocation(source, blindness.since_ms, blindness.reason)
+        BlindStatus(source, blindness.since_ms, blindness.reason, chip)
         for source, blindness in sorted(known.blind.items())
     )
 
 
-def blind_storage(state: PolicyState) -> tuple[BlindAllocation, ...]:
+def blind_storage(state: PolicyState) -> tuple[BlindStatus, ...]:
     """The storage clients of this node whose file gives no answer; each is a source of its own."""
     return tuple(
-        BlindAllocation(f"{source.source} {client}", source.since_ms, source.reason)
+        BlindStatus(f"{source.source} {client}", source.since_ms, source.reason)
         for client in RESOURCES
         for source in blind_sources(state.of(storage_subject(client)))
     )

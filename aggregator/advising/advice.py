@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from advisor.checks.ended_vcjobs import EndedJobs
 from aggregator.advising.answers import NewestReports
 from aggregator.advising.cluster_objects import KINDS, AdvisedObjects
+from aggregator.advising.kept_state import KeptState
 from aggregator.advising.rule_feeds import RuleFeeds
 from aggregator.advising.sessions import Sessions
 from aggregator.advising.status import AdviceStatus, changes_of
 from aggregator.advising.what_if import WhatIf
-from contract.errors import StoreError, StoreRefused
+from contract.errors import StoreRefused
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
+    from advisor.options import Profile
+    from advisor.scheduler_view.state import SchedulerState
     from advisor.snapshot import ClusterSnapshot
     from aggregator.advising.outcomes import Watched
     from aggregator.advising.status import AdviceChange
@@ -35,10 +38,6 @@ _ASK_AGAIN_SECONDS = 30.0
 
 _IDLE_SHARE = 4
 """After a computation it rests for so many times what that took: at most a fifth of one core."""
-
-_CATCH_UP_MS = 2000
-_LOOK_AGAIN_SECONDS = 0.01
-"""A watch is behind by milliseconds, unless it is broken."""
 
 _AFTER_A_PROBLEM = 5.0
 """Seconds: the same objects raise the same problem."""
@@ -57,6 +56,8 @@ class Advising:
         self._objects = AdvisedObjects()
         self._rules = RuleFeeds(self._objects, self._follow)
         self._sessions = Sessions()
+        self.kept = KeptState(self._restore)
+        self._is_restored = asyncio.Event()
         self.answers = NewestReports(self._objects, self.status)
         self.what_if = WhatIf(self._objects, lambda: self._sessions.states, lambda: clock().wall_ms)
         self._changed = asyncio.Event()
@@ -87,33 +88,19 @@ class Advising:
         )
 
     async def ended(
-        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+        self,
+        sized: Collection[tuple[str, str]],
+        judged: Collection[tuple[str, str]],
+        *,
+        running: bool = False,
     ) -> EndedJobs:
-        """Return what is known of ended vcjobs; see ``ended_jobs``.
-
-        The scheduler evicts by a document that is stored, and watches come later than that: it is
-        computed once nothing older than what is stored now is followed.
-        """
+        """Return what is known of ended vcjobs; see ``ended_jobs``."""
         if not self._objects.is_answered:
             return EndedJobs(not_known=("not everything was listed yet",))
-        if trouble := await self._caught_up():
-            return EndedJobs(not_known=(trouble,))
         snapshot = self._objects.snapshot(self._clock().wall_ms)
-        return await asyncio.to_thread(self._sessions.ended, snapshot, sized, judged)
-
-    async def _caught_up(self) -> str:
-        """Wait until the cluster documents are as new as they are stored; why they are not."""
-        kind = KINDS["documents"]
-        try:
-            stored = await self._cluster.versions(kind)
-        except StoreError as error:
-            return f"{kind.name}: {error}"
-        until_ms = self._clock().steady_ms + _CATCH_UP_MS
-        while self._objects.are_older("documents", stored):
-            if self._clock().steady_ms > until_ms:
-                return f"{kind.name}: what is followed is older than what is stored"
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-        return ""
+        return await asyncio.to_thread(
+            self._sessions.ended, snapshot, sized, judged, running=running
+        )
 
     async def _follow(self, name: str, kind: ObjectKind[Any]) -> NoReturn:
         def take(event: Listed[Any] | Update[Any] | KindUnavailable | Interrupted) -> None:
@@ -130,7 +117,12 @@ class Advising:
                 take(Interrupted(str(error)))
             await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
+    def _restore(self, states: Mapping[Profile, SchedulerState]) -> None:
+        self._sessions.restore(states)
+        self._is_restored.set()
+
     async def _advise(self) -> NoReturn:
+        await self._is_restored.wait()
         while True:
             await self._wait()
             self._changed.clear()
@@ -140,7 +132,8 @@ class Advising:
             snapshot, watched = self._objects.snapshot(now_ms), self._objects.take_watched()
             before = self._sessions.reports
             try:
-                self._seconds = await asyncio.to_thread(self._look, snapshot, watched)
+                self._seconds, kept = await asyncio.to_thread(self._look, snapshot, watched)
+                self.kept.keep(kept)
                 self._problem = ""
             except Exception as error:
                 # Nothing that is published depends on it.
@@ -151,10 +144,12 @@ class Advising:
             self._send(changes_of(self._sessions.reports, before, now_ms))
             await asyncio.sleep(_AFTER_A_PROBLEM if self._problem else self._seconds * _IDLE_SHARE)
 
-    def _look(self, snapshot: ClusterSnapshot, watched: Watched) -> float:
+    def _look(self, snapshot: ClusterSnapshot, watched: Watched) -> tuple[float, Mapping[str, str]]:
+        """Return how long it took (CPU), and what is to be kept otherwise than before."""
         began = time.thread_time()
         self._sessions.look(snapshot, watched)
-        return time.thread_time() - began
+        kept = self.kept.rendered(self._sessions.states, self._sessions.apart)
+        return time.thread_time() - began, kept
 
     async def _wait(self) -> None:
         """Until something has changed, or the next session is due."""

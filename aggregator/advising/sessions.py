@@ -62,6 +62,8 @@ class Sessions:
         snapshot: ClusterSnapshot,
         sized: Collection[tuple[str, str]],
         judged: Collection[tuple[str, str]],
+        *,
+        running: bool = False,
     ) -> EndedJobs:
         """Return what is known of ended vcjobs, see ``ended_jobs``, as the next session has it.
 
@@ -71,7 +73,8 @@ class Sessions:
         next_ms = (state.session_at + 1) * 1000
         if 0 < next_ms - snapshot.now_ms <= PERIOD_MS:
             snapshot = msgspec.structs.replace(snapshot, now_ms=next_ms)
-        return ended_jobs(snapshot, state, _options(snapshot), sized=sized, judged=judged)
+        options = _options(snapshot)
+        return ended_jobs(snapshot, state, options, sized=sized, judged=judged, running=running)
 
     def look(self, snapshot: ClusterSnapshot, watched: Watched = Watched()) -> None:  # noqa: B008
         """Advise about ``snapshot``. The clock may have been set back: that begins a session.

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from advisor.advise import advise
-from advisor.checks.written_retries import written_retries
-from advisor.inputs.scheduler_options import scheduler_options
-from advisor.options import AdvisorOptions, Profile
+from advisor.options import Profile
 from advisor.report_filter import has_node, scope_of
-from advisor.scheduler_view.state import SchedulerState
 from advisor.what_if.assume import assume
 from advisor.what_if.assumptions import FORMS, parse_all
 from aggregator.advising.answers import narrowed
+from aggregator.advising.first_session import first_state, options_of
 from aggregator.advising.sessions import PERIOD_MS
 from aggregator.advising.status import AssumedAdvice
 from contract.errors import ConfigurationError
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
 
     from advisor.report import AdviceReport
     from advisor.report_filter import JobScope
+    from advisor.scheduler_view.state import SchedulerState
     from advisor.snapshot import ClusterSnapshot
     from advisor.what_if.assumptions import Assumption
     from aggregator.advising.cluster_objects import AdvisedObjects
@@ -130,16 +129,12 @@ def _computed(
 ) -> tuple[AssumedAdvice, float]:
     """Return the answer but for its time, and how much CPU time it took."""
     began = time.thread_time()
-    read = scheduler_options(snapshot.configmaps)
-    options = AdvisorOptions() if read is None else read[0]
+    options = options_of(snapshot)
     assumed = assume(snapshot, assumptions, options)
-    first = SchedulerState(retries=written_retries(snapshot.configmaps) or {})
     reports, bases = [], []
     for profile in Profile:
-        state, chosen = (
-            states.get(profile, first),
-            msgspec.structs.replace(options, profile=profile),
-        )
+        state = states.get(profile) or first_state(snapshot)
+        chosen = msgspec.structs.replace(options, profile=profile)
         base = narrowed(advise(snapshot, state, chosen)[0], snapshot, job, node)
         report = narrowed(advise(assumed, state, chosen)[0], snapshot, job, node)
         if job is None and node is None:

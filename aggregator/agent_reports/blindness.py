@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from aggregator.inputs.node_documents import newest
+from contract.pages.blind import BlindStatus
+from contract.pages.changes import BlindChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -23,31 +23,6 @@ if TYPE_CHECKING:
 HEARTBEAT = "heartbeat"
 """The source of what only the heartbeat of an agent shows."""
 _ONLY_THE_HEARTBEAT = "the agent's heartbeat shows that no chip gives it an answer"
-
-
-class BlindStatus(msgspec.Struct, frozen=True):
-    """A source that gives the agent of a node no answer, because of ``why``.
-
-    ``chip`` is what it is blind about, ``null`` for the node as a whole. ``since_ms`` is the time
-    by the node's clock (epoch milliseconds), ``null`` where only the heartbeat shows it.
-    """
-
-    chip: str | None
-    source: str
-    since_ms: int | None
-    why: str
-
-
-class BlindChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """From ``at_ms`` on (epoch milliseconds) a source is blind, or not any more: ``is_over``."""
-
-    node: str
-    at_ms: int
-    source: str
-    since_ms: int
-    why: str
-    chip: str | None = None
-    is_over: bool = False
 
 
 def record_of(pipeline: Pipeline, node: str) -> VigilRecord | None:
@@ -99,11 +74,11 @@ def blind_statuses(
     ):
         return None
     found = tuple(
-        BlindStatus(chip_name(pipeline, node, one.chip), one.source, one.since_ms, one.why)
+        BlindStatus(one.source, one.since_ms, one.why, chip_name(pipeline, node, one.chip))
         for one in (() if record is None else record.blind)
     )
     if heartbeat_blind and not found:
-        return (BlindStatus(None, HEARTBEAT, None, _ONLY_THE_HEARTBEAT),)
+        return (BlindStatus(HEARTBEAT, None, _ONLY_THE_HEARTBEAT),)
     return found
 
 

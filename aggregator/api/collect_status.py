@@ -19,7 +19,7 @@ from aggregator.api.fault_status import (
     server_fault_statuses,
     switch_fault_statuses,
 )
-from aggregator.api.openapi import (
+from aggregator.api.operations import (
     AdviceOutcomes,
     AdvicePage,
     ClusterStatePage,
@@ -66,13 +66,13 @@ if TYPE_CHECKING:
     from aggregator.merge.pipeline import Pipeline
     from aggregator.missed_writes.reader import MissedWrites
     from aggregator.notify.notifier import Notifier
-    from aggregator.notify.sse import Stream
     from aggregator.processors.status import SeparationStatus
     from aggregator.public_faults.plugin import PublicFaultsPlugin
     from aggregator.publish.publisher import StorePublisher
     from aggregator.rank_tables.plugin import RankTables
     from service.clock import Clock
     from service.election.leadership import Leadership
+    from service.event_stream import Stream
     from stores.base import Store
 
 
@@ -171,13 +171,18 @@ class Picture:
         return AdviceOutcomes(self._at_ms, True, status.outcomes, status.missed)
 
     async def ended_jobs(
-        self, sized: Collection[tuple[str, str]], judged: Collection[tuple[str, str]]
+        self,
+        sized: Collection[tuple[str, str]],
+        judged: Collection[tuple[str, str]],
+        *,
+        running: bool,
     ) -> EndedJobsPage:
         """What is known of vcjobs that have ended, by namespaces and names."""
-        advising = self._of.advising
-        ended = None if advising is None else await advising.ended(sized, judged)
-        alarm = self.liveness().liveness.alarm
-        return EndedJobsPage(self._at_ms, self._of.leadership.leads, alarm, ended)
+        advising, ended = self._of.advising, None
+        if advising is not None:
+            ended = await advising.ended(sized, judged, running=running)
+        of = self.liveness().liveness
+        return EndedJobsPage(self._at_ms, self._of.leadership.leads, of.alarm, of.lost, ended)
 
     def liveness(self) -> LivenessPage:
         """Who fell silent."""

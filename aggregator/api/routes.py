@@ -9,21 +9,22 @@ import asyncio
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-import msgspec
-from aiohttp import web
-
-from aggregator.api import history_page, metrics, openapi
+from aggregator.api import metrics
 from aggregator.api.advice_pages import AdvicePages
-from aggregator.notify import sse
-from service import pages
+from aggregator.api.operations import OPERATIONS
+from service import event_stream, operations, pages
+from service.history_page import OPERATION as HISTORY
+from service.history_page import history_page
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from aiohttp import web
+
     from aggregator.api.collect_status import Picture
     from aggregator.api.status import ProbeStatus
     from aggregator.notify.history import ClusterHistory
-    from aggregator.notify.sse import Stream
+    from service.event_stream import Stream
 
 SOCKET_NAME = "aggregator.sock"
 
@@ -37,7 +38,6 @@ def application(
         # It takes as long as ten thousand nodes take to be written down; others go on meanwhile.
         return await asyncio.to_thread(metrics.exposition, await picture.status())
 
-    described = msgspec.Raw(msgspec.json.encode(openapi.description(version("npu-vigil"))))
     application = pages.application(
         stalled=lambda: probe().stalled,
         not_ready=lambda: probe().not_ready,
@@ -54,42 +54,17 @@ def application(
             "/api/v1/services": picture.services,
             "/api/v1/leader": picture.leader,
             "/api/v1/documents": picture.documents,
-            openapi.PATH: lambda: described,
         },
     )
-    application.middlewares.append(_asked_rightly)
+    operations.serve(application, "NPU Vigil aggregator", version("npu-vigil"), OPERATIONS)
     one = application.router.add_get
     one("/api/v1/nodes/{node}", _one(picture.explain, "node"))
     one("/api/v1/jobs/{job}", _one(picture.job, "job"))
     AdvicePages(picture).add_to(application.router)
     one("/api/v1/ended-jobs", _ended_jobs(picture))
-    one(history_page.PATH, history_page.history_page(history))
-    one(sse.PATH, changes.serve)
+    one(HISTORY.path, history_page(history.page))
+    one(event_stream.PATH, changes.serve)
     return application
-
-
-_PARAMETERS = {
-    one.path: {known.name: known for known in one.parameters if known.place == "query"}
-    for one in openapi.OPERATIONS
-}
-
-
-@web.middleware
-async def _asked_rightly(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    """A parameter that nobody knows is a question that was not understood."""
-    resource = request.match_info.route.resource
-    known = None if resource is None else _PARAMETERS.get(resource.canonical)
-    if known is None:
-        return await handler(request)
-    if request.query.keys() - known.keys():
-        these = f"known are {', '.join(sorted(known))}" if known else "this page takes none"
-        return pages.json_response({"error": f"that is no parameter; {these}"}, 400)
-    for name in sorted(known):
-        if not known[name].is_repeatable and len(request.query.getall(name, ())) > 1:
-            return pages.json_response({"error": f"{name} is given more than once"}, 400)
-    return await handler(request)
 
 
 def _one(
@@ -116,6 +91,10 @@ def _ended_jobs(picture: Picture) -> Callable[[web.Request], Awaitable[web.Respo
             if any(not namespace or not job or "/" in job for namespace, _, job in jobs):
                 return pages.json_response({"error": f"{name} is no NAMESPACE/NAME"}, 400)
             asked.append([(namespace, job) for namespace, _, job in jobs])
-        return pages.json_response(await picture.ended_jobs(*asked))
+        running = request.query.get("running", "false")
+        if running not in ("true", "false"):
+            return pages.json_response({"error": "running is neither true nor false"}, 400)
+        found = await picture.ended_jobs(*asked, running=running == "true")
+        return pages.json_response(found)
 
     return show

@@ -9,7 +9,7 @@ import msgspec
 from aggregator.absence.last_known_documents import LastingFeed
 from aggregator.absence.rules import DOCUMENTS
 from aggregator.advising.status import AdviceStatus
-from aggregator.agent_reports.blindness import BlindStatus, blind_statuses, record_of
+from aggregator.agent_reports.blindness import blind_statuses, record_of
 from aggregator.api.cluster_state_status import ClusterStateStatus
 from aggregator.api.fault_status import FaultStatus, ServerFaultStatus, SwitchFaultStatus
 from aggregator.api.rejections import RejectedCount
@@ -20,11 +20,13 @@ from aggregator.jobs.status import HitJob
 from aggregator.liveness import clock_skew
 from aggregator.merge.stale_documents import StaleDocument, stale_documents
 from aggregator.notify.history import HistoryStatus
-from aggregator.notify.sse import StreamStatus
+from aggregator.notify.leader_events import role_of
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.rank_tables.plugin import RankTablesStatus
 from contract.documents.cluster_info import cluster_device_name
+from contract.pages.blind import BlindStatus
+from service.event_stream import StreamStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -260,11 +262,10 @@ class AggregatorStatus(msgspec.Struct, frozen=True):
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
     """Who writes now."""
-    leads, holder = leadership.leads, leadership.holder
     return LeaderStatus(
-        role="leader" if leads else f"follower of {holder or 'nobody'}",
-        leads=leads,
-        holder=holder,
+        role=role_of(leadership),
+        leads=leadership.leads,
+        holder=leadership.holder,
         elected_by=leadership.elected_by,
         taken=leadership.taken_total,
     )

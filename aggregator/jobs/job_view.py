@@ -69,6 +69,7 @@ class JobView:
         self._parts: dict[str, dict[str, NodeImpact]] = {}
         self._messages: dict[str, FaultMsgSignal] = {}
         self._changed: dict[str, None] = {}
+        self._hit_otherwise: set[str] = set()
 
     # What happens
 
@@ -208,6 +209,8 @@ class JobView:
             )
             if one is not None:
                 parts[node] = one
+        if parts.get(node) != before:
+            self._hit_otherwise.add(job)
         if not parts:
             del self._parts[job]
 
@@ -311,6 +314,15 @@ class JobView:
             parts = self._parts.get(job)
             if parts is not None:
                 yield hit_job(job, self._world.jobs().get(job), parts)
+
+    def take_hit_otherwise(self) -> Iterator[HitJob]:
+        """Yield the jobs that something else hits than at the last call, without ranks.
+
+        One that nothing hits any more has no nodes.
+        """
+        jobs, self._hit_otherwise = sorted(self._hit_otherwise), set()
+        for job in jobs:
+            yield hit_job(job, self._world.jobs().get(job), self._parts.get(job, _NO_PARTS))
 
     def job(self, job: str) -> JobStatus | None:
         """One job, hit or not; ``None`` where nobody knows of it."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
+from contract.pages.changes import FaultChange
+from contract.pages.subjects import part_name, port_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -19,26 +20,6 @@ _NOTHING: dict[tuple[str, str], str] = {}
 _WELL = ("", "Healthy")
 STATUS = "status"
 """The code of what is about a part of a node as a whole: the word that is published of it."""
-
-
-class PublishedChange(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One fault of one node, as it is published from ``at_ms`` on (epoch milliseconds).
-
-    ``subject`` is a chip (``Ascend910-3``), a port (``switch 1 port 4``), a part of the server
-    (``Fan 3``), or ``node`` and ``switches`` for their status (``code`` is ``status`` then).
-    ``level`` is ``None`` where it is over, ``was`` where it began. Of a fault of a chip that holds,
-    the other members are those of ``FaultStatus``.
-    """
-
-    node: str
-    at_ms: int
-    subject: str
-    code: str
-    was: str | None = None
-    level: str | None = None
-    severity: str | None = None
-    device_fault: bool | None = None
-    severity_source: str | None = None
 
 
 class ChangeDetector:
@@ -68,7 +49,7 @@ class ChangeDetector:
 
     def observe(
         self, node: str, published: PublishedNode, now_ms: int, faults: Iterable[CodeFault] = ()
-    ) -> tuple[PublishedChange, ...]:
+    ) -> tuple[FaultChange, ...]:
         """What changed of a node since it was told last; ``faults`` as in ``seed``."""
         before = self._known.get(node, _NOTHING)
         levels = {(fault.chip, fault.code): fault.level for fault in faults} | _levels(published)
@@ -76,7 +57,7 @@ class ChangeDetector:
             return ()
         self._note(node, levels)
         return tuple(
-            PublishedChange(node, now_ms, *key, before.get(key), levels.get(key))
+            FaultChange(node, now_ms, *key, before.get(key), levels.get(key))
             for key in sorted(before.keys() | levels.keys())
             if before.get(key) != levels.get(key)
         )
@@ -106,12 +87,12 @@ def _pairs(published: PublishedNode) -> Iterator[tuple[tuple[str, str], str]]:
                 event.switch_port_id,
             )
             level = levels.get(f"{code}_{chip}_{port}", switch.level)
-            yield (f"switch {chip} port {port}", code), level
+            yield (port_name(chip, port), code), level
         if switch.status not in _WELL:
             yield ("switches", STATUS), switch.status
     if published.node is not None:
         for part in published.node.faults:
             for code in part.fault_code or ():
-                yield (f"{part.device_type} {part.device_id}", code), part.fault_level
+                yield (part_name(part.device_type, part.device_id), code), part.fault_level
         if published.node.status not in _WELL:
             yield ("node", STATUS), published.node.status

@@ -20,7 +20,6 @@ import msgspec
 from aggregator.notify.history_file import (
     FILE_NAME,
     HistoryFile,
-    HistoryPage,
     Taken,
     read_page,
     read_standing,
@@ -34,8 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from aggregator.notify.changes import PublishedChange
-    from aggregator.notify.history_file import Asked, Standing
+    from aggregator.notify.history_file import Standing
+    from contract.pages.changes import FaultChange
+    from contract.pages.history import HistoryPage, HistoryRange
     from service.clock import Clock
     from stores.base import EventChannel, HistoryAck, HistoryBatch
 
@@ -93,7 +93,7 @@ class ClusterHistory:
         self._file: HistoryFile | None = None
         self._trouble: str | None = None
         self._events = self._lost = self._refused = self._left = 0
-        self._changes: deque[PublishedChange] = deque()
+        self._changes: deque[FaultChange] = deque()
         self._published = self._unkept = 0
         self._begins_with: Standing | None = None
         self._gathering: asyncio.TimerHandle | None = None
@@ -142,7 +142,7 @@ class ClusterHistory:
         self._begins_with = standing
         self._came.set()
 
-    def note(self, changes: Iterable[PublishedChange]) -> None:
+    def note(self, changes: Iterable[FaultChange]) -> None:
         """Take what changed in what is published; never waits for the disk. A process that is
         killed takes the last second of it along.
         """
@@ -159,7 +159,7 @@ class ClusterHistory:
         self._gathering = None
         self._came.set()
 
-    async def page(self, asked: Asked) -> HistoryPage:
+    async def page(self, asked: HistoryRange) -> HistoryPage:
         """A part of the history. Raises ``StoreError`` while it cannot be read."""
         try:
             return await asyncio.to_thread(read_page, self._path, asked)
@@ -222,7 +222,7 @@ class ClusterHistory:
             raise
 
     def _take(
-        self, tellings: list[HistoryBatch], changes: tuple[PublishedChange, ...], now_ms: int
+        self, tellings: list[HistoryBatch], changes: tuple[FaultChange, ...], now_ms: int
     ) -> Taken:
         if self._file is None:
             self._file = HistoryFile(self._path)

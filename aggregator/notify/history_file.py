@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from aggregator.notify.changes import PublishedChange
 from contract.documents.episodes import EpisodeEvent
+from contract.pages.changes import FaultChange
+from contract.pages.history import HistoryPage, HistoryRow
 from service.private import private_database
 from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
+
+    from contract.pages.history import HistoryRange
 
 FILE_NAME = "history.sqlite"
 SCHEMA_VERSION = 1
@@ -67,43 +70,6 @@ CREATE TABLE standing (
 
 Standing: TypeAlias = dict[str, dict[tuple[str, str], str]]
 """Node to subject and code to level."""
-
-
-class HistoryRow(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One row of the history, in the order of arrival (``number``).
-
-    ``event`` is what a node told of its ``journal``. Where ``lost`` is not 0 there is none: so many
-    rows of the journal were gone before they were heard. Or it is what changed in what is
-    ``published`` of the node (``journal`` is empty). ``heard_at_ms`` is the aggregator's clock.
-    """
-
-    number: int
-    node: str
-    journal: str
-    heard_at_ms: int
-    event: EpisodeEvent | None = None
-    lost: int = 0
-    published: PublishedChange | None = None
-
-
-class HistoryPage(msgspec.Struct, frozen=True):
-    """A part of the history, the newest last. ``next``: what to ask for behind it (``after``)."""
-
-    events: tuple[HistoryRow, ...]
-    next: int
-    more: bool
-
-
-class Asked(msgspec.Struct, frozen=True):
-    """Which part of the history: of ``node``, behind the number ``after``, heard since.
-
-    Without ``after`` and ``since_ms`` it is the newest part.
-    """
-
-    node: str | None = None
-    since_ms: int | None = None
-    after: int | None = None
-    limit: int = 1000
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -179,7 +145,7 @@ class HistoryFile:
                 for key, level in levels.items()
             )
 
-    def note(self, changes: Iterable[PublishedChange]) -> None:
+    def note(self, changes: Iterable[FaultChange]) -> None:
         """Keep for good what changed in what is published; all of it or, with an error, nothing."""
         changes = tuple(changes)
         with self._transaction():
@@ -267,7 +233,7 @@ class HistoryFile:
         self._connection.close()
 
 
-def read_page(path: Path, asked: Asked) -> HistoryPage:
+def read_page(path: Path, asked: HistoryRange) -> HistoryPage:
     """Read a part of the history. Raises ``sqlite3.Error`` or ``OSError``."""
     if not path.exists():
         return HistoryPage((), asked.after or 0, more=False)
@@ -292,8 +258,8 @@ def read_page(path: Path, asked: Asked) -> HistoryPage:
     rows = rows[: asked.limit]
     if newest:
         rows.reverse()
-    told = tuple(_told(*row) for row in rows)
-    return HistoryPage(told, told[-1].number if told else asked.after or 0, more)
+    entries = tuple(_entry(*row) for row in rows)
+    return HistoryPage(entries, entries[-1].number if entries else asked.after or 0, more)
 
 
 def read_standing(path: Path) -> Standing | None:
@@ -318,11 +284,11 @@ def _has_table(connection: sqlite3.Connection, name: str) -> bool:
     return found is not None
 
 
-def _told(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryRow:
+def _entry(number: int, node: str, journal: str, at_ms: int, lost: int, body: str) -> HistoryRow:
     if journal:
         return HistoryRow(number, node, journal, at_ms, _event.decode(body), lost)
     return HistoryRow(number, node, journal, at_ms, published=_change.decode(body))
 
 
 _event = msgspec.json.Decoder(EpisodeEvent | None)
-_change = msgspec.json.Decoder(PublishedChange)
+_change = msgspec.json.Decoder(FaultChange)

@@ -16,7 +16,7 @@ from service.paced_lines import PacedLines, shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.notify.changes import PublishedChange
+    from contract.pages.changes import FaultChange
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class NodeLog:
             self._known.discard(node)
             self._went.add((node,))
 
-    def take(self, changes: Iterable[PublishedChange]) -> None:
+    def take(self, changes: Iterable[FaultChange]) -> None:
         """Log what takes something out now, and what does so no more."""
         for one in changes:
             network = is_network(one.code)

@@ -13,6 +13,7 @@ from aggregator.agent_reports.blindness import BlindChanges
 from aggregator.agent_reports.fault_answers import ChipFaultDetails
 from aggregator.notify.changes import ChangeDetector
 from aggregator.notify.node_log import NodeLog
+from contract.pages.changes import JobChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     from aggregator.inputs.cluster_state import ClusterState
     from aggregator.jobs.job_view import JobView
     from aggregator.merge.pipeline import Pipeline, PublishedNode
-    from aggregator.notify.changes import PublishedChange
     from aggregator.notify.history import ClusterHistory
     from aggregator.notify.pod_labels import Labelling
-    from aggregator.notify.sse import Stream
     from aggregator.rank_tables.plugin import RankTables
     from contract.documents.cluster_device import CodeFault
+    from contract.pages.changes import FaultChange
     from service.clock import Instant
+    from service.event_stream import Stream
 
 _NO_FAULTS = '-Fault":"[]"'
 
@@ -57,6 +58,8 @@ class Notifier:
         self.log = NodeLog()
         self._changes = ChangeDetector()
         self._blind = BlindChanges(pipeline)
+        self._nodes_hit: dict[str, tuple[str, ...]] = {}
+        """The nodes that hit a job, by job, as the stream has them."""
         self._computed: set[str] = set()
         """Nodes of which a follower computed something that its leader has not published yet."""
         self._is_seeded = False
@@ -107,18 +110,19 @@ class Notifier:
             self._observe(node, now)
         self.log.begin(self._pipeline.nodes, self._changes.standing)
 
-    def _observe(self, node: str, now: Instant) -> tuple[PublishedChange, ...]:
+    def _observe(self, node: str, now: Instant) -> tuple[FaultChange, ...]:
         published, shown = self._pipeline.published(node), self._shown_faults(node)
         changes = self._changes.observe(node, published, now.wall_ms, shown)
         if changes:
             changes = self._answered(node, changes, published)
-            self._stream.send(changes)
+            for one in changes:
+                self._stream.send("change", one, {node})
             self.history.note(changes)
         return changes
 
     def _answered(
-        self, node: str, changes: tuple[PublishedChange, ...], published: PublishedNode
-    ) -> tuple[PublishedChange, ...]:
+        self, node: str, changes: tuple[FaultChange, ...], published: PublishedNode
+    ) -> tuple[FaultChange, ...]:
         """Add what is answered now about the faults of chips that hold."""
         if published.device is None:
             return changes
@@ -149,13 +153,28 @@ class Notifier:
                 else:
                     self._computed.discard(node)
         # What agents report of themselves is read, not published: a follower shows it as well.
-        self._stream.send_blind(self._blind.take(now.wall_ms))
+        for one in self._blind.take(now.wall_ms):
+            self._stream.send("blind", one, {one.node})
         for node in moved:
             self._tables.set_pods(node, self._world.pods_on(node))
         self._board.changed(changed.union(moved), now)
+        self._send_jobs(now)
         jobs, services = self._board.take_changed_jobs(), self._tables.take_changed_tables()
         if jobs:
             self._labelling.wake.set()
         if self.server is not None:
             self.server.changed(jobs)
             self.server.tables_changed(services)
+
+    def _send_jobs(self, now: Instant) -> None:
+        """Send which jobs are hit otherwise than before."""
+        for hit in self._board.take_hit_otherwise():
+            before = self._nodes_hit.pop(hit.job, ())
+            nodes = tuple(one.node for one in hit.nodes)
+            if nodes:
+                self._nodes_hit[hit.job] = nodes
+            concerned = tuple(sorted({*before, *nodes}))
+            is_over = not nodes
+            about = (hit.job, hit.namespace, hit.name, hit.health)
+            change = JobChange(now.wall_ms, *about, concerned, is_over)
+            self._stream.send("job", change, concerned)

@@ -16,6 +16,8 @@ RESTORE = "npu-vigil/elastic-restore"
 """Annotation of a vcjob: the next start is at the original size, or waits for room for it."""
 KEPT = "npu-vigil/elastic-state"
 """Annotation of a vcjob: the original size, the size written, the cause and the last starts."""
+ENDING = "npu-vigil/elastic-ending"
+"""Annotation of a vcjob that is ended because of a network fault: the fault, and when."""
 DISTRIBUTED = "distributed"
 """Annotation of a vcjob that was started again with another size (consumers#5.3)."""
 STARTED = "NPU Vigil start "
@@ -78,3 +80,18 @@ def read_kept(annotations: Mapping[str, str]) -> PersistedJob | None:
     if any(one.replicas < 0 or one.cards < 0 or one.available < 0 for one in sizes):
         raise ValueError(f"{KEPT} has a size below 0")
     return kept
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """Why a job that ran is ended, and when that was decided (wall)."""
+
+    cause: str
+    at_ms: int
+
+
+def read_ending(annotations: Mapping[str, str]) -> Ending | None:
+    """Return why a job is ended; ``None`` where nothing says it, or nothing that can be read."""
+    try:
+        return msgspec.json.decode(annotations.get(ENDING, "null"), type=Ending | None)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None

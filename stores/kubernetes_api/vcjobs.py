@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PATH = "/apis/batch.volcano.sh/v1alpha1/jobs"
 _OK = 200
 _CREATED = 201
+_ACCEPTED = 202
 _JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
@@ -89,8 +90,26 @@ class VcJobs(ObjectPages):
         path = _path(namespace, name)
         await self._patch(path, body, wire.MERGE_PATCH_HEADERS, f"{namespace}/{name}")
 
+    async def node(self, name: str) -> bytes:
+        """Return a Node as it is now."""
+        return await self.get(f"/api/v1/nodes/{quote(name, safe='')}")
+
+    async def delete_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Delete a pod by force, whatever runs of it; another one of its name stays."""
+        check_names(namespace, name)
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        status, answer = await self.connection.request(
+            "DELETE", path, msgspec.json.encode(options), headers=wire.ONLY_METADATA
+        )
+        if status not in (_OK, _ACCEPTED):
+            raise wire.refusal(status, answer, f"delete pod {namespace}/{name}")
+
     async def terminate(self, namespace: str, name: str, uid: str) -> None:
-        """Command the controller to end a job; its pods keep their grace (consumers#2.9)."""
+        """Command the controller to end a job; its pods keep their grace (consumers#2.9).
+
+        A Command that waits already is enough: one that comes later would end the next start.
+        """
         check_names(namespace, name)
         owner = {
             "apiVersion": "batch.volcano.sh/v1alpha1",
@@ -103,7 +122,7 @@ class VcJobs(ObjectPages):
             "apiVersion": "bus.volcano.sh/v1alpha1",
             "kind": "Command",
             "metadata": {
-                "generateName": f"{name}-terminatejob-",
+                "name": f"{name}-terminatejob-{uid}",
                 "namespace": namespace,
                 "ownerReferences": [owner],
             },
@@ -115,7 +134,7 @@ class VcJobs(ObjectPages):
         status, answer = await self.connection.request(
             "POST", f"{path}?{wire.FIELD_MANAGER}", msgspec.json.encode(command)
         )
-        if status not in (_OK, _CREATED):
+        if status not in (_OK, _CREATED, wire.CONFLICT):
             raise wire.refusal(status, answer, f"end Job {namespace}/{name}")
 
     async def _patch(self, path: str, body: bytes, headers: Mapping[str, str], job: str) -> str:

@@ -11,10 +11,13 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from contract.names import CLUSTER_NAMESPACE
+from stores.base import Beat
+from stores.kubernetes_api.leases import whole
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config
-from tests.elastic.jobs import vcjob
+from tests.elastic.jobs import as_written, vcjob
+from tests.parts.controlplane import LEASES
 from tests.parts.kustomize import build_with
 from tests.parts.processes import Running
 from tests.parts.volcano import JOBS
@@ -95,8 +98,9 @@ class Bed:
             plane.request("PATCH", f"/api/v1/nodes/{name}/status", {"status": one["status"]})
             # The API server taints what is new, and no controller here takes that back.
             plane.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"taints": []}})
-            self.report(name)
-        for item in build_with(directory, "base", "elastic"):
+            self.join(name)
+        parts = ("elastic", "elastic-network-faults", "elastic-dead-nodes")
+        for item in build_with(directory, "base", *parts):
             if item["metadata"]["name"].startswith("npu-vigil-elastic"):
                 plane.apply(item)
         self.account = plane.service_account("mindx-dl", "npu-vigil-elastic")
@@ -110,6 +114,10 @@ class Bed:
         )
         self.aggregator.environment["VIGIL_ADVICE_ENABLED"] = "true"
         self.aggregator.start()
+
+    def join(self, node: str) -> None:
+        """Have a node publish that its chips are healthy."""
+        self.report(node)
 
     def report(
         self, node: str, unhealthy: tuple[int, ...] = (), network: tuple[int, ...] = ()
@@ -139,6 +147,48 @@ class Bed:
             return bool(found["huawei.com/Ascend910-Unhealthy"] == expected)
 
         self.sees(is_published, "cluster-info has the fault")
+
+    def uses(self, pod: str, *chips: str) -> None:
+        """Note on a pod which chips it uses, as the device plugin does."""
+        annotations = {"huawei.com/AscendReal": ",".join(chips)}
+        path = f"/api/v1/namespaces/default/pods/{pod}"
+        self.plane.request("PATCH", path, {"metadata": {"annotations": annotations}})
+
+    @contextlib.contextmanager
+    def dead(self, node: str) -> Iterator[None]:
+        """Let a node have beaten once and never again, and be NotReady for long."""
+        beat = whole(Beat(node, f"host-{node}", 1.0, int(time.time() * 1000)))
+        self.plane.request("POST", LEASES, beat)
+        path = f"/api/v1/nodes/{node}"
+        before = self.plane.request("GET", path)["status"]["conditions"]
+        ready = {"type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        self.plane.request("PATCH", f"{path}/status", {"status": {"conditions": [ready]}})
+        lease = f"{LEASES}/npu-vigil-{node}"
+        try:
+            self.sees(lambda: self.lost == [node], "the aggregator has lost it")
+            yield
+        finally:
+            self.plane.request("PATCH", f"{path}/status", {"status": {"conditions": before}})
+            self.plane.request("DELETE", lease)
+
+    @property
+    def lost(self) -> list[str]:
+        """The nodes that are silent for the aggregator."""
+        found: list[str] = self.aggregator.ask("/api/v1/liveness")[1]["liveness"]["lost"]
+        return found
+
+    @contextlib.contextmanager
+    def grace_over_time(self, seconds: int) -> Iterator[None]:
+        """Configure the scheduler."""
+        arguments = {"grace-over-time": str(seconds)}
+        configurations = [{"name": "init-params", "arguments": arguments}]
+        data = {"volcano-scheduler.conf": json.dumps({"configurations": configurations})}
+        name, place = "volcano-scheduler-configmap", "/api/v1/namespaces/volcano-system/configmaps"
+        self.plane.request("POST", place, {"metadata": {"name": name}, "data": data})
+        try:
+            yield
+        finally:
+            self.plane.request("DELETE", f"{place}/{name}")
 
     @contextlib.contextmanager
     def without_right_to_status(self) -> Iterator[None]:
@@ -196,11 +246,7 @@ class Bed:
 
     def fresh(self, name: str, replicas: int, cards: int = 8, **options: Any) -> dict[str, Any]:
         """Return a job as its owner writes it."""
-        item = vcjob(name, replicas, cards, phase="", **options)
-        for field in ("uid", "resourceVersion", "creationTimestamp"):
-            del item["metadata"][field]
-        del item["status"]
-        return item
+        return as_written(vcjob(name, replicas, cards, phase="", **options))
 
     def train(self, name: str, replicas: int, cards: int = 8, **options: Any) -> str:
         """Create a job and wait until it runs; returns its uid."""

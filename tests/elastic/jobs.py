@@ -68,6 +68,14 @@ def vcjob(
     }
 
 
+def as_written(item: dict[str, Any]) -> dict[str, Any]:
+    """Return ``item`` without what the API server and the job controller give it."""
+    for field in ("uid", "resourceVersion", "creationTimestamp"):
+        del item["metadata"][field]
+    del item["status"]
+    return item
+
+
 def with_kept(item: dict[str, Any], kept: PersistedJob, *, started: int = 0) -> dict[str, Any]:
     """Return ``item`` with what is kept on it, and the size that was written."""
     item["metadata"]["annotations"][KEPT] = msgspec.json.encode(kept).decode()

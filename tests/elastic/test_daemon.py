@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from contract.documents.elastic_job import KEPT, LEASE, RESTORE, SWITCH
+from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.exposition import ELASTIC, listed, scraped
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SOON_SECONDS = 0.3
 """In which a daemon that acts wrongly would have written."""
+
+_PARTS = {"network_fault": "--network-faults", "dead_node": "--dead-nodes"}
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.daemon, pytest.mark.timeout(120)]
 
@@ -44,9 +46,10 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.fixture
 def elastic(bed: Bed, request: pytest.FixtureRequest) -> Iterator[Elastic]:
-    """A daemon that acts, unless ``dry`` is in the name of the test."""
-    is_dry = "dry" in request.node.name
-    daemon = bed.elastic(request.node.name, *(() if is_dry else ("--act",)))
+    """A daemon that acts, unless ``dry`` is in the name of the test; with the part named there."""
+    name: str = request.node.name
+    parts = [flag for word, flag in _PARTS.items() if word in name]
+    daemon = bed.elastic(name, *(() if "dry" in name else ("--act",)), *parts)
     daemon.start()
     yield daemon
     daemon.stop()
@@ -197,17 +200,50 @@ def test_pods_that_failed_by_themselves_go_first(bed: Bed, elastic: Elastic) -> 
     bed.sees(lambda: any(_failed(pod) for pod in bed.volcano.pods("self")), "a pod fails")
     pod = next(pod for pod in bed.volcano.pods("self") if _failed(pod))
     node = pod["spec"]["nodeName"]
-    bed.plane.request(
-        "PATCH",
-        f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}",
-        {"metadata": {"annotations": {"huawei.com/AscendReal": "Ascend910-3"}}},
-    )
+    bed.uses(pod["metadata"]["name"], "Ascend910-3")
     bed.volcano.until("self", "Failed")
     bed.volcano.fails = set()
     bed.report(node, unhealthy=(3,))
     bed.sees(lambda: bed.size("self")[0] == 2 and not _any_failed(bed, "self"), "made anew")
     bed.volcano.until("self", "Running")
     assert elastic.state("self")[0] in ("running", "starting")
+
+
+def test_a_job_over_a_network_fault_is_ended_and_starts_again(bed: Bed, elastic: Elastic) -> None:
+    """Volcano leaves it alone. The link is down for 20 s, and its pods end with their grace."""
+    uid = bed.train("cut", 2)
+    pod = next(pod for pod in bed.volcano.pods("cut") if pod["spec"]["nodeName"] == "n0")
+    bed.uses(pod["metadata"]["name"], "Ascend910-3")
+    bed.report("n0", network=(3,))
+    waits = "NETWORK on n0: it has not stood for 20 s"
+    bed.sees(lambda: waits in elastic.state("cut")[1], "the fault is seen")
+    bed.sees(lambda: KEPT in _annotations(bed, "cut"), "it has ended", seconds=40)
+    bed.volcano.until("cut", "Running")
+    kept = json.loads(_annotations(bed, "cut")[KEPT])
+    assert (kept["cause"], kept["size"]["replicas"]) == ("NETWORK on n0", 2)
+    assert ENDING not in _annotations(bed, "cut")
+    assert bed.volcano.job("cut")["metadata"]["uid"] == uid
+    bed.sees(lambda: "ElasticEnd" in dict(bed.events("cut")), "an Event says it")
+    assert "npu_vigil_elastic_ends_total 1.0" in elastic.ask("/metrics")
+
+
+def test_pods_on_a_dead_node_are_deleted_by_force(bed: Bed, elastic: Elastic) -> None:
+    """Of three pods one hangs on a node that is silent and NotReady."""
+    item = bed.fresh("hangs", 3)
+    item["spec"]["tasks"][0]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    bed.plane.request("POST", JOBS, item)
+    bed.volcano.until("hangs", "Running")
+    pod = next(pod for pod in bed.volcano.pods("hangs") if pod["spec"]["nodeName"] == "n2")
+    bed.volcano.holds = {pod["metadata"]["name"]}
+    try:
+        with bed.grace_over_time(2), bed.dead("n2"):
+            bed.volcano.evict("hangs", reason="NodeUnhealthy", node="n2")
+            bed.sees(lambda: KEPT in _annotations(bed, "hangs"), "its pod is gone, and it starts")
+    finally:
+        bed.volcano.holds = set()
+    bed.sees(lambda: "ElasticPodsDeleted" in dict(bed.events("hangs")), "an Event says it")
+    assert pod["metadata"]["name"] in dict(bed.events("hangs"))["ElasticPodsDeleted"]
+    assert "npu_vigil_elastic_deleted_pods_total 1.0" in elastic.ask("/metrics")
 
 
 def _failed(pod: dict[str, Any]) -> bool:

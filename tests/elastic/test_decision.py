@@ -303,3 +303,20 @@ def test_a_job_that_is_being_deleted_is_left_alone() -> None:
     item = vcjob()
     item["metadata"]["deletionTimestamp"] = "2026-11-23T11:00:05Z"
     assert decide(read(item), facts()).state is VcjobState.FINISHED
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"policies": [{"event": "PodEvicted", "action": "RestartJob"}], "maxRetry": 3},
+        {"policies": []},
+        {"ttlSecondsAfterFinished": 60},
+    ],
+)
+def test_what_the_owner_changes_between_the_two_writes_counts(change: dict[str, Any]) -> None:
+    """The size is written, and the start is not: it would not end at the next fault."""
+    item = with_kept(vcjob(), kept(size(2)))
+    assert decide(read(item), facts()).write is DueWrite.START
+    item["spec"] |= change
+    found = decide(read(item), facts())
+    assert (found.state, found.write) == (VcjobState.CONDITIONS, None)

@@ -6,22 +6,28 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, cast
 
+from contract.errors import StoreForbidden
 from elastic.job_events import JobEvents
 from service.clock import system_clock
 from tests.elastic.jobs import read, vcjob
 
 if TYPE_CHECKING:
+    import pytest
+
     from stores.base import ClusterObjects, KubernetesEvent
 
 
 class _Recorded:
-    """Keeps what is recorded."""
+    """Keeps what is recorded; nothing of the namespace ``refused`` is."""
 
     def __init__(self) -> None:
         self.events: list[KubernetesEvent] = []
+        self.refused = ""
 
     async def record(self, event: KubernetesEvent) -> None:
         """Take an Event."""
+        if event.namespace == self.refused:
+            raise StoreForbidden(f"{event.namespace} is being terminated")
         self.events.append(event)
 
 
@@ -40,3 +46,20 @@ async def test_waiting_for_pods_is_a_warning_once_it_is_overdue() -> None:
         ("ElasticWaitingForPods", "a pod, overdue", False),
         ("ElasticRefused", "a webhook", False),
     ]
+
+
+async def test_an_event_that_is_refused_keeps_no_other_one_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """In a namespace that ends nothing can be created."""
+    recorded, ends, goes_on = _Recorded(), vcjob(), vcjob()
+    ends["metadata"]["namespace"] = recorded.refused = "ending"
+    telling = JobEvents(cast("ClusterObjects", recorded), system_clock, records=True)
+    telling.state(read(ends), "refused", "the namespace is being terminated")
+    goes_on["metadata"]["uid"] = "u-other"
+    telling.state(read(goes_on), "refused", "a webhook")
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await telling.run()
+    assert [one.message for one in recorded.events] == ["a webhook"]
+    assert "is not written: ending is being terminated" in caplog.text

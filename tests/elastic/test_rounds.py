@@ -38,7 +38,7 @@ class _Around:
         self._answer = AggregatorReply(EndedJobs(version, (), (found,)))
 
     async def ask(
-        self, _sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob]
+        self, _sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob], *, running: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""
         return self._answer

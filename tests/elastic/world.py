@@ -7,17 +7,19 @@ always hold; what is wrong is an ``AssertionError`` with the seed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import json
 import random
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
+from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
-from contract.documents.elastic_job import read_kept
+from contract.documents.elastic_job import read_ending, read_kept
 from contract.errors import StoreConflict, StoreNotFound, StoreUnavailable
 from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
@@ -28,7 +30,7 @@ from stores.cluster import Snapshot
 from tests.elastic.jobs import vcjob
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from elastic.decision import RestartDecision
     from elastic.job import ElasticJob
@@ -39,6 +41,7 @@ STEPS = 160
 _SETTLED_STEPS = 120
 _NODES = 6
 _ACTIVE = ("", "Pending", "Running")
+_ENDING_PATH = "/metadata/annotations/npu-vigil~1elastic-ending"
 _ENDED = ("Failed", "Terminated", "Aborted")
 
 
@@ -59,12 +62,19 @@ class World:
         self.groups: set[str] = set()
         self.records: dict[str, list[dict[str, Any]]] = {}
         self.bad: set[str] = set()
+        self.cut: dict[str, int] = {}
+        """Jobs that run over a network fault, since when."""
+        self.commanded: set[str] = set()
+        """Jobs that we ended, until they are started again."""
         self.deleted: set[str] = set()
         self.originals: dict[str, int] = {}
         self.is_calm = False
         self.controller_works = True
+        self.late: list[tuple[int, Callable[[], object]]] = []
+        """Writes that arrive when nobody waits for their answer any more, and when they do."""
         self.writes = 0
         self.starts = 0
+        self.ends = 0
         for index in range(self.chance.randint(1, 3)):
             self._create(f"j{index}", self.chance.randint(2, 4))
 
@@ -93,12 +103,20 @@ class World:
     def step(self) -> None:
         """Let a second pass: faults, pods, the controller, owners."""
         self.now_ms += _STEP_MS
+        self._deliver()
         if not self.is_calm:
             self._trouble()
         self._run_pods()
         if self.controller_works:
             for name, job in list(self.jobs.items()):
                 self._control(name, job)
+
+    def _deliver(self) -> None:
+        due = [write for at_ms, write in self.late if at_ms <= self.now_ms]
+        self.late = [one for one in self.late if one[0] > self.now_ms]
+        for write in due:
+            with contextlib.suppress(StoreConflict, StoreNotFound):
+                write()
 
     def _trouble(self) -> None:
         chance = self.chance
@@ -111,10 +129,16 @@ class World:
                 self._evict(node)
         if chance.random() < 0.05 and self.bad:
             self.bad.remove(chance.choice(sorted(self.bad)))
+        if chance.random() < 0.05 and self.jobs:
+            self.cut[chance.choice(sorted(self.jobs))] = self.now_ms
+        if chance.random() < 0.02 and self.cut:
+            del self.cut[chance.choice(sorted(self.cut))]
         if chance.random() < 0.01 and self.jobs:
             name = chance.choice(sorted(self.jobs))
             self.deleted.add(name)
             del self.jobs[name]
+            self.cut.pop(name, None)
+            self.commanded.discard(name)
             for pod in self.mine(name):
                 del self.pods[pod["name"]]
             self.groups.discard(name)
@@ -221,6 +245,11 @@ class World:
             raise StoreNotFound(f"{name} is not there")
         if job["metadata"]["resourceVersion"] != version:
             raise StoreConflict(f"{name} has another version")
+        if patch is not None and [one["path"] for one in patch[1:]] == [_ENDING_PATH]:
+            self.writes += 1
+            _apply(job, patch[1])
+            self._changed(job)
+            return str(self.version)
         living = [p["name"] for p in self.mine(name) if p["deleted"] or p["phase"] != "Failed"]
         assert not living, f"seed {self.seed}: {name} is written while {living} live"
         self.writes += 1
@@ -229,6 +258,8 @@ class World:
         if status is not None:
             job["status"]["state"] |= status["state"]
             self.starts += 1
+            self.cut.pop(name, None)
+            self.commanded.discard(name)
         else:
             for one in patch:
                 _apply(job, one)
@@ -241,6 +272,17 @@ class World:
         assert name not in self.deleted, f"seed {self.seed}: {name} was deleted"
         self._changed(job)
         return str(self.version)
+
+    def terminate(self, name: str) -> None:
+        """Obey a Command of ours at once; a job that does not run stays as it is."""
+        job = self.jobs.get(name)
+        if job is None:
+            raise StoreNotFound(f"{name} is not there")
+        assert read_ending(job["metadata"]["annotations"]), f"seed {self.seed}: {name} lost why"
+        if job["status"]["state"]["phase"] in _ACTIVE:
+            self.commanded.add(name)
+            self.ends += 1
+            self._phase(job, "Terminating")
 
     def raw_pods(self) -> dict[str, bytes]:
         """Return all pods as the API has them, by uid."""
@@ -262,6 +304,7 @@ class Process:
             self,  # type: ignore[arg-type]
             lambda: Instant(world.now_ms, world.now_ms),
             acts=True,
+            ends_on_network_faults=True,
         )
         self.see(tuple(KINDS))
 
@@ -306,11 +349,25 @@ class Process:
         version = patch["metadata"]["resourceVersion"]
         return self._write(name, version, patch["status"], None)
 
-    def _write(self, name: str, version: str, status: Any, patch: Any) -> str:
-        """A write may be lost before it, or its answer after it; or the process ends there."""
+    async def terminate(self, _namespace: str, name: str, uid: str) -> None:
+        """See ``VcJobs``."""
+        assert uid == f"u-{name}"
         self._end()
         self._fail(0.05)
-        new = self.world.write(name, version, status, patch)
+        self.world.terminate(name)
+        self._end()
+        self._fail(0.05)
+
+    def _write(self, name: str, version: str, status: Any, patch: Any) -> str:
+        """A write is lost, late or not answered; or the process ends before or after it."""
+        self._end()
+        self._fail(0.05)
+        world = self.world
+        if not world.is_calm and world.chance.random() < 0.05:
+            at_ms = world.now_ms + world.chance.randint(1, 5) * _STEP_MS
+            world.late.append((at_ms, partial(world.write, name, version, status, patch)))
+            raise StoreUnavailable("no answer in time")
+        new = world.write(name, version, status, patch)
         self._end()
         self._fail(0.05)
         return new
@@ -326,11 +383,13 @@ class Process:
                 raise Killed
 
     async def ask(
-        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob]
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
     ) -> AggregatorReply:
         """See ``Aggregators``: the largest size that there are nodes for."""
         world = self.world
-        if not world.is_calm and world.chance.random() < 0.1:
+        # A fault has to be seen for 20 s without a gap.
+        share = 0.1 if sized or judged else 0.01
+        if not world.is_calm and world.chance.random() < share:
             return AggregatorReply(troubles=("the aggregator is away",))
         found = []
         waiting = sum(1 for pod in world.pods.values() if not pod["node"])
@@ -343,8 +402,18 @@ class Process:
             advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
             version = int(job.version)
             found.append(EndedJob("default", job.name, version, advice if job in sized else None))
+        over = []
+        for name, since_ms in world.cut.items() if running else ():
+            job = world.jobs[name]
+            pods = world.mine(name)
+            if job["status"]["state"]["phase"] != "Running" or len(pods) < 2:
+                continue
+            advice = ElasticAdvice("default", name, replicas=len(pods), cards=8)
+            version = int(job["metadata"]["resourceVersion"])
+            fault = FaultUnder("NETWORK", pods[0]["node"], since_ms)
+            over.append(EndedJob("default", name, version, advice, (fault,)))
         versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
-        return AggregatorReply(EndedJobs(max(versions, default=0), (), tuple(found)))
+        return AggregatorReply(EndedJobs(max(versions, default=0), (), tuple(found), tuple(over)))
 
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
         """See ``Telling``."""
@@ -391,6 +460,8 @@ def _check_end(world: World, process: Process) -> None:
         shown = states[name]
         waits = ("no-cause", "waiting-for-room", "too-many-starts", "starting")
         assert shown.state in waits, f"seed {world.seed}: {name} is {phase}: {shown}"
+        is_left = name in world.commanded and shown.state == "no-cause"
+        assert not is_left, f"seed {world.seed}: {name} was ended by us and stays so"
         assert shown.why, f"seed {world.seed}: {name} waits without a reason"
 
 

@@ -193,6 +193,6 @@ def test_over_a_broker_an_aggregator_shows_the_blind_chip(
     node.wait(lambda: bool(shown()), "the aggregator shows it")
     (one,) = shown()
     assert one["chip"] == "Ascend910-3"
-    assert QUERY in one["why"]
+    assert QUERY in one["reason"]
     (chip,) = aggregator.ask(f"/api/v1/nodes/{node.name}")[1]["chips"]
     assert (chip["chip"], chip["published"]) == ("Ascend910-3", "available")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from contract.documents.elastic_job import KEPT, LEASE
+from contract.documents.elastic_job import DISTRIBUTED, ENDING, KEPT, LEASE, RESTORE
 from elastic.config import load_elastic
 from elastic.job_cache import KINDS
 from tests.elastic.jobs import vcjob
 from tests.packaging.test_grpc_components import container, one
 from tests.parts.controlplane import LEASES, ControlPlane
-from tests.parts.kustomize import build_with
-from tests.parts.volcano import JOBS, PODS, install
+from tests.parts.kustomize import MANIFESTS, build_with
+from tests.parts.volcano import COMMANDS, JOBS, PODS, install
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,8 +67,10 @@ def lease(name: str, status: int) -> Row:
     return Row("POST", LEASES, {"metadata": {"name": name}}, status)
 
 
+PARTS = ("advice", "elastic", "elastic-network-faults", "elastic-dead-nodes")
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "x"}
 STATE = ("/metadata/annotations/npu-vigil~1elastic-state", "{}")
+NOTE = ("/metadata/annotations/npu-vigil~1elastic-ending", "{}")
 REPLICAS = ("/spec/tasks/0/replicas", 2)
 ROWS = {
     "the size of an ended job": size(
@@ -106,11 +108,17 @@ ROWS = {
     "Pending for a running job": phase("running", 422),
     "Pending for a job without the labels": phase("foreign", 422),
     "another phase": phase("ended", 422, state={"phase": "Completed"}),
+    "why a running job is ended": size("running", 200, NOTE),
+    "a size with that": size("running", 422, NOTE, REPLICAS),
+    "another annotation of ours on a running job": size("running", 422, STATE),
+    "that on a job without the labels": size("foreign", 422, NOTE),
     "another field of the status": phase("ended", 422, retryCount=0),
     "deletion": Row("DELETE", f"{JOBS}/ended", None, 403),
     "creation": Row("POST", JOBS, {"metadata": {"name": "new"}}, 403),
     "a full write": Row("PUT", f"{JOBS}/ended", {"metadata": {"name": "ended"}}, 403),
     "deletion of a pod": Row("DELETE", f"{PODS}/any", None, 403),
+    "a Command": Row("POST", COMMANDS, {"metadata": {"name": "x"}}, 403),
+    "a Node": Row("GET", "/api/v1/nodes/any", None, 403),
     "an Event on a job": event("npu-vigil-elastic", "Job", 201),
     "an Event on a node": event("npu-vigil-elastic", "Node", 422),
     "an Event of another program": event("kubelet", "Job", 422),
@@ -125,6 +133,7 @@ class Account:
     """Asks with the token of the account. Nothing is kept of it."""
 
     def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
         kubeconfig = plane.service_account("mindx-dl", "npu-vigil-elastic")
         self._token = json.loads(kubeconfig.read_text())["users"][0]["user"]["token"]
         self._port = plane.port
@@ -139,7 +148,9 @@ class Account:
         connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls)
         try:
             content = None if row.body is None else json.dumps(row.body)
-            dry = "" if row.method == "GET" else "?dryRun=All"
+            # The options of a deletion with a body are in it.
+            is_asked = row.method == "GET" or (row.method == "DELETE" and row.body is not None)
+            dry = "" if is_asked else "?dryRun=All"
             connection.request(row.method, f"{row.path}{dry}", content, headers)
             response = connection.getresponse()
             return response.status, response.read().decode()
@@ -210,6 +221,95 @@ def test_what_is_refused_says_why(account: Account) -> None:
     assert "have ended" in text
 
 
+def command(action: str, owner: dict[str, Any], status: int) -> Row:
+    """Return a Command for the job ``running``, which ``owner`` owns."""
+    body = {
+        "apiVersion": "bus.volcano.sh/v1alpha1",
+        "kind": "Command",
+        "metadata": {"name": "one", "ownerReferences": [owner]},
+        "action": action,
+        "target": JOB,
+    }
+    return Row("POST", COMMANDS, body, status)
+
+
+def deletion(pod: str, uid: str | None, status: int) -> Row:
+    """Return the deletion of a pod by force, with a uid as precondition."""
+    options: dict[str, Any] = {"gracePeriodSeconds": 0, "dryRun": ["All"]}
+    if uid is not None:
+        options["preconditions"] = {"uid": uid}
+    return Row("DELETE", f"{PODS}/{pod}", options, status)
+
+
+JOB = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "running", "uid": "u"}
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "running", "uid": "u"}
+
+
+@pytest.mark.apiserver
+def test_what_both_parts_may_do(account: Account, tmp_path: Path) -> None:
+    """End jobs of Volcano by Commands, and delete pods of theirs that are in deletion."""
+    plane = account.plane
+    for item in build_with(tmp_path, "base", *PARTS):
+        if item["metadata"]["name"].startswith("npu-vigil-elastic-"):
+            plane.apply(item)
+    uids = {}
+    for name, owner in (("leaving", JOB), ("stays", JOB), ("other", DEPLOYMENT)):
+        container_ = {"name": "c", "image": "any"}
+        metadata = {"name": name, "ownerReferences": [owner | {"controller": True}]}
+        spec = {"containers": [container_], "nodeName": "n1"}
+        pod = plane.request("POST", PODS, {"metadata": metadata, "spec": spec})
+        uids[name] = pod["metadata"]["uid"]
+    for name in ("leaving", "other"):
+        plane.request("DELETE", f"{PODS}/{name}?gracePeriodSeconds=600")
+    rows = {
+        "an end": command("TerminateJob", JOB, 201),
+        "another action": command("RestartJob", JOB, 422),
+        "a Command that the job does not own": command(
+            "TerminateJob", DEPLOYMENT | {"uid": "x"}, 422
+        ),
+        "a Command that is deleted": Row("DELETE", f"{COMMANDS}/one", None, 403),
+        "a pod in deletion": deletion("leaving", uids["leaving"], 200),
+        "a pod whose uid is not named": deletion("leaving", None, 422),
+        "a pod that nobody deletes": deletion("stays", uids["stays"], 422),
+        "a pod of a Deployment": deletion("other", uids["other"], 422),
+        "a Node": Row("GET", "/api/v1/nodes/any", None, 404),
+        "all Nodes": Row("GET", "/api/v1/nodes", None, 403),
+        "the size of a running job": ROWS["the size of a running job"],
+    }
+    # Rights and policies are in force a moment after they were written.
+    until, wrong = time.monotonic() + 20, {"": (0, "")}
+    while wrong and time.monotonic() < until:
+        found = {what: account.ask(row) for what, row in rows.items()}
+        wrong = {
+            what: (status, text[:300])
+            for what, (status, text) in found.items()
+            if status != rows[what].status
+        }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("part", ["network-faults", "dead-nodes"])
+def test_a_part_is_off_by_default_and_needs_act_as_well(part: str, tmp_path: Path) -> None:
+    plain = build_with(tmp_path, "base", "advice", "elastic")
+    items = build_with(tmp_path, "base", "advice", "elastic", f"elastic-{part}")
+    before, after = (
+        one(found, "Deployment", "npu-vigil-elastic")["spec"]["template"]["spec"]["containers"][0]
+        for found in (plain, items)
+    )
+    assert after["args"] == [*before["args"], f"--{part}"]
+    configuration = load_elastic(None, {}, {})
+    assert not getattr(configuration, part.replace("-", "_"))
+    rights = one(items, "ClusterRole", f"npu-vigil-elastic-{part}")["rules"]
+    verbs = {verb for rule in rights for verb in rule["verbs"]}
+    assert verbs == ({"create"} if part == "network-faults" else {"get", "delete"})
+
+
+def test_the_danger_stands_where_dead_nodes_are_switched_on() -> None:
+    text = (MANIFESTS / "components/elastic-dead-nodes/kustomization.yaml").read_text()
+    assert "DANGER" in text
+    assert "may write the checkpoint" in text
+
+
 def test_it_is_a_dry_run_and_may_read_each_kind(tmp_path: Path) -> None:
     items = build_with(tmp_path, "overlays/beside-device-plugin", "advice", "elastic")
     deployment = one(items, "Deployment", "npu-vigil-elastic")
@@ -241,4 +341,5 @@ def test_it_is_a_dry_run_and_may_read_each_kind(tmp_path: Path) -> None:
 def test_the_policy_names_our_annotations(tmp_path: Path) -> None:
     items = build_with(tmp_path, "base", "advice", "elastic")
     policy = one(items, "ValidatingAdmissionPolicy", "npu-vigil-elastic-ended-jobs-only")
-    assert KEPT in json.dumps(policy)
+    text = json.dumps(policy)
+    assert [one for one in (KEPT, RESTORE, ENDING, DISTRIBUTED) if one not in text] == []

@@ -112,7 +112,7 @@ def test_what_is_held_back_says_until_when(aggregator: Stand) -> None:
 
 
 def test_a_node_that_gives_no_answer_or_fell_silent_is_not_well(aggregator: Stand) -> None:
-    blind = {"source": "heartbeat", "since_ms": None, "why": "unsaid", "chip": None}
+    blind = {"source": "heartbeat", "since_ms": None, "reason": "unsaid", "chip": None}
     node = NODE["node"] | {"blind": [blind], "heartbeat": "lost"}
     answer = {"node": node, "because": [], "chips": []}
     aggregator.answers["/api/v1/nodes/node-1"] = answer

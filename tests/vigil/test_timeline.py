@@ -27,7 +27,7 @@ EVENT = {
 
 
 def entry(number: int, **what: Any) -> dict[str, Any]:
-    return {"number": number, "node": "node-1", "journal": "", "heard_at_ms": AT_MS} | what
+    return {"number": number, "node": "node-1", "journal": "", "received_at_ms": AT_MS} | what
 
 
 ENTRIES = [

@@ -25,6 +25,20 @@ def elastic(
         bool | None,
         typer.Option("--act", help="Write vcjobs. Without it nothing but its Lease is written."),
     ] = None,
+    network_faults: Annotated[
+        bool | None,
+        typer.Option(
+            "--network-faults",
+            help="End jobs that run over a network fault, where they can start elsewhere.",
+        ),
+    ] = None,
+    dead_nodes: Annotated[
+        bool | None,
+        typer.Option(
+            "--dead-nodes",
+            help="Delete pods of dead nodes by force. A node may still write the checkpoint.",
+        ),
+    ] = None,
     aggregator: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Of the aggregators, which are asked for sizes."),
@@ -52,6 +66,8 @@ def elastic(
 
     given = {
         "act": act,
+        "network_faults": network_faults,
+        "dead_nodes": dead_nodes,
         "aggregator": aggregator,
         "kubeconfig": kubeconfig,
         "state_dir": state_dir,

@@ -8,15 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-
-class BlindAnswer(msgspec.Struct, frozen=True):
-    """A source without an answer; an aggregator names its reason ``why``."""
-
-    source: str
-    since_ms: int | None = None
-    reason: str = ""
-    why: str = ""
-    chip: str | int | None = None
+from contract.pages.blind import BlindStatus
 
 
 class AgentUpgrade(msgspec.Struct, frozen=True):
@@ -36,7 +28,7 @@ class AgentChip(msgspec.Struct, frozen=True):
     device: str
     level: str
     link_up: bool | None = None
-    blind: tuple[BlindAnswer, ...] = ()
+    blind: tuple[BlindStatus, ...] = ()
     listed: bool = True
     answers: bool = True
     upgrades: tuple[AgentUpgrade, ...] = ()
@@ -101,7 +93,7 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     heartbeat: AgentHeartbeat
     not_ready: tuple[str, ...] = ()
     stalled: dict[str, float] = {}
-    blind: tuple[BlindAnswer, ...] = ()
+    blind: tuple[BlindStatus, ...] = ()
 
 
 class NodeSummaryAnswer(msgspec.Struct, frozen=True):
@@ -115,7 +107,7 @@ class NodeSummaryAnswer(msgspec.Struct, frozen=True):
     report_age_seconds: float | None = None
     switch_status: str | None = None
     node_status: str | None = None
-    blind: tuple[BlindAnswer, ...] | None = None
+    blind: tuple[BlindStatus, ...] | None = None
     heartbeat_problem: str | None = None
     faults_problem: str | None = None
 

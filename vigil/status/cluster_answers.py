@@ -1,4 +1,4 @@
-"""What an aggregator answers about jobs and the past, as far as verbs show it.
+"""What an aggregator answers about jobs, as far as verbs show it.
 
 Only these fields are read, and those that another release may lack have a default. Times are epoch
 milliseconds.
@@ -66,51 +66,3 @@ class ClusterStateAnswer(msgspec.Struct, frozen=True):
     """``/api/v1/world`` of an aggregator."""
 
     world: StoreStateAnswer
-
-
-class SubjectAnswer(msgspec.Struct, frozen=True):
-    """What an event of a node is about."""
-
-    kind: str
-    id: int
-    part: str = ""
-
-
-class EventAnswer(msgspec.Struct, frozen=True):
-    """A change that a node reports."""
-
-    subject: SubjectAnswer
-    code: str
-    at_ms: int
-    old_level: str | None = None
-    new_level: str | None = None
-    because: str = ""
-
-
-class ChangeAnswer(msgspec.Struct, frozen=True):
-    """A change of what is published."""
-
-    at_ms: int
-    subject: str
-    code: str
-    was: str | None = None
-    level: str | None = None
-
-
-class HistoryEntryAnswer(msgspec.Struct, frozen=True):
-    """One entry of the history: an event, a change, or entries that were lost."""
-
-    number: int
-    node: str
-    heard_at_ms: int
-    event: EventAnswer | None = None
-    lost: int = 0
-    published: ChangeAnswer | None = None
-
-
-class HistoryAnswer(msgspec.Struct, frozen=True):
-    """``/api/v1/history`` of an aggregator."""
-
-    events: tuple[HistoryEntryAnswer, ...]
-    next: int
-    more: bool

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from vigil.status.answers import BlindAnswer, NodeSummaryAnswer
+from contract.pages.blind import BlindStatus
+from vigil.status.answers import NodeSummaryAnswer
 
 
 class ExplainedFaultAnswer(msgspec.Struct, frozen=True):
@@ -31,7 +32,7 @@ class ExplainedChipAnswer(msgspec.Struct, frozen=True):
     because: tuple[str, ...]
     pods: tuple[str, ...] = ()
     faults: tuple[ExplainedFaultAnswer, ...] = ()
-    blind: tuple[BlindAnswer, ...] = ()
+    blind: tuple[BlindStatus, ...] = ()
 
 
 class ExplainedEventAnswer(msgspec.Struct, frozen=True):

@@ -9,9 +9,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable
+from contract.pages.history import HistoryPage
 from vigil.daemon_client import UnknownNode
 from vigil.status.answers import AgentAnswer
-from vigil.status.cluster_answers import HistoryAnswer
 from vigil.status.explained import is_meant
 from vigil.status.job_report import leader_of
 from vigil.status.report import STATUS, agent_source, in_language, names_of, other_node
@@ -20,8 +20,8 @@ from vigil.status.show import wrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from contract.pages.history import HistoryRow
     from vigil.daemon_client import DaemonClient
-    from vigil.status.cluster_answers import HistoryEntryAnswer
 
 _UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STATUS = "status"
@@ -89,7 +89,7 @@ class DaemonHistory:
         """Yield what came since the last call."""
         more = True
         while more:
-            page = self._client.get(f"{_PATH}?{urlencode(self._asked)}", HistoryAnswer)
+            page = self._client.get(f"{_PATH}?{urlencode(self._asked)}", HistoryPage)
             self._asked["after"] = page.next
             more = page.more
             for entry in page.events:
@@ -102,7 +102,7 @@ class DaemonHistory:
         if self._client.find(f"/api/v1/nodes/{quote(node, safe='')}", msgspec.Raw) is not None:
             return
         asked = urlencode({"node": node, "limit": 1})
-        if not self._client.get(f"{_PATH}?{asked}", HistoryAnswer).events:
+        if not self._client.get(f"{_PATH}?{asked}", HistoryPage).events:
             what = f"the aggregator at {self._client.server} knows no node of this name"
             raise UnknownNode(node, what)
 
@@ -160,7 +160,7 @@ def _what(row: PastRow) -> str:
     return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
 
 
-def _row(entry: HistoryEntryAnswer) -> PastRow:
+def _row(entry: HistoryRow) -> PastRow:
     change, event = entry.published, entry.event
     if change is not None:
         return past_row(
@@ -185,7 +185,7 @@ def _row(entry: HistoryEntryAnswer) -> PastRow:
             level=event.new_level,
             because=event.because,
         )
-    return past_row(entry.number, entry.heard_at_ms, "lost", entry.node, lost=entry.lost)
+    return past_row(entry.number, entry.received_at_ms, "lost", entry.node, lost=entry.lost)
 
 
 def part_of(kind: str, number: int, part: str) -> str:

@@ -17,7 +17,6 @@ from vigil.status.answers import (
     AgentAnswer,
     AgentFault,
     AgentPublication,
-    BlindAnswer,
     FaultsAnswer,
     LeaderAnswer,
     LeaderStateAnswer,
@@ -31,6 +30,7 @@ from vigil.status.times import ago
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from contract.pages.blind import BlindStatus
     from vigil.daemon_client import DaemonClient
 
 STATUS = "/api/v1/status"
@@ -382,16 +382,16 @@ def _kind_of(subject: str) -> CodeKind:
     )
 
 
-def blind_rows(node: str, part: str, found: Iterable[BlindAnswer]) -> Iterator[BlindRow]:
+def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a part."""
     for one in found:
-        yield BlindRow(node, part, one.source, one.since_ms, one.reason or one.why)
+        yield BlindRow(node, part, one.source, one.since_ms, one.reason)
 
 
 def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
     """Yield a row for each blind source of a node that an aggregator knows."""
     for one in node.blind or ():
-        yield from blind_rows(node.node, "" if one.chip is None else str(one.chip), [one])
+        yield from blind_rows(node.node, one.chip or "", [one])
 
 
 def counts_of(words: Iterable[str]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from contract.documents.elastic_job import KEPT, LEASE, RESTORE, SWITCH
+from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
 from contract.errors import StoreNotFound, StoreRefused, StoreUnavailable
 from elastic.conditions import original_of
 from elastic.job import read_job
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from elastic.job import ElasticJob
     from stores.base import LeaderLease
 
-_OURS = (SWITCH, RESTORE, KEPT)
+_OURS = (SWITCH, RESTORE, KEPT, ENDING)
 
 
 class _Items(msgspec.Struct):

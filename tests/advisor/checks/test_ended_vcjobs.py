@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
 
-from advisor.checks.ended_vcjobs import EndedJobs, FaultUnder, ended_jobs
+from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder, ended_jobs
 from advisor.options import AdvisorOptions
 from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import ClusterSnapshot, ControllingOwner, SchedulerPod, StoredConfigMap, VcJob
@@ -198,3 +199,82 @@ def test_a_job_with_a_live_pod_gets_no_size() -> None:
     (one,) = found(snapshot(3, ended("a", 2), pods=(pod,)), "a").jobs
     assert one.advice is not None
     assert (one.advice.replicas, one.advice.reason) == (None, "PODS_LEFT")
+
+
+def running(
+    name: str, *nodes: str, created_at_ms: int = 0
+) -> tuple[VcJob, tuple[SchedulerPod, ...]]:
+    """Return a job with a pod of eight cards on each of ``nodes``."""
+    job = msgspec.structs.replace(
+        ended(name, len(nodes), created_at_ms=created_at_ms), phase="Running"
+    )
+    owner = ControllingOwner("Job", name, f"u-{name}")
+    pods = tuple(
+        SchedulerPod(
+            "ns",
+            f"{name}-{node}",
+            f"p-{name}-{node}",
+            node,
+            "Running",
+            annotations={"huawei.com/AscendReal": ",".join(CARDS)},
+            owner=owner,
+            requests={RESOURCE: 8},
+        )
+        for node in nodes
+    )
+    return job, pods
+
+
+def over(cluster: ClusterSnapshot, *sized_names: str) -> tuple[EndedJob, ...]:
+    """Return the jobs that run over a network fault."""
+    keys = {("ns", name) for name in sized_names}
+    return ended_jobs(
+        cluster, SchedulerState(), AdvisorOptions(), sized=keys, judged=(), running=True
+    ).running
+
+
+@pytest.mark.parametrize(("nodes", "least", "expected"), [(3, "1", 2), (2, "1", 1), (2, "2", None)])
+def test_a_job_over_a_network_fault_has_the_size_of_what_is_left(
+    nodes: int, least: str, expected: int | None
+) -> None:
+    """Its own nodes count as free, but for the card without a link."""
+    job, pods = running("a", "n0", "n1")
+    job = msgspec.structs.replace(job, annotations={"minReplicas": least})
+    cluster = snapshot(nodes, job, pods=pods, entries={"n0": entry(network=CARDS[3])})
+    (one,) = over(cluster)
+    assert one.advice is not None
+    assert (one.name, one.advice.replicas) == ("a", expected)
+    assert one.faults == (FaultUnder("NETWORK", "n0", 0),)
+    assert found(cluster, "b").running == ()
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {},
+        {"n2": entry(network=CARDS[3])},
+        {"n0": entry(network=CARDS[3]), "n1": entry(unhealthy=CARDS[0])},
+    ],
+)
+def test_other_faults_and_other_nodes_are_none_of_it(entries: dict[str, dict[str, object]]) -> None:
+    """For a fault of a chip the scheduler evicts."""
+    job, pods = running("a", "n0", "n1")
+    assert over(snapshot(3, job, pods=pods, entries=entries)) == ()
+
+
+@pytest.mark.parametrize("change", [{"phase": "Terminating"}, {"replicas": 1}, {"labels": {}}])
+def test_only_elastic_jobs_of_several_pods_that_run(change: dict[str, Any]) -> None:
+    job, pods = running("a", "n0", "n1")
+    job = msgspec.structs.replace(job, **change)
+    assert over(snapshot(3, job, pods=pods, entries={"n0": entry(network=CARDS[3])})) == ()
+
+
+def test_who_waits_for_room_has_it_before_who_would_be_ended() -> None:
+    """Of the free nodes n2 and n3 the ended job takes both."""
+    job, pods = running("a", "n0", "n1")
+    waits = ended("b", 2, least="2", created_at_ms=1)
+    cluster = snapshot(4, job, waits, pods=pods, entries={"n0": entry(network=CARDS[3])})
+    (alone,), (after,) = over(cluster), over(cluster, "b")
+    assert alone.advice is not None
+    assert after.advice is not None
+    assert (alone.advice.replicas, after.advice.replicas) == (2, 1)

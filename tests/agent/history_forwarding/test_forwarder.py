@@ -13,8 +13,9 @@ from agent.history_forwarding.forwarder import HistoryForwarder
 from agent.journal.file import FILE_NAME, RowKind, body_of
 from agent.journal.journal import Journal
 from agent.policy.state import Change, ChangeKind
-from aggregator.notify.history_file import Asked, HistoryFile, read_page
+from aggregator.notify.history_file import HistoryFile, read_page
 from contract.observation import chip_subject
+from contract.pages.history import HistoryRange
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -52,7 +53,7 @@ class Way:
         raise NotImplementedError
 
     def episodes(self) -> list[str]:
-        page = read_page(self._path, Asked(after=0))
+        page = read_page(self._path, HistoryRange(after=0))
         return [one.event.episode for one in page.events if one.event is not None]
 
     def close(self) -> None:

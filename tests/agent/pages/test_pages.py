@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import aiohttp
 import msgspec
@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from agent.chip_allocation import AllocationStatus
 from agent.journal.journal import JournalStatus
 from agent.pages import status
+from agent.pages.history import JournalHistory
 from agent.pages.routes import application
 from agent.policy.state import Blindness, ChipState, Fault, PolicyState, SubjectState
 from agent.publishing.publication import Lag, Publication
@@ -20,10 +21,8 @@ from contract.codes.levels import ChipLevel, NodeLevel, Severity
 from contract.observation import NODE, chip_subject, host_subject
 from contract.operator_rules.fault_configuration import InForce, judge_texts
 from dcmi_shim.values import Chip, Inventory, StuckCall
+from service.event_stream import Stream
 from service.pages import serving
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW_MS = 1_800_000_000_000
 CHIP_3 = Chip(physical_id=3, logic_id=3, card_id=3, device_id=0)
@@ -131,6 +130,8 @@ class Pages:
         self.application = application(
             lambda: picture(self.record, self.stalled, self.heartbeat),
             {"device-info": self.record, "node-info": Publication()},
+            JournalHistory(Path("/nowhere"), "node-1"),
+            Stream("run"),
         )
 
 
@@ -300,7 +301,7 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
         code, text = await fetch(tmp_path, "/api/v1/status")
         shown = msgspec.json.decode(text)
         assert shown["blind"] == [
-            {"source": "bmc", "since_ms": NOW_MS - 400, "reason": "no answer"}
+            {"source": "bmc", "since_ms": NOW_MS - 400, "reason": "no answer", "chip": None}
         ]
         assert [one["kind"] for one in shown["publications"]] == ["device-info", "node-info"]
         assert shown["chips"][1]["blind"][0]["since_ms"] == NOW_MS - 500

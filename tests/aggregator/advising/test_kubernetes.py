@@ -42,7 +42,7 @@ def kind() -> str:
     return "kubernetes"
 
 
-def _post(plane: ControlPlane, path: str, item: dict[str, Any]) -> None:
+def post(plane: ControlPlane, path: str, item: dict[str, Any]) -> None:
     """Make an object, with its status where that is written apart."""
     item["metadata"].pop("uid", None)
     for container in item.get("spec", {}).get("containers", ()):
@@ -58,21 +58,20 @@ def _post(plane: ControlPlane, path: str, item: dict[str, Any]) -> None:
         plane.request("PATCH", place, {"status": status})
 
 
-def _reports(daemon: Daemon) -> dict[str, dict[str, Any]]:
+def reports(daemon: Daemon) -> dict[str, dict[str, Any]]:
     status, answer = daemon.ask("/api/v1/advice")
     assert (status, answer["enabled"]) == (200, True)
     return {one["profile"]: one for one in answer["advice"]["reports"]}
 
 
-def _waiting(daemon: Daemon) -> list[str]:
+def waiting(daemon: Daemon) -> list[str]:
     """The jobs on which the scheduler has acted."""
-    decisions = _reports(daemon)["upstream"]["decisions"]
+    decisions = reports(daemon)["upstream"]["decisions"]
     return [one["job"] for one in decisions if one["action"] == "WAIT_COMPLETION"]
 
 
 def _deleted(daemon: Daemon) -> list[str]:
-    reports = _reports(daemon)
-    upstream = reports.get("upstream", {"decisions": []})
+    upstream = reports(daemon).get("upstream", {"decisions": []})
     return sorted(pod["name"] for one in upstream["decisions"] for pod in one["pods"])
 
 
@@ -82,18 +81,18 @@ async def test_a_fault_is_published_and_advised_about(
     """Jobs of Volcano and AscendJobs are not defined there: these are not known, the rest is."""
     pod_groups.install(control_plane)
     for name in ("n1", "n2", "n3"):
-        _post(control_plane, "/api/v1/nodes", cluster.node(name))
+        post(control_plane, "/api/v1/nodes", cluster.node(name))
         await store.put(report(name, healthy()))
     group = cluster.podgroup("j", 2, {"fault-scheduling": "force"})
     group["spec"]["minResources"] = {"huawei.com/Ascend910": "16"}
-    _post(control_plane, _GROUPS, group)
+    post(control_plane, _GROUPS, group)
     for number in (0, 1):
         pod = cluster.pod(f"j-{number}", f"n{number + 1}", "j", cluster.CHIPS)
-        _post(control_plane, _PODS, pod)
+        post(control_plane, _PODS, pod)
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
     daemon.start()
-    daemon.process.wait_until(lambda: set(_reports(daemon)) == {"upstream", "corrected"}, 20)
+    daemon.process.wait_until(lambda: set(reports(daemon)) == {"upstream", "corrected"}, 20)
     assert _deleted(daemon) == []
     not_known = daemon.ask("/api/v1/advice")[1]["advice"]["not_known"]
     assert set(not_known) == {"vcjobs", "ascendjobs"}
@@ -103,7 +102,7 @@ async def test_a_fault_is_published_and_advised_about(
         await store.put(report("n2", faulty(update_time=T0 + 1)))
         assert any(line == b"event: advice\n" for line in stream)
 
-    daemon.process.wait_until(lambda: _waiting(daemon) == ["default/j"], 20)
+    daemon.process.wait_until(lambda: waiting(daemon) == ["default/j"], 20)
     # The scheduler's turn, which may not be later than 10 s.
     for number in (0, 1):
         control_plane.request("DELETE", f"{_PODS}/j-{number}?gracePeriodSeconds=0")
@@ -142,17 +141,17 @@ async def test_what_if_on_a_server_is_that_of_a_dump(
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": UID}
     owned = {"ownerReferences": [{**owner, "controller": True}]}
     for name in ("n1", "n2"):
-        _post(control_plane, "/api/v1/nodes", cluster.node(name))
+        post(control_plane, "/api/v1/nodes", cluster.node(name))
         await store.put(report(name, healthy()))
     group = cluster.podgroup("j", 1, {"fault-scheduling": "force"})
     pod = cluster.pod("j-0", "n2", "j", cluster.CHIPS)
     for path, item in ((_GROUPS, group), (_PODS, pod)):
         item["metadata"] |= owned
-        _post(control_plane, path, item)
+        post(control_plane, path, item)
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
     daemon.start()
-    daemon.process.wait_until(lambda: set(_reports(daemon)) == {"upstream", "corrected"}, 20)
+    daemon.process.wait_until(lambda: set(reports(daemon)) == {"upstream", "corrected"}, 20)
     items = [
         {"kind": kind, **item}
         for kind, path in (
@@ -189,7 +188,7 @@ async def test_what_if_on_a_server_is_that_of_a_dump(
     assert daemon.ask("/api/v1/advice/what-if?node=n9")[0] == 404
 
     await store.put(report("n2", faulty(update_time=T0 + 1)))
-    daemon.process.wait_until(lambda: _waiting(daemon) == ["default/j"], 20)
+    daemon.process.wait_until(lambda: waiting(daemon) == ["default/j"], 20)
     sections = [
         daemon.ask(path)[1]["advice"] for path in ("/api/v1/nodes/n2", f"/api/v1/jobs/{UID}")
     ]
@@ -208,7 +207,7 @@ async def test_each_outcome(control_plane: ControlPlane, store: Store, make: Mak
     """One job for each, of one pod; the test deletes what the scheduler and others would."""
     pod_groups.install(control_plane)
     for name in ("n1", "n2"):
-        _post(control_plane, "/api/v1/nodes", cluster.node(name))
+        post(control_plane, "/api/v1/nodes", cluster.node(name))
         await store.put(report(name, healthy()))
     jobs = {
         "came": ("n1", 0, "grace"),
@@ -218,17 +217,17 @@ async def test_each_outcome(control_plane: ControlPlane, store: Store, make: Mak
         "by-others": ("n2", 1, "force"),
     }
     for job, (node, chip, value) in jobs.items():
-        _post(control_plane, _GROUPS, cluster.podgroup(job, 1, {"fault-scheduling": value}))
+        post(control_plane, _GROUPS, cluster.podgroup(job, 1, {"fault-scheduling": value}))
         pod = cluster.pod(f"{job}-0", node, job, [f"Ascend910-{chip}"])
         pod["spec"]["terminationGracePeriodSeconds"] = 77
-        _post(control_plane, _PODS, pod)
+        post(control_plane, _PODS, pod)
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
     daemon.start()
-    daemon.process.wait_until(lambda: set(_reports(daemon)) == {"upstream", "corrected"}, 20)
+    daemon.process.wait_until(lambda: set(reports(daemon)) == {"upstream", "corrected"}, 20)
     cards = [fault(chip, "RestartNPU", "80E18402") for chip in (0, 1, 2)]
     await store.put(report("n1", config(cards, unhealthy=(0, 1, 2), update_time=T0 + 1)))
-    daemon.process.wait_until(lambda: len(_waiting(daemon)) == 3, 20)
+    daemon.process.wait_until(lambda: len(waiting(daemon)) == 3, 20)
     for job, grace in (("came", ""), ("otherwise", 0), ("not-foretold", 5), ("by-others", "")):
         query = "" if grace == "" else f"?gracePeriodSeconds={grace}"
         control_plane.request("DELETE", f"{_PODS}/{job}-0{query}")
@@ -277,13 +276,13 @@ async def test_whether_the_operator_makes_pods_follows_the_scaling_rule(
     uid = made["metadata"]["uid"]
     group = cluster.podgroup(f"g0-0-{uid}", 2, labels)
     group["status"]["phase"] = "Inqueue"
-    _post(control_plane, _GROUPS, group)
+    post(control_plane, _GROUPS, group)
     daemon = make("kubernetes:", control_plane.kubeconfig)
     daemon.environment["VIGIL_ADVICE_ENABLED"] = "true"
     daemon.start()
 
     def answers(verdict: str, reason: str) -> bool:
-        found = _reports(daemon).get("upstream", {"create_advice": []})["create_advice"]
+        found = reports(daemon).get("upstream", {"create_advice": []})["create_advice"]
         return [(one["verdict"], one["reason"]) for one in found] == [(verdict, reason)]
 
     daemon.process.wait_until(lambda: answers("HOLD", "RULE_MISSING"), 20)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.agent_reports.blindness import BlindChanges, BlindStatus, blind_statuses
+from aggregator.agent_reports.blindness import BlindChanges, blind_statuses
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.node_info import encode_node_info
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, encode_vigil_key
 from contract.names import NODE_INFO_NAMESPACE, REPORT_LABEL, node_info_name
+from contract.pages.blind import BlindStatus
 from service.clock import Instant
 from stores.base import Beat, Changed, Deleted, Document, DocumentsListed
 from stores.interruption import Interrupted
@@ -25,7 +26,7 @@ SINCE_MS = 1_795_000_000_000
 WHY = "dcmi_get_device_errorcode_v2 on chip 3 does not return"
 CHIP_3 = BlindSource("chip-faults", SINCE_MS, WHY, 3)
 BMC = BlindSource("bmc", SINCE_MS + 1, "ipmitool: no answer")
-SHOWN = BlindStatus("Ascend910-3", "chip-faults", SINCE_MS, WHY)
+SHOWN = BlindStatus("chip-faults", SINCE_MS, WHY, "Ascend910-3")
 NOW = Instant(SINCE_MS + 5, 1_000)
 
 
@@ -68,7 +69,7 @@ def test_a_blind_chip_is_shown_with_since_and_why() -> None:
     bench.put(with_key(healthy(), CHIP_3, BMC))
     assert bench.blind() == (
         SHOWN,
-        BlindStatus(None, "bmc", SINCE_MS + 1, "ipmitool: no answer"),
+        BlindStatus("bmc", SINCE_MS + 1, "ipmitool: no answer"),
     )
     assert bench.changed() == [
         ("n1", "Ascend910-3", "chip-faults", False),
@@ -206,7 +207,7 @@ async def test_a_real_aggregator_shows_it_and_after_a_restart_as_well(
         "chip": "Ascend910-3",
         "source": "chip-faults",
         "since_ms": SINCE_MS,
-        "why": WHY,
+        "reason": WHY,
     }
     for is_restarted in (False, True):
         if is_restarted:

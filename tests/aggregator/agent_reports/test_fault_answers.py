@@ -10,13 +10,13 @@ from aggregator.api.fault_status import fault_statuses
 from aggregator.inputs.cluster_state import ClusterState as Around
 from aggregator.jobs.job_view import JobView
 from aggregator.merge.pipeline import Pipeline
-from aggregator.notify.changes import PublishedChange
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
-from aggregator.notify.sse import Stream
 from aggregator.rank_tables.plugin import RankTables
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, FaultAnswer, encode_vigil_key
+from contract.pages.changes import FaultChange
 from service.election.leadership import Always
+from service.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.api.test_explanation import explained
 from tests.aggregator.cluster_documents.test_kinds import World
@@ -133,7 +133,7 @@ async def test_the_history_has_the_same() -> None:
     step(1, with_answers(T0 + 1, *ANSWERS))
     kept = {one.code: (one.severity, one.device_fault, one.severity_source) for one in book.changes}
     assert kept == shown(world)
-    again = msgspec.json.decode(msgspec.json.encode(book.changes[0]), type=PublishedChange)
+    again = msgspec.json.decode(msgspec.json.encode(book.changes[0]), type=FaultChange)
     assert again == book.changes[0]
     book.changes.clear()
     step(2, healthy(T0 + 2))

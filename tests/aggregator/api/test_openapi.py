@@ -7,10 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 from unittest.mock import MagicMock
 
-from aggregator.api.openapi import OPERATIONS, PATH, description
+from aggregator.api.operations import OPERATIONS
 from aggregator.api.routes import application
 from aggregator.api.status import ProbeStatus
-from aggregator.notify.sse import Stream
+from service.event_stream import Stream
+from service.operations import PATH, description
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -45,7 +46,7 @@ def _references(value: Any) -> set[str]:
 
 
 def test_every_reference_leads_somewhere() -> None:
-    document = description("1")
+    document = description("x", "1", OPERATIONS)
     schemas = document["components"]["schemas"]
     wanted = {one.removeprefix("#/components/schemas/") for one in _references(document)}
     assert wanted

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from aggregator.api.openapi import OPERATIONS
+from aggregator.api.operations import OPERATIONS
 from aggregator.processors import manual_info, separation_policy
 from contract.documents.cluster_info import cluster_device_name
 from contract.documents.node_info import FaultDevice
@@ -139,6 +139,9 @@ async def test_every_page_is_what_its_description_says(daemon: Daemon) -> None:
         assert status == 400, path
         assert "nonsense" not in answer["error"]
         assert "no parameter" in answer["error"]
+    for question in ("running=maybe", "sized=job", "judged=a/b/c"):
+        assert daemon.ask(f"/api/v1/ended-jobs?{question}")[0] == 400, question
+    assert daemon.ask("/api/v1/ended-jobs?running=true")[1]["ended"]["running"] == []
     for path in ("/api/v1/nodes/nobody", "/api/v1/jobs/nobody", "/api/v1/advice/default/nobody"):
         status, answer = daemon.ask(path)
         assert status == 404

@@ -333,3 +333,19 @@ def test_since_when_a_job_is_hit() -> None:
     scene.chips("n0", fault(0, "RestartNPU", "1"), fault(0, "RestartNPU", "2"))
     (status,) = scene.board.status()
     assert (status.namespace, status.name, status.since_ms) == ("default", "job", began_ms)
+
+
+def test_each_job_that_something_else_hits_is_taken_once() -> None:
+    scene = Scene(nodes=2)
+    scene.pod("a", "n0", "job", "0 1")
+    assert list(scene.board.take_hit_otherwise()) == []
+    scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
+    (hit,) = scene.board.take_hit_otherwise()
+    assert (hit.job, [one.node for one in hit.nodes]) == ("job", ["n0"])
+    assert list(scene.board.take_hit_otherwise()) == []
+    scene.chips("n0", fault(1, "RestartNPU", "80E18402"), fault(0, "RestartNPU", "80E18402"))
+    (hit,) = scene.board.take_hit_otherwise()
+    assert len(hit.nodes[0].faults) == 2
+    scene.chips("n0")
+    (hit,) = scene.board.take_hit_otherwise()
+    assert hit.nodes == ()

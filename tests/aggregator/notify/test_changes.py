@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.merge.pipeline import PublishedNode
-from aggregator.notify.changes import STATUS, ChangeDetector, PublishedChange
+from aggregator.notify.changes import STATUS, ChangeDetector
 from contract.documents.node_info import FaultDevice, NodeRecord
 from contract.documents.switch_info import SwitchEvent, SwitchRecord
+from contract.pages.changes import FaultChange
 from tests.aggregator.nodes import T0, faulty, healthy, record
 
 if TYPE_CHECKING:
@@ -23,15 +24,15 @@ def test_a_chip_fault_begins_changes_and_ends() -> None:
     changes = ChangeDetector()
     assert changes.observe("n1", PublishedNode(record(healthy()), None, None), 1) == ()
     began = changes.observe("n1", PublishedNode(record(faulty(3)), None, None), 2)
-    assert began == (PublishedChange("n1", 2, "Ascend910-3", "80E18402", None, "RestartNPU"),)
+    assert began == (FaultChange("n1", 2, "Ascend910-3", "80E18402", None, "RestartNPU"),)
     assert changes.observe("n1", PublishedNode(record(faulty(3, T0 + 9)), None, None), 3) == ()
     moved = changes.observe("n1", PublishedNode(record(faulty(4)), None, None), 4)
     assert moved == (
-        PublishedChange("n1", 4, "Ascend910-3", "80E18402", "RestartNPU", None),
-        PublishedChange("n1", 4, "Ascend910-4", "80E18402", None, "RestartNPU"),
+        FaultChange("n1", 4, "Ascend910-3", "80E18402", "RestartNPU", None),
+        FaultChange("n1", 4, "Ascend910-4", "80E18402", None, "RestartNPU"),
     )
     ended = changes.observe("n1", PublishedNode(None, None, None), 5)
-    assert ended == (PublishedChange("n1", 5, "Ascend910-4", "80E18402", "RestartNPU", None),)
+    assert ended == (FaultChange("n1", 5, "Ascend910-4", "80E18402", "RestartNPU", None),)
 
 
 def test_switches_and_the_server_have_their_codes_and_their_status() -> None:
@@ -43,14 +44,14 @@ def test_switches_and_the_server_have_their_codes_and_their_status() -> None:
     server = NodeRecord((part,), "PreSeparate", T0 * 1000)
     changes = ChangeDetector()
     assert changes.observe("n1", PublishedNode(None, switch, server), 1) == (
-        PublishedChange("n1", 1, "Fan 4", "06000025", None, "PreSeparateFault"),
-        PublishedChange("n1", 1, "node", STATUS, None, "PreSeparate"),
-        PublishedChange("n1", 1, "switch 2 port 7", CODE, None, "NotHandle"),
-        PublishedChange("n1", 1, "switches", STATUS, None, "UnHealthy"),
+        FaultChange("n1", 1, "Fan 4", "06000025", None, "PreSeparateFault"),
+        FaultChange("n1", 1, "node", STATUS, None, "PreSeparate"),
+        FaultChange("n1", 1, "switch 2 port 7", CODE, None, "NotHandle"),
+        FaultChange("n1", 1, "switches", STATUS, None, "UnHealthy"),
     )
     worse = NodeRecord((part,), "UnHealthy", T0 * 1000)
     assert changes.observe("n1", PublishedNode(None, switch, worse), 2) == (
-        PublishedChange("n1", 2, "node", STATUS, "PreSeparate", "UnHealthy"),
+        FaultChange("n1", 2, "node", STATUS, "PreSeparate", "UnHealthy"),
     )
 
 

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.notify.history_file import FILE_NAME, Asked, HistoryFile, read_page
+from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_page
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject
+from contract.pages.history import HistoryRange
 from stores.base import HistoryAck, HistoryBatch
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def file(tmp_path: Path) -> Iterator[HistoryFile]:
 
 
 def kept(tmp_path: Path, **asked: object) -> list[str]:
-    page = read_page(tmp_path / FILE_NAME, Asked(limit=10_000, **asked))  # type: ignore[arg-type]
+    page = read_page(tmp_path / FILE_NAME, HistoryRange(limit=10_000, **asked))  # type: ignore[arg-type]
     return [
         f"lost {one.lost}" if one.event is None else f"{one.node} {one.event.sequence}"
         for one in page.events
@@ -115,17 +116,17 @@ def test_pages_follow_each_other(file: HistoryFile, tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     file.take([telling(0, 5)], NOW_MS)
     file.take([telling(0, 5, node="node-2")], NOW_MS + 10)
-    first = read_page(path, Asked(after=0, limit=4))
-    second = read_page(path, Asked(after=first.next, limit=6))
+    first = read_page(path, HistoryRange(after=0, limit=4))
+    second = read_page(path, HistoryRange(after=first.next, limit=6))
     assert (first.more, second.more) == (True, False)
     assert [one.number for one in (*first.events, *second.events)] == list(range(1, 11))
-    newest = read_page(path, Asked(limit=2))
+    newest = read_page(path, HistoryRange(limit=2))
     assert [one.event and one.event.sequence for one in newest.events] == [4, 5]
     assert kept(tmp_path, node="node-2", since_ms=NOW_MS + 10) == [
         f"node-2 {number}" for number in range(1, 6)
     ]
     assert kept(tmp_path, since_ms=NOW_MS + 11) == []
-    assert read_page(path, Asked(after=10)).next == 10
+    assert read_page(path, HistoryRange(after=10)).next == 10
 
 
 def test_size_and_age_are_bounded_and_positions_stay(file: HistoryFile, tmp_path: Path) -> None:

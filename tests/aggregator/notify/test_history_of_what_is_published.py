@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aggregator.notify.changes import PublishedChange
 from aggregator.notify.history_file import FILE_NAME, HistoryFile, read_standing
+from contract.pages.changes import FaultChange
 from tests.aggregator.daemon import OUTPUTS, Daemon, entries
 from tests.aggregator.nodes import T0, faulty, healthy, report, unhealthy
 from tests.parts.watching import Watching, watching
@@ -101,8 +101,8 @@ async def test_what_stood_before_there_was_a_history_is_no_news(
     await has(other, [ended("n1", 3), began("n1", 4)])
 
 
-def change(node: str, code: str, was: str | None, level: str | None) -> PublishedChange:
-    return PublishedChange(node, 1, "Ascend910-3", code, was, level)
+def change(node: str, code: str, was: str | None, level: str | None) -> FaultChange:
+    return FaultChange(node, 1, "Ascend910-3", code, was, level)
 
 
 def test_a_file_knows_what_stands(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from aggregator.inputs import node_documents as intake
 from aggregator.inputs.node_document_reader import read_documents
 from aggregator.inputs.node_documents import DocumentSource
-from aggregator.notify.changes import PublishedChange
 from aggregator.notify.node_log import NodeLog
+from contract.pages.changes import FaultChange
 from service.stalls import Stalls
 from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import OUTPUTS, entries
@@ -76,9 +76,9 @@ async def test_a_fleet_in_trouble_is_ten_lines_a_minute(log: pytest.LogCaptureFi
     for number in range(3000):
         node = f"n{number}"
         node_log.look(node, is_known=True)
-        node_log.take([PublishedChange(node, 0, "Ascend910-3", CODE, None, "RestartNPU")])
-        node_log.take([PublishedChange(node, 0, "Ascend910-3", CODE, "RestartNPU", None)])
-        node_log.take([PublishedChange(node, 0, "Ascend910-4", CODE, None, "NotHandleFault")])
+        node_log.take([FaultChange(node, 0, "Ascend910-3", CODE, None, "RestartNPU")])
+        node_log.take([FaultChange(node, 0, "Ascend910-3", CODE, "RestartNPU", None)])
+        node_log.take([FaultChange(node, 0, "Ascend910-4", CODE, None, "NotHandleFault")])
         node_log.look(node, is_known=False)
         node_log.refuse(node, "device-info", "it is bad")
         node_log.accept(node, "device-info")

@@ -8,10 +8,13 @@ from aggregator.inputs.cluster_state import ClusterState
 from aggregator.jobs.job_view import JobView
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
-from aggregator.notify.sse import Stream
 from aggregator.rank_tables.plugin import RankTables
+from contract.pages.changes import JobChange
 from service.election.leadership import Always
+from service.event_stream import Stream
 from stores.base import Changed
+from tests.aggregator.jobs.scene import Scene, fault
+from tests.aggregator.merge.test_pipeline import World as Nodes
 from tests.aggregator.merge.test_pipeline import gone, listed
 from tests.aggregator.nodes import T0, faulty, healthy, moment, report
 from tests.aggregator.test_follower import Both
@@ -19,8 +22,9 @@ from tests.aggregator.test_follower import Both
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.notify.changes import PublishedChange
-    from tests.aggregator.merge.test_pipeline import World as Nodes
+    import msgspec
+
+    from contract.pages.changes import FaultChange
 
 CODE = "80E18402"
 
@@ -29,7 +33,7 @@ class Book:
     """Instead of a history."""
 
     def __init__(self) -> None:
-        self.changes: list[PublishedChange] = []
+        self.changes: list[FaultChange] = []
 
     async def standing(self) -> None:
         """Nothing is known of an earlier run."""
@@ -37,7 +41,7 @@ class Book:
     def begin(self, standing: object) -> None:
         """What is published now."""
 
-    def note(self, changes: Iterable[PublishedChange]) -> None:
+    def note(self, changes: Iterable[FaultChange]) -> None:
         self.changes += changes
 
 
@@ -154,3 +158,39 @@ async def test_after_a_restart_what_is_published_is_no_news() -> None:
     again.leader.observe(moment(3), Changed(report("n1", healthy(T0 + 3))))
     replica.telling.after((), moment(3), leads=True)
     assert replica.told == [("Ascend910-3", None)]
+
+
+async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
+    scene = Scene(nodes=2)
+    sent: list[tuple[msgspec.Struct, object]] = []
+
+    class Sent(Stream):
+        def send(self, name: str, change: msgspec.Struct, nodes: object = ()) -> None:
+            assert name == "job"
+            sent.append((change, nodes))
+
+    nodes = Nodes()
+    telling = Notifier(
+        nodes.pipeline,
+        ClusterState([True]),
+        scene.board,
+        RankTables(1),
+        Sent("1"),
+        Book(),  # type: ignore[arg-type]
+        Labelling((), scene.board.labels, Always("")),
+    )
+    scene.pod("a", "n0", "job", "0 1")
+    scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
+    telling.after((), moment(1), leads=True)
+    scene.chips("n0")
+    telling.after((), moment(2), leads=True)
+    telling.after((), moment(3), leads=True)
+    (began, about), (ended, _) = sent
+    assert isinstance(began, JobChange)
+    assert isinstance(ended, JobChange)
+    assert about == ("n0",)
+    assert (began.job, began.health, began.nodes, began.is_over) == (
+        *("job", "UnHealthy", ("n0",)),
+        False,
+    )
+    assert (ended.health, ended.nodes, ended.is_over) == ("Healthy", ("n0",), True)

@@ -62,7 +62,7 @@ def listening(daemon: Daemon, last: str = "", query: str = "") -> Iterator[Binar
 
 
 def next_event(answer: BinaryIO) -> Event:
-    """The next event; the lines of chunks between and comments are left out."""
+    """The next event about nodes; the lines of chunks between and comments are left out."""
     fields: dict[str, str] = {}
     while True:
         line = answer.readline()
@@ -70,7 +70,7 @@ def next_event(answer: BinaryIO) -> Event:
         name, colon, value = line.decode().strip().partition(": ")
         if colon and name:
             fields[name] = value
-        if name == "data":
+        if name == "data" and fields["event"] != "leader":
             return Event(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
 
 

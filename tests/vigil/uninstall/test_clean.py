@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from contract.documents.elastic_job import ENDING, LEASE, RESTORE, SWITCH, PersistedJob
 from contract.documents.elastic_job import KEPT as KEPT_ON_JOB
-from contract.documents.elastic_job import LEASE, RESTORE, SWITCH, PersistedJob
 from contract.documents.node_info import FaultDevice
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, LEADER_LEASE, device_info_name
 from stores.address import open_store
@@ -232,7 +232,7 @@ async def test_elastic_jobs_lose_our_annotations_only(
     training: Place, control_plane: ControlPlane
 ) -> None:
     """The original size is in such an annotation alone, so it is printed."""
-    _train(control_plane, "train", **{SWITCH: "off", RESTORE: "true"})
+    _train(control_plane, "train", **{SWITCH: "off", RESTORE: "true", ENDING: "{}"})
     _lease(control_plane, leaseDurationSeconds=1)
     status, said = await training.uninstall()
     assert status == 0, said

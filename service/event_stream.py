@@ -1,7 +1,9 @@
 """Changes as server-sent events: ``GET /api/v1/stream``.
 
-A client that reads slowly loses nothing without being told: where too much waits for it, or what it
-missed is not known any more, it is sent a ``gap`` and asks the other pages for how things are.
+A client that reads slowly loses nothing without notice: where too much waits for it, or what it
+missed is not known any more, it is sent a ``gap`` and asks the other pages for how things are. Each
+of their answers has in ``stream`` the id of the newest event that it contains. A client that sends
+this as ``Last-Event-ID`` gets all that came since.
 
 A client that sends nothing and reads nothing looks like one that waits for a change. So where all
 places are taken a new client gets one: from the address with the most clients, the oldest of them.
@@ -17,30 +19,32 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from aiohttp import hdrs, web
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from service.operations import Parameter
 
-    from aggregator.advising.status import AdviceChange
-    from aggregator.agent_reports.blindness import BlindChange
-    from aggregator.notify.changes import PublishedChange
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 PATH = "/api/v1/stream"
+PARAMETERS = (
+    Parameter("node", "Only what is about this node"),
+    Parameter("Last-Event-ID", "What came behind this event", place="header"),
+)
+PLACES = 100
 _KEPT = 10_000
 _WAITING = 1_000
-PLACES = 100
 _COMMENT_SECONDS = 15.0
 _GAP = b"event: gap\ndata: {}\n\n"
 
 
 class _Event(NamedTuple):
     number: int
-    node: str
+    nodes: Collection[str]
     text: bytes
 
 
 class StreamStatus(msgspec.Struct, frozen=True):
     """``clients`` listen now. ``events`` came since the process began, ``gaps`` times a client was
-    told that it misses something, ``displaced`` clients lost their place to another one.
+    sent a gap, ``displaced`` clients lost their place to another one.
     """
 
     clients: int
@@ -50,13 +54,16 @@ class StreamStatus(msgspec.Struct, frozen=True):
 
 
 class Stream:
-    """Sends changes to at most ``places`` clients. ``epoch`` is in the ids of this process."""
+    """Sends changes to at most ``places`` clients. ``epoch`` is in the ids of this process.
 
-    def __init__(self, epoch: str, places: int = PLACES) -> None:
+    The last ``kept`` events are sent again to a client that comes back.
+    """
+
+    def __init__(self, epoch: str, places: int = PLACES, kept: int = _KEPT) -> None:
         self._epoch = epoch
         self._places = places
         self._number = 0
-        self._kept: deque[_Event] = deque(maxlen=_KEPT)
+        self._kept: deque[_Event] = deque(maxlen=kept)
         self._clients: dict[_Client, None] = {}
         """The oldest first."""
         self._gaps = 0
@@ -72,39 +79,23 @@ class Stream:
         gaps = self._gaps + sum(client.gaps for client in self._clients)
         return StreamStatus(len(self._clients), self._number, gaps, self._displaced)
 
-    def send(self, changes: Iterable[PublishedChange]) -> None:
-        """Send these changes; never waits for anybody."""
-        self._send(b"change", changes)
+    @property
+    def last_id(self) -> str:
+        """The id of the newest event."""
+        return f"{self._epoch}-{self._number}"
 
-    def send_blind(self, changes: Iterable[BlindChange]) -> None:
-        """Send these changes of what is blind, as ``send`` does."""
-        self._send(b"blind", changes)
-
-    def send_advice(self, changes: Iterable[AdviceChange]) -> None:
-        """Send these changes of what the scheduler will do, as ``send`` does."""
-        self._send(b"advice", changes)
-
-    def _send(
-        self, name: bytes, changes: Iterable[PublishedChange | BlindChange | AdviceChange]
-    ) -> None:
-        for change in changes:
-            self._number += 1
-            body = msgspec.json.encode(change)
-            text = b"id: %s-%d\nevent: %s\ndata: %s\n\n" % (
-                self._epoch.encode(),
-                self._number,
-                name,
-                body,
-            )
-            event = _Event(self._number, change.node, text)
-            self._kept.append(event)
-            for client in self._clients:
-                client.take(event)
+    def send(self, name: str, change: msgspec.Struct, nodes: Collection[str] = ()) -> None:
+        """Send an event that is about ``nodes``, without waiting for a client."""
+        self._number += 1
+        body = msgspec.json.encode(change)
+        text = b"id: %s\nevent: %s\ndata: %s\n\n" % (self.last_id.encode(), name.encode(), body)
+        event = _Event(self._number, nodes, text)
+        self._kept.append(event)
+        for client in self._clients:
+            client.take(event)
 
     async def serve(self, request: web.Request) -> web.StreamResponse:
-        """The page. ``node``: only what is about it. ``Last-Event-ID``: what came behind it."""
-        if request.query.keys() - {"node"}:
-            return _refused("that is no parameter; known is node", 400)
+        """Answer a client until it leaves; see ``PARAMETERS``."""
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         if request.method == hdrs.METH_HEAD:
             return web.Response(headers=headers)
@@ -170,7 +161,7 @@ class _Client:
         self.gaps = 0
 
     def take(self, event: _Event) -> None:
-        if self._node is not None and event.node != self._node:
+        if self._node is not None and self._node not in event.nodes:
             return
         if len(self._waiting) >= _WAITING:
             self.miss()
@@ -205,11 +196,3 @@ class _Client:
         self._waiting.clear()
         self._came.clear()
         return text
-
-
-def _refused(why: str, status: int) -> web.Response:
-    return web.Response(
-        body=msgspec.json.encode({"error": why}) + b"\n",
-        status=status,
-        content_type="application/json",
-    )

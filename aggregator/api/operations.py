@@ -1,16 +1,13 @@
-"""The description of the API for programs: ``GET /api/v1/openapi.json`` (OpenAPI 3.1)."""
+"""The pages of the aggregator: paths, parameters and types of their answers."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import msgspec
 
 from advisor.checks.ended_vcjobs import EndedJobs
 from aggregator.advising.outcomes import Missed
 from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus, AssumedAdvice
-from aggregator.agent_reports.blindness import BlindChange
-from aggregator.api import advice_pages, history_page
+from aggregator.api import advice_pages
 from aggregator.api.cluster_state_status import ClusterStateStatus
 from aggregator.api.explanation import Explanation
 from aggregator.api.fault_status import FaultStatus, ServerFaultStatus, SwitchFaultStatus
@@ -25,13 +22,11 @@ from aggregator.api.status import (
 )
 from aggregator.failover.persistent_state import PersistentStateStatus
 from aggregator.jobs.status import HitJob, JobStatus
-from aggregator.notify import sse
-from aggregator.notify.changes import PublishedChange
-from aggregator.notify.history_file import HistoryPage
 from aggregator.processors.status import SeparationStatus
 from aggregator.public_faults.status import PublicFaultStatus
-
-PATH = "/api/v1/openapi.json"
+from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
+from service import event_stream, history_page
+from service.operations import Operation, Parameter
 
 
 class NodesPage(msgspec.Struct, frozen=True):
@@ -59,12 +54,14 @@ class AdvicePage(msgspec.Struct, frozen=True):
 class EndedJobsPage(msgspec.Struct, frozen=True):
     """What is known of vcjobs that have ended; ``null`` where nothing is advised.
 
-    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once.
+    ``leads``: this aggregator writes. ``alarm``: too many nodes fell silent at once. ``silent``
+    are nodes whose heartbeats have ended.
     """
 
     at_ms: int
     leads: bool
     alarm: bool
+    silent: tuple[str, ...]
     ended: EndedJobs | None
 
 
@@ -139,41 +136,6 @@ class ServicesPage(msgspec.Struct, frozen=True):
     services: ServicesStatus
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """Why there is no answer."""
-
-    error: str
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    """One parameter of a page; ``place`` is ``query``, ``path`` or ``header``."""
-
-    name: str
-    about: str
-    is_number: bool = False
-    place: str = "query"
-    is_repeatable: bool = False
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        """What it may be."""
-        one = {"type": "integer" if self.is_number else "string"}
-        return {"type": "array", "items": one} if self.is_repeatable else one
-
-
-class Operation(msgspec.Struct, frozen=True):
-    """One page. ``refusals`` are the statuses of a ``Refusal``; 400 is one everywhere."""
-
-    path: str
-    about: str
-    answer: Any
-    parameters: tuple[Parameter, ...] = ()
-    refusals: tuple[int, ...] = ()
-    content: str = "application/json"
-    or_else: tuple[Any, ...] = ()
-    """What else an answer may be; with several events of a stream, one of them."""
-
-
 _NODE = Parameter("node", "Only what is about this node")
 
 OPERATIONS: tuple[Operation, ...] = (
@@ -241,6 +203,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (
             Parameter("sized", "NAMESPACE/NAME, several with commas: their sizes, in turn"),
             Parameter("judged", "NAMESPACE/NAME, several with commas: faults under their pods"),
+            Parameter("running", "true: also jobs that run over a network fault"),
         ),
     ),
     Operation("/api/v1/public-faults", "How it stands with public faults", PublicFaultsPage),
@@ -251,78 +214,16 @@ OPERATIONS: tuple[Operation, ...] = (
     Operation("/api/v1/services", "gRPC, rank tables, streams and the history", ServicesPage),
     Operation("/api/v1/documents", "What is read, and what is published", DocumentsPage),
     Operation("/api/v1/leader", "Which of several aggregators writes", LeaderPage),
+    history_page.OPERATION,
     Operation(
-        history_page.PATH,
-        "What happened to faults, newest last",
-        HistoryPage,
-        (
-            _NODE,
-            Parameter("since_ms", "Heard since this time, epoch milliseconds", is_number=True),
-            Parameter("after", "Behind this number: next of the answer before", is_number=True),
-            Parameter("limit", "At most so many, 1 to 10000", is_number=True),
-        ),
-        (503,),
-    ),
-    Operation(
-        sse.PATH,
+        event_stream.PATH,
         "Changes as they happen: events change (of what is published), blind (of which sources "
-        "give agents no answer), advice (of what the scheduler will do with a job), and gap where "
-        "some are lost",
-        PublishedChange,
-        (_NODE, Parameter("Last-Event-ID", "What came behind this event", place="header")),
+        "give agents no answer), job (of which jobs are hit), leader, advice (of what the "
+        "scheduler will do with a job), and gap where some are lost",
+        FaultChange,
+        event_stream.PARAMETERS,
         (503,),
         "text/event-stream",
-        (BlindChange, AdviceChange),
+        (BlindChange, JobChange, LeaderChange, AdviceChange),
     ),
 )
-
-
-def description(version: str) -> dict[str, Any]:
-    """The document."""
-    types = {one.answer for one in OPERATIONS} | {Refusal}
-    types |= {other for one in OPERATIONS for other in one.or_else}
-    listed = sorted(types, key=lambda one: str(one.__name__))
-    schemas, components = msgspec.json.schema_components(
-        listed, ref_template="#/components/schemas/{name}"
-    )
-    found = dict(zip(listed, schemas, strict=True))
-    refusal = found[Refusal]
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "NPU Vigil aggregator", "version": version},
-        "paths": {
-            one.path: {"get": _operation(one, _answer(one, found), refusal)} for one in OPERATIONS
-        },
-        "components": {"schemas": components},
-    }
-
-
-def _answer(one: Operation, schemas: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    if not one.or_else:
-        return schemas[one.answer]
-    return {"anyOf": [schemas[kind] for kind in (one.answer, *one.or_else)]}
-
-
-def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any]:
-    statuses: dict[str, Any] = {
-        "200": {"description": one.about, "content": {one.content: {"schema": answer}}}
-    }
-    for status in sorted({400, *one.refusals}):
-        statuses[str(status)] = {
-            "description": "Refused; the answer says why",
-            "content": {"application/json": {"schema": refusal}},
-        }
-    return {
-        "summary": one.about,
-        "parameters": [
-            {
-                "name": parameter.name,
-                "in": parameter.place,
-                "required": parameter.place == "path",
-                "description": parameter.about,
-                "schema": parameter.schema,
-            }
-            for parameter in one.parameters
-        ],
-        "responses": statuses,
-    }

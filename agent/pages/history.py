@@ -1,0 +1,87 @@
+"""The history of the node, from its journal."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from agent.history_forwarding.batch import episode_event
+from agent.journal.file import RowKind
+from agent.journal.reader import StoredRow
+from agent.journal.unacknowledged import connect_existing
+from agent.journal.values import changes_of, gap_of
+from contract.errors import JournalError
+from contract.pages.history import HistoryPage, HistoryRow
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from contract.pages.history import HistoryRange
+
+_MOST_ROWS = 1000
+"""An answer is decoded in a thread beside the loop that publishes: it has no more than this."""
+_NEVER_MS = 1 << 62
+
+
+class JournalHistory:
+    """Reads the changes of ``node`` from the journal at ``path``."""
+
+    def __init__(self, path: Path, node: str) -> None:
+        self._path = path
+        self._node = node
+
+    async def page(self, asked: HistoryRange) -> HistoryPage:
+        """Return a part of the history. Raises ``JournalError`` while it cannot be read.
+
+        ``number`` is the journal's row: changes that came together share it, and stay together. So
+        an answer may have more entries than ``limit`` rows.
+        """
+        if asked.node not in (None, self._node):
+            return HistoryPage((), asked.after or 0, more=False)
+        try:
+            return await asyncio.to_thread(self._read, asked)
+        except (sqlite3.Error, OSError) as error:
+            raise JournalError(f"{self._path} cannot be read: {error}") from error
+
+    def _read(self, asked: HistoryRange) -> HistoryPage:
+        limit = min(asked.limit, _MOST_ROWS)
+        is_newest = asked.after is None and asked.since_ms is None
+        after, since_ms = asked.after or 0, asked.since_ms or -_NEVER_MS
+        rows: list[StoredRow] = []
+        with closing(connect_existing(self._path)) as connection:
+            connection.execute("BEGIN")
+            (journal,) = connection.execute("SELECT id FROM journal").fetchone() or ("",)
+            for kind in (RowKind.CHANGES, RowKind.GAP):
+                rows += (
+                    StoredRow(*values)
+                    for values in connection.execute(
+                        # The kind is no parameter, so that its index is used.
+                        "SELECT sequence, at_ms, kind, body FROM rows"
+                        f" WHERE kind = '{kind.value}' AND sequence > ? AND at_ms >= ?"
+                        f" ORDER BY sequence {'DESC' if is_newest else ''} LIMIT ?",
+                        (after, since_ms, limit + 1),
+                    )
+                )
+        rows.sort(key=lambda row: row.sequence)
+        more = len(rows) > limit and not is_newest
+        rows = rows[-limit:] if is_newest else rows[:limit]
+        entries = tuple(entry for row in rows for entry in self._entries(row, journal))
+        return HistoryPage(entries, rows[-1].sequence if rows else after, more)
+
+    def _entries(self, row: StoredRow, journal: str) -> Iterator[HistoryRow]:
+        def lost(rows: int) -> HistoryRow:
+            return HistoryRow(row.sequence, self._node, journal, row.at_ms, lost=rows)
+
+        try:
+            if row.kind == RowKind.GAP:
+                if rows := gap_of(row).rows_lost:
+                    yield lost(rows)
+                return
+            for place, change in enumerate(changes_of(row)):
+                event = episode_event(row.sequence, place, change)
+                yield HistoryRow(row.sequence, self._node, journal, row.at_ms, event)
+        except JournalError:
+            yield lost(1)

@@ -1,0 +1,255 @@
+"""What the next leader is to know of the scheduler's memory, in the store.
+
+Kept is what neither documents nor objects show: cached jobs, remaining retries, judged restarts,
+and of nodes the lists and entries that a scheduler that starts would not have. A follower computes
+sessions itself, so only an aggregator that starts takes this over. What cannot be read as a whole
+is not used at all: then earlier sessions are not known.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+import msgspec
+
+from advisor.options import Profile
+from advisor.rescheduling.fault_pods import pod_of
+from advisor.rescheduling.selection import JOB_STAGE
+from advisor.scheduler_view.cluster_cache import has
+from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
+from advisor.scheduler_view.state import CachedJob, NodeMemory, SchedulerState, SeenConfigMap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from service.clock import Instant
+
+_log = logging.getLogger(__name__)
+
+_BUCKETS = 32
+_LARGEST_BYTES = 800 * 1024
+"""Of one bucket; a document takes 900 KB. A cached job of 8 pods has about 1.5 KB."""
+_VERSION = 1
+_HEAD = "last-head"
+"""The bucket that is written after the others, and says that there are some."""
+_TOO_LARGE = "it was too large to be kept"
+
+
+class _Head(msgspec.Struct, forbid_unknown_fields=True):
+    """``is_known`` is that of the states, ``too_large`` whether a bucket is empty for its size.
+
+    ``buckets`` are those that have a document.
+    """
+
+    version: int = 0
+    is_known: dict[Profile, bool] = {}
+    buckets: tuple[str, ...] = ()
+    too_large: bool = False
+
+
+class _Part(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The rows of one profile in a bucket, by the names that ``SchedulerState`` has for them."""
+
+    jobs: dict[str, CachedJob] = {}
+    retries: dict[str, int] = {}
+    judged: dict[str, int] = {}
+    memories: dict[str, NodeMemory] = {}
+    devices: dict[str, VolcanoDeviceEntry] = {}
+    switches: dict[str, VolcanoSwitchEntry] = {}
+    configmaps: dict[str, SeenConfigMap] = {}
+
+
+_ABOUT = {"devices": "device", "switches": "switch"}
+_KINDS = _Part.__struct_fields__
+_head = msgspec.json.Decoder(_Head)
+_bucket = msgspec.json.Decoder(dict[Profile, _Part])
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+class KeptState:
+    """Keeps the states of both profiles: a ``Keeper``.
+
+    ``changed`` is called when there is something to be kept, ``restored`` with what was found.
+    """
+
+    name = "advice"
+
+    def __init__(self, restored: Callable[[Mapping[Profile, SchedulerState]], None]) -> None:
+        self._restored = restored
+        self._has_begun = False
+        self._rows = {kind: dict[Profile, dict[str, Any]]() for kind in _KINDS}
+        """What is kept, by kind and profile."""
+        self._parts: dict[str, dict[Profile, _Part]] = {}
+        self._loose: dict[Profile, tuple[object, dict[str, frozenset[str]]]] = {}
+        self._states: object = None
+        self._large: set[str] = set()
+        self._restored_buckets: set[str] = set()
+        """Those that were not rendered since they were read."""
+        self._texts: dict[str, str] = {}
+        self._changed: set[str] = set()
+        self.changed: Callable[[], None] = lambda: None
+
+    def rendered(
+        self, states: Mapping[Profile, SchedulerState], apart: Mapping[Profile, frozenset[str]]
+    ) -> Mapping[str, str]:
+        """Return the texts of the buckets that have changed; may run in a thread.
+
+        ``apart`` are nodes whose lists nothing else shows.
+        """
+        if states is self._states:
+            return {}
+        self._states = states
+        dirty, self._restored_buckets = self._restored_buckets, set()
+        for profile, state in states.items():
+            for kind, rows in self._now(profile, state, apart[profile]):
+                before = self._rows[kind].get(profile, {})
+                self._rows[kind][profile] = rows
+                if rows is not before and rows != before:
+                    dirty.update(self._moved(kind, profile, before, rows))
+        found = {bucket: self._text(bucket) for bucket in dirty}
+        head = _Head(
+            _VERSION,
+            {profile: state.is_known for profile, state in states.items()},
+            tuple(sorted({*self._texts, *found} - {_HEAD})),
+            bool(self._large),
+        )
+        text = _encoder.encode(head).decode()
+        if self._texts.get(_HEAD) != text:
+            found[_HEAD] = text
+        return found
+
+    def _text(self, bucket: str) -> str:
+        parts = self._parts.get(bucket, {})
+        text = _encoder.encode({one: part for one, part in parts.items() if part != _Part()})
+        if len(text) <= _LARGEST_BYTES:
+            self._large.discard(bucket)
+            return text.decode()
+        if not self._large:
+            _log.error(
+                "what the scheduler has in memory is not kept for the next leader:"
+                " a document would have %d bytes, at most %d are written",
+                *(len(text), _LARGEST_BYTES),
+            )
+        self._large.add(bucket)
+        return "{}"
+
+    def _now(
+        self, profile: Profile, state: SchedulerState, apart: frozenset[str]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        yield "jobs", state.jobs
+        yield "retries", state.retries
+        yield "judged", state.judged
+        yield "memories", {name: state.memories[name] for name in apart if name in state.memories}
+        unreadable = {key: one for key, one in state.configmaps.items() if not one.is_readable}
+        yield "configmaps", unreadable
+        seen = [(key, one.nodes, one.is_readable) for key, one in state.configmaps.items()]
+        key = (seen, len(state.devices), len(state.switches))
+        known = self._loose.get(profile)
+        if known is None or known[0] != key:
+            loose = {}
+            for kind, entries in (("devices", state.devices), ("switches", state.switches)):
+                documents = (
+                    nodes
+                    for name, nodes, is_readable in seen
+                    if is_readable and has(name, _ABOUT[kind])
+                )
+                loose[kind] = frozenset(entries).difference(*documents)
+            known = self._loose[profile] = key, loose
+        for kind, nodes in known[1].items():
+            entries = getattr(state, kind)
+            yield kind, {node: entries[node] for node in nodes if node in entries}
+
+    def _moved(
+        self, kind: str, profile: Profile, before: Mapping[str, Any], now: Mapping[str, Any]
+    ) -> Iterable[str]:
+        """Take over the rows that are others; returns their buckets."""
+        others = [key for key, row in now.items() if before.get(key) is not row]
+        keys = [key for key in others if not _is_same(before.get(key), now[key])]
+        for key in (*keys, *(before.keys() - now.keys())):
+            bucket = _bucket_of(kind, key)
+            parts = self._parts.setdefault(bucket, {one: _Part() for one in Profile})
+            rows: dict[str, Any] = getattr(parts[profile], kind)
+            if key in now:
+                rows[key] = now[key]
+            else:
+                rows.pop(key, None)
+            yield bucket
+
+    def keep(self, texts: Mapping[str, str]) -> None:
+        """Have ``texts`` kept, as ``rendered`` gave them."""
+        self._has_begun = True
+        if texts:
+            self._texts |= texts
+            self._changed |= texts.keys()
+            self.changed()
+
+    def take_changed(self) -> frozenset[str]:
+        """See ``Keeper``."""
+        changed, self._changed = frozenset(self._changed), set()
+        return changed
+
+    def text(self, bucket: str) -> str | None:
+        """See ``Keeper``."""
+        return self._texts.get(bucket)
+
+    def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
+        """See ``Keeper``. Who has computed sessions already knows better."""
+        if self._has_begun:
+            return ()
+        problems: tuple[str, ...] = ()
+        states: dict[Profile, SchedulerState] = {}
+        try:
+            states = _states(texts, now.wall_ms // 1000)
+        except ValueError as error:
+            problems = (str(error),)
+        self._texts = {} if problems else dict(texts)
+        self._restored_buckets = self._texts.keys() - {_HEAD}
+        self._changed = set(texts) if problems else set()
+        self._restored(states)
+        return problems
+
+
+def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]:
+    """Return the states that ``texts`` keep, none where there are none. Raises ``ValueError``."""
+    if not texts:
+        return {}
+    try:
+        head = _head.decode(texts.get(_HEAD, ""))
+        if head.version != _VERSION:
+            raise ValueError(f"{_HEAD}: version {head.version} is not {_VERSION}")
+        if head.too_large:
+            raise ValueError(_TOO_LARGE)
+        missing = sorted(set(head.buckets) - texts.keys())
+        if missing:
+            raise ValueError(f"{len(missing)} documents are missing, the first one is {missing[0]}")
+        parts = [_bucket.decode(text) for name, text in sorted(texts.items()) if name != _HEAD]
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    found = {}
+    for profile in Profile:
+        rows: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        for part in parts:
+            for kind in _KINDS:
+                rows[kind] |= getattr(part.get(profile, _Part()), kind)
+        rows = {kind: dict(sorted(one.items())) for kind, one in rows.items()}
+        is_known = head.is_known.get(profile, False)
+        found[profile] = SchedulerState(is_known=is_known, session_at=now, **rows)
+    return found
+
+
+def _bucket_of(kind: str, key: str) -> str:
+    name = pod_of(key) if kind == "judged" else key
+    return f"{crc32(name.encode()) % _BUCKETS:02x}"
+
+
+def _is_same(before: Any, now: Any) -> bool:
+    """Whether a row need not be written again: pending sessions count up to the last stage."""
+    if before is now or before == now:
+        return True
+    if not isinstance(now, CachedJob) or not isinstance(before, CachedJob):
+        return False
+    if min(before.pending, now.pending) <= JOB_STAGE:
+        return False
+    return msgspec.structs.replace(before, pending=now.pending) == now

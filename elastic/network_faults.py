@@ -1,0 +1,100 @@
+"""Jobs that run over a network fault: Volcano ends no pod for one (``docs/spec/consumers.md#E24``).
+
+Pure; the time is passed in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.report import ElasticAdvice
+from elastic.conditions import min_replicas, original_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from advisor.checks.ended_vcjobs import EndedJob
+    from elastic.job import ElasticJob
+
+LASTS_MS = 20_000
+"""The scheduler, too, waits so long after a link went down (consumers#1.9)."""
+GAP_MS = 10_000
+"""Between two looks: after more than this, what stands counts from now on."""
+COMMANDED_MS = 30_000
+"""By then the controller has obeyed a Command; until then no other one is written."""
+
+
+class NetworkFault(msgspec.Struct, frozen=True):
+    """A network fault under a job that runs, with the size for which there is room after it.
+
+    ``is_lasting``: it has stood for 20 s. ``waits_for`` is a job that was ended and does not run
+    yet, by its key; empty for none.
+    """
+
+    cause: str
+    is_lasting: bool
+    advice: ElasticAdvice | None
+    waits_for: str = ""
+
+
+def why_left(job: ElasticJob, fault: NetworkFault) -> str:
+    """Return why the job goes on over the fault; empty where it is to be ended."""
+    original, advice = original_of(job), fault.advice
+    if not fault.is_lasting:
+        return f"it has not stood for {LASTS_MS // 1000} s"
+    if fault.waits_for == job.key:
+        return "a Command to end the job was written"
+    if fault.waits_for:
+        return f"{fault.waits_for} was ended before, and does not run yet"
+    if advice is None or advice.replicas is None or original is None:
+        return f"there is no other place: {advice.why}" if advice is not None else "no advice"
+    if not min_replicas(job) <= advice.replicas <= original.replicas:
+        return f"advised are {advice.replicas} pods, which the job does not allow"
+    return ""
+
+
+class NetworkFaults:
+    """Since when jobs run over their faults, as far as this process has seen it without a gap."""
+
+    def __init__(self) -> None:
+        self._looked_at_ms = 0
+        self._found: dict[str, EndedJob] = {}
+        self._since_ms: dict[str, dict[tuple[str, int], int]] = {}
+
+    def look(self, found: Mapping[str, EndedJob], now_ms: int) -> None:
+        """Take in what stands under jobs now, by their uids. ``now_ms`` is the steady clock.
+
+        A fault that has begun anew counts from now on.
+        """
+        is_gap = now_ms - self._looked_at_ms > GAP_MS
+        before = {} if is_gap else self._since_ms
+        self._looked_at_ms, self._found = now_ms, dict(found)
+        self._since_ms = {
+            uid: {
+                key: before.get(uid, {}).get(key, now_ms)
+                for key in ((one.node, one.since_ms) for one in job.faults)
+            }
+            for uid, job in found.items()
+        }
+
+    @property
+    def are_any(self) -> bool:
+        """Whether a job runs over a network fault."""
+        return bool(self._found)
+
+    def under(self, job: ElasticJob, waits_for: str, now_ms: int) -> NetworkFault | None:
+        """Return the fault under a job; ``None`` where there is none."""
+        found = self._found.get(job.uid)
+        if found is None:
+            return None
+        lasting = {
+            node
+            for (node, _), since_ms in self._since_ms[job.uid].items()
+            if now_ms - since_ms >= LASTS_MS
+        }
+        nodes = sorted(lasting or {one.node for one in found.faults})
+        return NetworkFault(
+            f"{found.faults[0].kind} on {', '.join(nodes)}", bool(lasting), found.advice, waits_for
+        )

@@ -1,0 +1,48 @@
+"""A client of the stream is sent who leads, each time that it is another one."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from aggregator.notify.leader_events import send_leader
+from contract.pages.changes import LeaderChange
+from service.event_stream import Stream
+from tests.aggregator.nodes import moment
+
+if TYPE_CHECKING:
+    import msgspec
+
+    from service.election.leadership import Leadership
+
+
+class Sent(Stream):
+    def __init__(self) -> None:
+        super().__init__("run")
+        self.events: list[tuple[str, msgspec.Struct]] = []
+
+    def send(self, name: str, change: msgspec.Struct, nodes: object = ()) -> None:
+        assert nodes == (), "it is about no node"
+        self.events.append((name, change))
+
+
+@pytest.mark.looptime
+async def test_each_other_leader_is_sent_once() -> None:
+    leadership = SimpleNamespace(leads=False, holder="a")
+    told: Leadership = leadership
+    stream = Sent()
+    task = asyncio.create_task(send_leader(told, stream, lambda: moment(7)))
+    await asyncio.sleep(2)
+    leadership.holder = ""
+    await asyncio.sleep(1)
+    leadership.leads, leadership.holder = True, "b"
+    await asyncio.sleep(2)
+    task.cancel()
+    at_ms = moment(7).wall_ms
+    assert stream.events == [
+        ("leader", LeaderChange(at_ms, "follower of nobody", False, "")),
+        ("leader", LeaderChange(at_ms, "leader", True, "b")),
+    ]

@@ -1,0 +1,417 @@
+"""Network faults and dead nodes, which Volcano leaves alone: what is written, and when not."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import pytest
+
+from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
+from advisor.report import ElasticAdvice
+from contract.documents.elastic_job import ENDING, PersistedJob, read_ending
+from contract.errors import StoreError, StoreForbidden, StoreNotFound
+from elastic.aggregator_client import AggregatorReply
+from elastic.controller import Acting
+from elastic.decision import DueWrite, JobContext, decide
+from elastic.job import read_pod
+from elastic.job_cache import KINDS, SCHEDULER
+from elastic.patches import size_patch
+from service.clock import Instant
+from stores.cluster import Snapshot
+from tests.elastic.jobs import NOW_MS, UID, read, size, vcjob, with_kept
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from elastic.decision import RestartDecision
+    from elastic.job import ElasticJob
+
+_FAULT = FaultUnder("NETWORK", "n0", 5)
+_GRACE_SECONDS = 60
+
+
+def _raw_pod(node: str, *, left_seconds: float | None) -> bytes:
+    """Return a pod of the job; it is being deleted, with so much of its grace left."""
+    metadata: dict[str, Any] = {
+        "name": "j-w-0",
+        "namespace": "default",
+        "uid": "p0",
+        "ownerReferences": [{"kind": "Job", "name": "j", "uid": UID, "controller": True}],
+    }
+    if left_seconds is not None:
+        end = _text(NOW_MS + int(left_seconds * 1000))
+        metadata |= {"deletionTimestamp": end, "deletionGracePeriodSeconds": 30}
+    content = {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
+    return json.dumps(content).encode()
+
+
+def _text(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _status(ready: str, seconds: float) -> dict[str, Any]:
+    """Return the status of a Node that has been so for some seconds."""
+    since = _text(NOW_MS - int(seconds * 1000))
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": since}
+    return {"conditions": [{"type": "DiskPressure", "status": "False"}, condition]}
+
+
+class Bench:
+    """A daemon that acts on one job at a virtual time, with everything around it in memory."""
+
+    leads = True
+
+    def __init__(self, *items: dict[str, Any], network: bool = False, dead: bool = False) -> None:
+        self.items = {item["metadata"]["name"]: item for item in items}
+        self.raw_pods: list[bytes] = []
+        self.now_ms = NOW_MS
+        self.answer = AggregatorReply(EndedJobs(99), silent=frozenset())
+        self.status: dict[str, Any] | StoreError = {}
+        self.command_fails: StoreError | None = None
+        self.done: list[tuple[str, ...]] = []
+        self.asked = 0
+        part = cast("Any", self)
+        self.acting = Acting(
+            part,
+            part,
+            part,
+            part,
+            lambda: Instant(self.now_ms, self.now_ms),
+            acts=True,
+            ends_on_network_faults=network,
+            deletes_on_dead_nodes=dead,
+        )
+        self.see()
+
+    def see(self) -> None:
+        """Have watches show what there is."""
+        jobs = {item["metadata"]["uid"]: read(item) for item in self.items.values()}
+        given: dict[str, dict[str, Any]] = {
+            "jobs": jobs,
+            "pods": {str(i): read_pod(raw) for i, raw in enumerate(self.raw_pods)},
+            SCHEDULER: {"s": _GRACE_SECONDS},
+        }
+        for name in KINDS:
+            self.acting.known.observe(name, Snapshot(given.get(name, {})))
+
+    async def rounds(self, seconds: int, *, every: int = 2) -> None:
+        """Let time pass, with a round each ``every`` seconds and one at the end."""
+        for _ in range(seconds // every):
+            await self.acting.round()
+            self.now_ms += every * 1000
+        await self.acting.round()
+
+    def shown(self, name: str = "j") -> tuple[str, str]:
+        """Return state and reason of a job."""
+        return next((one.state, one.why) for one in self.acting.jobs if one.name == name)
+
+    async def ask(
+        self, _sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob], *, running: bool
+    ) -> AggregatorReply:
+        """See ``Aggregators``."""
+        assert running is self.acting.faults.ends_on_network_faults
+        self.asked += 1
+        return msgspec.structs.replace(self.answer)
+
+    async def read(self, _namespace: str, name: str) -> bytes:
+        """See ``VcJobs``."""
+        return json.dumps(self.items[name]).encode()
+
+    async def pods(self, _namespace: str, _name: str) -> list[msgspec.Raw]:
+        """See ``VcJobs``."""
+        return [msgspec.Raw(raw) for raw in self.raw_pods]
+
+    async def patch(self, _namespace: str, name: str, patch: list[dict[str, Any]]) -> str:
+        """See ``VcJobs``."""
+        metadata = self.items[name]["metadata"]
+        assert patch[0] == {
+            "op": "add",
+            "path": "/metadata/resourceVersion",
+            "value": metadata["resourceVersion"],
+        }
+        (one,) = patch[1:]
+        assert one["path"] == "/metadata/annotations/npu-vigil~1elastic-ending"
+        metadata["annotations"][ENDING] = one["value"]
+        metadata["resourceVersion"] = "8"
+        self.done.append(("annotate", name))
+        self.see()
+        return "8"
+
+    async def terminate(self, _namespace: str, name: str, uid: str) -> None:
+        """See ``VcJobs``."""
+        if self.command_fails is not None:
+            raise self.command_fails
+        self.done.append(("terminate", name, uid))
+
+    async def node(self, name: str) -> bytes:
+        """See ``VcJobs``."""
+        if isinstance(self.status, Exception):
+            raise self.status
+        return json.dumps({"metadata": {"name": name}, "status": self.status}).encode()
+
+    async def delete_pod(self, _namespace: str, name: str, uid: str) -> None:
+        """See ``VcJobs``."""
+        self.done.append(("delete", name, uid))
+
+    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+        """See ``Telling``."""
+
+    def wrote(self, _job: ElasticJob, decision: RestartDecision) -> None:
+        """See ``Telling``."""
+        self.done.append(("wrote", str(decision.write)))
+
+
+def over(
+    *faults: FaultUnder, replicas: int | None = 2, version: int = 99, name: str = "j"
+) -> AggregatorReply:
+    """Return the answer that a job runs over a network fault, and what there is room for."""
+    why = "" if replicas else "there is room for 0 × 8 cards"
+    advice = ElasticAdvice("default", name, replicas=replicas, cards=8, why=why)
+    one = EndedJob("default", name, version, advice, faults or (_FAULT,))
+    return AggregatorReply(EndedJobs(99, (), (), (one,)), silent=frozenset())
+
+
+ENDED = [("annotate", "j"), ("terminate", "j", UID), ("wrote", "end")]
+
+
+@pytest.mark.parametrize(("seconds", "done"), [(18, []), (20, ENDED)])
+async def test_a_job_is_ended_after_20_seconds_over_a_network_fault(
+    seconds: int, done: list[tuple[str, ...]]
+) -> None:
+    bench = Bench(vcjob(phase="Running"), network=True)
+    bench.answer = over()
+    await bench.rounds(seconds)
+    assert bench.done == done
+    ending = read_ending(bench.items["j"]["metadata"]["annotations"])
+    assert (ending is not None and ending.cause == "NETWORK on n0") is bool(done)
+    await bench.rounds(10)
+    assert bench.done == (done or ENDED), "there is one Command"
+
+
+async def test_without_the_setting_nobody_is_asked() -> None:
+    bench = Bench(vcjob(phase="Running"))
+    bench.answer = over()
+    await bench.rounds(30)
+    assert (bench.asked, bench.done, bench.shown()) == (0, [], ("running", "the job runs"))
+
+
+@pytest.mark.parametrize(
+    ("between", "seconds"),
+    [
+        (AggregatorReply(EndedJobs(99), silent=frozenset()), 2),
+        (over(FaultUnder("NETWORK", "n0", 6)), 2),
+        (AggregatorReply(troubles=("the aggregator is away",)), 2),
+        (None, 12),
+    ],
+)
+async def test_a_link_that_was_up_again_or_not_seen_counts_from_then_on(
+    between: AggregatorReply | None, seconds: int
+) -> None:
+    bench = Bench(vcjob(phase="Running"), network=True)
+    bench.answer = over()
+    await bench.rounds(16)
+    if between is not None:
+        bench.answer = between
+        bench.now_ms += 2000
+        await bench.acting.round()
+    bench.now_ms += seconds * 1000
+    bench.answer = over()
+    await bench.rounds(18)
+    assert bench.done == []
+    await bench.rounds(2)
+    assert bench.done == ENDED
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (over(replicas=None), "there is room for 0"),
+        (over(replicas=5), "does not allow"),
+        (msgspec.structs.replace(over(), troubles=("silence alarm",)), "the job runs"),
+    ],
+)
+async def test_a_job_without_another_place_goes_on(answer: AggregatorReply, says: str) -> None:
+    bench = Bench(vcjob(phase="Running"), network=True)
+    bench.answer = answer
+    await bench.rounds(40)
+    assert bench.done == []
+    assert bench.shown()[0] == "running"
+    assert says in bench.shown()[1]
+
+
+@pytest.mark.parametrize("annotations", [{"npu-vigil/elastic": "off"}, {"minReplicas": "0"}])
+async def test_a_job_of_which_a_condition_does_not_hold_goes_on(
+    annotations: dict[str, str],
+) -> None:
+    item = vcjob(phase="Running")
+    item["metadata"]["annotations"] |= annotations
+    bench = Bench(item, network=True)
+    bench.answer = over()
+    await bench.rounds(40)
+    assert (bench.done, bench.shown()[0]) == ([], "conditions")
+
+
+async def test_a_job_that_has_started_three_times_goes_on() -> None:
+    starts = (NOW_MS - 3000, NOW_MS - 2000, NOW_MS - 1000)
+    item = with_kept(
+        vcjob(phase="Running"), PersistedJob(size(4), size(3), "x", 3, NOW_MS, starts), started=3
+    )
+    bench = Bench(item, network=True)
+    bench.answer = over()
+    bench.raw_pods = [_raw_pod("n0", left_seconds=None)]
+    bench.see()
+    await bench.rounds(40)
+    assert (bench.done, bench.shown()[0]) == ([], "running")
+    assert "3 starts of this job" in bench.shown()[1]
+
+
+@pytest.mark.parametrize("phase", ["Terminating", "Terminated", "Pending", "Running"])
+async def test_one_job_at_a_time(phase: str) -> None:
+    """Job ``a`` was ended for a network fault; ``j`` waits until it runs again."""
+    first = vcjob("a", phase=phase)
+    first["metadata"]["uid"] = "u-a"
+    if phase == "Pending":
+        first = with_kept(first, PersistedJob(size(4), size(2), "x", 1, NOW_MS), started=1)
+    else:
+        ending = f'{{"cause": "NETWORK on n1", "at_ms": {NOW_MS}}}'
+        first["metadata"]["annotations"][ENDING] = ending
+    bench = Bench(first, vcjob(phase="Running"), network=True)
+    bench.raw_pods = [_raw_pod("n9", left_seconds=None).replace(UID.encode(), b"u-a")]
+    bench.see()
+    bench.answer = over()
+    await bench.rounds(24)
+    if phase == "Running":
+        assert bench.done == ENDED, "its Command came to nothing, or it runs again"
+        return
+    assert bench.done == []
+    assert "default/a was ended before" in bench.shown()[1]
+
+
+async def test_a_kill_before_the_command_is_gone_over() -> None:
+    """The annotation is there, no Command: the next process writes one."""
+    item = vcjob(phase="Running")
+    item["metadata"]["annotations"][ENDING] = '{"cause": "NETWORK on n0", "at_ms": 1}'
+    bench = Bench(item, network=True)
+    bench.answer = over()
+    await bench.rounds(20)
+    assert bench.done == ENDED[1:]
+
+
+@pytest.mark.parametrize("error", [StoreForbidden("no right"), StoreNotFound("no such kind")])
+async def test_a_missing_right_to_commands_is_named(error: StoreError) -> None:
+    bench = Bench(vcjob(phase="Running"), network=True)
+    bench.answer, bench.command_fails = over(), error
+    await bench.rounds(28)
+    assert bench.done == [("annotate", "j")]
+    assert bench.shown() == ("refused", str(error))
+    refused = bench.acting.refusals["refused"]
+    assert refused <= 2, "it is not tried again each second"
+
+
+@pytest.mark.parametrize(
+    ("phase", "ending", "cause"),
+    [
+        ("Terminated", f'{{"cause": "NETWORK on n0", "at_ms": {NOW_MS}}}', "NETWORK on n0"),
+        ("Failed", f'{{"cause": "NETWORK on n0", "at_ms": {NOW_MS}}}', ""),
+        ("Terminated", '{"cause": "NETWORK on n0", "at_ms": 1}', ""),
+        ("Terminated", '{"cause": 3}', ""),
+        ("Terminated", "[", ""),
+    ],
+)
+def test_what_was_ended_for_a_network_fault_starts_again(
+    phase: str, ending: str, cause: str
+) -> None:
+    """Not what failed by itself, or was ended for it before its last start."""
+    item = vcjob(phase=phase)
+    item["metadata"]["annotations"][ENDING] = ending
+    advice = ElasticAdvice("default", "j", replicas=2, cards=8)
+    found = decide(read(item), JobContext(NOW_MS, advice=advice))
+    assert (found.cause, found.write) == (cause, DueWrite.SIZE if cause else None)
+    if cause:
+        paths = [(one["op"], one["path"]) for one in size_patch(read(item), found, NOW_MS)]
+        assert ("remove", "/metadata/annotations/npu-vigil~1elastic-ending") in paths
+
+
+def dead(left_seconds: float | None = -1, phase: str = "Terminating") -> Bench:
+    """Return a job with a pod on ``n0``, which is silent, and NotReady for long."""
+    bench = Bench(vcjob(phase=phase), dead=True)
+    bench.raw_pods = [_raw_pod("n0", left_seconds=left_seconds)]
+    bench.answer = AggregatorReply(EndedJobs(99), silent=frozenset({"n0"}))
+    bench.status = _status("Unknown", 3600)
+    bench.see()
+    return bench
+
+
+DELETED = [("delete", "j-w-0", "p0"), ("wrote", "pods")]
+
+
+@pytest.mark.parametrize("phase", ["Terminating", "Running"])
+async def test_a_pod_on_a_dead_node_is_deleted_by_force(phase: str) -> None:
+    """``grace-over-time`` is 60 s there."""
+    bench = dead(phase=phase)
+    await bench.rounds(60)
+    assert bench.done == []
+    await bench.rounds(2)
+    assert bench.done == DELETED
+    assert "silent and NotReady" in bench.shown()[1]
+
+
+async def test_without_the_setting_it_is_only_named() -> None:
+    bench = dead()
+    bench.acting.faults.deletes_on_dead_nodes = False
+    await bench.rounds(120)
+    assert bench.done == []
+    assert bench.shown()[0] == "waiting-for-pods"
+    assert "out-of-service" in bench.shown()[1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"answer": AggregatorReply(EndedJobs(99), silent=frozenset({"n1"}))},
+        {"answer": AggregatorReply(EndedJobs(99), ("silence alarm",), frozenset({"n0"}))},
+        {"answer": AggregatorReply(troubles=("the aggregator is away",))},
+        {"status": _status("True", 3600)},
+        {"status": _status("False", -90)},
+        {"status": {}},
+        {"status": StoreNotFound("it was deleted")},
+        {"status": StoreForbidden("no right")},
+        {"raw_pods": [_raw_pod("n0", left_seconds=None)]},
+        {"raw_pods": [_raw_pod("n0", left_seconds=600)]},
+        {"raw_pods": [_raw_pod("n2", left_seconds=-1)]},
+    ],
+)
+async def test_a_pod_stays_while_anything_says_that_it_may_live(change: dict[str, Any]) -> None:
+    bench = dead()
+    for name, value in change.items():
+        setattr(bench, name, value)
+    bench.see()
+    await bench.rounds(120)
+    assert bench.done == []
+
+
+async def test_a_missing_right_to_nodes_is_named() -> None:
+    bench = dead()
+    bench.status = StoreForbidden("nodes is forbidden")
+    await bench.rounds(64)
+    assert "Node n0: nodes is forbidden" in bench.acting.standing_still
+
+
+@pytest.mark.parametrize(
+    ("gap", "silent", "is_deleted"),
+    [(20, None, True), (40, None, False), (2, frozenset[str](), False)],
+)
+async def test_silence_counts_from_the_last_gap_on(
+    gap: int, silent: frozenset[str] | None, is_deleted: bool
+) -> None:
+    """A failover of the aggregator is none; a node that was back is silent anew."""
+    bench = dead()
+    await bench.rounds(40)
+    bench.answer = AggregatorReply(silent=silent, troubles=() if silent is not None else ("away",))
+    await bench.rounds(gap)
+    bench.answer = AggregatorReply(EndedJobs(99), silent=frozenset({"n0"}))
+    await bench.rounds(30)
+    assert (bench.done[:2] == DELETED) is is_deleted

@@ -1,0 +1,38 @@
+"""Volcano's programs, built once, and a cluster with its job controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.parts.controlplane import ControlPlane
+from tests.vigil.advise.cluster import node as node_object
+from tests.volcano.jobs import Real
+from tests.volcano.programs import build, controllers, install
+from tests.volcano.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def volcano_built() -> Path:
+    """The folder with Volcano's program; an error where it cannot be built."""
+    return build()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory, volcano_built: Path) -> Iterator[Real]:
+    """An API server with the real job controller, and no program of ours."""
+    with ControlPlane(tmp_path_factory.mktemp("real")) as plane:
+        plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
+        install(plane, volcano_built)
+        for index in range(3):
+            one = node_object(f"n{index}")
+            del one["metadata"]["uid"]
+            plane.request("POST", "/api/v1/nodes", one)
+            plane.request("PATCH", f"/api/v1/nodes/n{index}", {"spec": {"taints": []}})
+        with controllers(plane, volcano_built), Surroundings(plane) as around:
+            yield Real(plane, around)

@@ -1,0 +1,261 @@
+"""From the driver to the job at its new size: every program is the real one but the scheduler.
+
+Emulated driver, agent, aggregator, eviction as recorded, Volcano's job controller, ``vigil
+elastic``.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.documents.elastic_job import KEPT
+from tests.advisor.player import recorded
+from tests.parts.controlplane import ControlPlane
+from tests.parts.volcano import CHIPS, JOBS, PODS
+from tests.volcano.changes import Changes
+from tests.volcano.programs import controllers, install
+from tests.volcano.site import Site
+from tests.volcano.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.elastic.bed import Elastic
+
+pytestmark = [pytest.mark.server, pytest.mark.daemon, pytest.mark.timeout(240)]
+
+CRITICAL = "80E18005"
+"""The third time within a day on the same chip it stays, so each test has a chip of its own."""
+_OWN_GRACE = 20
+_STARTS = 8
+
+
+@pytest.fixture(scope="module")
+def site(
+    tmp_path_factory: pytest.TempPathFactory, volcano_built: Path, built: Path
+) -> Iterator[Site]:
+    with ControlPlane(tmp_path_factory.mktemp("chain")) as plane:
+        install(plane, volcano_built)
+        with controllers(plane, volcano_built):
+            around = Surroundings(plane)
+            made = Site(tmp_path_factory.mktemp("site"), around, 3, built)
+            try:
+                with around:
+                    yield made
+            finally:
+                made.stop()
+
+
+@pytest.fixture
+def elastic(site: Site, request: pytest.FixtureRequest) -> Iterator[Elastic]:
+    """A daemon that acts."""
+    daemon = site.elastic(request.node.name.partition("[")[0], "--act")
+    daemon.start()
+    yield daemon
+    daemon.stop()
+    site.clean()
+
+
+def _train(site: Site, name: str, replicas: int, action: str = "TerminateJob") -> str:
+    """Create a job whose pods have a grace of their own; returns its uid when it runs."""
+    item = site.fresh(name, replicas, action=action)
+    item["spec"]["tasks"][0]["template"]["spec"]["terminationGracePeriodSeconds"] = _OWN_GRACE
+    uid: str = site.plane.request("POST", JOBS, item)["metadata"]["uid"]
+    site.volcano.until(name, "Running")
+    return uid
+
+
+def _deletions(changes: Changes, name: str) -> dict[str, int]:
+    """Return the pods of a job that were deleted at its eviction, with their grace."""
+    found: dict[str, int] = {}
+    for one in changes.all("pod", "MODIFIED", lambda one: one.name.startswith(f"{name}-w-")):
+        if "deletionTimestamp" in one.item["metadata"]:
+            found.setdefault(one.name, one.item["metadata"]["deletionGracePeriodSeconds"])
+    return found
+
+
+def _is_evicted_as_recorded(site: Site, changes: Changes, name: str, recording: str) -> None:
+    """Compare with the recording: all pods of the job, each with its own grace; and the cause."""
+    rows = recorded(recording)["observed"]
+    deleted = [row for row in rows if row["kind"] == "pod-delete" and row["by"] == "scheduler"]
+    bound = {row["pod"] for row in rows if row["kind"] == "pod-bound"}
+    assert {row["pod"] for row in deleted} == bound
+    assert all("requested_grace_seconds" not in row for row in deleted)
+    (decision,) = (
+        one for one in site.around.evictions if one["job"].startswith(f"default/{name}-")
+    )
+    assert decision["action"] == "EVICT"
+    before = {pod["name"] for pod in decision["pods"]}
+    assert _deletions(changes, name) == dict.fromkeys(before, _OWN_GRACE)
+
+
+def _started_again(
+    site: Site, changes: Changes, name: str, uid: str, replicas: int, cards: int
+) -> float:
+    """Wait until a job runs at its new size; returns the seconds from last pod to PodGroup."""
+    write = changes.first(
+        "job", "MODIFIED", lambda one: one.name == name and _is_ours(one.item), 60
+    )
+    group = changes.first(
+        "group",
+        "ADDED",
+        lambda one: one.name == f"{name}-{uid}" and one.revision > write.revision,
+    )
+    site.volcano.until(name, "Running")
+    site.sees(lambda: len(site.volcano.pods(name)) == replicas, "it has its pods")
+    job = site.volcano.job(name)
+    assert job["metadata"]["uid"] == uid
+    assert site.size(name) == (replicas, replicas)
+    assert group.item["spec"]["minMember"] == replicas
+    used = [
+        pod["metadata"]["annotations"]["huawei.com/AscendReal"].split(",")
+        for pod in site.volcano.pods(name)
+    ]
+    assert [len(one) for one in used] == [cards] * replicas
+    amounts = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["resources"]
+    assert amounts["limits"][CHIPS] == str(cards)
+    gone = changes.all(
+        "pod",
+        "DELETED",
+        lambda one: one.name.startswith(f"{name}-w-") and one.revision < group.revision,
+    )
+    assert write.revision > gone[-1].revision, "it is written while a pod lives"
+    return group.at - gone[-1].at
+
+
+def _is_ours(job: dict[str, Any]) -> bool:
+    return KEPT in job["metadata"].get("annotations", {})
+
+
+def _avoids(site: Site, name: str, node: str) -> None:
+    nodes = {pod["spec"]["nodeName"] for pod in site.volcano.pods(name)}
+    assert node not in nodes
+
+
+def test_a_device_fault_under_a_job_of_three_hosts(site: Site, elastic: Elastic) -> None:
+    uid = _train(site, "device", 3)
+    node = site.node_of("device-w-1")
+    with Changes(site.plane) as changes:
+        site.breaks(node, 3, CRITICAL)
+        _started_again(site, changes, "device", uid, 2, 8)
+        _is_evicted_as_recorded(site, changes, "device", "resched-grace-vcjob")
+    _avoids(site, "device", node)
+    kept = site.volcano.job("device")["metadata"]["annotations"][KEPT]
+    assert f"CardUnhealthy on {node}" in kept
+
+
+def test_a_device_fault_under_a_job_of_one_host(site: Site, elastic: Elastic) -> None:
+    """Each host has lost a chip, so eight do not fit, and four do."""
+    uid = _train(site, "chips", 1)
+    node = site.node_of("chips-w-0")
+    with Changes(site.plane) as changes:
+        for other in site.nodes:
+            if other != node:
+                site.breaks(other, 0, CRITICAL)
+        site.breaks(node, 0, CRITICAL)
+        _started_again(site, changes, "chips", uid, 1, 4)
+        _is_evicted_as_recorded(site, changes, "chips", "resched-grace-vcjob")
+
+
+def test_a_silent_node_under_a_job_of_three_hosts(site: Site, elastic: Elastic) -> None:
+    """Its kubelet goes on; a node without one is another component's."""
+    uid = _train(site, "silent", 3)
+    node = site.node_of("silent-w-2")
+    with Changes(site.plane) as changes:
+        site.agents[node].kill()
+        site.sees(lambda: site.is_lost(node), "cluster-info has the node as unhealthy")
+        _started_again(site, changes, "silent", uid, 2, 8)
+        _is_evicted_as_recorded(site, changes, "silent", "resched-node-not-ready")
+    _avoids(site, "silent", node)
+    kept = site.volcano.job("silent")["metadata"]["annotations"][KEPT]
+    assert f"NodeUnhealthy on {node}" in kept
+
+
+def test_a_silent_node_under_a_job_of_one_host(site: Site, elastic: Elastic) -> None:
+    """The other hosts have lost a chip each, so it goes on with four on one of them."""
+    uid = _train(site, "alone", 1)
+    node = site.node_of("alone-w-0")
+    with Changes(site.plane) as changes:
+        for other in site.nodes:
+            if other != node:
+                site.breaks(other, 7, CRITICAL)
+        site.agents[node].kill()
+        site.sees(lambda: site.is_lost(node), "cluster-info has the node as unhealthy")
+        _started_again(site, changes, "alone", uid, 1, 4)
+        _is_evicted_as_recorded(site, changes, "alone", "resched-node-not-ready")
+    _avoids(site, "alone", node)
+
+
+@pytest.mark.parametrize(("replicas", "after"), [(3, 2), (1, 1)])
+def test_a_job_that_ends_itself_over_a_network_fault(
+    site: Site, elastic: Elastic, replicas: int, after: int
+) -> None:
+    """Volcano ends no job for it (consumers#2.4).
+
+    A job of one host may keep such a chip, one of several hosts may not.
+    """
+    name = f"network-{replicas}"
+    uid = _train(site, name, replicas)
+    node = site.node_of(f"{name}-w-0")
+    site.cuts(node, 2)
+    assert site.volcano.phase(name) == "Running"
+    for pod in site.volcano.pods(name):
+        path = f"{PODS}/{pod['metadata']['name']}/status"
+        site.plane.request("PATCH", path, {"status": {"phase": "Failed"}})
+    _runs_anew(site, name, uid, after)
+    assert not [one for one in site.around.evictions if one["job"].startswith(f"default/{name}-")]
+    kept = site.volcano.job(name)["metadata"]["annotations"][KEPT]
+    assert f"NETWORK on {node}" in kept
+    if replicas > 1:
+        _avoids(site, name, node)
+
+
+def _runs_anew(site: Site, name: str, uid: str, replicas: int) -> None:
+    """Wait until a job that failed by itself runs again: its pods go first."""
+    site.sees(lambda: _is_ours(site.volcano.job(name)), "the size is written")
+    site.sees(
+        lambda: (
+            [pod["status"]["phase"] for pod in site.volcano.pods(name)] == ["Running"] * replicas
+        ),
+        "its pods run",
+        60,
+    )
+    site.volcano.until(name, "Running")
+    assert site.size(name) == (replicas, replicas)
+    assert site.volcano.job(name)["metadata"]["uid"] == uid
+
+
+@pytest.mark.parametrize(
+    ("action", "chip"), [("TerminateJob", 4), ("RestartJob", 5), ("AbortJob", 6)]
+)
+def test_nothing_is_written_before_the_last_of_two_pods_is_gone(
+    site: Site, elastic: Elastic, action: str, chip: int
+) -> None:
+    """One pod saves for 1 s, the other one for 4 s; with ``RestartJob`` the job fails at once."""
+    name = action.lower()
+    uid = _train(site, name, 2, action)
+    site.around.graces = {f"{name}-w-0": 4, f"{name}-w-1": 1}
+    with Changes(site.plane) as changes:
+        site.breaks(site.node_of(f"{name}-w-0"), chip, CRITICAL)
+        _started_again(site, changes, name, uid, 2, 8)
+        assert _deletions(changes, name) == site.around.graces
+        early = changes.first("pod", "DELETED", lambda one: one.name == f"{name}-w-1")
+        late = changes.first("pod", "DELETED", lambda one: one.name == f"{name}-w-0")
+    assert late.at - early.at > 1.5, "they ended together"
+
+
+def test_a_podgroup_follows_the_last_pod_within_a_second(site: Site, elastic: Elastic) -> None:
+    """The median of eight starts, one after the other."""
+    seconds = []
+    for number in range(_STARTS):
+        name = f"quick-{number}"
+        uid = _train(site, name, 3, ("TerminateJob", "RestartJob", "AbortJob")[number % 3])
+        with Changes(site.plane) as changes:
+            site.breaks(site.node_of(f"{name}-w-1"), number, CRITICAL)
+            seconds.append(_started_again(site, changes, name, uid, 2, 8))
+        site.clean()
+    assert statistics.median(seconds) <= 1.0, seconds
