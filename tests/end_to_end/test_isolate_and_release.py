@@ -201,17 +201,24 @@ def test_wrong_use_changes_nothing(folder_site: Site) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_name_without_a_request_is_taken_out_and_a_broken_request_is_none(
+def test_a_name_counts_only_with_a_request_in_the_newest_document(
     folder_site: Site,
 ) -> None:
     node, place = folder_site.node, folder_site.node.place
     assert isinstance(place, Folder)
     file = place.root / DEVICE_INFO_NAMESPACE / f"{node.document}.json"
+    draft = file.with_name(".stranger")
+    assert folder_site.change("isolate", "node-1", "3", "--reason", "why", "--yes")[0] == 0
+    old = file.read_text()
+    assert folder_site.change("release", "node-1", "3", "--yes")[0] == 0
+    draft.write_text(old)
+    draft.replace(file)
+    node.wait(lambda: folder_site.document().data[MANUAL] == "", "an old copy is repaired")
+    assert level(node) == "NormalNPU"
     for annotation in ("", "{", json.dumps({CHIP: {"by": "a\x1b[2J", "at_ms": 1, "reason": "b"}})):
         content = json.loads(file.read_text())
         content["data"][MANUAL] = CHIP
         content["annotations"] = {ISOLATION_ANNOTATION: annotation}
-        draft = file.with_name(".stranger")
         draft.write_text(json.dumps(content))
         draft.replace(file)
         node.wait(lambda: folder_site.document().data[MANUAL] == "", "the name is taken out")

@@ -82,27 +82,32 @@ class _Run:
         self._as_json = as_json
         self._published = Published(stores, change.node)
         self._holders: tuple[str, ...] = ()
+        self._changed = False
 
     async def go(self, consent: Consent) -> int:
         change = self._change
         found = await find(self._stores, change.node, change.chip)
         if (why := self._unknown(found)) is not None:
-            return self._end(found, _WRONG, why, changed=False)
+            return self._end(found, _WRONG, why)
         self._holders = tuple(found.holders())
         # Rights that are missing for the wait are to be known before anything is changed.
         shown = await self._published.shown(found.chip)
         if change.isolates:
             named = [document for _, document in found.reports if is_named(document, found.chip)]
             if named:
-                return self._end(found, _DONE, _by_whom(named[0], found), shown, changed=False)
+                return self._end(found, _DONE, _by_whom(named[0], found), shown)
             if (why := await refusal(found, change.node)) is not None:
-                return self._end(found, _NOT_YET, f"refused: {why}", shown, changed=False)
+                return self._end(found, _NOT_YET, f"refused: {why}", shown)
         elif not self._holders:
-            status = _NOT_YET if found.problems or any(one.is_isolated for one in shown) else _DONE
+            if any(one.is_isolated for one in shown) and not found.problems:
+                # Somebody released it a moment ago.
+                return await self._wait(found)
             text = f"{found.chip} of {change.node} is not isolated: nothing is to be released"
-            if status:
-                text = f"{found.chip} of {change.node} is isolated by no document that can be read"
-            return self._end(found, status, text, shown, changed=False)
+            status = _DONE
+            if found.problems:
+                text = f"no document that can be read isolates {found.chip} of {change.node}"
+                status = _NOT_YET
+            return self._end(found, status, text, shown)
         plan = self._plan(found)
         if consent is Consent.DRY_RUN:
             return self._end(found, _DONE, f"would {plan}; nothing was changed", shown)
@@ -115,6 +120,7 @@ class _Run:
             if answer.strip().lower() not in ("y", "yes"):
                 return self._end(found, _NOT_YET, "nothing was changed", shown)
         await self._write(found)
+        self._changed = True
         return await self._wait(found)
 
     def _unknown(self, found: Found) -> str | None:
@@ -196,20 +202,20 @@ class _Run:
             shown = await self._published.shown(chip)
             if shown and all(one.is_isolated is change.isolates for one in shown):
                 what = "isolated" if change.isolates else "released"
-                return self._end(found, _DONE, f"{chip} of {change.node} is {what}", shown, True)
+                return self._end(found, _DONE, f"{chip} of {change.node} is {what}", shown)
             if change.isolates and not await self._is_requested(found):
                 if requests == _REQUESTS:
                     why = (
                         f"the agent of {change.node} took the request out again: it knows no chip "
                         f"{chip}, or it is of an earlier release"
                     )
-                    return self._end(found, _NOT_YET, why, shown, True)
+                    return self._end(found, _NOT_YET, why, shown)
                 requests += 1
                 await self._write(found)
             silent_seconds = silence.seconds(await beats_of(self._stores, change.node))
             if silent_seconds or time.monotonic() >= give_up:
                 why = self._why_not(found, shown, silent_seconds)
-                return self._end(found, _NOT_YET, why, shown, True)
+                return self._end(found, _NOT_YET, why, shown)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _is_requested(self, found: Found) -> bool:
@@ -221,7 +227,8 @@ class _Run:
 
     def _why_not(self, found: Found, shown: list[ShownChip], silent_seconds: float) -> str:
         node = self._change.node
-        text = "written, but cluster-info does not show it"
+        done = "written" if self._changed else "no document isolates it"
+        text = f"{done}, but cluster-info does not show that"
         if silent_seconds:
             return (
                 f"{text}: no heartbeat of {node} came for {silent_seconds:.0f} s; its agent takes "
@@ -238,7 +245,6 @@ class _Run:
         status: int,
         text: str,
         shown: list[ShownChip] | None = None,
-        changed: bool = False,
     ) -> int:
         others = {code: _level(level) for one in shown or () for code, level in one.others.items()}
         worst = most_serious(others.values()) if others else ""
@@ -248,7 +254,7 @@ class _Run:
             chip=found.chip,
             action="isolate" if self._change.isolates else "release",
             done=status == _DONE,
-            changed=changed,
+            changed=self._changed,
             isolated=any(one.is_isolated for one in shown) if shown else None,
             text=text,
             holders=self._holders,
