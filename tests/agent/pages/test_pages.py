@@ -93,6 +93,7 @@ def picture(
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     chips = status.chip_statuses(STATE, "Ascend910", READINGS)
     return status.AgentStatus(
+        gauges=status.gauges_of(READINGS),
         node="node-1",
         version="1",
         at_ms=NOW_MS,
