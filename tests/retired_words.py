@@ -1,7 +1,7 @@
 """Finds retired words in names, docstrings and texts of Python files; `make lint` runs it.
 
-``docs/retired-words.txt`` lists the words, ``docs/retired-words.json`` how many each file still has.
-A file with more is an error. So is a file with fewer, until the smaller number is written with
+``docs/retired-words.txt`` lists the words, ``docs/retired-words.json`` how many each file has.
+A file with more is an error. So is a file with fewer, until the smaller number is listed by
 ``python -m tests.retired_words --write``, which only lowers numbers.
 """
 
