@@ -214,8 +214,8 @@ def assert_metrics(daemon: Daemon) -> None:
     here = listed(KUBERNETES) | listed(GRPC)
     assert here.items() <= shown.items()
     assert shown.items() <= (here | listed(AGGREGATOR) | listed(ADVISING)).items()
-    assert daemon.metric('npu_vigil_jobs_hit{health="UnHealthy"}') == 1
-    assert daemon.metric('npu_vigil_hidden_faults{why="filter"}') == 1
+    assert daemon.metric('npu_vigil_jobs_with_faults{health="UnHealthy"}') == 1
+    assert daemon.metric('npu_vigil_withheld_faults{reason="filter"}') == 1
     assert daemon.metric("npu_vigil_separation_chips") == 1
     assert daemon.metric("npu_vigil_history_published_total") > 0
     checked = subprocess.run(
