@@ -136,7 +136,7 @@ def test_validate_names_every_problem_and_ends_with_2(tmp_path: Path) -> None:
     assert done.returncode == 2
     for where in ("node_name", "stoer", "listen", "chip_faults.audit_period_seconds"):
         assert f"  {where}: " in done.stderr
-    assert "6 problem(s)" in done.stderr
+    assert "6 problems" in done.stderr
 
 
 @pytest.mark.daemon
@@ -230,4 +230,4 @@ def test_an_old_heartbeat_that_has_no_place(variables: dict[str, str], what: str
 def test_an_interval_below_a_second_ends_the_agent_with_2(tmp_path: Path) -> None:
     done = vigil("agent", "--node-name", "n", "--heartbeat-interval-seconds", "0.5")
     assert done.returncode == 2
-    assert "--heartbeat-interval-seconds: Input should be greater than or equal to 1" in done.stderr
+    assert "--heartbeat-interval-seconds: must be at least 1" in done.stderr
