@@ -38,6 +38,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.retired_words
 
 # Tests wait for each other's programs more than for processors. What judges how quick something is
 # comes behind the others, with the machine for itself. A test that fails beside others (status 1) is

@@ -172,11 +172,10 @@ class Aggregator:
             self.stream,
             history,
             self._labelling,
+            None
+            if serve is None
+            else serve(self.board, self.rank_tables, self._sent, clock, self._turned),
         )
-        if serve is not None:
-            self.telling.server = serve(
-                self.board, self.rank_tables, self._sent, clock, self._turned
-            )
         self._table_file = table_file
         self._moved: set[str] = set()
         self._limit = VALUE_LIMIT
@@ -209,8 +208,7 @@ class Aggregator:
             for number, (url, store) in enumerate(stores.items())
             if store.objects is not None
         }
-        memory = PersistedHeartbeats(old.values(), clock)
-        memory.changed = self.wake
+        memory = PersistedHeartbeats(old.values(), clock, self.wake)
         self.missed_writes = {
             url: MissedWrites(
                 store,

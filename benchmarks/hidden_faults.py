@@ -105,7 +105,7 @@ async def measure(directory: Path, count: int, times: int) -> dict[str, Any]:
                 proxy.freeze_old()
                 found["frozen"].append({"seconds": await until_shown(names[:1], 7 - chip % 2)})
             found["metrics"] = {
-                result: daemon.metric(f'npu_vigil_read_by_name_total{{result="{result}"')
+                result: daemon.metric(f'npu_vigil_missed_write_reads_total{{result="{result}"')
                 for result in ("missed", "unfounded", "failed")
             }
         finally:

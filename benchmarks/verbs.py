@@ -73,11 +73,8 @@ def _measure_cluster(directory: Path, nodes: int, times: int) -> Measured:
     def measure(source: str, where: Mapping[str, str], budget: float) -> None:
         one = ("status", names[0]), ("explain", names[0])
         for verb in (*_CLUSTER, *one):
-            limit = budget if verb in _CLUSTER or budget == _DOCUMENTS_BUDGET else _NODE_BUDGET
-            if verb == _CLUSTER[-1] and source == "documents":
-                limit = _DOCUMENTS_BUDGET
             named = f"{' '.join(verb)}, {source}"
-            measured[named] = (_seconds(verb, where, times), limit)
+            measured[named] = (_seconds(verb, where, times), budget)
 
     names = node_names(nodes)
     (directory / "plane").mkdir()
@@ -125,6 +122,7 @@ def _measure_node(directory: Path, times: int) -> Measured:
             ("status",),
             ("faults",),
             ("explain", node.name),
+            ("timeline",),
         )
         return {
             f"{' '.join(verb)}, of an agent": (_seconds(verb, where, times), _NODE_BUDGET)

@@ -66,7 +66,7 @@ class _Picture(Collector):
             (([reason], self._acting.refusals[reason]) for reason in _REFUSALS),
         )
         yield gauge(
-            "npu_vigil_elastic_standing_still",
+            "npu_vigil_elastic_blocking_reasons",
             "How many reasons there are to start nothing at all.",
             [],
             [([], len(self._acting.standing_still))],

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS
+from collectors.registry import GAUGES
 from service.log import dropped_lines
 
 if TYPE_CHECKING:
@@ -131,23 +132,22 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
         "The driver's health word of a chip: 0 healthy, 1 minor, 2 major, 3 critical.",
         labels=["chip"],
     )
-    link = GaugeMetricFamily(
-        "npu_vigil_link_up", "Whether hccn_tool finds the link of a chip up.", labels=["chip"]
-    )
     for chip in status.chips:
         if chip.health is not None:
             health.add_metric([str(chip.chip)], chip.health)
-        if chip.link_up is not None:
-            link.add_metric([str(chip.chip)], chip.link_up)
     yield health
-    yield link
+    for name, text in GAUGES.items():
+        gauge = GaugeMetricFamily(f"npu_vigil_{name}", text, labels=["chip"])
+        for about, value in status.gauges.get(name, {}).items():
+            gauge.add_metric([about], value)
+        yield gauge
     blind = GaugeMetricFamily(
         "npu_vigil_blind",
         "A source that gives no answer about a chip, or about the node where chip is empty (1).",
         labels=["source", "chip"],
     )
     since = GaugeMetricFamily(
-        "npu_vigil_blind_since_seconds",
+        "npu_vigil_blind_since_timestamp_seconds",
         "Since when a source gives no answer about a chip or the node (Unix time).",
         labels=["source", "chip"],
     )
@@ -218,7 +218,7 @@ def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> It
         labels=["document"],
     )
     acknowledged = GaugeMetricFamily(
-        "npu_vigil_publication_acknowledged_seconds",
+        "npu_vigil_publication_acknowledged_timestamp_seconds",
         "When a store acknowledged the document, or its absence, last (Unix time).",
         labels=["document"],
     )
@@ -293,7 +293,7 @@ def _fault_configuration(status: AgentStatus) -> Iterator[Metric]:
     yield problems
     yield source
     yield _gauge(
-        "npu_vigil_fault_configuration_trouble",
+        "npu_vigil_fault_configuration_watch_failing",
         "Whether a change of the fault configuration would not be noticed.",
         configuration.trouble is not None,
     )
@@ -302,7 +302,7 @@ def _fault_configuration(status: AgentStatus) -> Iterator[Metric]:
 def _heartbeat(status: AgentStatus) -> Iterator[Metric]:
     heartbeat = status.heartbeat
     yield CounterMetricFamily(
-        "npu_vigil_heartbeat_beats", "Heartbeats that the store took.", value=heartbeat.beats
+        "npu_vigil_heartbeat_successes", "Heartbeats that the store took.", value=heartbeat.beats
     )
     yield CounterMetricFamily(
         "npu_vigil_heartbeat_failures",
@@ -311,7 +311,7 @@ def _heartbeat(status: AgentStatus) -> Iterator[Metric]:
     )
     if heartbeat.beaten_at_ms is not None:
         yield _gauge(
-            "npu_vigil_heartbeat_beaten_seconds",
+            "npu_vigil_heartbeat_last_success_timestamp_seconds",
             "When the store took a heartbeat last (Unix time).",
             heartbeat.beaten_at_ms / 1000,
         )
@@ -321,18 +321,18 @@ def _heartbeat(status: AgentStatus) -> Iterator[Metric]:
         heartbeat.withheld is not None,
     )
     yield _gauge(
-        "npu_vigil_heartbeat_trouble",
-        "Whether the store takes no heartbeat, or does not say who else beats.",
+        "npu_vigil_heartbeat_failing",
+        "Whether the store accepts no heartbeat, or does not show whether another agent beats.",
         heartbeat.trouble is not None,
     )
     if (old := heartbeat.old) is not None:
         yield _gauge(
-            "npu_vigil_old_heartbeat_trouble",
+            "npu_vigil_legacy_heartbeat_failing",
             "Whether the Node takes no heartbeat for readers of old releases.",
             old.trouble is not None,
         )
         yield _gauge(
-            "npu_vigil_old_heartbeat_unread",
+            "npu_vigil_legacy_heartbeat_label_missing",
             "Whether the Node lacks the label without which old readers leave heartbeats out.",
             old.label is not None,
         )
@@ -346,7 +346,7 @@ def _heartbeat(status: AgentStatus) -> Iterator[Metric]:
 def _journal(status: AgentStatus) -> Iterator[Metric]:
     journal = status.journal
     yield _gauge(
-        "npu_vigil_journal_trouble",
+        "npu_vigil_journal_failing",
         "Whether the journal fails or is late.",
         journal.trouble is not None,
     )
@@ -361,34 +361,36 @@ def _journal(status: AgentStatus) -> Iterator[Metric]:
     )
     yield _gauge("npu_vigil_journal_rows_held", "Rows not written yet.", journal.rows_held)
     yield CounterMetricFamily(
-        "npu_vigil_journal_changes_untold",
-        "Rows of changes that were deleted before an aggregator heard them.",
+        "npu_vigil_journal_unacknowledged_deleted",
+        "Rows of changes that were deleted before an aggregator acknowledged them.",
         value=journal.changes_untold,
     )
 
 
 def _episodes(episodes: HistoryForwarderStatus) -> Iterator[Metric]:
     yield _gauge(
-        "npu_vigil_episodes_behind",
-        "Rows of changes in the journal that the aggregator has not heard.",
+        "npu_vigil_history_forwarding_unacknowledged_rows",
+        "Rows of changes in the journal that the aggregator has not acknowledged.",
         episodes.behind,
     )
     yield _gauge(
-        "npu_vigil_episodes_behind_since_seconds",
+        "npu_vigil_history_forwarding_oldest_unacknowledged_timestamp_seconds",
         "From when the oldest of them is (Unix time); 0 while there are none.",
         (episodes.since_ms or 0) / 1000,
     )
     yield CounterMetricFamily(
-        "npu_vigil_episodes_told", "Tellings that the broker took.", value=episodes.told
+        "npu_vigil_history_forwarding_batches",
+        "Batches that the broker accepted.",
+        value=episodes.told,
     )
     yield CounterMetricFamily(
-        "npu_vigil_episodes_repeats",
-        "Times it was begun to tell again what nobody answered.",
+        "npu_vigil_history_forwarding_resends",
+        "Times that unacknowledged batches were sent again.",
         value=episodes.repeats,
     )
     yield _gauge(
-        "npu_vigil_episodes_trouble",
-        "Whether episodes cannot be told or nobody answers.",
+        "npu_vigil_history_forwarding_failing",
+        "Whether batches cannot be sent, or no aggregator answers.",
         episodes.trouble is not None,
     )
 
@@ -422,7 +424,7 @@ def _node_object(node: NodeObjectStatus) -> Iterator[Metric]:
         value=node.foreign_writes,
     )
     yield _gauge(
-        "npu_vigil_node_object_trouble",
+        "npu_vigil_node_object_failing",
         "Whether the Node cannot be read or written.",
         node.trouble is not None,
     )
@@ -444,8 +446,8 @@ def _fault_service(service: FaultServiceStatus) -> Iterator[Metric]:
         service.waiting,
     )
     told = CounterMetricFamily(
-        "npu_vigil_fault_service_told",
-        "Changes of storage faults that ClusterD answered, by what became of them.",
+        "npu_vigil_fault_service_answers",
+        "Changes of storage faults that ClusterD answered, by result.",
         labels=["result"],
     )
     told.add_metric(["acknowledged"], service.acknowledged)

@@ -44,9 +44,7 @@ def application(
     async def faults(request: web.Request) -> web.Response:
         now = picture()
         rows = sorted(map(partial(fault_row, now.node), now.faults), key=fault_page.key_of)
-        return await snapshot(
-            request, rows, fault_page.FAULT_ROWS, stream, now.at_ms, node=now.node
-        )
+        return await snapshot(request, rows, fault_page.FAULT_ROWS, stream, now.at_ms)
 
     def status() -> AgentStatus:
         return msgspec.structs.replace(picture(), stream=stream.last_id)

@@ -15,9 +15,11 @@ from contract.codes.catalogue import shipped
 from contract.codes.levels import is_device_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
+    from aggregator.inputs.node_documents import DocumentWatch
     from aggregator.merge.pipeline import Pipeline
+    from contract.documents.isolation_request import IsolationRequest
     from contract.documents.vigil_key import FaultAnswer
 
 
@@ -46,13 +48,24 @@ class ChipFaultDetails:
         return FaultDetail(severity.word, is_device_fault(severity), "catalogue")
 
 
+def isolation_requests(pipeline: Pipeline, node: str) -> Mapping[int, IsolationRequest]:
+    """Return who isolated chips of a node, as the device-info that counts states it."""
+    for watch in _watches_that_count(pipeline, node):
+        return watch.isolations.get(node, {})
+    return {}
+
+
 def _told(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAnswer]:
     """What the own key of the device-info that counts has, by the chip's number and code."""
-    report = newest(pipeline.device.inboxes, node)
-    for source in pipeline.sources:
-        if report is None or source.device.reports.get(node) is not report:
-            continue
-        key = source.devices.own_key.reports.get(node)
+    for watch in _watches_that_count(pipeline, node):
+        key = watch.own_key.reports.get(node)
         if key is not None:
             return {(str(one.chip), one.code): one for one in key.record.faults}
     return {}
+
+
+def _watches_that_count(pipeline: Pipeline, node: str) -> Iterator[DocumentWatch]:
+    report = newest(pipeline.device.inboxes, node)
+    for source in pipeline.sources:
+        if report is not None and source.device.reports.get(node) is report:
+            yield source.devices

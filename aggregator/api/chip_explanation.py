@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aggregator.agent_reports.fault_answers import ChipFaultDetails
+from aggregator.agent_reports.fault_answers import ChipFaultDetails, isolation_requests
 from aggregator.api.fault_status import leveled, raised_at_ms, sane_ms, separated_since_ms
 from aggregator.processors.custom_filter import filters
 from aggregator.processors.record_edits import PUBLIC_FAULT
@@ -20,6 +20,7 @@ from aggregator.processors.state_types import (
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import pre_separates
+from contract.documents.separation import chip_of
 from contract.documents.switch_info import event_key
 from contract.pages.blind import BlindStatus
 from service.clock import shown_time
@@ -125,6 +126,7 @@ class _Reasons:
         self._pipeline, self._node, self._facts = pipeline, node, facts
         self._standing = tuple(standing)
         self.answers = ChipFaultDetails(pipeline, node)
+        self._isolations = isolation_requests(pipeline, node)
         self.received: Times = pipeline.processing.devices.get(node, NO_DEVICE_STATE).received
 
     def since_ms(self, chip: str, code: str) -> int | None:
@@ -183,7 +185,7 @@ class _Reasons:
         policy = separation.policy
         one = separation.chips.get(self._node, {}).get(chip)
         if one is None or not one.codes:
-            return "in manual separation; an operator releases it in clusterd-manual-info-cm", None
+            return "in manual separation; an operator releases it: vigil release", None
         codes = ", ".join(
             f"{code} (last at {shown_time(at_ms)})" for code, at_ms in sorted(one.codes.items())
         )
@@ -191,11 +193,19 @@ class _Reasons:
             f"in manual separation, because {policy.threshold} times within "
             f"{policy.window_hours} h came: {codes}"
         )
-        by_hand = "an operator may release it in clusterd-manual-info-cm"
+        by_hand = "an operator may release it: vigil release"
         if policy.free_ms is None:
             return f"{why}; never released by time, {by_hand}", None
         until_ms = max(one.codes.values()) + policy.free_ms
         return f"{why}; released at {shown_time(until_ms)}, or {by_hand}", until_ms
+
+    def of_node(self, fault: CodeFault) -> str:
+        """Return why a fault that the node reports holds, as far as the node says."""
+        chip = chip_of(fault.chip)
+        if fault.code != _MANUAL or chip is None or chip not in self._isolations:
+            return "the node says so"
+        one = self._isolations[chip]
+        return f"{one.by} (as stated) isolated it at {shown_time(one.at_ms)}: {one.reason}"
 
     def of_fault(
         self, reported: CodeFault | None, published: CodeFault | None, hidden: WithheldFault | None
@@ -206,11 +216,12 @@ class _Reasons:
                 return self.hidden(hidden), hidden.until_ms
             return "the node says so; it is not published yet", None
         if reported is not None:
+            by_node = self.of_node(published)
             chips = self._pipeline.processing.separation.of(self._node)
             if published.code == _MANUAL and published.chip in chips:
                 why, until_ms = self.separated(published.chip)
-                return f"the node says so; and here it is {why}", until_ms
-            return "the node says so", None
+                return f"{by_node}; and here it is {why}", until_ms
+            return by_node, None
         if published.fault_type == PUBLIC_FAULT:
             return self.public(published)
         if published.code == _MANUAL:

@@ -45,6 +45,7 @@ from aggregator.api.status import (
 )
 from aggregator.processors.status import all_counted, all_separated, separation_status
 from pacing.cooperative import all_of
+from service.snapshots import SLICE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -71,9 +72,6 @@ if TYPE_CHECKING:
     from service.election.leadership import Leadership
     from service.event_stream import Stream
     from stores.base import Store
-
-SLICE_ROWS = 200
-"""Rows after which others have their turn: about 2 ms for the dearest ones, those of nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
     yield from _hidden(status)
     healths = Counter(job.health for job in status.jobs)
     yield gauge(
-        "npu_vigil_jobs_hit",
+        "npu_vigil_jobs_with_faults",
         "Jobs on whose nodes or chips there is a fault, by how ill that makes them.",
         ["health"],
         (([health], healths[health]) for health in HEALTHS),
@@ -110,7 +110,7 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
         ),
     )
     yield gauge(
-        "npu_vigil_advice_not_known",
+        "npu_vigil_advice_unreadable",
         "1 for a kind of object that cannot be read for advice; namespaces of scaling rules.",
         ["kind"],
         (([kind], float(places)) for kind, places in sorted(unknown.items())),
@@ -122,7 +122,7 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
         (([outcome], count) for outcome, count in advice.outcomes.items()),
     )
     yield gauge(
-        "npu_vigil_advice_seconds",
+        "npu_vigil_advice_cpu_seconds",
         "CPU time of the newest computation of advice.",
         [],
         [([], advice.seconds)],
@@ -132,9 +132,9 @@ def _advice(advice: AdviceStatus) -> Iterator[Metric]:
 def _hidden(status: AggregatorStatus) -> Iterator[Metric]:
     why = Counter(one.hidden for one in status.faults)
     yield gauge(
-        "npu_vigil_hidden_faults",
-        "Faults of chips and switches that are held back from readers now, by why.",
-        ["why"],
+        "npu_vigil_withheld_faults",
+        "Faults of chips and switches that are withheld from readers now, by reason.",
+        ["reason"],
         (([reason], why[reason]) for reason in REASONS),
     )
     for what, about, levels in (
@@ -159,11 +159,11 @@ def _hidden(status: AggregatorStatus) -> Iterator[Metric]:
 
 def _public_faults(public: PublicFaultStatus) -> Iterator[Metric]:
     for name, about, value in (
-        ("standing", "Public faults that hold.", public.standing),
+        ("active", "Public faults that hold.", public.standing),
         ("nodes", "Nodes with a public fault.", public.nodes),
-        ("unplaced", "Public faults on chips that nobody has told of yet.", public.unplaced),
+        ("unplaced", "Public faults on chips that no node has reported yet.", public.unplaced),
         ("waiting", "Messages about public faults that wait.", public.waiting),
-        ("away_nodes", "Nodes with a public fault that are no more.", len(public.away)),
+        ("deleted_nodes", "Deleted nodes with a public fault.", len(public.away)),
         ("origins_refused", "Origins whose newest message was refused.", len(public.troubles)),
         (
             "table_problems",
@@ -179,9 +179,9 @@ def _public_faults(public: PublicFaultStatus) -> Iterator[Metric]:
         [([], public.dropped)],
     )
     yield counter(
-        "npu_vigil_public_faults_said",
-        "What came of messages about public faults.",
-        ["resource", "verdict"],
+        "npu_vigil_public_faults_outcomes",
+        "Messages about public faults, and faults in them, by outcome.",
+        ["resource", "outcome"],
         (([one.resource, one.verdict], one.number) for one in public.counts),
     )
 
@@ -196,7 +196,7 @@ def _separation(separation: SeparationStatus) -> Iterator[Metric]:
     ):
         yield gauge(f"npu_vigil_separation_{name}", about, [], [([], value)])
     yield counter(
-        "npu_vigil_separation_lost",
+        "npu_vigil_separation_dropped",
         "New faults that did not count because too many waited.",
         [],
         [([], separation.lost)],
@@ -208,13 +208,13 @@ def _world(world: ClusterStateStatus) -> Iterator[Metric]:
     labels = ["store", "kind"]
     yield gauge(
         "npu_vigil_objects",
-        "Nodes, pods and PodGroups that the store tells of.",
+        "Nodes, pods and PodGroups that the store lists.",
         labels,
         ((values, one.objects) for values, one in followed),
     )
     yield gauge(
-        "npu_vigil_objects_heard",
-        "1 while changes of them are heard; also where the store has no such kind.",
+        "npu_vigil_objects_watch_connected",
+        "1 while changes of them arrive; also where the store has no such kind.",
         labels,
         ((values, float(one.known and one.interrupted is None)) for values, one in followed),
     )
@@ -232,7 +232,11 @@ def _grpc(grpc: GrpcStatus) -> Iterator[Metric]:
         ("serving", "1 while ClusterD's services are served.", float(grpc.address is not None)),
         ("registered", "Clients that are registered.", grpc.registered),
         ("subscribers", "Clients that hold a stream.", grpc.subscribers),
-        ("tls_trouble", "1 while new TLS files cannot be used.", float(bool(grpc.tls_problem))),
+        (
+            "tls_reload_failing",
+            "1 while new TLS files cannot be used.",
+            float(bool(grpc.tls_problem)),
+        ),
     ):
         yield gauge(f"npu_vigil_grpc_{name}", about, [], [([], value)])
     yield counter("npu_vigil_grpc_sent", "Messages that went to streams.", [], [([], grpc.sent)])
@@ -240,17 +244,21 @@ def _grpc(grpc: GrpcStatus) -> Iterator[Metric]:
 
 def _history(history: HistoryStatus) -> Iterator[Metric]:
     for name, about, value in (
-        ("events", "Changes of episodes that were taken.", history.events),
-        ("lost_rows", "Rows of journals that were gone before they were told.", history.lost),
-        ("refused_tellings", "Tellings that were not the next ones.", history.refused),
-        ("left_tellings", "Tellings that came while too many waited.", history.left),
+        ("events", "Changes of episodes that were written to the history.", history.events),
+        ("lost_rows", "Rows of journals that were deleted before nodes sent them.", history.lost),
+        ("out_of_order_batches", "Batches that were not the next ones.", history.refused),
+        ("deferred_batches", "Batches that came while the queue was full.", history.left),
         ("published", "Changes of what is published that were kept.", history.published),
-        ("unkept", "Changes of what is published that too many others kept out.", history.unkept),
+        (
+            "dropped",
+            "Published changes that were dropped because the queue was full.",
+            history.unkept,
+        ),
     ):
         yield counter(f"npu_vigil_history_{name}", about, [], [([], value)])
     yield gauge(
-        "npu_vigil_history_trouble",
-        "1 while the history cannot be kept: nodes are not answered.",
+        "npu_vigil_history_failing",
+        "1 while the history cannot be written: batches are not acknowledged.",
         [],
         [([], float(history.trouble is not None))],
     )

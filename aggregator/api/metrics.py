@@ -134,7 +134,7 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
         ),
     )
     yield gauge(
-        "npu_vigil_silence_alarm",
+        "npu_vigil_node_lost_brake",
         "1 while so many nodes fell silent at once that they are not published lost.",
         [],
         [([], float(status.liveness.alarm))],
@@ -146,7 +146,7 @@ def _liveness(status: AggregatorStatus) -> Iterator[Metric]:
         [([], float(len(status.liveness.problems)))],
     )
     yield gauge(
-        "npu_vigil_heartbeats_unread_seconds",
+        "npu_vigil_heartbeats_last_read_age_seconds",
         "How long ago the heartbeats in a store, or in its Nodes, were read last.",
         ["place"],
         (([place], age) for place, age in status.liveness.listed_seconds_ago.items()),
@@ -185,7 +185,7 @@ def _blind(status: AggregatorStatus) -> Iterator[Metric]:
         ((values, 1.0) for values, _ in blind[:MOST_BLIND]),
     )
     yield gauge(
-        "npu_vigil_cluster_blind_since_seconds",
+        "npu_vigil_cluster_blind_since_timestamp_seconds",
         "Since when such a source gives no answer (Unix time of the node's clock).",
         labels,
         ((values, ms / 1000) for values, ms in blind[:MOST_BLIND] if ms is not None),
@@ -237,7 +237,7 @@ def _stores(status: AggregatorStatus) -> Iterator[Metric]:
         (([s.store], s.rejected_nodes) for s in sources),
     )
     yield counter(
-        "npu_vigil_read_by_name",
+        "npu_vigil_missed_write_reads",
         "Documents of nodes that were read by name because a heartbeat named a write that no watch "
         "had shown, by result.",
         ["store", "result"],
@@ -354,25 +354,25 @@ def _leader(status: AggregatorStatus) -> Iterator[Metric]:
     )
     yield gauge(
         "npu_vigil_state_documents",
-        "Documents in which the state of a part is kept.",
-        ["part"],
+        "Documents in which the state of an aggregator plugin is kept.",
+        ["plugin"],
         (([one.name], one.documents) for one in status.kept),
     )
     yield gauge(
         "npu_vigil_state_bytes",
-        "Size of the state of a part.",
-        ["part"],
+        "Size of the state of an aggregator plugin.",
+        ["plugin"],
         (([one.name], one.bytes) for one in status.kept),
     )
     yield counter(
         "npu_vigil_state_writes",
         "Acknowledged writes of state.",
-        ["part"],
+        ["plugin"],
         (([one.name], one.writes) for one in status.kept),
     )
     yield gauge(
         "npu_vigil_state_problems",
         "Documents of state that cannot be read or written.",
-        ["part"],
+        ["plugin"],
         (([one.name], len(one.problems)) for one in status.kept),
     )

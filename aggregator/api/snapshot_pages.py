@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from aggregator.api.collect_status import SLICE_ROWS
 from service.fault_page import FAULT_ROWS
-from service.snapshots import Rows, snapshot
+from service.snapshots import SLICE_ROWS, Rows, snapshot
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from aggregator.cluster_documents.kinds import DEVICE, NODE, OWN_KEY, SWITCH
+from contract.documents.isolation_request import read_requests
 from contract.errors import DocumentError
 from contract.names import (
     DEVICE_INFO_NAMESPACE,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aggregator.cluster_documents.kinds import Content, DocumentKind
+    from contract.documents.isolation_request import IsolationRequest
     from stores.base import WatchEvent
 
 MAX_NODES = 16_000
@@ -157,6 +159,9 @@ class DocumentWatch:
         without effect on what is merged."""
         self.own_key_changed: set[str] = set()
         """Nodes whose own data key changed since this was cleared."""
+        self.isolations: dict[str, dict[int, IsolationRequest]] = {}
+        """Who isolated chips of a node, as its newest good document states it; has no effect on
+        what is merged."""
         self.present: dict[str, str] = {}
         """Nodes that have a document, good or bad, and its version."""
         self.deleted: set[str] = set()
@@ -281,6 +286,9 @@ class DocumentWatch:
         is_refused = any(inbox.refuses(node, document) for inbox in self.inboxes)
         if not is_refused:
             changed += [inbox.ended(node, document) for inbox in self.inboxes]
+            self.isolations.pop(node, None)
+            if requests := read_requests(document.annotations):
+                self.isolations[node] = requests
         if self.own_key.take(node, document, now_ms) or (
             not is_refused and self.own_key.ended(node, document)
         ):
@@ -345,6 +353,7 @@ class DocumentWatch:
             return frozenset()
         del self.present[node]
         self.deleted.add(node)
+        self.isolations.pop(node, None)
         for inbox in self.inboxes:
             inbox.forget(node)
         if self.own_key.forget(node):

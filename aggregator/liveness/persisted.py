@@ -53,16 +53,21 @@ class PersistedHeartbeats:
 
     name = "heartbeats"
 
-    def __init__(self, old: Iterable[LegacyHeartbeatWatch], clock: Clock) -> None:
+    def __init__(
+        self,
+        old: Iterable[LegacyHeartbeatWatch],
+        clock: Clock,
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._old = tuple(old)
         self._clock = clock
+        self._on_change = changed
         self._rows: dict[tuple[str, bool], LastSeen] = {}
         self._texts: dict[str, str] = {}
         self._changed: set[str] = set()
         self._has_begun = False
         self.restored: tuple[LastSeen, ...] = ()
         """Beats of the stores, as the leader before has seen them."""
-        self.changed: Callable[[], None] = lambda: None
 
     def note(self, own: Iterable[HeartbeatListing]) -> None:
         """Take down how it is now; ``own`` is what was heard of beats of the stores."""
@@ -83,7 +88,7 @@ class PersistedHeartbeats:
         self._texts = now
         self._changed |= changed
         if changed:
-            self.changed()
+            self._on_change()
 
     def _settled(self, row: LastSeen) -> LastSeen:
         """The row as it was taken down first: two clocks never agree to the second for long."""

@@ -45,8 +45,9 @@ class Notifier:
         stream: Stream,
         history: ClusterHistory,
         labelling: Labelling,
+        server: GrpcServer | None = None,
     ) -> None:
-        self.server: GrpcServer | None = None
+        self.server = server
         """Where clients of ClusterD listen, if they are served."""
         self._pipeline = pipeline
         self._world = world

@@ -183,7 +183,7 @@ def _isolate(text: str) -> None:
     data = _data(text)
     names = read_names(data)
     reasons = read_reasons(data.get("UpgradeFaultReason", "{}"))
-    isolated = {item.subject.id for item in adopted(_document(data), None, NOW_MS)}
+    isolated = {item.subject.id for item in adopted(Document("", "", data, {}), None, NOW_MS)}
     assert isolated == (names or frozenset()) | (isolated & reasons.keys())
 
 

@@ -54,14 +54,13 @@ class FaultsPage(msgspec.Struct, frozen=True):
     """Every fault that holds now, also those that an aggregator holds back from readers.
 
     ``stream`` is the id of the newest event that it contains. ``more`` (``continue``): the
-    parameter of the next page, ``null`` for the last one. ``node`` is that of an agent.
+    parameter of the next page, ``null`` for the last one.
     """
 
     at_ms: int
     faults: tuple[FaultStatus, ...]
     stream: str = ""
     more: str | None = msgspec.field(default=None, name="continue")
-    node: str = ""
 
 
 class FaultNames(TypedDict):

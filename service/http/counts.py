@@ -69,26 +69,26 @@ class Counts:
         """Make the metrics."""
         if self.listening is not None:
             yield GaugeMetricFamily(
-                "npu_vigil_pages_listening",
+                "npu_vigil_http_listening",
                 "Whether the address of --listen is served; it is tried again while it is not.",
                 value=self.listening,
             )
         yield GaugeMetricFamily(
-            "npu_vigil_pages_connections", "Open HTTP connections.", value=self.connections
+            "npu_vigil_http_connections", "Open HTTP connections.", value=self.connections
         )
         yield CounterMetricFamily(
-            "npu_vigil_pages_accept_failures",
+            "npu_vigil_http_accept_failures",
             "Connections that could not be accepted, or were closed for lack of descriptors.",
             value=self.accept_failures,
         )
         requests = CounterMetricFamily(
-            "npu_vigil_pages_requests", "HTTP requests by result.", labels=["result"]
+            "npu_vigil_http_requests", "HTTP requests by result.", labels=["result"]
         )
         for result in RequestResult:
             requests.add_metric([result.value], self.requests[result])
         yield requests
         closed = CounterMetricFamily(
-            "npu_vigil_pages_closed",
+            "npu_vigil_http_closed_connections",
             "HTTP connections that the server closed to protect itself, by reason.",
             labels=["reason"],
         )

@@ -118,7 +118,7 @@ async def test_thirty_of_a_hundred_at_once_are_an_alarm_and_not_lost(
         page = await told(daemon, alarm=True, lost=[])
         assert page["held"] == NODES[10:40]
         assert (await asyncio.to_thread(daemon.ask, "/readyz"))[0] == 200
-        assert await asyncio.to_thread(daemon.metric, "npu_vigil_silence_alarm") == 1
+        assert await asyncio.to_thread(daemon.metric, "npu_vigil_node_lost_brake") == 1
         assert (await asyncio.to_thread(daemon.node, NODES[10]))["heartbeat"] == "silent"
         await asyncio.to_thread(daemon.says, "silence alarm: 30 nodes")
         fleet.silent = set()

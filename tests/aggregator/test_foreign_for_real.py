@@ -69,13 +69,13 @@ _COUNTED = (
     "npu_vigil_nodes{",
     "npu_vigil_node_lost",
     "npu_vigil_cluster_",
-    "npu_vigil_hidden_faults",
-    "npu_vigil_public_faults_standing",
+    "npu_vigil_withheld_faults",
+    "npu_vigil_public_faults_active",
     "npu_vigil_public_faults_nodes",
     "npu_vigil_public_faults_absent",
     "npu_vigil_history_",
     "npu_vigil_heartbeats{",
-    "npu_vigil_jobs_hit",
+    "npu_vigil_jobs_with_faults",
 )
 
 

@@ -90,7 +90,7 @@ def test_an_address_that_is_taken_keeps_no_fault_back(
         other.until(lambda now: len(now.unhealthy) == 1, "the fault is reported")
         other.says("no pages on --listen 127.0.0.1")
         assert other.logged().count("no pages on --listen 127.0.0.1") == 1
-        assert "npu_vigil_pages_listening 0.0" in other.ask("/metrics")[1]
+        assert "npu_vigil_http_listening 0.0" in other.ask("/metrics")[1]
         folder_node.stop()
         give_up = time.monotonic() + 30
         while not (other.state_dir / "listen").exists():

@@ -175,7 +175,7 @@ def test_broker_and_agent_are_killed_and_nothing_is_lost_or_told_twice(site: Sit
     site.node.wait(lambda: site.node.status()["episodes"]["behind"] == 0, "nothing is behind")
     assert site.node.status()["episodes"]["trouble"] is None
     agent, aggregator = site.node.ask("/metrics")[1], site.aggregator.ask("/metrics")[1]
-    assert _of(scraped(agent), "npu_vigil_episodes_") == listed(AGENT_ON_MQTT)
+    assert _of(scraped(agent), "npu_vigil_history_forwarding_") == listed(AGENT_ON_MQTT)
     assert _of(scraped(aggregator), "npu_vigil_history_") == _of(
         listed(exposition.AGGREGATOR), "npu_vigil_history_"
     )

@@ -107,7 +107,7 @@ def test_generation_c_from_the_bmc_to_the_cluster(
     node.wait(lambda: missing in str(node.status()["heartbeat"]["old"]["label"]), "it is said")
     node.says(missing)
     assert node.logged().count(missing) == 1
-    assert "npu_vigil_old_heartbeat_unread 1.0" in node.ask("/metrics")[1]
+    assert "npu_vigil_legacy_heartbeat_label_missing 1.0" in node.ask("/metrics")[1]
     patch(cluster, NODE, {"labels": {"nodeDEnable": "on"}})
     node.wait(lambda: node.status()["heartbeat"]["old"]["label"] is None, "it is seen")
     node.emulator.bmc.occur(FAN)
@@ -221,6 +221,6 @@ def test_the_annotation_beats_and_its_refusal_is_not_ready(node: Node, cluster: 
     node.wait(
         lambda: "the heartbeat on the Node fails" in str(node.ask("/readyz")[1]), "it says so"
     )
-    assert "npu_vigil_old_heartbeat_trouble 1.0" in node.ask("/metrics")[1]
-    assert "npu_vigil_heartbeat_trouble 0.0" in node.ask("/metrics")[1]
+    assert "npu_vigil_legacy_heartbeat_failing 1.0" in node.ask("/metrics")[1]
+    assert "npu_vigil_heartbeat_failing 0.0" in node.ask("/metrics")[1]
     assert node.status()["heartbeat"]["beats"] > 1

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _BLOCK = re.compile(r"(?<=```console\n)(node-1)?\$ vigil (.*)\n[^`]*(?=```)")
 _READY = {"type": "Ready", "status": "True", "reason": "made", "message": "by a test"}
 _QUESTIONS = 10
+_OF_AN_ISOLATED_CHIP = "explain node-1/5"
 
 
 @pytest.fixture
@@ -66,10 +67,19 @@ def test_the_document_shows_what_its_commands_print(cluster_node: Node, tmp_path
     Path(aggregator).symlink_to(tmp_path / "aggregator")
     places = {agent: "/var/lib/npu-vigil", aggregator: "/var/lib/npu-vigil-aggregator"}
 
+    def change(verb: str, *more: str) -> None:
+        options = (*more, "--yes", *cluster_node.place.options)
+        assert vigil(verb, "node-1", "5", *options)[0] == 0
+
     def run(block: re.Match[str]) -> str:
         place = agent if block[1] else aggregator
+        is_isolated = block[2] == _OF_AN_ISOLATED_CHIP
+        if is_isolated:
+            change("isolate", "--reason", "HBM is replaced")
         _, lines, errors = vigil(*block[2].split(), VIGIL_STATE_DIR=place, COLUMNS="100")
         assert errors == ""
+        if is_isolated:
+            change("release")
         first = f"{block[1] or ''}$ vigil {block[2]}"
         return "\n".join([first, *lines, ""])
 
@@ -78,6 +88,7 @@ def test_the_document_shows_what_its_commands_print(cluster_node: Node, tmp_path
     for name, usual in places.items():
         shown = shown.replace(name, usual)
     shown = re.sub(r"(leader: +)\S+", r"\1aggregator-1", shown)
+    shown = re.sub(r"\S+@\S+(?=\s+\(as\s+stated)", "alice@laptop", shown)
     shutil.rmtree(short)
     made = tmp_path / "operate.md"
     made.write_text(shown, encoding="utf-8")

@@ -191,7 +191,7 @@ def test_a_full_disk_costs_nothing_that_is_known(folder_node: Node) -> None:
     node.emulator.recover(0, FAULT)
     node.until(lambda now: not now.codes(0), "the recovery is shown")
     assert node.status()["journal"]["trouble"] is not None
-    assert "npu_vigil_journal_trouble 1.0" in node.ask("/metrics")[1]
+    assert "npu_vigil_journal_failing 1.0" in node.ask("/metrics")[1]
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, before)
     node.wait(lambda: node.status()["journal"]["trouble"] is None, "the journal works again")
     node.wait(lambda: node.status()["journal"]["rows_held"] == 0, "everything is written")

@@ -196,13 +196,23 @@ def test_each_change_of_documents_is_shown(tmp_path: Path) -> None:
         watching.stop()
 
 
+def _is_in_history(node: Node) -> bool:
+    events = node.ask("/api/v1/history")[1]["events"]
+    return any(one.get("event") and one["event"]["code"] == _CODE for one in events)
+
+
 @pytest.mark.daemon
-def test_the_journal_of_an_agent_that_ended_shows_what_happened(folder_node: Node) -> None:
+def test_an_agent_shows_what_happened_and_its_journal_does_when_it_ended(folder_node: Node) -> None:
     where = ("--state-dir", str(folder_node.state_dir))
     folder_node.start()
     folder_node.up()
     folder_node.emulator.occur(3, _CODE)
     folder_node.until(lambda now: now.codes(3) == {_CODE}, "it is published")
+    folder_node.wait(lambda: _is_in_history(folder_node), "it is in the history")
+    status, lines, errors = vigil("timeline", "node-1/3", *where, COLUMNS="300")
+    assert (status, errors) == (0, "")
+    assert lines[0].startswith("answered by: agent of node-1, version ")
+    assert "chip 3  80E18402  reported  begins at SeparateNPU" in lines[-1]
     folder_node.kill()
     status, lines, errors = vigil("timeline", *where, COLUMNS="300")
     assert (status, errors) == (0, "")

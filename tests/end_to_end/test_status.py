@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import report
 from tests.contract.documents.test_cluster_device import config, fault
 from tests.parts import pods
+from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,17 +30,8 @@ LINK_DOWN = "81078603"
 
 def vigil(*arguments: str, **environment: str) -> tuple[int, list[str], str]:
     """Exit status, lines of output, and standard error."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("VIGIL_", "LC_", "LANG"))}
-    done = subprocess.run(
-        [sys.executable, "-m", "vigil", *arguments],
-        capture_output=True,
-        timeout=60,
-        env=clean | {"LC_ALL": "C.UTF-8"} | environment,
-        check=False,
-    )
-    errors = done.stderr.decode()
-    assert "Traceback" not in errors
-    return done.returncode, done.stdout.decode().splitlines(), errors
+    status, output, errors = run_verb(*arguments, **environment)
+    return status, output.decode().splitlines(), errors
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ from contextlib import redirect_stderr, redirect_stdout
 from unittest.mock import patch
 
 
-def run_verb(*arguments: str, **environment: str) -> tuple[int, bytes, str]:
+def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, bytes, str]:
     """Return exit status, standard output and standard error of ``vigil ARGUMENTS``.
+
+    ``text`` is its standard input.
 
     Nothing of the caller's environment that means something to verbs is left, and no kubeconfig.
     """
@@ -28,6 +30,7 @@ def run_verb(*arguments: str, **environment: str) -> tuple[int, bytes, str]:
     with (
         patch.dict(os.environ, clean, clear=True),
         patch.object(sys, "argv", ["vigil", *arguments]),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()))),
         redirect_stdout(output),
         redirect_stderr(errors),
     ):

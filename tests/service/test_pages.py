@@ -90,4 +90,4 @@ async def test_probes_say_what_is_wrong(tmp_path: Path) -> None:
         assert await ask("/readyz") == (503, '{"ready":false,"reasons":["no store"]}\n')
         status, metrics = await ask("/metrics")
         assert (status, metrics.partition("\n")[0]) == (200, "up 1")
-        assert "npu_vigil_pages_listening 1.0" in metrics
+        assert "npu_vigil_http_listening 1.0" in metrics

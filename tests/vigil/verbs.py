@@ -61,7 +61,7 @@ def aggregator(text: str = "train", *, since_ms: int = AT_MS - 200_000) -> dict[
         "code": "80E18402",
         "level": "SeparateNPU",
     }
-    entry = {"number": 1, "node": "node-1", "journal": "", "heard_at_ms": AT_MS}
+    entry = {"number": 1, "node": "node-1", "journal": "", "received_at_ms": AT_MS}
     pods = {"store": text, "kind": "pods", "followed": True, "known": False, "interrupted": text}
     return {
         "/api/v1/leader": LEADER,

@@ -1,7 +1,4 @@
-"""What a person wants of a chip, and the edit of each document that does it.
-
-Only ``stated_name`` asks the host.
-"""
+"""What a person wants of a chip, and the edit of each document that does it."""
 
 from __future__ import annotations
 

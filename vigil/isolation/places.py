@@ -12,13 +12,13 @@ from contract.documents.cluster_info import (
     cluster_device_index,
     entry_texts,
     read_device_entry,
-    record_as_shown,
 )
-from contract.documents.device_info import decode
+from contract.documents.device_info import DeviceFault, decode
 from contract.documents.isolation_request import read_requests
 from contract.documents.separation import chip_of, read_names
 from contract.documents.write_numbers import NoWrites, decode_owned
 from contract.errors import DocumentError, StoreError, StoreRefused
+from contract.go.decode import decode as decode_go
 from contract.names import (
     CLUSTER_LABEL,
     CLUSTER_NAMESPACE,
@@ -30,7 +30,6 @@ from stores.kubernetes_api.writers import OURS
 from vigil.isolation.change import MANUAL, is_named, is_separated
 
 if TYPE_CHECKING:
-    from contract.documents.cluster_device import CodeFault
     from stores.base import Beat, Document, Store
     from vigil.forget.nodes import Stores
 
@@ -154,6 +153,14 @@ async def refusal(found: Found, node: str) -> str | None:
     return None
 
 
+@dataclass(frozen=True)
+class ShownChip:
+    """What cluster-info shows of a chip: whether it is isolated, and the levels of other codes."""
+
+    is_isolated: bool
+    others: dict[str, str]
+
+
 class Published:
     """What cluster-info shows of a chip, in all stores."""
 
@@ -163,8 +170,8 @@ class Published:
         self._names: dict[int, str] = {}
         """The document that has the node, by the number of the store."""
 
-    async def faults(self, chip: str) -> list[tuple[CodeFault, ...]]:
-        """Return the faults of the chip in each store with an entry of its node.
+    async def shown(self, chip: str) -> list[ShownChip]:
+        """Return what is shown of the chip in each store with an entry of its node.
 
         Raises ``StoreError``. What cannot be read has no entry.
         """
@@ -172,10 +179,10 @@ class Published:
         for number, store in enumerate(self._stores):
             entry = await self._entry(number, store)
             if entry is not None:
-                found.append(tuple(fault for fault in entry if fault.chip == chip))
+                found.append(_shown_chip([one for one in entry if one.npu_name == chip]))
         return found
 
-    async def _entry(self, number: int, store: Store) -> tuple[CodeFault, ...] | None:
+    async def _entry(self, number: int, store: Store) -> list[DeviceFault] | None:
         if number in self._names:
             document = await store.get(CLUSTER_NAMESPACE, self._names[number])
             shown = None if document is None else self._shown(document)
@@ -189,17 +196,28 @@ class Published:
                     return shown
         return None
 
-    def _shown(self, document: Document) -> tuple[CodeFault, ...] | None:
+    def _shown(self, document: Document) -> list[DeviceFault] | None:
         try:
             text = entry_texts(document.data.get(document.name, ""), document.name).get(self._key)
             if text is None:
                 return None
             _, entry = read_device_entry(self._key, text, document.name)
-            return record_as_shown(entry, document.name).faults
+            devices = entry.DeviceList or {}
+            faults = devices[f"{min(devices)}-Fault"]
+            return decode_go(faults, list[DeviceFault], document.name, self._key)
         except DocumentError:
             return None
 
 
-def is_manual(faults: tuple[CodeFault, ...]) -> bool:
-    """Return whether faults of a chip isolate it."""
-    return any(fault.level == MANUAL for fault in faults)
+def _shown_chip(faults: list[DeviceFault]) -> ShownChip:
+    """Return what objects of the fault list say; the level of one is that of the isolation, too."""
+    levels = {
+        code: one.fault_level
+        for fault in faults
+        for code, one in (fault.fault_time_and_level_map or {}).items()
+    }
+    isolates = any(fault.fault_level == MANUAL for fault in faults)
+    return ShownChip(
+        isolates or MANUAL in levels.values(),
+        {code: level for code, level in levels.items() if level != MANUAL},
+    )

@@ -15,7 +15,6 @@ from contract.documents.isolation_request import read_requests
 from contract.documents.separation import chip_of
 from contract.errors import StoreConflict, StoreError, StoreForbidden, StoreRefused, quoted
 from vigil.isolation.change import (
-    MANUAL,
     Consent,
     is_named,
     is_separated,
@@ -23,12 +22,11 @@ from vigil.isolation.change import (
     released,
     without_separation,
 )
-from vigil.isolation.places import Found, Published, beats_of, find, is_manual, refusal
+from vigil.isolation.places import Found, Published, ShownChip, beats_of, find, refusal
 from vigil.status.show import print_lines
 
 if TYPE_CHECKING:
-    from contract.documents.cluster_device import CodeFault
-    from stores.base import Document, Store
+    from stores.base import Beat, Document, Store
     from vigil.forget.nodes import Stores
     from vigil.isolation.change import Isolation
 
@@ -36,6 +34,7 @@ _DONE, _NOT_YET, _WRONG = 0, 1, 2
 _WAIT_SECONDS = 30.0
 _LOOK_SECONDS = 0.25
 _ATTEMPTS = 5
+_INTERVALS = 3
 _REQUESTS = 2
 """A broker compares no versions: the agent's own write may overwrite the first request."""
 _RIGHTS = (
@@ -83,27 +82,32 @@ class _Run:
         self._as_json = as_json
         self._published = Published(stores, change.node)
         self._holders: tuple[str, ...] = ()
+        self._changed = False
 
     async def go(self, consent: Consent) -> int:
         change = self._change
         found = await find(self._stores, change.node, change.chip)
         if (why := self._unknown(found)) is not None:
-            return self._end(found, _WRONG, why, changed=False)
+            return self._end(found, _WRONG, why)
         self._holders = tuple(found.holders())
         # Rights that are missing for the wait are to be known before anything is changed.
-        shown = await self._published.faults(found.chip)
+        shown = await self._published.shown(found.chip)
         if change.isolates:
             named = [document for _, document in found.reports if is_named(document, found.chip)]
             if named:
-                return self._end(found, _DONE, _by_whom(named[0], found), shown, changed=False)
+                return self._end(found, _DONE, _by_whom(named[0], found), shown)
             if (why := await refusal(found, change.node)) is not None:
-                return self._end(found, _NOT_YET, f"refused: {why}", shown, changed=False)
+                return self._end(found, _NOT_YET, f"refused: {why}", shown)
         elif not self._holders:
-            status = _NOT_YET if found.problems or any(map(is_manual, shown)) else _DONE
+            if any(one.is_isolated for one in shown) and not found.problems:
+                # Somebody released it a moment ago.
+                return await self._wait(found)
             text = f"{found.chip} of {change.node} is not isolated: nothing is to be released"
-            if status:
-                text = f"{found.chip} of {change.node} is isolated by no document that can be read"
-            return self._end(found, status, text, shown, changed=False)
+            status = _DONE
+            if found.problems:
+                text = f"no document that can be read isolates {found.chip} of {change.node}"
+                status = _NOT_YET
+            return self._end(found, status, text, shown)
         plan = self._plan(found)
         if consent is Consent.DRY_RUN:
             return self._end(found, _DONE, f"would {plan}; nothing was changed", shown)
@@ -116,6 +120,7 @@ class _Run:
             if answer.strip().lower() not in ("y", "yes"):
                 return self._end(found, _NOT_YET, "nothing was changed", shown)
         await self._write(found)
+        self._changed = True
         return await self._wait(found)
 
     def _unknown(self, found: Found) -> str | None:
@@ -192,22 +197,25 @@ class _Run:
         change, chip = self._change, found.chip
         give_up = time.monotonic() + _WAIT_SECONDS
         requests = 1
+        silence = _Silence(found.beats)
         while True:
-            shown = await self._published.faults(chip)
-            if shown and all(is_manual(one) is change.isolates for one in shown):
+            shown = await self._published.shown(chip)
+            if shown and all(one.is_isolated is change.isolates for one in shown):
                 what = "isolated" if change.isolates else "released"
-                return self._end(found, _DONE, f"{chip} of {change.node} is {what}", shown, True)
+                return self._end(found, _DONE, f"{chip} of {change.node} is {what}", shown)
             if change.isolates and not await self._is_requested(found):
                 if requests == _REQUESTS:
                     why = (
                         f"the agent of {change.node} took the request out again: it knows no chip "
                         f"{chip}, or it is of an earlier release"
                     )
-                    return self._end(found, _NOT_YET, why, shown, True)
+                    return self._end(found, _NOT_YET, why, shown)
                 requests += 1
                 await self._write(found)
-            if time.monotonic() >= give_up:
-                return self._end(found, _NOT_YET, await self._why_not(found, shown), shown, True)
+            silent_seconds = silence.seconds(await beats_of(self._stores, change.node))
+            if silent_seconds or time.monotonic() >= give_up:
+                why = self._why_not(found, shown, silent_seconds)
+                return self._end(found, _NOT_YET, why, shown)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _is_requested(self, found: Found) -> bool:
@@ -217,42 +225,40 @@ class _Run:
                 return False
         return True
 
-    async def _why_not(self, found: Found, shown: list[tuple[CodeFault, ...]]) -> str:
+    def _why_not(self, found: Found, shown: list[ShownChip], silent_seconds: float) -> str:
         node = self._change.node
-        text = f"written, but not shown in cluster-info within {_WAIT_SECONDS:.0f} s: "
-        before = {(beat.holder, beat.beaten_at_ms) for beat in found.beats or ()}
-        now = await beats_of(self._stores, node)
-        if now is not None and {(beat.holder, beat.beaten_at_ms) for beat in now} <= before:
+        done = "written" if self._changed else "no document isolates it"
+        text = f"{done}, but cluster-info does not show that"
+        if silent_seconds:
             return (
-                f"{text}no heartbeat of {node} came in this time; its agent takes the change when "
-                "it runs again"
+                f"{text}: no heartbeat of {node} came for {silent_seconds:.0f} s; its agent takes "
+                "the change when it runs again"
             )
+        text = f"{text} after {_WAIT_SECONDS:.0f} s"
         if not shown:
-            return f"{text}it has no entry of {node}; an aggregator must run"
-        return f"{text}see vigil explain {node}/{found.chip}"
+            return f"{text}: it has no entry of {node}; an aggregator must run"
+        return f"{text}: see vigil explain {node}/{found.chip}"
 
     def _end(
         self,
         found: Found,
         status: int,
         text: str,
-        shown: list[tuple[CodeFault, ...]] | None = None,
-        changed: bool = False,
+        shown: list[ShownChip] | None = None,
     ) -> int:
-        faults = shown[0] if shown else ()
-        others = [fault for fault in faults if fault.level != MANUAL]
-        level = most_serious(map(_level, {fault.level for fault in others})) if others else ""
-        because = tuple(sorted(fault.code for fault in others if _level(fault.level) == level))
+        others = {code: _level(level) for one in shown or () for code, level in one.others.items()}
+        worst = most_serious(others.values()) if others else ""
+        because = tuple(sorted(code for code, one in others.items() if one == worst))
         outcome = Outcome(
             node=self._change.node,
             chip=found.chip,
             action="isolate" if self._change.isolates else "release",
             done=status == _DONE,
-            changed=changed,
-            isolated=any(map(is_manual, shown)) if shown else None,
+            changed=self._changed,
+            isolated=any(one.is_isolated for one in shown) if shown else None,
             text=text,
             holders=self._holders,
-            level=str(level),
+            level=str(worst),
             because=because,
             problems=tuple(found.problems),
         )
@@ -260,9 +266,9 @@ class _Run:
             print(msgspec.json.encode(outcome).decode())
         else:
             lines = [outcome.text]
-            if level and not self._change.isolates:
+            if worst and not self._change.isolates:
                 lines.append(
-                    f"{found.chip} stays at {level} because of other faults: {', '.join(because)}"
+                    f"{found.chip} stays at {worst} because of other faults: {', '.join(because)}"
                 )
             lines += found.problems
             if status == _DONE:
@@ -270,6 +276,26 @@ class _Run:
             else:
                 print("\n".join(f"vigil: {quoted(line)}" for line in lines), file=sys.stderr)
         return status
+
+
+class _Silence:
+    """Whether no heartbeat of a node came for three of its intervals."""
+
+    def __init__(self, beats: tuple[Beat, ...] | None) -> None:
+        self._last = beats
+        self._since = time.monotonic()
+
+    def seconds(self, beats: tuple[Beat, ...] | None) -> float:
+        """Take in the beats as they are now; return how long a silent node was silent, else 0."""
+        if not beats or _stamps(beats) != _stamps(self._last or ()):
+            self._last, self._since = beats, time.monotonic()
+            return 0
+        silent = time.monotonic() - self._since
+        return silent if silent > _INTERVALS * max(one.interval_seconds for one in beats) else 0
+
+
+def _stamps(beats: tuple[Beat, ...]) -> list[tuple[str, int]]:
+    return [(beat.holder, beat.beaten_at_ms) for beat in beats]
 
 
 def _level(level: str) -> ChipLevel:

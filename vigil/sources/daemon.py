@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _AGENT_SECONDS = 0.2
 _AGGREGATOR_SECONDS = 0.25
 _WITHOUT_SIGNAL_SECONDS = 2.0
-"""The stream of an aggregator has no events of jobs, heartbeats and the leader."""
+"""The stream of an aggregator has no events of heartbeats."""
 _AGAIN_SECONDS = 1.0
 
 

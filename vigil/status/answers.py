@@ -11,6 +11,16 @@ import msgspec
 from contract.pages.blind import BlindStatus
 
 
+class AgentUpgrade(msgspec.Struct, frozen=True):
+    """Why an agent raises the level of a code; ``because`` names who isolated a chip."""
+
+    code: str
+    level: str
+    upgraded_at_ms: int
+    because: str = ""
+    severity: int | str | None = None
+
+
 class AgentChip(msgspec.Struct, frozen=True):
     """A chip as its agent knows it."""
 
@@ -21,6 +31,7 @@ class AgentChip(msgspec.Struct, frozen=True):
     blind: tuple[BlindStatus, ...] = ()
     listed: bool = True
     answers: bool = True
+    upgrades: tuple[AgentUpgrade, ...] = ()
 
 
 class AgentFault(msgspec.Struct, frozen=True):

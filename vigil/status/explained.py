@@ -19,6 +19,7 @@ from vigil.status.report import (
     FaultRow,
     blind_of,
     fault_row,
+    faults_of,
     of_agent,
     reasons_of_blind,
     reasons_of_faults,
@@ -119,7 +120,7 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
 def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
     report = of_agent(server, answer, None)
     faults: dict[str, list[FaultExplanation]] = {}
-    for row, fault in zip(report.faults, answer.faults, strict=True):
+    for row, fault in zip(report.faults, faults_of(answer), strict=True):
         known = describe_code(row.code)
         sources = f"reported by {', '.join(fault.reported_by)}" if fault.reported_by else ""
         because = (fault.reason, sources, *(known.rules if known else ()))

@@ -9,6 +9,7 @@ import msgspec
 
 from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
+from contract.codes.policies import AUTOFILL_CODE
 from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.counted import counted
 from contract.pages.faults import FaultsPage
@@ -16,6 +17,7 @@ from service.shortened import shortened
 from vigil.daemon_client import OtherNode
 from vigil.status.answers import (
     AgentAnswer,
+    AgentFault,
     AgentPublication,
     LeaderAnswer,
     LeaderStateAnswer,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from vigil.daemon_client import DaemonClient
 
 STATUS = "/api/v1/status"
+_MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _ALIVE = "alive"
 _REPORTED = "reported"
 _HARMLESS = frozenset(
@@ -120,7 +123,7 @@ def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport
             fault.severity,
             fault.since_ms,
         )
-        for fault in answer.faults
+        for fault in faults_of(answer)
     )
     blind = (
         *blind_rows(answer.node, "", answer.blind),
@@ -284,6 +287,27 @@ def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
         since = one.since_ms or one.received_at_ms
         row = fault_row(one.node, one.subject, kind, one.code, one.level, one.severity, since)
         yield msgspec.structs.replace(row, withheld=one.hidden is not None)
+
+
+def faults_of(answer: AgentAnswer) -> tuple[AgentFault, ...]:
+    """Return the faults of an agent, and what isolates a chip without a fault that holds."""
+    holding = {(fault.device, fault.code) for fault in answer.faults}
+    return (
+        *answer.faults,
+        *(
+            AgentFault(
+                subject=f"chip {chip.chip}",
+                code=_MANUAL if one.code == AUTOFILL_CODE else one.code,
+                level=one.level,
+                since_ms=one.upgraded_at_ms,
+                device=chip.device,
+                reason=one.because,
+            )
+            for chip in answer.chips
+            for one in chip.upgrades
+            if one.level == _MANUAL and (chip.device, one.code) not in holding
+        ),
+    )
 
 
 def fault_row(

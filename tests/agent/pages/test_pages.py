@@ -93,6 +93,7 @@ def picture(
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     chips = status.chip_statuses(STATE, "Ascend910", READINGS)
     return status.AgentStatus(
+        gauges=status.gauges_of(READINGS),
         node="node-1",
         version="1",
         at_ms=NOW_MS,
@@ -181,9 +182,9 @@ async def test_metrics_are_what_prometheus_reads(tmp_path: Path) -> None:
     assert samples["npu_vigil_journal_gaps_total",] == 1
     assert samples["npu_vigil_journal_rows_lost_total",] == 3
     assert samples["npu_vigil_driver_gaps_total",] == 2
-    assert samples["npu_vigil_heartbeat_beats_total",] == 4
+    assert samples["npu_vigil_heartbeat_successes_total",] == 4
     assert samples["npu_vigil_heartbeat_failures_total",] == 1
-    assert samples["npu_vigil_heartbeat_beaten_seconds",] == NOW_MS / 1000 - 6
+    assert samples["npu_vigil_heartbeat_last_success_timestamp_seconds",] == NOW_MS / 1000 - 6
     assert samples["npu_vigil_heartbeat_withheld",] == 0
     assert samples["npu_vigil_heartbeat_conflict",] == 0
     within = (of_chips, ("le", "0.03"), ("stage", "total"))
@@ -236,12 +237,12 @@ async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
         metrics = (await fetch(tmp_path, "/metrics"))[1]
         for name in ("heartbeat", "old_heartbeat"):
             assert f"npu_vigil_{name}_trouble 1.0" in metrics
-        assert "npu_vigil_old_heartbeat_unread 1.0" in metrics
+        assert "npu_vigil_legacy_heartbeat_label_missing 1.0" in metrics
         assert "npu_vigil_heartbeat_withheld 1.0" in metrics
         pages.heartbeat = WELL
         async with asyncio.timeout(30):
             # One exposition is good for a second.
-            while "npu_vigil_heartbeat_trouble 0.0" not in (await fetch(tmp_path, "/metrics"))[1]:  # noqa: ASYNC110
+            while "npu_vigil_heartbeat_failing 0.0" not in (await fetch(tmp_path, "/metrics"))[1]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
 
@@ -266,7 +267,7 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
         code, text = await fetch(tmp_path, "/api/v1/faults")
         assert code == 200
         page = msgspec.json.decode(text, type=FaultsPage, strict=True)
-        assert (page.node, page.at_ms, page.stream, page.more) == ("node-1", NOW_MS, "run-0", None)
+        assert (page.at_ms, page.stream, page.more) == (NOW_MS, "run-0", None)
         chip, fan = page.faults
         assert chip == FaultStatus(
             node="node-1",

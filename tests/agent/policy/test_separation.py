@@ -18,6 +18,11 @@ from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.families import FAMILIES
 from contract.documents.device_info import DeviceFault, TimeAndLevel, encode, verify_published
+from contract.documents.isolation_request import (
+    ISOLATION_ANNOTATION,
+    IsolationRequest,
+    encode_requests,
+)
 from contract.documents.separation import chip_of, read_names, read_reasons
 from contract.observation import Assertion, chip_subject
 from dcmi_shim.values import Chip
@@ -437,3 +442,34 @@ def test_reason_of_a_kind_that_nobody_knows_is_dropped() -> None:
     item = Adopted(chip_subject(0), CODE, "FaultWhim", T, T, "SeparateNPU")
     state = healthy()
     assert take(state, [item], T, FREQ3) is state
+
+
+class TestRequest:
+    """What an operator isolates with a request."""
+
+    request = IsolationRequest("alice@laptop", T, "its HBM is replaced")
+
+    def edited(self) -> Document:
+        annotations = {ISOLATION_ANNOTATION: encode_requests({"Ascend910-1": self.request})}
+        document = stored(healthy(), ManuallySeparateNPU="Ascend910-0,Ascend910-1")
+        return msgspec.structs.replace(document, annotations=annotations)
+
+    def test_no_time_ends_it_and_a_name_alone_isolates_nothing(self) -> None:
+        state = healthy()
+        made = DeviceInfoDocument(NODE, lambda: state)
+        state = take(state, made.requested(self.edited(), T), T, FREQ3)
+        assert [chip for chip, known in state.chips.items() if known.isolated] == [1]
+        after = take(state, [], T + 10 * 365 * 86_400_000, FREQ3)
+        (upgrade,) = after.chips[1].upgrades
+        assert upgrade.request == self.request
+        assert upgrade.because == "alice@laptop (as stated) isolated it: its HBM is replaced"
+
+    def test_an_agent_without_a_journal_takes_who_asked_from_the_document(self) -> None:
+        state = started(self.edited())
+        assert [one.request for one in state.chips[1].upgrades] == [self.request]
+        assert [one.request for one in state.chips[0].upgrades] == [None]
+
+    def test_a_restart_keeps_it(self) -> None:
+        state = restarted(acknowledged(healthy()), self.edited(), T + 1)
+        state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
+        assert [one.request for one in state.chips[1].upgrades] == [self.request]

@@ -208,7 +208,7 @@ def test_rules_of_a_hundred_namespaces_are_followed() -> None:
     assert found.want_rules() == {f"n{n:03}" for n in range(100)}
     assert found.unknown["scalingrules in n119"] == "more than 100 namespaces have some"
     status = AdviceStatus(NOW_MS, not_known={**found.unknown, "vcjobs": "no right"})
-    (unread,) = (one for one in _advice(status) if one.name == "npu_vigil_advice_not_known")
+    (unread,) = (one for one in _advice(status) if one.name == "npu_vigil_advice_unreadable")
     values = {one.labels["kind"]: one.value for one in unread.samples}
     assert values == {"scalingrules": 120, "vcjobs": 1}, "no series for each namespace"
 

@@ -224,7 +224,10 @@ async def test_a_real_aggregator_shows_it_and_after_a_restart_as_well(
         assert any("the source bmc gives" in line for line in explained["because"])
         place = '{chip="Ascend910-3",node="n1",source="chip-faults"}'
         assert daemon.metric(f"npu_vigil_cluster_blind{place}") == 1
-        assert daemon.metric(f"npu_vigil_cluster_blind_since_seconds{place}") == SINCE_MS / 1000
+        assert (
+            daemon.metric(f"npu_vigil_cluster_blind_since_timestamp_seconds{place}")
+            == SINCE_MS / 1000
+        )
         assert daemon.metric('npu_vigil_blind_nodes{state="blind"}') == 1
         assert daemon.metric('npu_vigil_blind_nodes{state="none"}') == 1
         assert daemon.metric('npu_vigil_blind_nodes{state="unknown"}') == 1

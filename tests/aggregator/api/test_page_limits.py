@@ -58,6 +58,6 @@ async def test_neither_unfinished_requests_nor_silent_streams_keep_others_out(
         assert scrape.recv(15) == b"HTTP/1.1 200 OK"
         # An exposition is good for a second.
         daemon.process.wait_until(
-            lambda: daemon.metric("npu_vigil_pages_closed_total") >= 2 * _PLACES, 30
+            lambda: daemon.metric("npu_vigil_http_closed_connections_total") >= 2 * _PLACES, 30
         )
-        assert daemon.metric("npu_vigil_pages_connections") <= _PLACES
+        assert daemon.metric("npu_vigil_http_connections") <= _PLACES

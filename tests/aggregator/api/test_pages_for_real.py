@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -170,7 +171,7 @@ def assert_explained(daemon: Daemon) -> None:
     (one,) = hidden["faults"]
     assert one["because"].startswith("held back from readers until 20")
     assert one["because"].endswith(": job default/training rides it out")
-    assert one["until_ms"] == one["since_ms"] + 3_600_000
+    assert one["until_ms"] == one["received_at_ms"] + 3_600_000
     public = chip(found, "Ascend910-5")["faults"][0]["because"]
     assert public == "a public fault of CCAE (fault-0001); it holds until it is told to be over"
     manual = chip(found, "Ascend910-7")["faults"][0]
@@ -198,7 +199,7 @@ def assert_parts(daemon: Daemon) -> None:
     services = daemon.ask("/api/v1/services")[1]["services"]
     assert services["grpc"]["plaintext"]
     faults = daemon.ask("/api/v1/faults")[1]
-    assert {one["code"]: one["hidden"] for one in faults["faults"]} == {
+    assert {one["code"]: one["hidden"] for one in faults["faults"] if one["kind"] == "chip"} == {
         "80E18402": "filter",
         "80E21007": None,
         "220001001": None,
@@ -213,11 +214,42 @@ def assert_metrics(daemon: Daemon) -> None:
     here = listed(KUBERNETES) | listed(GRPC)
     assert here.items() <= shown.items()
     assert shown.items() <= (here | listed(AGGREGATOR) | listed(ADVISING)).items()
-    assert daemon.metric('npu_vigil_jobs_hit{health="UnHealthy"}') == 1
-    assert daemon.metric('npu_vigil_hidden_faults{why="filter"}') == 1
+    assert daemon.metric('npu_vigil_jobs_with_faults{health="UnHealthy"}') == 1
+    assert daemon.metric('npu_vigil_withheld_faults{reason="filter"}') == 1
     assert daemon.metric("npu_vigil_separation_chips") == 1
     assert daemon.metric("npu_vigil_history_published_total") > 0
     checked = subprocess.run(
         ["promtool", "check", "metrics"], input=text, text=True, capture_output=True, check=False
     )
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+@pytest.mark.apiserver
+async def test_filters_parts_and_the_stream_of_an_aggregator(daemon: Daemon) -> None:
+    every = daemon.ask("/api/v1/faults")[1]
+    assert every["continue"] is None
+    found, more = [], ""
+    while True:
+        part = daemon.ask(f"/api/v1/faults?limit=2{more}")[1]
+        found += part["faults"]
+        if part["continue"] is None:
+            break
+        more = f"&continue={quote(part['continue'])}"
+    assert found == every["faults"]
+    chosen = daemon.ask("/api/v1/faults?node=n1&level=RestartNPU")[1]["faults"]
+    assert [(one["node"], one["code"]) for one in chosen] == [("n1", "80E18402")]
+    assert {one["kind"] for one in every["faults"]} == {"chip", "switch", "host"}
+    assert all(one["since_ms"] for one in every["faults"]), "each has a time"
+
+    def nodes(query: str) -> set[str]:
+        return {one["node"] for one in daemon.ask(f"/api/v1/nodes?{query}")[1]["nodes"]}
+
+    assert nodes("state=rejected") == {"n4"}
+    assert nodes("code=80E18402") == {"n1"}
+    assert nodes("node=n2&node=n3&node=nobody") == {"n2", "n3"}
+    assert nodes("node=n2&code=80E18402") == set()
+    assert daemon.ask("/api/v1/nodes?state=well")[0] == 400
+    for path in ("nodes", "nodes/n1", "faults", "jobs", "leader", "liveness"):
+        epoch, _, number = daemon.ask(f"/api/v1/{path}")[1]["stream"].rpartition("-")
+        assert epoch
+        assert int(number) > 0

@@ -94,7 +94,7 @@ async def test_a_cut_from_the_broker_makes_its_nodes_unknown_and_no_others(
 
 
 def unread_metric(url: str) -> str:
-    return f'npu_vigil_heartbeats_unread_seconds{{place="{url}"}}'
+    return f'npu_vigil_heartbeats_last_read_age_seconds{{place="{url}"}}'
 
 
 async def shown(daemon: Daemon, **wanted: str) -> None:

@@ -229,9 +229,9 @@ async def test_unfinished_requests_keep_nobody_else_out(tmp_path: Path) -> None:
         other.send(HELLO)
         assert [await one.answer() for one in (probe, other)] == [(200, b'"hello"\n')] * 2
         shown = await served.metrics()
-        assert shown["npu_vigil_pages_connections",] <= 20
-        closed = shown["npu_vigil_pages_closed_total", "crowded"]
-        assert closed + shown["npu_vigil_pages_closed_total", "address"] >= 80 - 12
+        assert shown["npu_vigil_http_connections",] <= 20
+        closed = shown["npu_vigil_http_closed_connections_total", "crowded"]
+        assert closed + shown["npu_vigil_http_closed_connections_total", "address"] >= 80 - 12
 
 
 @pytest.mark.slow
@@ -248,7 +248,7 @@ async def test_who_lets_wait_is_closed(tmp_path: Path) -> None:
         assert await idle.ended() == b""
         greedy.goes_on()
         assert len(await greedy.ended()) < len(LARGE)
-        assert (await served.metrics())["npu_vigil_pages_connections",] == 1
+        assert (await served.metrics())["npu_vigil_http_connections",] == 1
 
 
 @pytest.mark.parametrize(
@@ -271,7 +271,7 @@ async def test_what_is_no_request_is_counted_and_not_logged(
         assert await client.answer() == (status, NO_REQUEST[status])
         assert "nosniff" in client.headers
         await client.ended()
-        assert (await served.metrics())["npu_vigil_pages_requests_total", "bad"] == 1
+        assert (await served.metrics())["npu_vigil_http_requests_total", "bad"] == 1
     assert caplog.records == []
 
 
@@ -284,7 +284,7 @@ async def test_a_page_that_cannot_be_made_is_logged_once(
             client.send(HELLO.replace(b"/hello", b"/broken"))
             assert (await client.answer())[0] == 500
         shown = await served.metrics()
-    assert shown["npu_vigil_pages_requests_total", "failed"] == 3
+    assert shown["npu_vigil_http_requests_total", "failed"] == 3
     (logged,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
     assert logged.exc_info is not None
 
@@ -345,7 +345,7 @@ async def test_without_descriptors_it_is_logged_once_and_goes_on_later(
             assert len(refused) == 1
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft + 512, hard))
         async with asyncio.timeout(PATIENCE_SECONDS):
-            assert (await served.metrics())["npu_vigil_pages_accept_failures_total",] >= 1
+            assert (await served.metrics())["npu_vigil_http_accept_failures_total",] >= 1
     assert sum("not accepted" in record.message for record in caplog.records) == 1
 
 
@@ -365,7 +365,7 @@ async def test_an_address_that_is_taken_is_served_when_it_is_free(
             connector = aiohttp.UnixConnector(str(tmp_path / "some.sock"))
             async with aiohttp.ClientSession(connector=connector) as session:
                 answer = await session.get("http://daemon/metrics")
-                assert "npu_vigil_pages_listening 0.0" in await answer.text()
+                assert "npu_vigil_http_listening 0.0" in await answer.text()
             await asyncio.sleep(0.3)
             other.close()
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -373,7 +373,7 @@ async def test_an_address_that_is_taken_is_served_when_it_is_free(
                     await asyncio.sleep(0.02)
             served = Site(tmp_path)
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while (await served.metrics())["npu_vigil_pages_listening",] != 1:  # noqa: ASYNC110
+                while (await served.metrics())["npu_vigil_http_listening",] != 1:  # noqa: ASYNC110
                     await asyncio.sleep(0.1)
             await served.close()
     logged = [record.message for record in caplog.records if place in record.message]

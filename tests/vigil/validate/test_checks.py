@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from contract.errors import ConfigurationError
 from contract.operator_rules.fault_configuration import CHIP_CONFIG_MAP, DOCUMENTS
 from tests.fault_texts import shipped_texts
+from tests.parts.verbs import run_verb
 from vigil.validate.checks import check_config_map, check_document, kind_of
 from vigil.validate.verb import FileKind
 
@@ -34,14 +33,9 @@ KINDS = dict(
 )
 
 
-def vigil(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vigil", "validate", *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def vigil(*arguments: str, text: str = "") -> tuple[int, str, str]:
+    status, output, errors = run_verb("validate", *arguments, text=text)
+    return status, output.decode(), errors
 
 
 def problems(text: str) -> list[str]:
@@ -172,37 +166,35 @@ def test_the_config_map_of_the_servers_parts(change: dict[str, Any], where: list
         check_config_map(text, "x")
 
 
-@pytest.mark.daemon
 def test_everything_that_is_wrong_with_the_codes_of_the_servers_parts(tmp_path: Path) -> None:
     lists = {"SeparateFaultCodes": ["1", "2C000031"], "NotHandleFaultCodes": ["2c000031", "z"]}
     file = tmp_path / "x.json"
     file.write_text(json.dumps({"faultTypeCode": lists}))
-    done = vigil(str(file))
-    assert done.returncode == 2
-    assert f"{file}: 3 problems" in done.stderr
-    assert "$.FaultTypeCode.SeparateFaultCodes[0]: '1' is no code" in done.stderr
-    assert "$.FaultTypeCode.NotHandleFaultCodes[0]: 2C000031 is on another level" in done.stderr
+    status, _, errors = vigil(str(file))
+    assert status == 2
+    assert f"{file}: 3 problems" in errors
+    assert "$.FaultTypeCode.SeparateFaultCodes[0]: '1' is no code" in errors
+    assert "$.FaultTypeCode.NotHandleFaultCodes[0]: 2C000031 is on another level" in errors
     file.write_text('{"FaultTypeCode":{}}')
-    assert vigil(str(file)).stdout == f"{file}: ok (node-fault-code)\n"
+    assert vigil(str(file))[1] == f"{file}: ok (node-fault-code)\n"
 
 
-@pytest.mark.daemon
 def test_the_command(tmp_path: Path) -> None:
-    done = vigil("-", text=json.dumps(CONFIG_MAP))
-    assert (done.returncode, done.stdout) == (0, "standard input: ok (fault-config)\n")
+    status, output, _ = vigil("-", text=json.dumps(CONFIG_MAP))
+    assert (status, output) == (0, "standard input: ok (fault-config)\n")
     file = tmp_path / "faultCode.json"
     file.write_text('{"NotHandleFaultCodes": ["zz"], "SeperateNPUCodes": ["80E21007"]}')
-    done = vigil(str(file))
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{file}: 3 problems" in done.stderr
-    assert "  $.NotHandleFaultCodes[0]: 'zz'" in done.stderr
-    assert "did you mean SeparateNPUCodes?" in done.stderr
-    assert vigil(str(file), "--kind", "switch-fault-code").returncode == 2
-    done = vigil("-", "--kind", "fault-code", text="{}")
-    assert done.returncode == 2
-    assert "names no code" in done.stderr
+    status, output, errors = vigil(str(file))
+    assert (status, output) == (2, "")
+    assert f"{file}: 3 problems" in errors
+    assert "  $.NotHandleFaultCodes[0]: 'zz'" in errors
+    assert "did you mean SeparateNPUCodes?" in errors
+    assert vigil(str(file), "--kind", "switch-fault-code")[0] == 2
+    status, _, errors = vigil("-", "--kind", "fault-code", text="{}")
+    assert status == 2
+    assert "names no code" in errors
     file.write_bytes(b'{"NotHandleFaultCodes": ["80E21007"], "\xff": 1}')
-    assert "is not known and has no effect" in vigil(str(file)).stderr
+    assert "is not known and has no effect" in vigil(str(file))[2]
 
 
 def test_wrong_types_are_told_with_everything_else() -> None:

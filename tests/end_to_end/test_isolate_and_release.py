@@ -1,0 +1,239 @@
+"""``vigil isolate`` and ``vigil release`` with a real agent and aggregator on each store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from contract.documents.isolation_request import ISOLATION_ANNOTATION
+from contract.names import DEVICE_INFO_NAMESPACE
+from stores.address import open_store
+from tests.aggregator.daemon import Daemon
+from tests.end_to_end.node import Node
+from tests.end_to_end.places import Cluster, Folder
+from tests.end_to_end.test_status import SEPARATES, vigil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from stores.base import Document
+    from tests.parts.broker import Broker
+
+CHIP = "Ascend910-3"
+MANUAL = "ManuallySeparateNPU"
+
+
+class Broking(Folder):
+    """A broker, whose documents are read through its store."""
+
+    def __init__(self, broker: Broker, root: Path) -> None:
+        super().__init__(root)
+        self._url = broker.url
+
+    @property
+    def options(self) -> list[str]:
+        return ["--store", self._url]
+
+
+@dataclass
+class Site:
+    """A node, its aggregator, and the store that both use."""
+
+    node: Node
+    aggregator: Daemon
+
+    def change(self, *arguments: str) -> tuple[int, Any]:
+        """Exit status and JSON of a verb."""
+        status, lines, errors = vigil(*arguments, *self.node.place.options, "--json")
+        assert lines, errors
+        return status, json.loads(lines[0])
+
+    def document(self) -> Document:
+        """device-info as it is stored, with its annotations."""
+
+        async def read() -> Document:
+            options = self.node.place.options
+            store = open_store(options[1], options[3] if len(options) > 2 else None)
+            try:
+                document = await store.get(DEVICE_INFO_NAMESPACE, self.node.document)
+            finally:
+                await store.close()
+            assert document is not None
+            return document
+
+        return asyncio.run(read())
+
+
+@pytest.fixture(
+    params=["directory", "broker", pytest.param("kubernetes", marks=pytest.mark.apiserver)]
+)
+def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterator[Site]:
+    """A healthy node with an aggregator, on each store."""
+    place: Folder | Cluster
+    if request.param == "directory":
+        place = Folder(tmp_path / "store")
+    elif request.param == "broker":
+        place = Broking(request.getfixturevalue("broker"), tmp_path / "store")
+    else:
+        place = Cluster(request.getfixturevalue("control_plane"))
+    yield from _site(place, tmp_path, built)
+
+
+@pytest.fixture
+def folder_site(tmp_path: Path, built: Path) -> Iterator[Site]:
+    """The same on a directory."""
+    yield from _site(Folder(tmp_path / "store"), tmp_path, built)
+
+
+def _site(place: Folder | Cluster, tmp_path: Path, built: Path) -> Iterator[Site]:
+    node = Node(tmp_path, built, place)
+    daemon = Daemon(tmp_path / "aggregator", *place.options)
+    node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
+    node.start()
+    try:
+        node.up()
+        node.ready()
+        daemon.start()
+        node.wait(
+            lambda: any(
+                one["node"] == "node-1" and one["heartbeat"] == "alive"
+                for one in daemon.ask("/api/v1/nodes")[1]["nodes"]
+            ),
+            "the aggregator knows the node",
+        )
+        yield Site(node, daemon)
+    finally:
+        daemon.stop()
+        node.close()
+
+
+def level(node: Node) -> str:
+    """The level of the chip as its agent has it."""
+    (chip,) = [chip for chip in node.status()["chips"] if chip["device"] == CHIP]
+    found: str = chip["level"]
+    return found
+
+
+@pytest.mark.timeout(150)
+def test_a_chip_is_isolated_by_a_person_and_released(site: Site) -> None:
+    node = site.node
+    status, answer = site.change(
+        "isolate", "node-1", "3", "--reason", "its HBM is replaced", "--yes"
+    )
+    assert (status, answer["done"], answer["isolated"]) == (0, True, True), answer
+    assert answer["text"] == f"{CHIP} of node-1 is isolated"
+    assert level(node) == MANUAL
+    document = site.document()
+    assert document.data[MANUAL] == CHIP
+    requests = json.loads(document.annotations[ISOLATION_ANNOTATION])
+    assert requests[CHIP]["reason"] == "its HBM is replaced"
+    assert not [key for key, text in document.data.items() if "replaced" in text]
+    by = requests[CHIP]["by"]
+    changes = [change for row in node.journal("changes") for change in row]
+    assert [change["upgrade"]["request"] for change in changes] == [requests[CHIP]]
+
+    status, answer = site.change("isolate", "node-1", "3", "--reason", "again", "--yes")
+    assert (status, answer["changed"]) == (0, False)
+    assert f"by {by} (as stated): its HBM is replaced" in answer["text"]
+    for server in (f"unix:{node.state_dir}/agent.sock", site.aggregator.url):
+        status, lines, _ = vigil("explain", "node-1/3", "--server", server, COLUMNS="200")
+        shown = "\n".join(lines)
+        assert status == 1
+        assert f"{by} (as stated)" in shown, shown
+        assert "its HBM is replaced" in shown, shown
+
+    node.kill()
+    node.start()
+    node.up()
+    node.ready()
+    assert level(node) == MANUAL
+    assert json.loads(site.document().annotations[ISOLATION_ANNOTATION]) == requests
+
+    status, answer = site.change("release", "node-1", CHIP, "--yes")
+    assert (status, answer["done"], answer["isolated"]) == (0, True, False), answer
+    assert level(node) == "NormalNPU"
+    document = site.document()
+    assert document.data[MANUAL] == ""
+    assert ISOLATION_ANNOTATION not in document.annotations
+    status, answer = site.change("release", "node-1", CHIP, "--yes")
+    assert (status, answer["changed"]) == (0, False)
+    assert "is not isolated: nothing is to be released" in answer["text"]
+
+
+@pytest.mark.timeout(120)
+def test_a_release_says_which_level_stays(folder_site: Site) -> None:
+    site, node = folder_site, folder_site.node
+    node.emulator.occur(3, SEPARATES)
+    node.until(lambda now: now.codes(3) == {SEPARATES}, "the fault is shown")
+    assert site.change("isolate", "node-1", "3", "--reason", "why", "--yes")[0] == 0
+    status, lines, errors = vigil("release", "node-1", "3", *node.place.options, "--yes")
+    assert (status, errors) == (0, "")
+    assert lines == [
+        f"{CHIP} of node-1 is released",
+        f"{CHIP} stays at SeparateNPU because of other faults: {SEPARATES}",
+    ]
+
+
+@pytest.mark.timeout(120)
+def test_wrong_use_changes_nothing(folder_site: Site) -> None:
+    site = folder_site
+    before = site.document()
+    for arguments, status, text in (
+        (("isolate", "node-9", "3", "--reason", "why", "--yes"), 2, "there is no node 'node-9'"),
+        (("isolate", "node-1", "99", "--reason", "why", "--yes"), 2, "has no chip Ascend910-99"),
+        (("release", "node-1", "what", "--yes"), 2, "'what' is no name of a chip"),
+        (("isolate", "node-1", "3", "--reason", "why"), 2, "without a terminal, add --yes"),
+        (("isolate", "node-1", "3", "--reason", "why", "--dry-run"), 0, "nothing was changed"),
+    ):
+        found, answer = site.change(*arguments)
+        assert found == status, answer
+        assert text in answer["text"]
+    options = site.node.place.options
+    status, _, errors = vigil("isolate", "node-1", "3", "--reason", "a\nb", "--yes", *options)
+    assert status == 2
+    assert "--reason" in errors
+    assert site.document() == before
+
+
+@pytest.mark.timeout(120)
+def test_a_name_counts_only_with_a_request_in_the_newest_document(
+    folder_site: Site,
+) -> None:
+    node, place = folder_site.node, folder_site.node.place
+    assert isinstance(place, Folder)
+    file = place.root / DEVICE_INFO_NAMESPACE / f"{node.document}.json"
+    draft = file.with_name(".stranger")
+    assert folder_site.change("isolate", "node-1", "3", "--reason", "why", "--yes")[0] == 0
+    old = file.read_text()
+    assert folder_site.change("release", "node-1", "3", "--yes")[0] == 0
+    draft.write_text(old)
+    draft.replace(file)
+    node.wait(lambda: folder_site.document().data[MANUAL] == "", "an old copy is repaired")
+    assert level(node) == "NormalNPU"
+    for annotation in ("", "{", json.dumps({CHIP: {"by": "a\x1b[2J", "at_ms": 1, "reason": "b"}})):
+        content = json.loads(file.read_text())
+        content["data"][MANUAL] = CHIP
+        content["annotations"] = {ISOLATION_ANNOTATION: annotation}
+        draft.write_text(json.dumps(content))
+        draft.replace(file)
+        node.wait(lambda: folder_site.document().data[MANUAL] == "", "the name is taken out")
+        assert level(node) == "NormalNPU"
+
+
+@pytest.mark.timeout(120)
+def test_a_silent_node_takes_the_change_when_it_runs_again(folder_site: Site) -> None:
+    site, node = folder_site, folder_site.node
+    node.kill()
+    status, answer = site.change("isolate", "node-1", "3", "--reason", "why", "--yes")
+    assert (status, answer["changed"]) == (1, True)
+    assert "no heartbeat of node-1 came for" in answer["text"]
+    node.start()
+    node.up()
+    node.ready()
+    node.wait(lambda: level(node) == MANUAL, "the request counts")
+    assert json.loads(site.document().annotations[ISOLATION_ANNOTATION])[CHIP]["reason"] == "why"

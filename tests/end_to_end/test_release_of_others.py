@@ -1,0 +1,135 @@
+"""``vigil isolate`` and ``vigil release`` with documents of other programs, and few rights."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from aggregator.processors import manual_info
+from contract.names import DEVICE_INFO_NAMESPACE
+from tests.aggregator.nodes import faulty, report
+from tests.end_to_end.places import Folder
+from tests.end_to_end.test_isolate_and_release import CHIP, MANUAL, folder_site
+from tests.end_to_end.test_status import vigil
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.end_to_end.test_isolate_and_release import Site
+    from tests.parts.controlplane import ControlPlane
+
+__all__ = ["folder_site"]
+CONFIG_MAPS = f"/api/v1/namespaces/{DEVICE_INFO_NAMESPACE}/configmaps"
+
+
+def config_map(plane: ControlPlane, manager: str) -> dict[str, str]:
+    """Write device-info of node-1 as a program of this name; returns its data."""
+    made = report("node-1", faulty())
+    data = made.data | {MANUAL: CHIP}
+    metadata = {"name": made.name, "labels": made.labels}
+    plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": DEVICE_INFO_NAMESPACE}})
+    body = {"metadata": metadata, "data": data}
+    plane.request("POST", f"{CONFIG_MAPS}?fieldManager={manager}", body)
+    return data
+
+
+def stored(plane: ControlPlane) -> dict[str, str]:
+    """The data of device-info of node-1."""
+    data: dict[str, str] = plane.request("GET", f"{CONFIG_MAPS}/mindx-dl-deviceinfo-node-1")["data"]
+    return data
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(90)
+def test_isolation_is_refused_where_the_device_plugin_writes(control_plane: ControlPlane) -> None:
+    data = config_map(control_plane, "device-plugin")
+    options = ("--store", "kubernetes:", "--kubeconfig", str(control_plane.kubeconfig))
+    status, _, errors = vigil("isolate", "node-1", "0", "--reason", "why", "--yes", *options)
+    assert status == 1
+    assert "is written by 'device-plugin'" in errors
+    assert stored(control_plane) == data
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("token", ["stranger-token", "unknown-token"])
+def test_missing_rights_are_named_and_nothing_is_changed(
+    control_plane: ControlPlane, token: str
+) -> None:
+    data = config_map(control_plane, "npu-vigil")
+    options = ("--store", "kubernetes:", "--kubeconfig", str(control_plane.kubeconfig_of(token)))
+    for arguments in (("release", "node-1", "3"), ("isolate", "node-1", "0", "--reason", "why")):
+        status, lines, errors = vigil(*arguments, "--yes", *options)
+        assert (status, lines) == (3, [])
+        assert "your account needs get and update of ConfigMaps" in errors
+    assert stored(control_plane) == data
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A directory with device-info of node-1, which names a chip, and without any daemon."""
+    place = Folder(tmp_path / "store")
+    made = report("node-1", faulty())
+    place.write(made.name, made.data | {MANUAL: CHIP})
+    return place
+
+
+@pytest.mark.timeout(60)
+def test_without_an_agent_nobody_would_take_a_request(folder: Folder) -> None:
+    status, _, errors = vigil("isolate", "node-1", "0", "--reason", "why", "--yes", *folder.options)
+    assert status == 1
+    assert "no agent of NPU Vigil has a heartbeat for node-1" in errors
+
+
+@pytest.mark.timeout(60)
+def test_a_broken_document_is_named(folder: Folder) -> None:
+    name = "mindx-dl-deviceinfo-node-1"
+    data = folder.read(name)
+    assert data is not None
+    broken = data | {"DeviceInfoCfg": "{"}
+    folder.write(name, broken)
+    status, _, errors = vigil(
+        "isolate", "node-1", "Ascend910-0", "--reason", "why", "--yes", *folder.options
+    )
+    assert status == 1
+    assert "DeviceInfoCfg" in errors
+    assert folder.read(name) == broken
+    file = folder.root / manual_info.NAMESPACE / f"{manual_info.NAME}.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"labels": {}, "data": {"node-1": "{"}}))
+    folder.write(name, data | {MANUAL: ""})
+    status, _, errors = vigil("release", "node-1", "3", "--yes", *folder.options)
+    assert status == 1
+    assert manual_info.NAME in errors
+
+
+@pytest.mark.timeout(120)
+def test_two_releases_at_once_and_both_documents(folder_site: Site) -> None:
+    site, place = folder_site, folder_site.node.place
+    assert isinstance(place, Folder)
+    assert site.change("isolate", "node-1", "3", "--reason", "why", "--yes")[0] == 0
+    file = place.root / manual_info.NAMESPACE / f"{manual_info.NAME}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    value = manual_info.render_chips({CHIP: {"80E18005": 1}, "Ascend910-5": {"80E18005": 1}})
+    site.aggregator.stop()
+    file.write_text(json.dumps({"labels": {}, "data": {"node-1": value}}))
+    site.aggregator.start()
+    status, answer = site.change("release", "node-1", "3", "--dry-run")
+    assert status == 0
+    assert len(answer["holders"]) == 2, answer
+    found: list[tuple[int, Any]] = []
+    arguments = ("release", "node-1", "3", "--yes")
+    threads = [
+        threading.Thread(target=lambda: found.append(site.change(*arguments))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [status for status, _ in found] == [0, 0], found
+    assert site.document().data[MANUAL] == ""
+    left = json.loads(file.read_text())["data"]["node-1"]
+    assert set(manual_info.read_chips("node-1", left)) == {"Ascend910-5"}
