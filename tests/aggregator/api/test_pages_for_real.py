@@ -178,8 +178,8 @@ def assert_explained(daemon: Daemon) -> None:
     assert manual["since_ms"] == T0 * 1000
     assert manual["because"] == (
         "in manual separation, because 3 times within 24 h came: 80C98009 (last at 2025-10-09 "
-        "08:53:20 UTC); never released by time, an operator may release it in "
-        "clusterd-manual-info-cm"
+        "08:53:20 UTC); never released by time, an operator may release it: "
+        "vigil release"
     )
     (job,) = found["jobs"]
     assert job["because"][0].endswith(", which makes it UnHealthy")
