@@ -78,8 +78,8 @@ def test_a_node_name_that_kubernetes_would_refuse(name: str) -> None:
     [
         ("VIGIL_DOCUMENTS", "", "is empty; at least one is needed"),
         ("VIGIL_DOCUMENTS", "device-info,nodeinfo", "'device-info' or 'node-info'; given 'nodein"),
-        ("VIGIL_HEARTBEAT_INTERVAL_SECONDS", "0", "greater than or equal to 1; given 0.0"),
-        ("VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS", "-1", "equal to 10; given -1.0"),
+        ("VIGIL_HEARTBEAT_INTERVAL_SECONDS", "0", "must be at least 1.0; given 0.0"),
+        ("VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS", "-1", "must be at least 10.0; given -1.0"),
     ],
 )
 def test_what_is_wrong_is_said_in_words(variable: str, value: str, what: str) -> None:
