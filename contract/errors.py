@@ -1,4 +1,4 @@
-"""The error tree. Every error says what failed, where, and what the reader can do.
+"""The error tree. Every error names what failed, where, and what the reader can do.
 
 VigilError
 ├── ConfigurationError        wrong configuration, scenario or command line (exit status 2)

@@ -1,6 +1,6 @@
 """What is wrong in a document, however much of it is.
 
-A ConfigMap may have a mebibyte, of which every few bytes can be wrong. Nobody reads more than the
+A ConfigMap may have a mebibyte, of which every few bytes can be wrong. An operator reads only the
 first of that, and all of it would take more memory than an agent may have.
 """
 

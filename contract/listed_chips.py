@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ListedChip(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One chip as the driver lists it. ``die`` and ``serial`` are empty where it does not say.
+    """One chip as the driver lists it. ``die`` and ``serial`` are empty where they are not known.
 
     ``serial`` is the number of the card, ``device`` the place of the chip on it.
     """

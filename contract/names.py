@@ -112,7 +112,7 @@ def node_info_name(node: str) -> str:
 
 
 def public_fault_name(node: str, resource: str) -> str:
-    """Name of the document with which ``node`` tells of public faults of ``resource``."""
+    """Name of the document with which ``node`` reports public faults of ``resource``."""
     return PUBLIC_FAULT_PREFIXES[resource] + node
 
 

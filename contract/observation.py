@@ -1,8 +1,8 @@
 """What collectors report: observations, blindness, answers and gaps.
 
 All of these are journaled in the order in which they were reported, and a replay of the journal
-needs nothing else. Times are Unix epoch milliseconds of the host's clock unless a name says
-otherwise.
+needs nothing else. Times are Unix epoch milliseconds of the host's clock unless a name ends
+in another unit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contract.codes.levels import Severity
 
 
 class Assertion(StrEnum):
-    """What a source says about a code on a subject."""
+    """What a source reports about a code on a subject."""
 
     OCCUR = "occur"
     RECOVER = "recover"
@@ -31,8 +31,8 @@ class Subject(
     """Whom an observation is about.
 
     ``Subject("chip", 3)`` is the chip with physical id 3, ``Subject("host", 1, "Fan")`` the part of
-    the server that the BMC calls Fan 1, ``Subject("node", 0)`` the node as a whole. What ``part``
-    says of a switch is known to ``switch_info.port_subject`` only.
+    the server that the BMC calls Fan 1, ``Subject("node", 0)`` the node as a whole. Only
+    ``switch_info.port_subject`` decodes ``part`` of a switch.
     """
 
     kind: str
@@ -69,10 +69,10 @@ class Observation(msgspec.Struct, frozen=True, tag="observation", omit_defaults=
     """One thing that a collector saw.
 
     ``code`` is formatted as on the wire (8 or more upper-case hexadecimal digits).
-    ``driver_raised_at_ms`` is what the driver says, ``seen_at_ms`` when this host learned it.
+    ``driver_raised_at_ms`` is the driver's own time, ``seen_at_ms`` when this host read it.
     OCCUR, RECOVER and ONCE come from events; PRESENT and ABSENT from audits that disagree with
-    what was believed. ``serial`` is the driver's number of an event, or the place of an alarm in a
-    BMC's list. ``anew`` is said of a PRESENT whose code was not in the list before: it cannot be
+    the tracked state. ``serial`` is the driver's number of an event, or the place of an alarm in a
+    BMC's list. ``anew`` marks a PRESENT whose code was not in the list before: it cannot be
     what recovered since, if anything did.
     """
 

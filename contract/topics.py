@@ -58,12 +58,12 @@ def is_beat_topic(topic: str) -> bool:
 
 
 def events_topic(node: str) -> str:
-    """Where a node tells what happened to its faults."""
+    """Where a node sends what happened to its faults."""
     return f"{_NODES}/{node}/events"
 
 
 def heard_topic(node: str) -> str:
-    """Where the aggregator says to a node what it keeps of it."""
+    """Where the aggregator acknowledges to a node what it keeps of it."""
     return f"{_NODES}/{node}/heard"
 
 
@@ -122,7 +122,7 @@ def document_filters(
     Not ``listed``: only those of ``config``, which alone have labels that are not listed here.
 
     A label of ours is looked for among the documents that have it and those of ``config``, so that
-    whoever reads what nodes report is not sent what the cluster is told.
+    a reader of what nodes report is not sent what is published for the cluster.
     """
     if name is not None and namespace is not None:
         return (document_topic(namespace, name),)

@@ -1,4 +1,4 @@
-"""Blocking work that may never return, in a thread of its own that nobody has to wait for.
+"""Blocking work that may never return, in a thread of its own that no task has to wait for.
 
 The event loop's own threads are waited for at the end of a program; these are not.
 """

@@ -34,9 +34,9 @@ def open_store(
     """Open the store at ``url``: ``kubernetes:``, ``directory:PATH`` or ``mqtt[s]://HOST:PORT``.
 
     ``kubernetes:`` uses ``kubeconfig``, else the environment's ``KUBECONFIG``, else the service
-    account of the pod it runs in. ``mqtt`` says how a broker is spoken to, ``node`` whose agent
+    account of the pod it runs in. ``mqtt`` sets how a broker is connected, ``node`` whose agent
     opens the store: its connection has a last will. ``to_be`` is the beat that this agent will
-    make, so that its will can say whose it was. ``others_may_write``: root takes a directory, too,
+    make, so that its will names its host. ``others_may_write``: root takes a directory, too,
     that other users may write. ``by_operator``: an API server keeps what is written as an edit by a
     person, not by a daemon of ours. Nothing is asked of the store yet. Raises
     ``ConfigurationError`` with every problem.
@@ -58,7 +58,7 @@ def _open_kubernetes(url: str, kubeconfig: str | Path | None, by_operator: bool)
 
 
 def kubeconfig_files(kubeconfig: str | Path | None) -> str | None:
-    """The files that say how to reach the API server; ``None`` for the pod's service account.
+    """The files that define how to reach the API server; ``None`` for the pod's service account.
 
     Raises ``ConfigurationError`` where there are neither.
     """

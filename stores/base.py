@@ -77,7 +77,7 @@ def spoilt(place: tuple[str, str], problem: str, version: str, selection: Select
 class DocumentsListed(msgspec.Struct, frozen=True):
     """Everything selected, now: at the start of a watch and after each interruption.
 
-    What is not in here is gone; ``Store.absence_is_deletion`` says whether it was deleted.
+    What is not in here is gone; ``Store.absence_is_deletion`` shows whether it was deleted.
     """
 
     documents: tuple[Document, ...]
@@ -106,7 +106,7 @@ WatchEvent: TypeAlias = DocumentsListed | Changed | Deleted | Interrupted
 class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Proof that the agent of ``node`` was alive and could write.
 
-    ``holder`` names the host that beats, so that two agents with one node name are told apart; it
+    ``holder`` names the host that beats, so that two agents with one node name are distinct; it
     is the same after a restart of the agent. ``beaten_at_ms`` is that host's clock: whoever
     observes beats may only compare it with the one before (``noded#7.10``), never with a
     clock of its own. ``blind``: whether no chip of the node gives its agent an answer; ``None`` in
@@ -114,11 +114,11 @@ class Beat(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ``contract/documents/write_numbers.py`` as it was found, empty for none; whoever reads it judges
     it.
 
-    Three things only a store that is told of beats as they come (MQTT) knows when it is asked:
-    ``age_ms``, how long ago this process heard it by its own steady clock; ``is_broken``: the
-    broker says that the connection it came over broke (the last will), and it came back since with
-    no other beat; and ``is_retained``: the broker had kept it when this process last began to
-    listen, so a connection broke nobody knows when, maybe because the broker ended.
+    Three things only a store that receives beats as they come (MQTT) knows when it is asked:
+    ``age_ms``, how long ago this process received it by its own steady clock; ``is_broken``: the
+    broker reports by the last will that the connection it came over broke, and it came back since
+    with no other beat; and ``is_retained``: the broker had kept it when this process subscribed
+    last, so a connection broke at an unknown time, maybe because the broker ended.
     """
 
     node: str
@@ -183,7 +183,7 @@ class Involved(msgspec.Struct, frozen=True):
 class KubernetesEvent(msgspec.Struct, frozen=True):
     """A Kubernetes Event (``docs/spec/device-plugin.md#6.1``).
 
-    ``name`` is the object's own, unique one; ``normal`` tells its type (Normal, else Warning).
+    ``name`` is the object's own, unique one; ``normal`` is its type (Normal, else Warning).
     ``count`` is how many like it this one stands for, the first seen at ``first_ms``. ``instance``
     of ``component`` on ``host`` reports it.
     """
@@ -204,7 +204,7 @@ class KubernetesEvent(msgspec.Struct, frozen=True):
 
 
 class NodeObject(msgspec.Struct, frozen=True):
-    """What a Node object says now; ``version`` is empty where there is no such Node."""
+    """The content of a Node object now; ``version`` is empty where there is no such Node."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -262,12 +262,12 @@ class ClusterObjects(Protocol):
         """Follow the labels and annotations of all Nodes with this label for ever.
 
         The first event is ``NodesListed`` or ``Interrupted``. A Node that gets the label comes, one
-        that loses it goes; of the others nothing is told. Of a Node nothing else is kept.
+        that loses it goes; of the others nothing is reported. Of a Node nothing else is kept.
         """
 
 
 class HistoryBatch(msgspec.Struct, frozen=True):
-    """What happened to faults of ``node``, as its journal has it, told to whoever aggregates.
+    """What happened to faults of ``node``, as its journal has it, sent to the aggregator.
 
     ``journal`` names the journal: sequences of another one (its file was lost) begin anew. The
     receiver must have everything up to ``after`` already, else it asks again by its ``HistoryAck``;
@@ -298,23 +298,23 @@ class EventChannel(Protocol):
     """
 
     async def tell(self, telling: HistoryBatch) -> None:
-        """Hand a telling to the broker. Raises ``StoreUnavailable``."""
+        """Send a batch to the broker. Raises ``StoreUnavailable``."""
 
     def heard(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
-        """Follow for ever what the aggregator keeps of ``node``, beginning with what it said last.
+        """Follow for ever what the aggregator keeps of ``node``, from its last acknowledgement on.
 
-        After ``Interrupted`` something may have been lost on the way: tell again.
+        After ``Interrupted`` something may have been lost on the way: send again.
         """
 
     def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
-        """Follow for ever what all nodes tell."""
+        """Follow for ever the batches of all nodes."""
 
     async def acknowledge(self, heard: HistoryAck) -> None:
-        """Say to a node what is kept of it, now and to whoever asks later."""
+        """Publish to a node what is kept of it, retained for later subscribers."""
 
 
 class Tenure(msgspec.Struct, frozen=True):
-    """Who leads, as a store has it; nobody where ``holder`` is empty.
+    """Which replica leads, as a store has it; none where ``holder`` is empty.
 
     ``version`` changes with each renewal, which is how others see that the holder lives: clocks of
     hosts are never compared. ``transitions``: how often it went from one holder to another.
@@ -330,7 +330,7 @@ class LeaderLease(Protocol):
     """One of several writers leads for as long as it renews a Lease in time."""
 
     def watch(self) -> AsyncIterator[Tenure | Interrupted]:
-        """Follow it for ever; without a Lease nobody holds it and its ``version`` is empty."""
+        """Follow it for ever; without a Lease, ``holder`` and ``version`` are empty."""
 
     async def read(self) -> Tenure:
         """As it is now."""
@@ -349,16 +349,16 @@ class LeaderLock(Protocol):
         """Whether ``holder`` has the lock now. Does not wait."""
 
     def holder(self) -> str:
-        """Who has it, as far as he said so."""
+        """Return the holder that the lock names, empty where it names none."""
 
     def release(self) -> None:
         """Let others have it."""
 
 
 class FoundMark(msgspec.Struct, frozen=True):
-    """The mark that a store has: ``id`` is empty without one, or with one of which ``problem`` says
-    why it cannot be read. ``replaces``: an operator put the store in the place of the one with that
-    id.
+    """The mark that a store has: ``id`` is empty without one, or with one that cannot be read
+    for the reason in ``problem``. ``replaces``: an operator put the store in the place of the one
+    with that id.
     """
 
     id: str = ""
@@ -397,7 +397,7 @@ class Store(Protocol):
 
     @property
     def missed_changes(self) -> int | None:
-        """How many changes a listing found that no event told of; ``None`` where nothing lists."""
+        """How many changes a listing found that no event showed; ``None`` where nothing lists."""
 
     @property
     def largest_document(self) -> int | None:
@@ -439,7 +439,7 @@ class Store(Protocol):
         ``expected``: ``None`` writes whatever is there; ``""`` demands that there is nothing;
         any other value demands that the stored version is this one. Otherwise
         ``StoreConflict``. ``document.version`` is ignored. Identical content may keep its version.
-        One that somebody made immutable is deleted and created, for which the right to delete is
+        One that was made immutable is deleted and created, for which the right to delete is
         needed.
         """
 
@@ -447,7 +447,7 @@ class Store(Protocol):
         """Put a document, and return it as the store has it then, with its new version.
 
         That may differ: an admission webhook of Kubernetes can change each write. The answer to the
-        write says so; nothing more is asked.
+        write shows it; nothing more is asked.
         """
 
     async def delete(self, namespace: str, name: str, *, expected: str | None = None) -> None:
@@ -481,7 +481,7 @@ class Store(Protocol):
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
         """The heartbeats of all nodes, or of one; cheap, and maybe a moment old.
 
-        A store that is known to take no new ones does not tell the old ones of all nodes:
+        A store that is known to accept no new ones does not return the old ones of all nodes:
         ``StoreUnavailable``.
         One that cannot be read, or names another node than its place, changes nothing: the last
         good one of its node stays. See ``refusals``.

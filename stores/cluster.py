@@ -1,4 +1,4 @@
-"""What a store with pods tells of a cluster: its Nodes, pods and jobs, as far as faults need it.
+"""What a store with pods contains of a cluster: its Nodes, pods and jobs, as far as faults need it.
 
 Sources: ``docs/spec/clusterd.md#1.8``, 3.3 and 6, ``docs/spec/consumers.md#1.15`` and 4.3.
 """
@@ -21,13 +21,13 @@ Value = TypeVar("Value")
 
 
 class JobState(msgspec.Struct, frozen=True, gc=False):
-    """A job: the PodGroup of it, where there is one, else only what its pods say.
+    """A job: the PodGroup of it, where there is one, else only what its pods show.
 
     ``key`` is the uid of the controlling owner of its pods and of its PodGroup (clusterd#1.8),
     ``name`` that owner's name. ``annotations`` and ``labels`` are the PodGroup's, of which only
     those that mean something here are kept. ``created_at_ms`` is when the PodGroup was made, 0
     where that is not known. ``size`` is the number of pods that make it complete (``minMember`` of
-    the PodGroup), 0 where nobody says it.
+    the PodGroup), 0 where that is not known.
     """
 
     key: str
@@ -45,7 +45,7 @@ class PodState(msgspec.Struct, frozen=True, gc=False):
     ``chips`` are the names that it uses (annotation ``huawei.com/AscendReal``). ``annotations``
     and ``labels`` are those that mean something here. ``job`` is the uid of the controlling owner,
     empty where it has none, ``job_name`` that owner's name. ``ip`` and ``host_ip`` are empty until
-    its kubelet tells them.
+    its kubelet reports them.
     """
 
     uid: str
@@ -122,7 +122,7 @@ class Cluster(Protocol):
     """Follows what runs in a cluster, for ever.
 
     The first event of each feed is a ``Snapshot``, ``Interrupted`` or ``KindUnavailable``; after an
-    interruption it comes back by itself. An object that cannot be read is said in the log and
+    interruption it comes back by itself. An object that cannot be read is named in the log and
     changes nothing of what is known of it and of others. ``StoreRefused`` ends a feed.
     """
 
@@ -130,7 +130,7 @@ class Cluster(Protocol):
         """The pods of all nodes that have chips or belong to a job."""
 
     def nodes(self) -> AsyncIterator[NodeStatesEvent]:
-        """All Nodes. Most updates are heartbeats of kubelets and say the same again."""
+        """All Nodes. Most updates are heartbeats of kubelets without a change."""
 
     def jobs(self) -> AsyncIterator[JobsEvent]:
         """The PodGroups that have a controlling owner.

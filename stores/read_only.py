@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class ReadOnly:
     """``store`` without its writing half.
 
-    To call a writing method is a mistake of the program, which ``AssertionError`` says. There are
+    To call a writing method is a mistake of the program and raises ``AssertionError``. There are
     no ``objects``, ``cluster`` and ``channel``: what could be done with them would be seen by
     others.
     """

@@ -33,7 +33,7 @@ class Refused(msgspec.Struct, frozen=True):
 class Spacing:
     """Decides which refusals get lines in the log: the first few of a place in each minute.
 
-    So who writes good and bad in turn fills no disk with the log of somebody else.
+    So a writer of good and bad documents in turn fills no disk with the log of another program.
     """
 
     def __init__(self) -> None:

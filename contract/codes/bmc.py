@@ -121,7 +121,7 @@ _BYTES = {name.lower(): subject_type for subject_type, name in DEVICE_TYPES.item
 
 
 def device_type(subject_type: int) -> str:
-    """The name of the device type that the BMC tells by ``subject_type``."""
+    """The name of the device type whose number in the BMC's list is ``subject_type``."""
     return DEVICE_TYPES.get(subject_type, UNKNOWN)
 
 

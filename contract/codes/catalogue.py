@@ -62,7 +62,7 @@ class CodeTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReasonedLevel(NamedTuple):
-    """A level of the subject's kind and the sentence that says why it is this one."""
+    """A level of the subject's kind and the sentence that explains it."""
 
     level: str
     because: str
@@ -128,10 +128,10 @@ class Catalogue:
         return ReasonedLevel(ChipLevel.SEPARATE_NPU, because)
 
     def judge_by_word(self, code: str, word: int, listed: Iterable[str]) -> ReasonedLevel:
-        """The level of a code whose severity nobody says, on a chip with the health word ``word``.
+        """Return the level of a code without a known severity, on a chip with health word ``word``.
 
         ``listed`` are all codes of the chip. A code in no table is not to be handled unless the
-        word says that the chip is worse than those in the tables make it.
+        word shows that the chip is worse than those in the tables make it.
         """
         if code in self.chip_levels or is_network(code):
             return self.judge(code, None)

@@ -52,7 +52,7 @@ def is_code(text: str) -> bool:
 
 
 def is_network(code: str) -> bool:
-    """Whether ``code`` tells of the network of a chip instead of the chip."""
+    """Return whether ``code`` is about the network of a chip instead of the chip."""
     return code in NETWORK_FAULT_CODES
 
 

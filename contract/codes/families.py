@@ -24,7 +24,7 @@ class Family(msgspec.Struct, frozen=True):
 
     ``name`` is the driver's (``Inventory.family``), ``device_type`` begins its devices' names and
     its resource key, ``fault_type`` is the type under whose key the fault list is written. The
-    drivers of a family that has no ``events`` never tell of a fault by themselves.
+    drivers of a family that has no ``events`` never report a fault unasked.
     """
 
     name: str

@@ -36,7 +36,7 @@ CLOCK_UNSYNCHRONISED = "F000000A"
 class HostCode(NamedTuple):
     """What a code of a host check is about, and whose it is.
 
-    ``is_event``: it is told once and has no end. ``name`` is for people.
+    ``is_event``: it is reported once and has no end. ``name`` is for people.
     """
 
     source: str
@@ -57,4 +57,4 @@ HOST_CODES = {
     CLOCK_STEP: HostCode(CLOCK, HOST_CLOCK, "clock was set", is_event=True),
     CLOCK_UNSYNCHRONISED: HostCode(CLOCK, HOST_CLOCK, "clock lost its synchronisation"),
 }
-"""Everything that host checks tell."""
+"""Everything that host checks report."""

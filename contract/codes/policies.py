@@ -20,7 +20,7 @@ FAULT_FREQUENCY = "FaultFrequency"
 FAULT_DURATION = "FaultDuration"
 """Both the keys of the rules in the customisation and the types of the reasons they give."""
 FAULT_AUTOFILL = "FaultAutofill"
-"""The type of a reason that was made up for a chip whose name alone says that it is isolated."""
+"""The type of a reason that was made up for a chip that only a list of names isolates."""
 UPGRADE_TYPES = frozenset({FAULT_FREQUENCY, FAULT_DURATION, FAULT_AUTOFILL})
 """All types of reasons; one of another type is none."""
 AUTOFILL_CODE = "AutofillFaultCode"

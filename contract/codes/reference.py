@@ -48,7 +48,7 @@ class CodeReference(msgspec.Struct, frozen=True):
     """What a person needs to know of one code.
 
     ``name_en`` and ``name_zh`` are the vendor's, empty where the vendor's are not known;
-    ``summary`` is ``name_en``, or says what follows from the code. ``rules`` are sentences: what
+    ``summary`` is ``name_en``, or what follows from the code. ``rules`` are sentences: what
     raises the level. ``severity`` is a word, empty
     where no driver gives one. ``known`` and ``follows`` map the other fields to where they are
     from; a field that is in neither is empty.
@@ -260,7 +260,7 @@ def _add_summary(facts: _Facts) -> None:
 
 
 def _add_layout(facts: _Facts, number: int) -> None:
-    """Add what the bits of a driver's code say."""
+    """Add what the bits of a driver's code mean."""
     module = (number >> 17) & 0x7FF
     sensor, state = (number >> 9) & 0xFF, number & 0x1FF
     name = _reference().modules.get(f"{module:X}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 RESOURCES = {"DPC": "dpcStorage", "DTFS": "dtfsStorage"}
-"""Who tells of the faults of a client."""
+"""The programs that report the faults of a client."""
 
 _NAMES = {
     "110001020": ("DPC", "PROCESS"),
@@ -26,5 +26,5 @@ def fault_id(node: str, code: str) -> str:
 
 
 def resource_of(code: str) -> str:
-    """Who tells of a fault of ``code``."""
+    """Return the program that reports a fault of ``code``."""
     return RESOURCES[_NAMES[code][0]]

@@ -45,7 +45,7 @@ def parse_peer(word: str) -> int:
 
 
 def parse_switch_code(text: str) -> SwitchCode:
-    """What a code says. Raises ``ValueError`` for a text that is none."""
+    """Decode a code. Raises ``ValueError`` for a text that is none."""
     match = _CODE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a switch code, as [0x00f1fef5,155912,cpu,na]")

@@ -53,7 +53,7 @@ class CodeFault(msgspec.Struct, frozen=True, order=True):
 
 
 class DeviceRecord(msgspec.Struct, frozen=True):
-    """What a node said last. Lists and faults are sorted; ``update_time`` is in seconds."""
+    """What a node reported last. Lists and faults are sorted; ``update_time`` is in seconds."""
 
     chip_type: str
     available: tuple[str, ...]
@@ -112,7 +112,7 @@ def split(fault: DeviceFault) -> Iterable[CodeFault]:
 def healed(record: DeviceRecord) -> DeviceRecord:
     """``record`` without any fault.
 
-    The free list is not widened: a reader takes it as it is, and nobody has said that a chip that
+    The free list is not widened: a reader takes it as it is, and no report shows that a chip that
     was isolated may be used (``docs/spec/consumers.md#7.1``, M14).
     """
     return msgspec.structs.replace(
@@ -128,9 +128,9 @@ def pre_separates(level: str, code: str) -> bool:
 def pre_separate_device(record: DeviceRecord, used: frozenset[str] | None) -> DeviceRecord:
     """Decide about chips whose fault is a pre-separation (3.8, M15).
 
-    Nobody gets such a chip; one that a pod uses stays healthy until the pod is done, unless
-    another fault says otherwise. ``used`` is ``None`` where nobody knows: then the lists stay what
-    the node said.
+    Such a chip is not schedulable; one that a pod uses stays healthy until the pod is done, unless
+    another fault makes it unhealthy. ``used`` is ``None`` where it is not known: then the lists
+    stay as the node reported them.
     """
     if used is None:
         return record

@@ -146,7 +146,7 @@ def faults_of(entry: DeviceEntry, document: str) -> tuple[CodeFault, ...]:
 
 
 def record_as_shown(entry: DeviceEntry, document: str) -> DeviceRecord:
-    """All that an entry says which ``read_device_entry`` has read, with its faults."""
+    """Return the content of an entry that ``read_device_entry`` has read, with its faults."""
     devices = entry.DeviceList or {}
     resource = min(devices, default="")
     return msgspec.structs.replace(

@@ -27,7 +27,7 @@ class NodeEntry(GoStruct, frozen=True):
 
 
 def read_node_entry(key: str, text: str, document: str) -> tuple[str, NodeRecord]:
-    """The node that a member of cluster-info-node-cm is about, and what it says.
+    """The node that a member of cluster-info-node-cm is about, and what it contains.
 
     Raises ``DocumentError`` where a reader would not understand it.
     """
@@ -39,7 +39,7 @@ def read_node_entry(key: str, text: str, document: str) -> tuple[str, NodeRecord
 
 
 def lost_node(record: NodeRecord | None) -> NodeRecord:
-    """What a node that fell silent is said to be; its last known faults stay."""
+    """Return what is published of a node that fell silent; its last known faults stay."""
     if record is None:
         return NodeRecord((), UNHEALTHY, 0)
     return msgspec.structs.replace(record, status=UNHEALTHY)
@@ -53,7 +53,7 @@ def is_only_silence(record: NodeRecord) -> bool:
 
 
 def missed(text: str) -> int:
-    """How much an entry would be missed: 0 by nobody, 1 by people, 2 by schedulers (B7).
+    """How much an entry would be missed: 0 by no reader, 1 by people, 2 by schedulers (B7).
 
     Readers take a node without an entry for healthy.
     """

@@ -37,7 +37,7 @@ def cluster_switch_index(name: str) -> int | None:
 
 
 def read_switch_entry(key: str, text: str, document: str) -> tuple[str, SwitchRecord]:
-    """The node that a member of cluster-info-switch is about, and what it says.
+    """The node that a member of cluster-info-switch is about, and what it contains.
 
     Raises ``DocumentError`` where a reader would not understand it.
     """

@@ -1,4 +1,4 @@
-"""The device-info document: what a node says about its chips.
+"""The device-info document: what a node reports about its chips.
 
 ``encode`` writes the data keys byte for byte as upstream's device plugin does, ``decode`` reads
 them by ClusterD's rules. Sources: ``device-plugin#1.2`` to 1.6, ``clusterd#1.3``,
@@ -35,7 +35,7 @@ DESCRIPTION = (
     "chips on its own, and can temporarily use this field by configuring the Volcano parameter "
     "'self-maintain-available-card'"
 )
-"""The notice upstream puts into every document; nobody reads it (``device-plugin#1.2``)."""
+"""The notice upstream puts into every document; no program reads it (``device-plugin#1.2``)."""
 
 REFRESH_SECONDS = 300.0
 """An unchanged document is written again so that its readers see its age (``device-plugin#1.7``).
@@ -69,9 +69,9 @@ class DeviceFault(GoStruct, frozen=True):
 
 
 class DeviceInfo(msgspec.Struct, frozen=True):
-    """What a device-info document says.
+    """The content of a device-info document.
 
-    ``update_time`` is in epoch seconds. ``faults_problem`` says why the fault list could not be
+    ``update_time`` is in epoch seconds. ``faults_problem`` is why the fault list could not be
     read; its reader then knows no faults but keeps the lists. ``manually_separated`` and
     ``upgrade_reasons`` are the texts of their keys. ``switch_info`` is the text of its key or
     ``None`` where there is none.
@@ -126,7 +126,7 @@ def clean_switch_info(family: Family, update_time: int) -> str | None:
 
 
 def unread_switch_info() -> str:
-    """``SwitchInfoCfg`` of a node whose switches nobody reads: neither healthy nor faulty.
+    """Return ``SwitchInfoCfg`` of a node whose switches are not read: neither healthy nor faulty.
 
     Source: docs/spec/device-plugin.md#5.3.
     """
@@ -263,7 +263,7 @@ def _split(text: str | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _shared(text: str) -> tuple[str, ...]:
-    """Most nodes of a cluster say the same: one value for all of them."""
+    """Most nodes of a cluster report the same: one value for all of them."""
     return tuple(text.split(","))
 
 

@@ -31,7 +31,7 @@ ENDED = ("Failed", "Terminated", "Aborted")
 FINISHED = (*ENDED, "Completed")
 """Phases in which the controller makes no pods."""
 EVICTED_EVENTS = ("PodEvicted", "*")
-"""Events of a policy that say what follows when a pod was evicted."""
+"""Events of a policy that set what follows when a pod was evicted."""
 RESTART_ACTION = "RestartJob"
 """Ends the job where its ``maxRetry`` is 0 (consumers#2.9)."""
 END_ACTIONS = ("TerminateJob", "AbortJob")
@@ -43,7 +43,7 @@ SHORTEST_TTL_SECONDS = 3600
 class Size(msgspec.Struct, frozen=True):
     """The size of a vcjob: pods, chips of each, and how many pods start together.
 
-    ``task_available`` is ``None`` where the task does not say it.
+    ``task_available`` is ``None`` where the task does not state it.
     """
 
     replicas: int
@@ -90,7 +90,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def read_ending(annotations: Mapping[str, str]) -> Ending | None:
-    """Return why a job is ended; ``None`` where nothing says it, or nothing that can be read."""
+    """Return why a job is ended; ``None`` where no reason is recorded, or none can be read."""
     try:
         return msgspec.json.decode(annotations.get(ENDING, "null"), type=Ending | None)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

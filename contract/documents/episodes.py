@@ -1,4 +1,4 @@
-"""What happened to a fault, as a node tells it to the aggregator."""
+"""What happened to a fault, as a node sends it to the aggregator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EpisodeEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     unique in a journal. ``kind`` is a word of ``agent.policy.state.ChangeKind``. Levels are those
     that the code has on its subject, ``None`` where it has none. ``at_ms`` is Unix epoch
     milliseconds of the node's clock; ``because`` is for people. ``device_fault`` is the agent's
-    answer; agents of earlier releases do not tell it.
+    answer; agents of earlier releases do not send it.
     """
 
     sequence: int

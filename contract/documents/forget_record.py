@@ -4,8 +4,8 @@ Absence from a list is no deletion there (``docs/decisions/021``). So the verb l
 an operator ended the node, and then deletes the documents and the heartbeat of the node. An
 aggregator, now or when it is started, ends what is absent of the node, and deletes the record a
 touch period after the node was dropped. Records are documents of a namespace of their own, so that
-nobody is sent other documents with them. On a broker they lie below ``vigil/v1/config``, where no
-agent may write.
+a reader of them is sent no other documents. On a broker they lie below ``vigil/v1/config``, where
+no agent may write.
 """
 
 from __future__ import annotations

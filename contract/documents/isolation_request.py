@@ -2,7 +2,7 @@
 
 ``vigil isolate`` adds the name of a chip to ``ManuallySeparateNPU`` and a request for it to the
 annotation. An agent that takes it keeps both until the chip is released. Whoever may write the
-document may state any name: it says who asked as that person stated it. Annotations are in no data
+document may state any name: the name is as that person stated it. Annotations are in no data
 key, so neither readers nor the CheckCode see them.
 """
 

@@ -1,7 +1,7 @@
 """The node-info document and its entry in cluster-info-node-cm.
 
 Documents of old releases have a heartbeat in them: generation B (5.0.x) that and nothing else,
-generation C (6.0.RC) that and the faults. Which one a document is, its CheckCode tells: no two of
+generation C (6.0.RC) that and the faults. The CheckCode shows which one a document is: no two of
 them cover the same members. A document whose CheckCode covers the faults alone is of generation D,
 as for ClusterD since 6.0.0, whatever else is in it.
 
@@ -82,9 +82,9 @@ class _Outer(GoStruct, frozen=True):
 
 
 class NodeRecord(msgspec.Struct, frozen=True):
-    """What a node said about itself. ``update_time_ms`` is 0 where the writer gave no time.
+    """What a node reported about itself. ``update_time_ms`` is 0 where the writer gave no time.
 
-    ``beat`` is the heartbeat in the document, where it has one. A document of generation B says
+    ``beat`` is the heartbeat in the document, where it has one. A document of generation B has
     nothing of the node's parts: neither that they are well nor that they are not.
     """
 
@@ -96,7 +96,7 @@ class NodeRecord(msgspec.Struct, frozen=True):
 
     @property
     def tells_parts(self) -> bool:
-        """Whether faults and status say anything."""
+        """Whether faults and status are reported."""
         return self.generation is not Generation.B
 
 
@@ -155,8 +155,8 @@ def _signed(inner: dict[str, Any]) -> str:
 def pre_separate_node(record: NodeRecord, chips_in_use: bool | None) -> NodeRecord:
     """Decide the status of a node whose worst fault is a pre-separation (clusterd#3.8).
 
-    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (nobody knows) leaves
-    what the node said.
+    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
+    what the node reported.
     """
     worst = next((level for level in _LEVELS if _has(record, level)), None)
     if chips_in_use is None or record.status == "UnHealthy" or worst != "PreSeparateFault":
@@ -169,7 +169,7 @@ def _has(record: NodeRecord, level: str) -> bool:
 
 
 def is_same_node(record: NodeRecord, other: NodeRecord) -> bool:
-    """Return whether both say the same of the server: times and the order of lists are ignored.
+    """Return whether both report the same of the server: times and the order of lists are ignored.
 
     NodeD gives parts and codes in any order (``clusterd#3``). How often a code is there
     counts.

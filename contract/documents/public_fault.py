@@ -94,7 +94,7 @@ def accepted(
 ) -> tuple[tuple[PublicFaultEntry, ...], tuple[Problem, ...]]:
     """The faults of ``message`` that a reader takes, and why it takes no others.
 
-    ``codes`` and ``resources`` are the configured ones; ``is_serial`` says whether a node has this
+    ``codes`` and ``resources`` are the configured ones; ``is_serial``: whether a node has this
     serial number. Of the codes in ``ending`` recoveries are taken as well: faults of them stand
     that were configured when they occurred. Raises ``DocumentError`` for a message that is refused
     as a whole.
@@ -115,7 +115,7 @@ def accepting(
     is_serial: Callable[[str], bool] = lambda _: False,
     ending: Collection[str] = (),
 ) -> Work[tuple[tuple[PublicFaultEntry, ...], tuple[Problem, ...]]]:
-    """The same fault by fault; says of each how much it was."""
+    """Decode the same fault by fault; return the size of each, too."""
     faults = message.faults or []
     for where, wrong in (
         ("id", _ID.fullmatch(message.id) is None),

@@ -70,7 +70,7 @@ def read_names(data: Mapping[str, str]) -> frozenset[int] | None:
 def read_reasons(text: str) -> dict[int, list[UpgradeReason]]:
     """The reasons by chip. What cannot be read is left out, alone if the rest is JSON.
 
-    Of two that say the same of one code the more serious one counts, and then the newer one.
+    Of two that separate for one code the more serious one counts, and then the newer one.
     """
     found: dict[int, list[UpgradeReason]] = {}
     for name, listed in _by_name(text).items():

@@ -67,7 +67,7 @@ class _Wire(GoStruct, frozen=True):
 
 
 class SwitchRecord(msgspec.Struct, frozen=True):
-    """What a node said about its switches.
+    """What a node reported about its switches.
 
     ``times`` holds event key, time and level, sorted by key; ``None`` where the writer gave no map.
     """
@@ -108,8 +108,8 @@ def encode_switch_info(record: SwitchRecord) -> str:
 def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> SwitchRecord:
     """Decide the status of a node whose switch level is a pre-separation (clusterd#3.8).
 
-    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (nobody knows) leaves
-    what the node said.
+    Busy chips keep it ``Healthy``, idle ones make it ``UnHealthy``; ``None`` (not known) leaves
+    what the node reported.
     """
     if chips_in_use is None or record.status == "UnHealthy" or record.level != "PreSeparate":
         return record
@@ -117,8 +117,10 @@ def pre_separate_switch(record: SwitchRecord, chips_in_use: bool | None) -> Swit
 
 
 def is_same_switch(record: SwitchRecord, other: SwitchRecord) -> bool:
-    """Return whether both say the same of the switches: the time of the document and the order of
-    events are ignored, how often an event is there counts (``docs/spec/clusterd.md#3``).
+    """Return whether both report the same of the switches.
+
+    The time of the document and the order of events are ignored; how often an event is there
+    counts (``docs/spec/clusterd.md#3``).
     """
     same = (record.level, record.status, record.times) == (other.level, other.status, other.times)
     return same and (

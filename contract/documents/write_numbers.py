@@ -3,9 +3,9 @@
 The number of a write grows with each write of its document, also after a restart of the agent. It
 is the time in seconds that the document has in it anyway: ``UpdateTime`` of device-info,
 ``updateTime`` of node-info (in generations that have none, the heartbeat in it), ``timestamp`` of
-a public fault. A negative number says that there must be no document, since the write of that
+a public fault. A negative number means that there must be no document, since the write of that
 number. So a reader can compare it with what it has read (``docs/decisions/017``). 0 is no number:
-the document is the agent's, and no write of it is to be compared. ``whole`` says that each document
+the document is the agent's, and no write of it is to be compared. ``whole``: each document
 of the agent is named: what is not named is none of its (``docs/decisions/021``).
 
 Version 1 may get more members: a reader ignores those that it does not know. What a reader of
@@ -33,11 +33,11 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class NoWrites(ValueError):
-    """A text that is no such key; the message says why."""
+    """A text that is no such key; the message gives the reason."""
 
 
 def encode_writes(numbers: Mapping[str, int], *, whole: bool = False) -> str:
-    """Return the text of the key for the number of each document, empty for nothing to say."""
+    """Return the text of the key for the number of each document, empty without documents."""
     if not numbers and not whole:
         return ""
     more = {"whole": True} if whole else {}

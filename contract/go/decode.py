@@ -33,18 +33,18 @@ Uint: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class GoStruct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of what is read from documents. Every field needs its Go zero value as its default.
 
-    A list or map that may be absent is declared ``… | None``: Go tells nil from empty.
+    A list or map that may be absent is declared ``… | None``: Go distinguishes nil and empty.
     Unknown members are forbidden only so that the fast path leaves them to the careful one.
     """
 
 
 _MOST_WRONG = 250
-"""So many values of wrong types are told; a mebibyte may hold half a million of them."""
+"""So many values of wrong types are reported; a mebibyte may hold half a million of them."""
 _BYTE_ORDER_MARK = "it begins with a byte order mark; save it as UTF-8 without one"
 
 T = TypeVar("T")
 _Wrong: TypeAlias = Callable[[str, str, Any], None]
-"""Is told of a value of a wrong type: its place, what is expected, and the value. It may raise."""
+"""Receives a value of a wrong type: its place, what is expected, and the value. It may raise."""
 _Read: TypeAlias = Callable[[Any, str, _Wrong], Any]
 
 

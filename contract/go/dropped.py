@@ -1,6 +1,6 @@
 """What Go's ``encoding/json`` reads past without a word: unknown members and repeated ones.
 
-A reader that does as Go does takes such a document; whoever wrote it should hear of it.
+A reader that does as Go does takes such a document; its writer should be informed.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Judged:
     """What is in force from now on.
 
     ``kept`` are the keys of documents that stay in force though there is another text in their
-    place, which cannot be decoded or read, or nobody can say what is there.
+    place, which cannot be decoded or read, or while it is not known what is there.
     """
 
     in_force: InForce
@@ -202,7 +202,7 @@ def judge_texts(
     before: InForce,
     unreadable: Mapping[str, str] | None = None,
 ) -> Judged:
-    """``judge`` where ``data`` has each document in its ConfigMap; ``None``: nobody can say."""
+    """``judge`` where ``data`` has each document in its ConfigMap; ``None``: not known."""
     given: Mapping[OperatorConfigMap, Mapping[str, str] | None] = {}
     if data is not None:
         node = {key: text for key, text in data.items() if key in NODE_CONFIG_MAP.documents}
@@ -219,9 +219,9 @@ def judge(
 ) -> Judged:
     """Which documents are in force, each by itself, after ``before``.
 
-    ``config_maps`` has the data of each ConfigMap, ``None`` for one that is not there; one that is
-    not in it at all nobody can say anything of: what it gave once stays. ``files`` are texts by
-    file name; ``unreadable`` says why a file that is there could not be read. The first of
+    ``config_maps`` has the data of each ConfigMap, ``None`` for one that is not there. Of one that
+    is not in it, nothing is known: what it gave once stays. ``files`` are texts by
+    file name; ``unreadable`` is why a file that is there could not be read. The first of
     ConfigMap, file and package that has a document decides; what it has and cannot be decoded
     changes nothing. The texts of ``before`` can be.
     """

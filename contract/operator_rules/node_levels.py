@@ -1,7 +1,7 @@
 """``NodeDConfiguration.json``: which code of the server's parts is at which level.
 
 Source: ``noded#3.2``. One bad code refuses the whole document there, and so it does here;
-but a code at two levels is found at once, too (D-07), and everything that is wrong is told.
+but a code at two levels is found at once, too (D-07), and everything that is wrong is reported.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class _Table(GoStruct, frozen=True):
 
 
 class PublicFaultTable(msgspec.Struct, frozen=True):
-    """Level by code, and who may tell of faults."""
+    """Level by code, and which resources may report faults."""
 
     levels: Mapping[str, ChipLevel]
     resources: frozenset[str]

@@ -54,7 +54,7 @@ class JobChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LeaderChange(msgspec.Struct, frozen=True):
-    """From ``at_ms`` on this aggregator has this ``role``; ``holder`` leads (empty: nobody)."""
+    """From ``at_ms`` on this aggregator has this ``role``; ``holder`` leads (empty: none)."""
 
     at_ms: int
     role: str

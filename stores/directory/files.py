@@ -51,7 +51,7 @@ _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
 
 
 class MalformedFile(Exception):
-    """A file that is no document; the text says why, ``digest`` stands for its content."""
+    """A file that is no document; the text is the reason, ``digest`` stands for its content."""
 
     def __init__(self, what: str, digest: str) -> None:
         super().__init__(what)
@@ -316,7 +316,7 @@ def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
 
 
 def _version(content: bytes, status: os.stat_result) -> str:
-    """Content and file: old content that is put back is a change, which a watch must tell of."""
+    """Content and file: old content that is put back is a change, which a watch must report."""
     return f"{_digest(content)}-{status.st_ino:x}-{status.st_mtime_ns:x}"
 
 

@@ -1,4 +1,4 @@
-"""Changes of directories as the Linux kernel tells them, without polling (inotify(7))."""
+"""Changes of directories as the Linux kernel reports them, without polling (inotify(7))."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Inotify:
     """Names of files that changed in the watched directories.
 
-    Made for rename-into-place and for editors: a file that is still being written is not told of.
+    Made for rename-into-place and for editors: a file that is still being written is not reported.
     """
 
     def __init__(self) -> None:
@@ -60,10 +60,10 @@ class Inotify:
         return self.taken()
 
     def taken(self) -> tuple[set[tuple[Path, str]], bool]:
-        """Take the changes that the kernel has told of: ``(directory, file name)`` pairs.
+        """Take the changes that the kernel has reported: ``(directory, file name)`` pairs.
 
-        The second value says that more happened than names tell: a directory came or went, or the
-        kernel's queue was too short. Then everything is to be read again.
+        The second value is true where more happened than the names show: a directory came or went,
+        or the kernel's queue was too short. Then everything is to be read again.
         """
         files: set[tuple[Path, str]] = set()
         everything = False
@@ -105,7 +105,7 @@ class Inotify:
 
 
 def _is_link(path: Path) -> bool:
-    """A link is there at once: unlike a file that was made, nobody writes and closes it."""
+    """A link is there at once: unlike a file that was made, it is not written and closed."""
     return path.is_symlink()
 
 

@@ -1,7 +1,7 @@
-"""Lists a directory store: what changed there that no event told of.
+"""Lists a directory store: what changed there that no event showed.
 
-inotify does not tell of what other machines change on a file system that they share, and FUSE may
-tell of nothing. So name, inode, size and time of the files are compared every 10 s, too.
+inotify does not show what other machines change on a file system that they share, and FUSE may
+show nothing. So name, inode, size and time of the files are compared every 10 s, too.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Lister:
         self._turn = asyncio.Lock()
         self._seen: tuple[float, Identity] | None = None
         self.missed = 0
-        """Changes that no event told of."""
+        """Changes that no event showed."""
 
     async def list(self, selection: Selection) -> DirectoryListing:
         """Return the files there are. Raises ``StoreUnavailable``."""
@@ -135,7 +135,7 @@ class Lister:
             return self._seen[1]
 
     def miss(self, count: int, key: _Key) -> None:
-        """Count changes that no event told of; ``key`` is one of the documents."""
+        """Count changes that no event showed; ``key`` is one of the documents."""
         if not self.missed:
             _log.warning(
                 "the kernel reports no changes in %s, as on network file systems or FUSE. "
@@ -149,7 +149,7 @@ class ListingComparison:
     """What one watch knows of the files, against what a listing shows.
 
     Times are those of the loop. ``listing`` was made before the documents were read, and
-    ``identity`` read before the kernel was asked to tell of changes.
+    ``identity`` read before the kernel was asked to report changes.
     """
 
     def __init__(self, identity: Identity, listing: DirectoryListing, now: float) -> None:
@@ -171,13 +171,13 @@ class ListingComparison:
         return identity == self.identity
 
     def shown(self, keys: Iterable[_Key]) -> None:
-        """Take note that events told of these documents."""
+        """Take note that events showed these documents."""
         for key in keys:
             self._shown.add(key)
             self._unshown.pop(key, None)
 
     def compare(self, listing: DirectoryListing, now: float) -> tuple[_Key, ...]:
-        """Return the documents that are other ones and that no event told of so far."""
+        """Return the documents that are other ones and that no event showed so far."""
         before, after = self.listing.stamps, listing.stamps
         others: set[_Key] = set()
         if before != after:

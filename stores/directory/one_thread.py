@@ -1,7 +1,7 @@
 """Blocking work that may never return, one piece after the other in a single thread.
 
 A network share whose server is away answers nothing, for hours. The thread that asks is held for so
-long; with one thread that is all it costs. Nobody waits for that thread at the end of a program.
+long; with one thread that is all it costs. The end of a program does not wait for that thread.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _ROOT = 0
 def shared_problem(path: Path) -> str | None:
     """Return why a daemon of root refuses ``path``; ``None`` where it does not, or is not root.
 
-    The sticky bit makes no difference: it keeps nobody from making files. Raises ``OSError``.
+    The sticky bit makes no difference: it keeps no user from making files. Raises ``OSError``.
     """
     if os.geteuid() != _ROOT:
         return None

@@ -1,7 +1,7 @@
 """The store that is a directory: for the demo, for tests and for servers without Kubernetes.
 
 A file that is no document (see ``files``) never replaces one that was good: a watch goes
-on as if the good one were still there, and says once in the log what is wrong with which file. Its
+on as if the good one were still there, and the log names once what is wrong with which file. Its
 owner, and a reader that has not seen a good one, take it for absent, so that it is written anew.
 """
 
@@ -167,7 +167,7 @@ class DirectoryStore:
         await self._write(self._touch, namespace, name)
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """See ``Store``. A file does not tell who wrote it."""
+        """See ``Store``. A file does not name its writer."""
         _check(namespace, name)
         return None
 
@@ -266,7 +266,7 @@ class DirectoryStore:
         selection: Selection,
         known: dict[_Key, Document],
     ) -> tuple[Changed | Deleted, ...]:
-        """List, and tell what no event has told of."""
+        """List, and report what no event has shown."""
         before = comparison.listing
         listing = await self._lister.list(selection)
         self._demand_same(comparison, listing.identity)
@@ -287,7 +287,7 @@ class DirectoryStore:
         return await self._thread.run(self._read_again, keys, selection, known)
 
     def _add_all(self, inotify: Inotify, selection: Selection) -> None:
-        """Watch the directory and its namespaces. What is read after that is told of."""
+        """Watch the directory and its namespaces. What is read after that is reported."""
         try:
             inotify.add(self._root)
         except OSError as error:

@@ -30,13 +30,13 @@ _NAMED = 100
 """So many objects that cannot be read are named in the log at a time."""
 
 _ASK_AGAIN_SECONDS = 45.0
-"""A kind may be installed later. Nobody is in a hurry."""
+"""A kind may be installed later; a slow retry is enough."""
 
 Value = TypeVar("Value")
 
 
 class ObjectMetadata(msgspec.Struct, rename="camel"):
-    """What tells an object from others."""
+    """What distinguishes an object from others."""
 
     name: str = ""
     namespace: str = ""
@@ -93,7 +93,7 @@ class _Read(msgspec.Struct, Generic[Value]):
 
 
 class Feed(Generic[AnyItem, Value]):
-    """Reads a kind, and says in the log which objects it cannot read."""
+    """Reads a kind, and logs which objects it cannot read."""
 
     def __init__(self, kind: WatchedKind[AnyItem, Value]) -> None:
         self._kind = kind
@@ -167,7 +167,7 @@ class Feed(Generic[AnyItem, Value]):
         return key, self._kind.read(item)
 
     def _refuse(self, content: msgspec.Raw, error: Exception) -> tuple[str, ObjectMetadata]:
-        """Says it; who it is as far as that can be read."""
+        """Log it; return which object it is, as far as that can be read."""
         try:
             metadata = _identified.decode(content).metadata
         except (msgspec.DecodeError, RecursionError):

@@ -1,6 +1,6 @@
 """The Lease by which one of several daemons leads: read, followed, and written by its version.
 
-What it holds beside the holder is for people (``kubectl get lease``): nobody compares its times.
+What it holds beside the holder is for people (``kubectl get lease``): its times are not compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CREATED = 201
 _NOT_FOUND = 404
 
 NOBODY = Tenure("", 0)
-"""What is said where there is no Lease."""
+"""The value where there is no Lease."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):

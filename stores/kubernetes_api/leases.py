@@ -1,6 +1,6 @@
 """Heartbeats as Leases of ``coordination.k8s.io/v1``: their fields, and back to beats.
 
-The interval and the node stand in annotations, exactly; of a Lease that somebody else made, its
+The interval and the node stand in annotations, exactly; of a Lease of another program, its
 duration and its name must do.
 """
 
@@ -30,7 +30,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class NoBeat(Exception):
-    """A Lease that is no heartbeat; the text says why."""
+    """A Lease that is no heartbeat; the text is the reason."""
 
     def __init__(self, what: str, reason: Reason = Reason.UNREADABLE) -> None:
         super().__init__(what)
@@ -65,7 +65,7 @@ class Lease(msgspec.Struct, gc=False):
 
     @property
     def holder(self) -> str:
-        """Who holds it; empty for nobody."""
+        """Its holder; empty for none."""
         return self.spec.holder_identity or ""
 
     @property

@@ -81,7 +81,7 @@ def _read(item: _PodGroup) -> JobState | None:
 
 
 def _size(spec: object) -> int:
-    """Return how many pods make the job complete; 0 where the PodGroup does not say it."""
+    """Return how many pods make the job complete; 0 where the PodGroup does not state it."""
     number = spec.get("minMember") if isinstance(spec, dict) else None
     return max(0, number) if isinstance(number, int) else 0
 

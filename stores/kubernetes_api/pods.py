@@ -1,7 +1,7 @@
 """Which chips the pods of a node use (``docs/spec/device-plugin.md#1.3``, 2.8).
 
 The annotation ``huawei.com/AscendReal`` names the chips that a pod has, one named after the
-resource those that Volcano chose for it. ``huawei.com/kltDev`` is what the kubelet believes, and
+resource those that Volcano chose for it. ``huawei.com/kltDev`` is what the kubelet assumes, and
 no chip. The server leaves out pods that are done, failed or on no node: one that ends looks
 deleted.
 """

@@ -78,7 +78,7 @@ class KubernetesStore:
 
     @property
     def missed_changes(self) -> None:
-        """See ``Store``. An API server tells of all changes."""
+        """See ``Store``. An API server reports all changes."""
         return
 
     @property
@@ -207,7 +207,7 @@ class KubernetesStore:
         return shown if is_own else None
 
     async def _make_way(self, document: Document, expected: str | None, what: str) -> bool:
-        """Delete a ConfigMap that somebody made immutable; whether it was.
+        """Delete an immutable ConfigMap; return whether it was immutable.
 
         Its uid is demanded, so that no other one is deleted that was made meanwhile.
         """

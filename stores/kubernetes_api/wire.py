@@ -30,7 +30,7 @@ class ConfigMapMetadata(msgspec.Struct, rename="camel"):
 
 
 class ConfigMap(msgspec.Struct):
-    """A ConfigMap without ``binaryData``, which nobody here uses."""
+    """A ConfigMap without ``binaryData``, which is not used here."""
 
     metadata: ConfigMapMetadata
     data: dict[str, str] = {}
@@ -74,7 +74,7 @@ class Bookmark(msgspec.Struct):
 
 
 class ApiStatus(msgspec.Struct):
-    """What the API server says when it does not do what was asked."""
+    """The API server's answer when it does not do what was asked."""
 
     message: str = ""
     reason: str = ""
@@ -116,7 +116,7 @@ MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
 """What goes with a JSON merge patch."""
 
 CONFLICT = 409
-"""Somebody else wrote in between."""
+"""Another program wrote in between."""
 
 _TOO_MANY = 429
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
@@ -150,7 +150,7 @@ def config_map_body(document: Document, version: str | None) -> bytes:
 
 
 def status_text(status: int, body: bytes) -> str:
-    """What the server said, for a person."""
+    """The server's message, for a person."""
     try:
         message = status_decoder.decode(body).message
     except msgspec.DecodeError:

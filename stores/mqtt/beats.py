@@ -1,6 +1,6 @@
 """Heartbeats on an MQTT broker, and the last will that replaces one when its connection breaks.
 
-A beat and a will name the connection they were made for. A will says something about the beats of
+A beat and a will name the connection they were made for. A will is about the beats of
 its own connection only: one that comes late, when the agent has long been back on another one, is
 no news.
 """
@@ -78,10 +78,10 @@ def decode_pulse(node: str, payload: bytes) -> HeartbeatMessage:
 
 
 class LastWill:
-    """What the broker says of this agent when a connection of it breaks.
+    """What the broker publishes of this agent when a connection of it breaks.
 
-    ``to_be`` is the beat that it will make, as far as it is known, for who hears nothing but the
-    will; without one the will has no holder, and says nothing to them.
+    ``to_be`` is the beat that it will make, as far as it is known, for a subscriber that
+    receives nothing but the will; without one the will has no holder and is not applied there.
     """
 
     def __init__(self, node: str, to_be: Beat | None) -> None:
@@ -113,7 +113,7 @@ class _ReceivedBeat(msgspec.Struct):
 
 
 class ReceivedHeartbeats:
-    """The beats that were heard, each with the time when it came."""
+    """The beats that were received, each with the time when it came."""
 
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
@@ -137,7 +137,7 @@ class ReceivedHeartbeats:
             one.is_retained = True
 
     def put(self, message: Received) -> None:
-        """Hear a message."""
+        """Apply a message."""
         node = node_of(message.topic)
         if node is None:
             what = "there is no node of this name"
@@ -195,7 +195,7 @@ class ReceivedHeartbeats:
 
 
 class BrokerHeartbeats:
-    """Makes beats, and hears those of others from the first time that somebody asks for all."""
+    """Makes beats, and subscribes to those of others from the first request for all."""
 
     def __init__(self, connection: BrokerConnection, will: LastWill | None) -> None:
         self._connection = connection
@@ -248,7 +248,7 @@ class BrokerHeartbeats:
         return self._hearing.beats()
 
     async def close(self) -> None:
-        """Hear no more."""
+        """Unsubscribe."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})

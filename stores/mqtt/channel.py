@@ -1,7 +1,7 @@
 """Episodes over an MQTT broker (docs/rooms/stores.md, MQTT and Episodes).
 
-Tellings are at QoS 1 and not retained: a broker that nobody listens to forgets them. What is heard
-is retained, so that a node which comes back finds it.
+Batches are at QoS 1 and not retained: a broker without a subscriber drops them. Acknowledgements
+are retained, so that a node which comes back finds it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MqttChannel:
                         self._refuse(message.topic, error)
 
     async def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
-        """See ``EventChannel``. What is no telling is named in the log once per node."""
+        """See ``EventChannel``. What is no batch is named in the log once per node."""
         async for message in self._connection.messages(ALL_EVENTS):
             match message:
                 case Interrupted():

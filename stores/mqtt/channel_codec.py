@@ -1,6 +1,6 @@
-"""Tellings as bytes: what a broker carries between nodes and aggregator. Pure.
+"""Batches of history as bytes: what a broker carries between nodes and aggregator. Pure.
 
-What cannot be a telling is refused as a whole, so that nothing behind this has to doubt one.
+What cannot be a batch is refused as a whole, so that its receiver need not check it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contract.errors import DocumentError, OtherNodeError
 from stores.base import HistoryAck, HistoryBatch
 
 LARGEST_BYTES = 4 << 20
-"""No telling is larger: a node tells a journal's row alone rather than more than this."""
+"""No batch is larger: a node sends a journal's row alone rather than more than this."""
 
 T = TypeVar("T", HistoryBatch, HistoryAck)
 
@@ -27,17 +27,17 @@ _heard = msgspec.json.Decoder(HistoryAck)
 
 
 def encode_telling(telling: HistoryBatch) -> bytes:
-    """The payload of ``telling``."""
+    """Encode ``telling``; return the payload."""
     return msgspec.json.encode(telling)
 
 
 def encode_heard(heard: HistoryAck) -> bytes:
-    """The payload of ``heard``."""
+    """Encode ``heard``; return the payload."""
     return msgspec.json.encode(heard)
 
 
 def decode_telling(node: str, payload: bytes) -> HistoryBatch:
-    """What ``node`` tells. Raises ``DocumentError``, also for one that speaks of another node."""
+    """Decode a batch of ``node``. Raises ``DocumentError``, also for one about another node."""
     what = f"telling of {node}"
     telling = _decoded(what, node, _tellings, payload)
     if not 0 <= telling.after <= telling.upto <= _LARGEST:
@@ -55,7 +55,7 @@ def decode_telling(node: str, payload: bytes) -> HistoryBatch:
 
 
 def decode_heard(node: str, payload: bytes) -> HistoryAck:
-    """What the aggregator says to ``node``. Raises ``DocumentError``."""
+    """Decode an acknowledgement to ``node``. Raises ``DocumentError``."""
     what = f"heard of {node}"
     heard = _decoded(what, node, _heard, payload)
     if not 0 <= heard.sequence <= _LARGEST:

@@ -43,7 +43,7 @@ _PROTOCOLS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.
 
 
 class MqttClient(aiomqtt.Client):
-    """Connects when entered and says goodbye when left; not to be used again.
+    """Connects when entered and sends DISCONNECT when left; not to be used again.
 
     ``take(topic, payload, is_retained)`` is given every message and must neither block nor raise.
     Everything raises ``StoreError``.
@@ -144,7 +144,7 @@ class MqttClient(aiomqtt.Client):
     ) -> asyncio.Future[None]:
         """Subscribe; done when the broker granted it. What is retained there is sent (again).
 
-        With ``only_new`` it is not, if the protocol can say so (MQTT 5). With MQTT 5 what comes
+        With ``only_new`` it is not, if the protocol has the option (MQTT 5). With MQTT 5 what comes
         later has the flag with which it was published, too.
         """
         if self._mqtt.protocol == "5":
@@ -163,7 +163,7 @@ class MqttClient(aiomqtt.Client):
 
     @property
     def tells_limits(self) -> bool:
-        """Whether the broker says what it does not take (MQTT 5)."""
+        """Whether the broker reports what it does not accept (MQTT 5)."""
         return self._mqtt.protocol == "5"
 
     @property
@@ -275,7 +275,7 @@ class MqttClient(aiomqtt.Client):
 
 
 class _LastError(logging.Handler):
-    """Keeps what paho would log as an error: the only place where it says what a peer said."""
+    """Keeps what paho would log as an error: the only place where it shows what a peer sent."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

@@ -58,7 +58,7 @@ class Received(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """From here on messages are heard; those that are retained come (again)."""
+    """From here on messages are received; those that are retained come (again)."""
 
 
 BrokerEvent: TypeAlias = Received | Subscribed | Interrupted
@@ -365,7 +365,7 @@ class BrokerConnection:
         return self._session
 
     async def publish(self, topic: str, payload: bytes, *, qos: int = 1, retain: bool) -> None:
-        """Publish a message; done when the broker acknowledged it (QoS 1), whoever hears it."""
+        """Publish a message; done when the broker acknowledged it (QoS 1)."""
         session = await self.session()
         await session.publish(topic, payload, qos=qos, retain=retain)
 
@@ -395,7 +395,7 @@ class BrokerConnection:
             await asyncio.sleep(backoff.next_seconds())
 
     async def close(self) -> None:
-        """Say goodbye to the broker, so that it publishes no last will."""
+        """Send DISCONNECT to the broker, so that it publishes no last will."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})

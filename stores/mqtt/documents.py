@@ -30,7 +30,7 @@ _MOST_COMPLAINTS = 1000
 
 
 class MalformedMessage(Exception):
-    """A message that is no document of its topic; the text says why."""
+    """A message that is no document of its topic; the text is the reason."""
 
 
 class _Payload(msgspec.Struct, omit_defaults=True):
@@ -76,13 +76,13 @@ def version_of(payload: bytes) -> str:
 
 
 class Complaints:
-    """Tells of each topic once what is wrong with it, and again when something else is."""
+    """Logs of each topic once what is wrong with it, and again when something else is."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
 
     def tell(self, topic: str, problem: str) -> None:
-        """Write it to the log, unless it was told."""
+        """Write it to the log, unless it was logged before."""
         if self._told.get(topic) == problem:
             return
         # Anybody who may write can make up topics; the log and this memory have an end.

@@ -36,7 +36,7 @@ _PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
 
 
 def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreError:
-    """Why there is no connection; ``said`` is what the connection's log says."""
+    """Why there is no connection; ``said`` is the connection's log."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return StoreForbidden(
             f"{address}: the broker's certificate is not accepted: {error.verify_message}; "
@@ -62,12 +62,12 @@ def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreE
 
 
 def is_too_large(code: object) -> bool:
-    """Return whether the broker says that a packet was too large for it (MQTT 5)."""
+    """Return whether the broker reports that a packet was too large for it (MQTT 5)."""
     return isinstance(code, ReasonCode) and code.value == _TOO_LARGE
 
 
 def publish_error(address: BrokerAddress, answer: ReasonCode) -> StoreError | None:
-    """Why a message was not taken, or ``None`` if it was (also if nobody subscribed)."""
+    """Why a message was not taken, or ``None`` if it was (also without a subscriber)."""
     if answer.value < _FIRST_REFUSAL:
         return None
     if answer.value == _NOT_AUTHORIZED:

@@ -1,4 +1,4 @@
-"""What a broker takes: told in its CONNACK (MQTT 5), or found out from how it behaves."""
+"""What a broker accepts: stated in its CONNACK (MQTT 5), or found out from how it behaves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SET_SIZE = "max_packet_size and message_size_limit in mosquitto"
 
 
 class BrokerLimits(NamedTuple):
-    """What the CONNACK says; ``packet_bytes`` is ``None`` without a limit (MQTT 5, 3.2.2.3)."""
+    """The limits in the CONNACK; ``packet_bytes`` is ``None`` without a limit (MQTT 5, 3.2.2.3)."""
 
     packet_bytes: int | None = None
     retains: bool = True
@@ -80,11 +80,11 @@ def _length_bytes(rest: int) -> int:
 class Sizes:
     """Which packets a broker takes, over all connections to it.
 
-    What CONNACK says counts for its connection. A broker that says nothing, as with MQTT 3.1.1,
+    A limit in CONNACK counts for its connection. A broker that states none, as with MQTT 3.1.1,
     hangs up or throws away what is too large for it. A connection that breaks twice, one after the
-    other, while something larger than ever taken is on its way, shows a limit; an answer that says
-    so shows it at once. Restarts of a broker may look like that, so what was found out is tried
-    again: after the next break for another reason, and after pauses that double.
+    other, while something larger than ever taken is on its way, shows a limit; an answer that
+    reports it shows it at once. Restarts of a broker may look like that, so what was found out is
+    tried again: after the next break for another reason, and after pauses that double.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Sizes:
             self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def refuse(self, size: int) -> None:
-        """The broker said, or showed, that it did not take a packet of this size."""
+        """Apply that the broker reported, or showed, a packet of this size as too large."""
         self._learned = min(size, self._learned or size)
         self._suspect = None
         self._taken = min(self._taken, size - 1)

@@ -81,7 +81,7 @@ class MqttStore:
 
     @property
     def missed_changes(self) -> None:
-        """See ``Store``. A broker tells of all changes."""
+        """See ``Store``. A broker reports all changes."""
         return
 
     @property
@@ -107,7 +107,7 @@ class MqttStore:
 
     @property
     def leader_lease(self) -> None:
-        """See ``Store``. A broker cannot compare versions, so nobody could be elected by it."""
+        """See ``Store``. A broker cannot compare versions, so it cannot elect a leader."""
         return
 
     @property
@@ -195,7 +195,7 @@ class MqttStore:
                 await self._connection.publish(topic, encode(touched), retain=True)
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """See ``Store``. A broker does not tell who wrote."""
+        """See ``Store``. A broker does not name the writer."""
         check_names(namespace, name)
         return None
 

@@ -69,7 +69,7 @@ class Attempts:
         self._next_at = -math.inf
         """Before this nothing is repeated, unless old connections are known to be dead."""
         self._left: set[asyncio.Task[Response]] = set()
-        """Attempts whose answer nobody needs; it shows that their connection lives."""
+        """Attempts whose answer is not needed; it shows that their connection lives."""
         self._found_dead: asyncio.Future[None] | None = None
 
     async def answer(self, attempt: Attempt, kind: RequestKind) -> ApiAnswer:
@@ -94,7 +94,7 @@ class Attempts:
                 first.cancel()
 
     def close(self) -> None:
-        """End what nobody waits for."""
+        """End the attempts that no caller waits for."""
         for task in self._left:
             task.cancel()
 
@@ -194,7 +194,7 @@ class Attempts:
 
 
 def _take_notice(task: asyncio.Task[Response]) -> None:
-    """Let nobody complain that an error was not looked at: the other attempt may have answered."""
+    """Retrieve the error, so that asyncio logs nothing: the other attempt may have answered."""
     if not task.cancelled():
         task.exception()
 

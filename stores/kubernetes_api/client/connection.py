@@ -94,7 +94,7 @@ class ApiConnection:
     ) -> ApiAnswer:
         """Ask about one object, without an answer once more. ``path`` is already quoted.
 
-        ``headers`` go over the usual ones, which say that everything is JSON.
+        ``headers`` go over the usual ones, which declare everything to be JSON.
         Raises ``StoreUnavailable`` if there is no answer in time: a read has 10 s, a write as long
         as an API server may take to accept it. While the server asks for a pause only what
         ``is_urgent`` is asked, every 5 s.
@@ -250,7 +250,7 @@ async def _sent(
 def _abandon(response: aiohttp.ClientResponse) -> None:
     """Leave a connection on which more would come, as that of a watch, without a goodbye.
 
-    A server that hangs would not answer it, and nobody waits for it when the store is closed.
+    A server that hangs would not answer it, and closing the store does not wait for it.
     """
     connection = response.connection  # none once everything has come
     if connection is not None and connection.transport is not None:

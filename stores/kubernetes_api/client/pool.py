@@ -53,7 +53,7 @@ class ConnectionPool:
         self._is_closed = False
 
     def take(self, configuration: ClientConfiguration, *, is_new: bool = False) -> Line:
-        """Return a line that nobody else uses, the one that was used last if there is any.
+        """Return a line that is not in use, the one that was used last if there is any.
 
         Raises ``StoreUnavailable`` once the pool is closed.
         """
