@@ -171,8 +171,8 @@ RULES = (
     ),
     _warning(
         "RESTART_POLICY_HIDES_FAILURE",
-        "With restartPolicy {policy} the kubelet restarts the container in place: the pod never "
-        "becomes Failed, which is what fault-retry-times and policies of the job wait for.",
+        "With restartPolicy {policy} the kubelet restarts the container in place. The pod "
+        "never becomes Failed, and fault-retry-times and policies of the job wait for that.",
         "Write restartPolicy: Never",
         "2.9",
     ),
@@ -238,7 +238,7 @@ RULES = (
     ),
     _warning(
         "LIMIT_WITHOUT_POD_RESCHEDULING",
-        "Only the pods at fault are deleted, and then the job waits for its other pods to be "
+        "Only the pods at fault are deleted. Then the job waits for its other pods to be "
         "restarted: for 1200 s no further fault is handled.",
         'Write pod-rescheduling: "on" beside fault-scheduling.',
         "2.8",
@@ -252,8 +252,8 @@ RULES = (
     ),
     _warning(
         "SHARED_PG_WITHOUT_RECOVER_PATH",
-        "All roles with podGroupSize 1 share one PodGroup: a fault of rank 0 deletes all {pods} "
-        "pods at once, and so does any fault whose pod finds no place within 12 s.",
+        "All roles with podGroupSize 1 share one PodGroup. A fault of rank 0 deletes all "
+        "{pods} pods at once. So does any fault whose pod finds no place within 12 s.",
         "Write the annotation huawei.com/recover_policy_path: pod",
         "2.9, E17, E18",
     ),
@@ -350,8 +350,8 @@ RULES = (
     ),
     _warning(
         "ELASTIC_MAX_RETRY_LOST",
-        "The job controller gives the claim a name and writes the job again, which turns maxRetry "
-        "0 into 3: the job then starts again at its full size.",
+        "The job controller gives the claim a name and writes the job again. This turns "
+        "maxRetry 0 into 3, so the job starts again at its full size.",
         "Give the volume a volumeClaimName that exists.",
         "2.9",
     ),
