@@ -358,7 +358,7 @@ RULES = (
     _warning(
         "ELASTIC_ONE_REPLICA",
         "A job of one replica cannot lose one: on a fault only the cards of its pod become fewer.",
-        "Use two replicas or more, or expect 8, 4, 2, 1 cards.",
+        "Use two replicas or more, or expect 8, 4, 2 or 1 card.",
         "R60",
     ),
     _warning(

@@ -9,6 +9,7 @@ from agent.policy.state import ChangeKind, ChipState
 from agent.policy.transaction import level_of
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
+from contract.counted import counted
 from service.paced_lines import NAMED, PacedLines
 from service.shortened import shortened
 
@@ -45,7 +46,9 @@ class ChangeLog:
         if standing:
             texts = [text for _, text in standing]
             log.warning(
-                "%d fault(s) at the start: %s", len(texts), shortened(texts, NAMED, separator="; ")
+                "%s at the start: %s",
+                counted(len(texts), "fault"),
+                shortened(texts, NAMED, separator="; "),
             )
 
     def flush(self) -> None:
@@ -64,7 +67,7 @@ def _text(change: Change) -> str:
     severity = "severity unknown" if change.severity is None else change.severity.word
     return (
         f"{change.subject} {change.code} ({severity}) {change.kind}: "
-        f"{change.old_level} -> {change.new_level} ({change.because})"
+        f"{change.old_level or 'nothing'} -> {change.new_level or 'nothing'} ({change.because})"
     )
 
 

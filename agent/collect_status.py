@@ -90,6 +90,7 @@ def picture(parts: AgentParts) -> status.AgentStatus:
         fault_service=None if parts.fault_service is None else parts.fault_service.status(),
         list_period_seconds=parts.readings.get((NODE, LIST_PERIOD)),
         bmc_failed_readings=parts.readings.get((NODE, FAILED_READINGS)),
+        gauges=status.gauges_of(parts.readings),
         kernel_log_gaps=parts.gaps[KERNEL_LOG],
         episodes=None if parts.teller is None else parts.teller.status(),
         missed_changes=parts.store.missed_changes,

@@ -80,8 +80,8 @@ def restore(
         return fresh
     if machine and state.machine and state.machine != machine:
         log.warning(
-            "the journal is of another machine: its %d chips are set aside, with all else that it "
-            "has of the hardware; what the published document has is remembered",
+            "the journal is of another machine: its %d chips are not used, nor is what else "
+            "it has of the hardware. The state of the published document stays in force",
             len(state.chips),
         )
         return fresh

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from contract.counted import counted
 from contract.refusal import Reason
 from stores.base import Changed, Deleted, DocumentsListed
 from stores.interruption import Interrupted
@@ -81,7 +82,7 @@ class Namespaces:
             Refused(
                 namespace,
                 Reason.NAMESPACE,
-                f"{len(names)} documents with {self.what} are left out: {self._why()}",
+                f"{counted(len(names), 'document')} with {self.what} left out: {self._why()}",
             )
             for (number, namespace), names in sorted(self._left_out.items())
             if number == source

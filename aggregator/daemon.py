@@ -548,8 +548,8 @@ class Aggregator:
             return
         if limit < VALUE_LIMIT:
             _log.warning(
-                "a store takes documents of %d bytes only: cluster documents have at most %d; "
-                "there are more of them, and healthy nodes may be left out of %s",
+                "a store takes at most %d bytes per document. Cluster documents have at most %d: "
+                "there are more of them, and %s may lack healthy nodes",
                 *(min(told), limit, CLUSTER_NODE_NAME),
             )
         self._limit = limit

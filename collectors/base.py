@@ -87,7 +87,9 @@ class Collector(Protocol):
     """One source of observations.
 
     ``settings`` is the model of its section of the configuration, which is called ``name`` with
-    ``_`` for ``-``; a plain ``Section`` stands for none.
+    ``_`` for ``-``; a plain ``Section`` stands for none. A class may have
+    ``gauges``: the readings that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its
+    HELP text.
     """
 
     settings: ClassVar[type[Section]]

@@ -17,7 +17,7 @@ from collectors.storage.collector import StorageCollector
 from collectors.switch import SwitchCollector
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from collectors.base import Collector
 
@@ -36,6 +36,11 @@ COLLECTORS: Sequence[type[Collector]] = (
     KernelLogCollector,
     HostClockCollector,
 )
+
+GAUGES: Mapping[str, str] = {
+    name: text for make in COLLECTORS for name, text in getattr(make, "gauges", {}).items()
+}
+"""The readings that ``/metrics`` shows, with their HELP texts."""
 
 ABOUT_CHIPS = frozenset(
     {ChipFaultsCollector.name, NetworkHealthCollector.name, LinksCollector.name, HangCollector.name}

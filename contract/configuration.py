@@ -27,6 +27,7 @@ from pydantic import (
 )
 
 from contract.errors import ConfigurationError, Problem
+from contract.validation_texts import validation_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -278,10 +279,7 @@ def _beside(candidate: _Path, path: _Path) -> bool:
 
 
 def _said(item: ErrorDetails) -> str:
-    if item["type"] == "too_short":
-        return "is empty; at least one is needed"
-    said = item["msg"].removeprefix("Value error, ")
+    said = validation_text(item)
     given = item["input"]
-    if isinstance(given, (str, int, float, bool)) or given is None:
-        return f"{said}; given {given!r}"
-    return said
+    is_shown = isinstance(given, (str, int, float, bool)) or given is None
+    return f"{said}; given {given!r}" if is_shown else said

@@ -32,7 +32,10 @@ VigilError
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +68,7 @@ class ConfigurationError(VigilError):
         self.source = source
         self.problems = tuple(problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
-        super().__init__(f"{source}: {len(self.problems)} problem(s)\n{lines}")
+        super().__init__(f"{source}: {counted(len(self.problems), 'problem')}\n{lines}")
 
 
 class DocumentError(VigilError):
@@ -116,6 +119,10 @@ class DriverCallError(DriverError):
         super().__init__(f"{function}{where} answered {return_code} ({meaning})")
 
 
+def _shown(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
 class DriverCallStuck(DriverError):
     """A driver call missed its deadline, or is left out because it did so before."""
 
@@ -124,7 +131,7 @@ class DriverCallStuck(DriverError):
         self.chip = chip
         self.since_ms = since_ms
         where = f" on {chip}" if chip is not None else ""
-        super().__init__(f"{function}{where} does not return (stuck since {since_ms} ms)")
+        super().__init__(f"{function}{where} does not return (no answer since {_shown(since_ms)})")
 
 
 class DriverGone(DriverError):

@@ -68,7 +68,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
     _log.info("acts" if configuration.act else "dry run: nothing but the Lease is written")
     if configuration.dead_nodes:
         _log.warning(
-            "pods on nodes that are silent and NotReady are deleted by force: such a node may "
+            "pods on nodes that are silent and NotReady are deleted by force. Such a node may "
             "still run them and write the checkpoint while the job starts elsewhere"
         )
     try:

@@ -83,7 +83,7 @@ def _open_directory(url: str, others_may_write: bool) -> Store:
 
     path = url.removeprefix(_DIRECTORY)
     if not path or path.startswith("//"):
-        raise _wrong(url, "names no path; write directory:PATH, such as directory:/var/lib/vigil")
+        raise _wrong(url, "has no path; write directory:PATH, such as directory:/var/lib/vigil")
     place = Path(path).expanduser().absolute()
     if place.exists() and not place.is_dir():
         raise _wrong(url, f"{place} is not a directory")
@@ -132,7 +132,7 @@ def _unreadable(mqtt: Mqtt) -> Iterator[Problem]:
 
 
 def _wrong(url: str, what: str) -> ConfigurationError:
-    return ConfigurationError("store", [Problem(shown(url) or "''", what)])
+    return ConfigurationError("store", [Problem(shown(url).removesuffix(":") or "''", what)])
 
 
 def shown(url: str) -> str:

@@ -34,6 +34,7 @@ def check_names(namespace: str, name: str) -> None:
         )
     if not is_name(name):
         raise StoreRefused(
-            f"{name!r} is no name for a document in {namespace}: 1 to {_SUBDOMAIN_MAX} lower-case "
-            "letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+            f"{name!r} is no name for a document in {namespace}: use 1 to {_SUBDOMAIN_MAX} "
+            "lower-case letters, digits, '-' and '.'. Each part begins and ends with a letter or "
+            "digit"
         )

@@ -52,8 +52,8 @@ def explain(
 
     A code needs no daemon, and comes before a node of the same name.
 
-    Exit status: 0 done and well, 1 the node is not well or a source gives no answer, 2 wrong use,
-    unknown code or unknown node, 3 no answer.
+    Exit status: 0 done and well, 1 not well or only partly known, 2 wrong use or an unknown name,
+    3 no answer.
     """
     import re
     import sys

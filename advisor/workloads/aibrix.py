@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from contract.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,5 +15,5 @@ if TYPE_CHECKING:
 
 def follow_up(job: SchedulerJob, pods: Sequence[Deletion]) -> str:
     """Return what the AIBrix controllers do once pods are deleted."""
-    whole = "the instance" if len(pods) == len(job.pods) else f"{len(pods)} pod(s)"
+    whole = "the instance" if len(pods) == len(job.pods) else counted(len(pods), "pod")
     return f"the AIBrix controllers make {whole} anew"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from contract.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,4 +15,6 @@ if TYPE_CHECKING:
 
 def follow_up(_job: SchedulerJob, pods: Sequence[Deletion]) -> str:
     """Return what the operator does once pods are deleted."""
-    return f"the Ascend Operator makes {len(pods)} pod(s) anew and counts one restart (3.6)"
+    return (
+        f"the Ascend Operator makes {counted(len(pods), 'pod')} anew and counts one restart (3.6)"
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from contract.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -13,4 +15,4 @@ if TYPE_CHECKING:
 
 def follow_up(_job: SchedulerJob, pods: Sequence[Deletion]) -> str:
     """Return what the ReplicaSet controller does once pods are deleted."""
-    return f"the ReplicaSet controller makes {len(pods)} replacement(s) with new names"
+    return f"the ReplicaSet controller makes {counted(len(pods), 'replacement')} with new names"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from contract.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -18,4 +20,4 @@ def follow_up_of_server(_job: SchedulerJob, _pods: Sequence[Deletion]) -> str:
 
 def follow_up_of_control(_job: SchedulerJob, pods: Sequence[Deletion]) -> str:
     """Return what the operator does once a controller or coordinator pod is deleted."""
-    return f"the Ascend Operator makes {len(pods)} pod(s) anew"
+    return f"the Ascend Operator makes {counted(len(pods), 'pod')} anew"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.fault_configuration.files import keep, read_files, read_kept, watch_files
+from contract.counted import counted
 from contract.errors import Problem, StoreError
 from contract.operator_rules.fault_configuration import (
     CONFIG_MAPS,
@@ -82,7 +83,7 @@ class FaultConfiguration:
         self._spoilt: dict[OperatorConfigMap, str] = {}
         self._troubles: Troubles[OperatorConfigMap] = Troubles(
             log,
-            "%s cannot be watched: %s; it stays",
+            "%s cannot be watched: %s; the configuration already loaded stays in force",
             "%s is watched again",
             lambda config_map: config_map.name,
         )
@@ -260,7 +261,7 @@ class FaultConfiguration:
     def _post(self, config_map: OperatorConfigMap, problems: Sequence[FaultProblem]) -> None:
         """One Event for all nodes: they find the same, and so give it the same name."""
         lines = (f"{problem.document}: {problem.problem}" for problem in problems)
-        message = f"{len(problems)} problem(s): {'; '.join(lines)}"
+        message = f"{counted(len(problems), 'problem')}: {'; '.join(lines)}"
         version = self._versions.get(config_map, "")
         name = hashlib.sha256(f"{version} {message}".encode()).hexdigest()[:16]
         now_ms = self._edges.wall_clock()

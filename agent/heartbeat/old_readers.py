@@ -53,7 +53,7 @@ def old_readers(
         if interval_seconds < _SHORTEST_RELAYED_SECONDS:
             log.warning(
                 "heartbeat.interval_seconds is %g: a ClusterD of 6.0.RC relays heartbeats every 5 "
-                "to 6 s, so nodes would flap behind it; 5 is recommended, 3 the least",
+                "to 6 s, so it would report nodes as lost and found. Use 5; the least is 3",
                 interval_seconds,
             )
     label = None if objects is None else RequiredLabel(objects, node)

@@ -27,6 +27,7 @@ from agent.journal.file import (
     body_of,
 )
 from agent.journal.slow_commits import SlowCommits
+from contract.counted import counted
 from contract.errors import JournalError
 from service.broken_database import is_damaged, move_aside
 from service.trouble import Trouble
@@ -231,7 +232,7 @@ class Journal:
         lost = dropped - self._dropped_told
         self._dropped_told = dropped
         if not self._slow.take() or lost:
-            log.warning("journal %s: works again (%d rows lost)", self._path, lost)
+            log.warning("journal %s: works again (%s lost)", self._path, counted(lost, "row"))
         gap = {"since_ms": self._trouble_since_ms, "reason": self._trouble, "rows_lost": lost}
         self._trouble = self._trouble_since_ms = None
         self.append([(RowKind.GAP, body_of(gap))], now_ms)

@@ -43,8 +43,8 @@ def read_rows(path: Path) -> Iterator[StoredRow]:
             yield from _pages(path, connection)
     except (sqlite3.Error, OSError) as error:
         raise JournalError(
-            f"{path} cannot be read: {error}. If it is in use by an agent of another user, read a "
-            "copy of it and of the file beside it that ends with -wal"
+            f"{path} cannot be read: {error}. If an agent of another user has it open, copy it "
+            "and the -wal file beside it, and read the copy"
         ) from None
 
 

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from contract.counted import counted
 from service.paced_lines import PERIOD_SECONDS
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ class SlowCommits:
 
     def _write(self) -> None:
         log.warning(
-            "journal %s: %d slow commit(s), the longest took %.0f ms; publishing went on meanwhile",
+            "journal %s: %s, the longest took %.0f ms; publishing went on meanwhile",
             self._path,
-            self._count,
+            counted(self._count, "slow commit"),
             self._longest_seconds * 1000,
         )
         self._count = 0

@@ -139,12 +139,12 @@ class NodeObjectWriter:
         was_conflict = foreign.is_conflict
         foreign.saw(now)
         if not foreign.is_conflict:
-            log.warning("%s %s of the node: somebody else changed it; it is repaired", *key)
+            log.warning("%s %s of the node: the agent repaired a foreign change", *key)
         elif not was_conflict:
             log.error(
-                "%s %s of the node: conflict: somebody else wrote it %d times within a minute; we "
-                "write it once after each pause of 1 to %d s until nobody else does. Stop the "
-                "other writer",
+                "%s %s of the node: conflict: another program wrote it %d times within a "
+                "minute. The agent writes it once after each pause of 1 to %d s. Stop the other "
+                "program",
                 *key,
                 MANY,
                 LAST_PAUSE_SECONDS,

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from agent.pages import npu_exporter
 from agent.publishing.publication import BUCKETS_SECONDS
+from collectors.registry import GAUGES
 from service.log import dropped_lines
 
 if TYPE_CHECKING:
@@ -131,16 +132,15 @@ def _chips(status: AgentStatus) -> Iterator[Metric]:
         "The driver's health word of a chip: 0 healthy, 1 minor, 2 major, 3 critical.",
         labels=["chip"],
     )
-    link = GaugeMetricFamily(
-        "npu_vigil_link_up", "Whether hccn_tool finds the link of a chip up.", labels=["chip"]
-    )
     for chip in status.chips:
         if chip.health is not None:
             health.add_metric([str(chip.chip)], chip.health)
-        if chip.link_up is not None:
-            link.add_metric([str(chip.chip)], chip.link_up)
     yield health
-    yield link
+    for name, text in GAUGES.items():
+        gauge = GaugeMetricFamily(f"npu_vigil_{name}", text, labels=["chip"])
+        for about, value in status.gauges.get(name, {}).items():
+            gauge.add_metric([about], value)
+        yield gauge
     blind = GaugeMetricFamily(
         "npu_vigil_blind",
         "A source that gives no answer about a chip, or about the node where chip is empty (1).",

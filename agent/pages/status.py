@@ -22,6 +22,7 @@ from agent.publishing.fault_service import FaultServiceStatus
 from agent.shadow.difference_log import ShadowStatus
 from collectors.chip_faults.collector import HEALTH
 from collectors.links.collector import LINK_UP
+from collectors.registry import GAUGES
 from contract.codes.storage_faults import RESOURCES
 from contract.observation import Subject, chip_subject, storage_subject
 from contract.operator_rules.fault_configuration import DOCUMENTS
@@ -222,6 +223,7 @@ class AgentStatus(msgspec.Struct, frozen=True):
     far an aggregator heard what happened to faults, ``None`` where the store carries none.
     ``missed_changes`` of the store were found by a listing and shown by no event, ``None`` where
     nothing lists. ``stream`` is the id of the newest event of the stream that it contains.
+    ``gauges`` are the readings that collectors declare, by name and chip.
     """
 
     node: str
@@ -253,6 +255,17 @@ class AgentStatus(msgspec.Struct, frozen=True):
     episodes: HistoryForwarderStatus | None = None
     missed_changes: int | None = None
     stream: str = ""
+    gauges: dict[str, dict[str, float]] = {}
+
+
+def gauges_of(readings: Mapping[tuple[Subject, str], float]) -> dict[str, dict[str, float]]:
+    """Return each reading of ``GAUGES`` by its name and chip; about the node the chip is empty."""
+    found: dict[str, dict[str, float]] = {}
+    for (subject, name), value in readings.items():
+        if name in GAUGES:
+            about = str(subject.id) if subject.kind == "chip" else ""
+            found.setdefault(name, {})[about] = value
+    return found
 
 
 def chip_statuses(

@@ -29,6 +29,7 @@ from agent.replay.comparison import ReplayComparison
 from agent.replay.findings import Break, Deviation, Findings
 from agent.replay.reconciliation import told_by
 from contract.codes.catalogue import shipped
+from contract.counted import counted
 from contract.errors import JournalError
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ class _Playing:
         last, self._last = self._last, row
         if self._state is not None and last is not None and row.sequence != last.sequence + 1:
             lost = row.sequence - last.sequence - 1
-            self._doubt(last.at_ms, row.at_ms, f"{lost} rows are missing")
+            self._doubt(last.at_ms, row.at_ms, f"missing: {counted(lost, 'row')}")
         try:
             if row.kind != RowKind.CHANGES:
                 self._check(())
@@ -171,7 +172,9 @@ class _Playing:
                 self._comparison.use(chips_in_use_of(row), row.at_ms)
             case RowKind.GAP:
                 gap = gap_of(row)
-                what = f"the journal failed ({gap.reason}), {gap.rows_lost} rows were lost"
+                what = (
+                    f"the journal failed ({gap.reason}), and lost {counted(gap.rows_lost, 'row')}"
+                )
                 self._break(gap.since_ms, row.at_ms, what)
 
     def _start(self, start: Start, row: StoredRow, last: StoredRow | None) -> None:

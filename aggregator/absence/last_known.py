@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator.absence.last_known_file import FILE_NAME, KnownFile, LastKnownRow
+from contract.counted import counted
 from pacing.backoff import Backoff
 from service.broken_database import is_damaged, move_aside
 from stores.base import Document
@@ -92,7 +93,7 @@ class LastKnown:
             except (msgspec.MsgspecError, UnicodeError):
                 unreadable += 1
         if unreadable:
-            _log.error("%s: %d rows cannot be read and are left out", self._path, unreadable)
+            _log.error("%s: %s cannot be read: ignored", self._path, counted(unreadable, "row"))
         return found
 
     def _take(self, known: LastKnownStore, row: LastKnownRow) -> None:
@@ -183,7 +184,7 @@ class LastKnown:
             return False
         trouble = None
         if left_out:
-            trouble = f"{left_out} documents do not fit into {self._most_bytes} bytes"
+            trouble = f"no room for {counted(left_out, 'document')} in {self._most_bytes} bytes"
         if trouble is not None and self.trouble is None:
             _log.error(
                 "%s: %s; a store that loses these loses their last state", self._path, trouble

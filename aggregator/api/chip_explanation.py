@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 _PRE_SEPARATE = ChipLevel.PRE_SEPARATE_NPU.value
 _UCE = "a UCE fault (80E01801) of the same chip"
+_WORDS = {
+    "available": "available",
+    "unhealthy": "unhealthy",
+    "network_unhealthy": "its network link is down",
+    "recovering": "recovering",
+}
 _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 
 
@@ -301,6 +307,14 @@ def _by_code(record: DeviceRecord | None, chip: str) -> dict[tuple[str, str], Co
     return {(fault.fault_type, fault.code): fault for fault in faults if fault.chip == chip}
 
 
+def _in_words(state: str) -> str:
+    """Return a text for the lists of a document that name a chip (``none`` for no list)."""
+    words = [_WORDS[one] for one in state.split(",") if one in _WORDS]
+    if words == [_WORDS["available"], _WORDS["network_unhealthy"]]:
+        return "available, but its network link is down"
+    return ", ".join(words) or "in no list"
+
+
 def _about_chip(
     lists: tuple[str, str],
     faults: tuple[ExplainedFault, ...],
@@ -310,9 +324,12 @@ def _about_chip(
 ) -> Iterator[str]:
     reported, published = lists
     if reported == published:
-        yield f"the node has it as {reported}"
+        yield f"the node reports: {_in_words(reported)}"
     else:
-        yield f"the node has it as {reported}, it is published as {published}"
+        yield (
+            f"the node reports: {_in_words(reported)}. The aggregator publishes: "
+            f"{_in_words(published)}"
+        )
     if is_hidden and "recovering" in published and "recovering" not in reported:
         yield "nobody is given it while its fault is held back, and no pod is harmed for it"
     if any(fault.published and pre_separates(fault.published, fault.code) for fault in faults):

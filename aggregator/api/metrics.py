@@ -57,7 +57,7 @@ def _cluster(status: AggregatorStatus) -> Iterator[Metric]:
     states = Counter(node.state for node in status.nodes)
     yield gauge(
         "npu_vigil_nodes",
-        "Nodes by what their documents are worth.",
+        "Number of nodes, by state of their newest report.",
         ["state"],
         (([state], states[state]) for state in NODE_STATES),
     )

@@ -73,7 +73,7 @@ class ListeningLog:
         if now_ms >= one.logged_at_ms + _PERIOD_MS:
             _log.warning(
                 "%s: clients that are registered alike replaced each other %d times since the last "
-                "line about it; run one of them, or give each its own role",
+                "line about it. Run one of them, or give each its own role",
                 _name(client),
                 one.count,
             )

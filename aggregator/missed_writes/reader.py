@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from aggregator.inputs.read_by_name import read_by_name
 from aggregator.missed_writes.claims import Claims, WriteClaim
 from contract.codes.storage_faults import RESOURCES
+from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
 from pacing.waiting import is_set_within
@@ -240,7 +241,7 @@ class MissedWrites:
             self.counts[FAILED] += len(asked)
             self.claims.failed(asked, self._clock().steady_ms)
             why = str(error) or "no answer in time"
-            self._trouble.begin(f"{kind} of {len(asked)} nodes: {why}")
+            self._trouble.begin(f"{kind} of {counted(len(asked), 'node')}: {why}")
             return
         finally:
             documents.heard(told)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from contract.codes.chip_codes import is_network
 from contract.codes.levels import takes_out
+from contract.counted import counted
 from service.paced_lines import NAMED, PacedLines
 from service.shortened import shortened
 
@@ -47,9 +48,9 @@ class NodeLog:
         if faults:
             texts = [text for _, text in faults]
             _log.warning(
-                "%d fault(s) on %d node(s): %s",
-                len(texts),
-                len(standing),
+                "%s on %s: %s",
+                counted(len(texts), "fault"),
+                counted(len(standing), "node"),
                 shortened(texts, NAMED, separator="; "),
             )
 

@@ -186,9 +186,9 @@ class RankTables:
         if job_id not in self._shared and self._spacing.allows(job_id, self._now_ms):
             self._named.add(job_id)
             _log.warning(
-                "jobID %s is used by rank tables of several namespaces (%s): none of them is "
-                "served, and what was served stays, until all but one are deleted; "
-                "rank_tables.namespaces names those that count",
+                "jobID %s is used by rank tables of several namespaces (%s). The table that was "
+                "served stays until all but one are deleted. Set rank_tables.namespaces to those "
+                "that count",
                 _quoted(job_id),
                 ", ".join(found[:_SHOWN]) + (", ..." if len(found) > _SHOWN else ""),
             )

@@ -112,6 +112,9 @@ class LinksCollector:
 
     name = "links"
     settings: ClassVar[type[Section]] = LinksSection
+    gauges: ClassVar[Mapping[str, str]] = {
+        LINK_UP: "Whether hccn_tool finds the link of a chip up."
+    }
     enabled = True
 
     def __init__(self, settings: LinksSection, options: AgentOptions) -> None:

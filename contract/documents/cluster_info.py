@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from contract.counted import counted
 from contract.documents.cluster_device import CodeFault, DeviceRecord, split
 from contract.documents.device_info import DeviceFault
 from contract.errors import DocumentError
@@ -179,7 +180,9 @@ def verify_value(
     except (msgspec.MsgspecError, RecursionError) as error:
         raise DocumentError(document, "$", f"a reader would refuse it: {error}") from None
     if len(entries) != nodes:
-        raise DocumentError(document, "$", f"has {len(entries)} nodes and must have {nodes}")
+        raise DocumentError(
+            document, "$", f"has {counted(len(entries), 'node')} and must have {nodes}"
+        )
     size = len(value.encode())
     if size > VALUE_LIMIT and nodes > 1:
         raise DocumentError(document, "$", f"has {size} bytes, at most {VALUE_LIMIT} are allowed")

@@ -27,6 +27,7 @@ from pydantic import (
 
 from contract.codes.switch_codes import NOT_APPLICABLE, format_switch_code, parse_switch_code
 from contract.errors import ConfigurationError, Problem
+from contract.validation_texts import validation_text
 from dcmi_shim.emulator.bmc_steps import BmcStep, apply_to_bmc
 from dcmi_shim.emulator.functions import find_function
 from dcmi_shim.emulator.step import Code, ScenarioStep, SeverityWord, severity_of_word
@@ -278,7 +279,7 @@ def _problem(details: Any) -> Problem:
         elif not (isinstance(before, int) and part in _ACTIONS):  # the branch of the union
             where += f".{part}" if where else part
         before = part
-    return Problem(where or "file", details["msg"].removeprefix("Value error, "))
+    return Problem(where or "file", validation_text(details))
 
 
 def _raw_steps(content: dict[str, Any]) -> list[tuple[int, dict[str, Any]]]:

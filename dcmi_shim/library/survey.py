@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError
 from dcmi_shim.library.enums import MainCommand
 from dcmi_shim.library.family import chip_family
@@ -153,7 +154,7 @@ async def _chips(ask: Ask, problems: list[str], known: Sequence[Chip]) -> list[C
     answer = await ask("dcmi_get_card_list", (), None)
     count, cards = msgspec.json.decode(answer, type=tuple[int, list[int]])
     if count != len(cards):
-        problems.append(f"the driver has {count} cards and lists {len(cards)}")
+        problems.append(f"the driver has {counted(count, 'card')} and lists {len(cards)}")
     chips: dict[int, Chip] = {}
     logic_ids: set[int] = set()
     for card in cards:

@@ -138,9 +138,8 @@ class Lister:
         """Count changes that no event showed; ``key`` is one of the documents."""
         if not self.missed:
             _log.warning(
-                "no event of the kernel tells of changes in %s, as on file systems that are shared "
-                "over a network or made by a program (FUSE): changes as of %s/%s are found every "
-                "%g s only",
+                "the kernel reports no changes in %s, as on network file systems or FUSE. "
+                "Changes, such as of %s/%s, are found only every %g s",
                 *(self._root, *key, PERIOD_SECONDS),
             )
         self.missed += count

@@ -206,8 +206,8 @@ class BrokerDocuments:
         if self._shows_flags and not self._has_named_flags:
             self._has_named_flags = True
             _log.warning(
-                "%s: documents as %s come without the retain flag: a bridge or their writer drops "
-                "it, and whoever connects later does not get them (mosquitto: set "
+                "%s: documents as %s come without the retain flag, so later clients do not get "
+                "them. A bridge or their writer drops it (mosquitto: set "
                 "bridge_outgoing_retain true)",
                 self._connection.address,
                 topic,

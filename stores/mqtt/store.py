@@ -238,10 +238,10 @@ class MqttStore:
             self._connection.sizes.refuse(size)
             self._connection.sizes.check(topic, size)
         raise StoreForbidden(
-            f"publication of {topic}: acknowledged and not there: the broker's access rules do "
-            "not let this client write it or read it, or it keeps no retained messages (set "
-            f"retain_available true), or none of {len(payload)} bytes (MQTT 5 would say so), "
-            "unless somebody else wrote in this moment"
+            f"publication of {topic}: acknowledged and not there. Check that the broker's "
+            "access rules let this client write and read it. Check that the broker keeps retained "
+            f"messages (retain_available true) of {len(payload)} bytes. Otherwise another program "
+            "wrote it just now"
         )
 
     async def _demand(self, topic: str, expected: str) -> None:

@@ -79,7 +79,7 @@ async def test_standing_faults_are_summed_up_at_a_start(
     again = Life(tmp_path, clock)
     ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING"
-    assert text.startswith("13 fault(s) at the start: chip 10 80E01801 RestartBusiness; chip ")
+    assert text.startswith("13 faults at the start: chip 10 80E01801 RestartBusiness; chip ")
     assert text.endswith(" and 5 more")
     assert await again.journal.close()
 

@@ -30,4 +30,4 @@ async def test_a_fault_arrives_and_what_is_wrong_is_named(make: Make, tmp_path: 
         )
         daemon.stop()
         log = daemon.process.log.read_text()
-        assert log.count("no event of the kernel tells of changes") == 1
+        assert log.count("the kernel reports no changes") == 1

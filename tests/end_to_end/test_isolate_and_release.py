@@ -50,7 +50,7 @@ class Site:
     def change(self, *arguments: str) -> tuple[int, Any]:
         """Exit status and JSON of a verb."""
         status, lines, errors = vigil(*arguments, *self.node.place.options, "--json")
-        assert lines, errors
+        assert lines, (status, errors)
         return status, json.loads(lines[0])
 
     def document(self) -> Document:

@@ -32,7 +32,7 @@ def test_faults_are_warnings_and_a_storm_is_not_a_flood(folder_node: Node) -> No
     node.kill()
     node.start()
     node.wait(lambda: len(warnings(node)) == 2, "what stands is summed up")
-    assert warnings(node)[1] == f"1 fault(s) at the start: chip 3 {OUT} RestartBusiness"
+    assert warnings(node)[1] == f"1 fault at the start: chip 3 {OUT} RestartBusiness"
     node.up()
 
     node.emulator.recover(3, OUT)

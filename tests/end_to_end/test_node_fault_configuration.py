@@ -194,4 +194,4 @@ def test_an_event_on_the_config_map(cluster_node: Node, cluster: Cluster) -> Non
     node.wait(lambda: events() != [], "there is an Event", 20)
     (event,) = events()
     assert (event["type"], event["reason"]) == ("Warning", "FaultConfigurationProblem")
-    assert event["message"].startswith(f"1 problem(s): {KEY}: $.FaultTypeCode.")
+    assert event["message"].startswith(f"1 problem: {KEY}: $.FaultTypeCode.")

@@ -85,7 +85,7 @@ def test_elsewhere_each_message_is_one_line_with_its_time() -> None:
 def test_why_a_program_ends_is_an_error_in_the_journal() -> None:
     program = ("-m", "vigil", "agent", "--node-name", "A_B", "--listen", "nowhere")
     lines = written("socket", names_it=True, program=program)
-    assert lines[0].startswith("<3>vigil: vigil agent: 2 problem(s)")
+    assert lines[0].startswith("<3>vigil: vigil agent: 2 problems")
     assert len(lines) == 3
     assert all(line.startswith("<3>  --") for line in lines[1:])
 

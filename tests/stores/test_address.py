@@ -34,8 +34,8 @@ def outside_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
         ("mqtts://broker:8883/path", "is not mqtts://HOST:PORT"),
         ("mqtts://broker:88830", "a port that is none"),
         ("mqtts://me:secret@broker", "mqtt.password_file"),
-        ("directory:", "names no path"),
-        ("directory://host/path", "names no path"),
+        ("directory:", "has no path"),
+        ("directory://host/path", "has no path"),
         ("kubernetes:", "--kubeconfig FILE"),
     ],
 )

@@ -26,7 +26,7 @@ NODE: dict[str, Any] = {
     "chips": [
         {
             "chip": "Ascend910-3",
-            "because": ["the node has it as unhealthy"],
+            "because": ["the node reports: unhealthy"],
             "pods": ["team/train-0"],
             "faults": [FAULT],
         }
@@ -96,7 +96,7 @@ def test_one_chip_is_explained_by_its_name_or_number(aggregator: Stand, chip: st
 
 def test_a_chip_without_faults_is_well(aggregator: Stand) -> None:
     well = {"chip": "Ascend910-4", "reported": "available", "published": "available"}
-    chips = [*NODE["chips"], well | {"because": ["the node has it as available"]}]
+    chips = [*NODE["chips"], well | {"because": ["the node reports: available"]}]
     aggregator.answers["/api/v1/nodes/node-1"] = NODE | {"chips": chips}
     status, lines, _ = explained(aggregator, "node-1/4")
     assert (status, lines[0]) == (0, "node-1 Ascend910-4 is well")

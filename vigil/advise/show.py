@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from advisor.report import Action
 from advisor.report_filter import changes
+from contract.counted import counted
 from service.shortened import shortened
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _decision(one: JobDecision) -> Iterator[str]:
 def _place(one: Placement) -> Iterator[str]:
     first = one.pods[0]
     more = f" and {len(one.pods) - 1} like it" if len(one.pods) > 1 else ""
-    takes = f"{len(one.accepts)} nodes take it"
+    takes = f"{counted(len(one.accepts), 'node')} can take it"
     if one.accepts:
         takes += f": {shortened(one.accepts, _MOST_NAMES)}"
     yield f"{first.namespace}/{first.name}{more}: {takes}"

@@ -33,7 +33,7 @@ _DryRun: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Only say wh
 def isolate(
     node: _Node,
     chip: _Chip,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; it stays with the chip.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; kept with the chip.")],
     store: _Stores = None,
     kubeconfig: options.Kubeconfig = None,
     config: _Config = None,

@@ -32,8 +32,8 @@ def lint(
     """Judge manifests before they are applied: what will happen at the first fault, and what to
     write instead.
 
-    Exit status: 0 no error, 1 an error was found, 2 a file cannot be read or is no YAML, 3 the
-    cluster cannot be used.
+    Exit status: 0 no error, 1 an error was found, 2 a file cannot be used, 3 the cluster cannot be
+    used.
     """
     import gc
     import sys

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from contract.counted import counted
+
 if TYPE_CHECKING:
     from agent.policy.state import Change
     from agent.replay.findings import Day, DaySums, Findings, LevelDifference
@@ -23,11 +25,11 @@ def print_findings(findings: Findings, *, compared: bool) -> None:
     if not console.is_terminal:
         console.width = _WIDTH_OF_A_FILE
     if findings.from_ms is None or findings.until_ms is None:
-        console.print(f"{findings.rows} rows without a snapshot: nothing can be played")
+        console.print(f"{counted(findings.rows, 'row')} without a snapshot: nothing can be played")
         return
     console.print(
         f"node {findings.node}: {_time(findings.from_ms)} to {_time(findings.until_ms)}, "
-        f"{findings.inputs} inputs in {findings.rows} rows"
+        f"{counted(findings.inputs, 'input')} in {counted(findings.rows, 'row')}"
     )
     if findings.pruned:
         console.print("the beginning of the journal is gone: played from its oldest snapshot on")
@@ -64,7 +66,10 @@ def _print_days(findings: Findings, console: Console, *, compared: bool) -> None
     if table.row_count:
         console.print(table)
     if quiet:
-        console.print(f"{quiet} days of chips without any fault are left out")
+        console.print(
+            f"{counted(quiet, 'chip-day')} without a fault "
+            f"{'is' if quiet == 1 else 'are'} not listed"
+        )
 
 
 def _is_quiet(sums: DaySums | None) -> bool:
@@ -140,8 +145,8 @@ def _print_deviations(findings: Findings, console: Console) -> None:
 
 def _change(change: Change) -> str:
     return (
-        f"{change.subject} {change.code} {change.kind}: {change.old_level} -> {change.new_level} "
-        f"({change.because})"
+        f"{change.subject} {change.code} {change.kind}: "
+        f"{change.old_level or 'nothing'} -> {change.new_level or 'nothing'} ({change.because})"
     )
 
 

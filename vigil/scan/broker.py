@@ -13,6 +13,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import document_topic, heard_topic
@@ -142,7 +143,7 @@ def _own_certificate(configuration: AgentConfiguration) -> Check:
 
 def _ends(name: str, found: str, end: datetime) -> Check:
     left = end - datetime.now(UTC)
-    found = f"{found} until {end:%Y-%m-%d} ({left.days} days)"
+    found = f"{found} until {end:%Y-%m-%d} ({counted(left.days, 'day')})"
     facts: dict[str, object] = {"ends": f"{end:%Y-%m-%dT%H:%M:%SZ}", "days": left.days}
     if left < timedelta():
         return problem(name, f"{found}: it has ended", "renew it", ExitStatus.OUTSIDE, facts)

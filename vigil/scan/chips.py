@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from collectors.chip_faults.collector import ChipFaultsSection, real_list_period
 from contract.codes.families import FAMILIES
+from contract.counted import counted
 from contract.errors import DriverCallError, DriverCallStuck, DriverError, DriverNotFound
 from dcmi_shim.driver import Driver
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, find_library
@@ -147,7 +148,8 @@ def _identity(driver: Driver, inventory: Inventory) -> Check:
     ]
     version = inventory.driver_version
     found = (
-        f"{len(names)} chips of {inventory.chip_name or inventory.family} ({inventory.family}), "
+        f"{counted(len(names), 'chip')} of {inventory.chip_name or inventory.family} "
+        f"({inventory.family}), "
         f"driver {version or 'of unknown version'}: {', '.join(names)}"
     )
     facts: dict[str, object] = {
@@ -212,7 +214,7 @@ async def _calls(driver: Driver, inventory: Inventory) -> tuple[Check, float]:
         advice = "other chips go on; see dmesg, and npu-smi info of that chip; a reset may help"
         found = "; ".join(filter(None, (hanging, texts)))
         return problem(CALLS, found, advice, facts=facts), list_seconds
-    text = f"health and fault codes of {len(inventory.chips)} chips"
+    text = f"health and fault codes of {counted(len(inventory.chips), 'chip')}"
     if codes:
         with_codes = "".join(f"; chip {chip} has {', '.join(some)}" for chip, some in codes.items())
         advice = "faults of the hardware: the agent publishes them; see its /api/v1/faults"

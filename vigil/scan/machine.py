@@ -98,7 +98,7 @@ def look_at_clock(configuration: AgentConfiguration) -> Check:
     if synchronised is None:
         return not_applicable(CLOCK, "the kernel does not say how its clock is")
     if not synchronised:
-        found = "nothing keeps the clock right: the kernel calls it unsynchronised"
+        found = "no program synchronises the clock: the kernel reports it as unsynchronised"
         advice = "start chronyd or systemd-timesyncd (see timedatectl): times of faults are its own"
         if configuration.heartbeat.generation == "lease":
             return warning(CLOCK, found, advice, facts={"synchronised": False})

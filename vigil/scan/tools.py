@@ -13,6 +13,7 @@ from collectors.bmc import BmcSection
 from collectors.links.collector import LinksSection
 from collectors.switch import WITH_SWITCHES
 from contract.codes.families import FAMILIES
+from contract.counted import counted
 from contract.errors import (
     BmcError,
     DriverError,
@@ -73,7 +74,11 @@ async def look_at_switches(configuration: AgentConfiguration, inventory: Invento
         work.cancel()
         await asyncio.wait({work})
         driver.close()
-    return ok(SWITCHES, f"it answers and lists {len(faults)} faults", facts={"faults": len(faults)})
+    return ok(
+        SWITCHES,
+        f"it answers and lists {counted(len(faults), 'fault')}",
+        facts={"faults": len(faults)},
+    )
 
 
 async def look_at_links(configuration: AgentConfiguration, inventory: Inventory | None) -> Check:
@@ -116,7 +121,7 @@ async def look_at_links(configuration: AgentConfiguration, inventory: Inventory 
     if failed:
         advice = f"run {tool.path} by hand as root; nobody else may run it at the same time"
         return problem(LINKS, "; ".join(failed), advice, facts=facts)
-    found = f"{tool.path} answers about {len(cards)} cards; links "
+    found = f"{tool.path} answers about {counted(len(cards), 'card')}; links "
     if down:
         advice = "see cables, optical modules and the switch; the agent publishes these faults"
         return warning(LINKS, f"{found}down: {', '.join(down)}", advice, facts=facts)

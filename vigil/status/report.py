@@ -11,6 +11,7 @@ from contract.codes.chip_codes import parse_code
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.policies import AUTOFILL_CODE
 from contract.codes.reference import CodeKind, describe_code, text_of_level
+from contract.counted import counted
 from contract.pages.faults import FaultsPage
 from service.shortened import shortened
 from vigil.daemon_client import OtherNode
@@ -276,11 +277,6 @@ def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
     found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
     if found:
         yield f"no answer from {shortened(found, NAMED)}"
-
-
-def counted(number: int, noun: str) -> str:
-    """Return ``number`` with the regular noun in its form: ``1 part``, ``2 parts``."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:

@@ -18,6 +18,7 @@ import msgspec
 from aggregator.cluster_documents.kinds import DEVICE, SWITCH, kind_of
 from aggregator.processors import manual_info
 from aggregator.public_faults import statistic_view
+from contract.counted import counted
 from contract.documents.cluster_device import render_device_entry
 from contract.documents.cluster_info import entry_texts, member, value_of
 from contract.documents.forget_record import FORGET_LABEL, FORGET_NAMESPACE
@@ -264,8 +265,8 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
     _say(
         _DONE,
-        f"{plan.store.url}: {len(plan.delete)} documents and {len(plan.nodes)} heartbeats are "
-        "deleted",
+        f"{plan.store.url}: deleted {counted(len(plan.delete), 'document')} and "
+        f"{counted(len(plan.nodes), 'heartbeat')}",
     )
 
 

@@ -31,8 +31,10 @@ def validate(
         FileKind | None, typer.Option(help="What it is; default: told by its name and content.")
     ] = None,
 ) -> None:
-    """Check a configuration, a scenario or a fault configuration, as one document or as a whole
-    ConfigMap: all problems at once, exit status 2 if there are any."""
+    """Check a configuration, a scenario or a fault configuration (a document or a ConfigMap).
+
+    Shows all problems at once. Exit status 2 if there are any.
+    """
     from contract.configuration import parse_toml
     from vigil.validate.checks import (
         DOCUMENT_OF_KIND,

@@ -207,8 +207,8 @@ async def test_the_config_map_of_the_server_is_followed_too(tmp_path: Path) -> N
         assert follower.levels[-1] == "RestartNPU"
     told = [(event.namespace, event.involved.name) for event in follower.posted]
     assert told == [there, (NAMESPACE, NAME)]
-    assert follower.posted[0].message.startswith("2 problem(s): NodeDConfiguration.json: $.")
-    assert follower.posted[1].message.startswith("1 problem(s): PollInterval: ")
+    assert follower.posted[0].message.startswith("2 problems: NodeDConfiguration.json: $.")
+    assert follower.posted[1].message.startswith("1 problem: PollInterval: ")
 
 
 async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> None:
@@ -457,8 +457,8 @@ async def test_problems_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureF
         NAME,
     )
     assert not first.normal
-    assert first.message.startswith("1 problem(s): faultCode.json: $.SeparateNPUCodes[0]")
-    assert second.message.startswith("2 problem(s): ")
+    assert first.message.startswith("1 problem: faultCode.json: $.SeparateNPUCodes[0]")
+    assert second.message.startswith("2 problems: ")
     assert first.name != second.name
 
 

@@ -261,8 +261,8 @@ async def test_slow_commits_are_one_warning_with_their_count(
     said = [(one.levelname, one.message) for one in caplog.records]
     assert [level for level, _ in said] == ["WARNING", "WARNING"]
     assert said[:1] == first, "the others wait for the end of the minute, or of the journal"
-    assert "1 slow commit(s), the longest took " in said[0][1]
-    assert "2 slow commit(s), the longest took " in said[1][1]
+    assert "1 slow commit, the longest took " in said[0][1]
+    assert "2 slow commits, the longest took " in said[1][1]
     longest_ms = int(said[1][1].partition("took ")[2].split()[0])
     assert longest_ms >= 60
 

@@ -93,6 +93,7 @@ def picture(
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
     chips = status.chip_statuses(STATE, "Ascend910", READINGS)
     return status.AgentStatus(
+        gauges=status.gauges_of(READINGS),
         node="node-1",
         version="1",
         at_ms=NOW_MS,
@@ -234,8 +235,8 @@ async def test_a_heartbeat_that_fails_is_not_ready(tmp_path: Path) -> None:
             "the heartbeat on the Node fails: no",
         ]
         metrics = (await fetch(tmp_path, "/metrics"))[1]
-        for name in ("heartbeat", "old_heartbeat"):
-            assert f"npu_vigil_{name}_trouble 1.0" in metrics
+        for name in ("heartbeat", "legacy_heartbeat"):
+            assert f"npu_vigil_{name}_failing 1.0" in metrics
         assert "npu_vigil_legacy_heartbeat_label_missing 1.0" in metrics
         assert "npu_vigil_heartbeat_withheld 1.0" in metrics
         pages.heartbeat = WELL

@@ -84,7 +84,7 @@ async def test_it_is_bounded_and_says_so(tmp_path: Path, caplog: pytest.LogCaptu
     found = load(tmp_path)[A]
     assert len(found.documents) == 1
     assert not found.is_complete, "who is in no row may have had no room"
-    assert "do not fit into" in caplog.text
+    assert "no room for 4 documents in" in caplog.text
 
 
 async def test_a_broken_file_is_named_and_moved_aside(
@@ -122,7 +122,7 @@ async def test_rows_that_cannot_be_read_are_left_out(
         rows = [LastKnownRow(A, "document", "x", b"\xc1"), LastKnownRow(A, "document", "y", good)]
         file.write([*rows, LastKnownRow(A, "of a later release", "z", b"1")], 1 << 20)
     assert load(tmp_path)[A].documents == {(N1.namespace, N1.name): N1}
-    assert "1 rows cannot be read" in caplog.text
+    assert "1 row cannot be read" in caplog.text
 
 
 @pytest.mark.slow

@@ -111,9 +111,9 @@ def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
     world = World(report("n1", said))
     used = frozenset({"Ascend910-2", "Ascend910-3"})
     parameter_plane, condemned = unwell(explained(world, "n1", used))
-    assert parameter_plane.because == ("the node has it as network_unhealthy",)
+    assert parameter_plane.because == ("the node reports: its network link is down",)
     assert condemned.because == (
-        "the node has it as unhealthy",
+        "the node reports: unhealthy",
         "PreSeparateNPU: a pod uses it, so it would not be unhealthy but for another fault",
     )
 
@@ -169,7 +169,7 @@ def test_what_may_have_come_along_says_until_when() -> None:
     assert held.because.startswith("held back from readers until 2025-10-09 08:53:25 UTC at most")
     assert held.until_ms == T0 * 1000 + 5000
     assert chip.because == (
-        "the node has it as unhealthy, it is published as recovering",
+        "the node reports: unhealthy. The aggregator publishes: recovering",
         "nobody is given it while its fault is held back, and no pod is harmed for it",
     )
 

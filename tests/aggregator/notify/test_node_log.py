@@ -64,7 +64,7 @@ async def test_standing_faults_are_one_warning(log: pytest.LogCaptureFixture) ->
     node_log.begin(["n1", "n2"], {"n2": {("Fan 1", "06000025"): "NotHandleFault"}, "n1": chips})
     ((level, text),) = lines_of(LOGGER, log)
     assert level == "WARNING"
-    assert text.startswith("9 fault(s) on 2 node(s): node n1: Ascend910-0 80E18402 RestartNPU; ")
+    assert text.startswith("9 faults on 2 nodes: node n1: Ascend910-0 80E18402 RestartNPU; ")
     assert text.endswith(" and 1 more")
 
 
@@ -140,6 +140,6 @@ async def test_a_real_aggregator_names_nodes_and_faults(store: Store, daemon: Da
     daemon.stop()
     text = daemon.log.read_text()
     assert "INFO aggregator.api.readiness: everything known is published: 2 nodes" in text
-    assert f"WARNING {LOGGER}: 1 fault(s) on 1 node(s): node n1: Ascend910-3 {CODE} " in text
+    assert f"WARNING {LOGGER}: 1 fault on 1 node: node n1: Ascend910-3 {CODE} " in text
     assert f"INFO {LOGGER}: node n9 came" in text
     assert f"WARNING {LOGGER}: node n2: Ascend910-5 {CODE}: nothing -> RestartNPU" in text

@@ -96,7 +96,7 @@ def test_a_value_that_is_refused_before_it_is_written(value: str) -> None:
 
 def test_a_value_with_too_few_nodes_or_too_many_bytes_is_refused() -> None:
     value = value_of([member(KEY, TEXT)])
-    with pytest.raises(DocumentError, match="has 1 nodes and must have 2"):
+    with pytest.raises(DocumentError, match="has 1 node and must have 2"):
         verify_device_value(value, "d", 2)
     with pytest.raises(DocumentError, match="is empty"):
         verify_device_value("", "d", 1)

@@ -132,7 +132,7 @@ steps = [
         )
     problems = "\n".join(map(str, caught.value.problems))
     assert "steps[0].code: '[0x00f1fef5,155912,cpu]' is not a switch code" in problems
-    assert "steps[1].chip: Input should be less than 7" in problems
+    assert "steps[1].chip: must be less than 7" in problems
     assert "steps[2]: 48 is no port of a switch; there are 0 to 47" in problems
     assert "steps[3]: a recovery has no severity" in problems
     assert problems.count("a2 has no switches") == 4

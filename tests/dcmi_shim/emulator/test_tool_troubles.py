@@ -177,8 +177,8 @@ def test_wrong_steps_are_named() -> None:
         parse_scenario(story, "story.toml")
     assert [str(problem) for problem in caught.value.problems] == [
         "steps[0]: delay_ms: None is not between 1 and 3600000",
-        "steps[1].tool: Field required",
-        "steps[3].state: Input should be 'up' or 'down'",
+        "steps[1].tool: is missing",
+        "steps[3].state: must be 'up' or 'down'",
         "steps[2].chip: a2 has the chips 0 to 7, not 9",
     ]
 

@@ -259,7 +259,7 @@ def test_a_whole_process_and_the_same_bytes_for_any_hash_seed(dump: Path) -> Non
     dump.write_text("{")
     wrong = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
     assert (wrong.returncode, wrong.stdout) == (2, b"")
-    assert f"{dump}: 1 problem(s)\n  line 1: is not JSON".encode() in wrong.stderr
+    assert f"{dump}: 1 problem\n  line 1: is not JSON".encode() in wrong.stderr
 
 
 @pytest.mark.parametrize("server", ["http://127.0.0.1:1", "unix:/nowhere", "https://127.0.0.1:1"])

@@ -81,7 +81,7 @@ def test_exit_status(arguments: Sequence[str | Path], status: int) -> None:
 def test_wrong_use(arguments: Sequence[str | Path]) -> None:
     done = run_as_program(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "vigil: command line: 1 problem(s)" in done.stderr
+    assert "vigil: command line: 1 problem" in done.stderr
 
 
 def test_findings_as_json() -> None:

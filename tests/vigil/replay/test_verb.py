@@ -41,7 +41,7 @@ async def test_the_recorded_verdicts_are_checked(tmp_path: Path) -> None:
     result = vigil("--state-dir", tmp_path)
     assert result.exit_code == 1
     assert "recorded verdicts are NOT reproduced" in result.stdout
-    assert "chip 3 80E3A201 began: None -> RestartNPU" in result.stdout
+    assert "chip 3 80E3A201 began: nothing -> RestartNPU" in result.stdout
 
 
 async def test_differences_are_told_to_people_and_machines(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_everything_that_is_wrong_with_the_codes_of_the_servers_parts(tmp_path: 
     file.write_text(json.dumps({"faultTypeCode": lists}))
     status, _, errors = vigil(str(file))
     assert status == 2
-    assert f"{file}: 3 problem(s)" in errors
+    assert f"{file}: 3 problems" in errors
     assert "$.FaultTypeCode.SeparateFaultCodes[0]: '1' is no code" in errors
     assert "$.FaultTypeCode.NotHandleFaultCodes[0]: 2C000031 is on another level" in errors
     file.write_text('{"FaultTypeCode":{}}')
@@ -186,7 +186,7 @@ def test_the_command(tmp_path: Path) -> None:
     file.write_text('{"NotHandleFaultCodes": ["zz"], "SeperateNPUCodes": ["80E21007"]}')
     status, output, errors = vigil(str(file))
     assert (status, output) == (2, "")
-    assert f"{file}: 3 problem(s)" in errors
+    assert f"{file}: 3 problems" in errors
     assert "  $.NotHandleFaultCodes[0]: 'zz'" in errors
     assert "did you mean SeparateNPUCodes?" in errors
     assert vigil(str(file), "--kind", "switch-fault-code")[0] == 2

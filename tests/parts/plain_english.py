@@ -1,0 +1,158 @@
+"""Texts of the product that people read, and their sentences."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer.main
+
+from tests.parts.tree import ROOT, files
+from vigil.main import app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOMS = (
+    "advisor",
+    "agent",
+    "aggregator",
+    "collectors",
+    "contract",
+    "dcmi_shim",
+    "elastic",
+    "pacing",
+    "service",
+    "stores",
+    "vigil",
+)
+_LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical"}
+_FAMILIES = {"gauge", "counter", "histogram", "metric"}
+"""Functions of ``service/metric_families.py`` and its callers: the second argument is the HELP."""
+_GENERATED = ("contract/wire/",)
+_CODE_FENCE = re.compile(r"^(`{3,}).*?^\1`*\s*$", re.MULTILINE | re.DOTALL)
+_INLINE_CODE = re.compile(r"(`+)[^`].*?\1", re.DOTALL)
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)", re.DOTALL)
+_PLACE = re.compile(r"%[-.\d]*[a-z]|\{[^{}]*\}")
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[*+-]|\d+\.|#+|>)\s)|\n(?=\|)")
+_END = re.compile(r"(?<=[.?!])(?<!e\.g\.)(?<!i\.e\.)[)*\"']*\s+(?=[A-Z\d`\"'(*_%{-])|:\s*\n")
+
+
+class Text(NamedTuple):
+    """One text, and the file and line where it starts."""
+
+    place: str
+    text: str
+
+
+@cache
+def documents() -> tuple[Text, ...]:
+    """Return each block of text of README and ``docs/``: paragraph, item of a list, table cell.
+
+    Specifications and decisions are left out: the former follow another program's text, the latter
+    are records of their day.
+    """
+    return tuple(
+        block
+        for name in files("*.md")
+        if name.startswith(("docs/", "README", "CONTRIBUTING", "SECURITY"))
+        and not name.startswith(("docs/spec/", "docs/decisions/"))
+        for block in blocks(name, (ROOT / name).read_text(encoding="utf-8"))
+    )
+
+
+def blocks(name: str, text: str) -> Iterator[Text]:
+    """Yield the blocks of one Markdown text. Code stands for one word, a link for its text."""
+    text = _CODE_FENCE.sub(lambda found: "\n" * found[0].count("\n") + "\n", text)
+    line = 1
+    at = 0
+    for block in _BLOCK.split(text):
+        start = text.index(block, at)
+        line += text.count("\n", at, start)
+        at = start
+        place = f"{name}:{line}"
+        words = _LINK.sub(r"\1", _INLINE_CODE.sub("`x`", block)).strip()
+        if words.startswith("|"):
+            for cell in words.strip("|").split(" | "):
+                yield Text(place, cell.strip())
+        else:
+            yield Text(place, re.sub(r"^(?:[*+-]|\d+\.|#+|>)\s+", "", words))
+
+
+@cache
+def messages() -> tuple[Text, ...]:
+    """Return the texts of errors, log lines, problems and HELP of each room of the product."""
+    return tuple(
+        Text(f"{name}:{part.lineno}", text)
+        for name in files("*.py")
+        if name.partition("/")[0] in ROOMS and not name.startswith(_GENERATED)
+        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8")))
+        for part in _written(node)
+        for text in _texts(part)
+    )
+
+
+def _written(node: ast.AST) -> Iterator[ast.expr]:
+    """Yield the expressions in ``node`` that people read."""
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        yield from node.exc.args
+        yield from (one.value for one in node.exc.keywords)
+    if not isinstance(node, ast.Call):
+        return
+    name = _name(node.func)
+    if isinstance(node.func, ast.Attribute) and name in _LOG_CALLS:
+        yield from node.args[:1]
+    elif name == "Problem":
+        yield from node.args
+        yield from (one.value for one in node.keywords)
+    elif name in _FAMILIES or (name or "").endswith("MetricFamily"):
+        yield from node.args[1:2]
+    yield from (one.value for one in node.keywords if one.arg in {"help", "short_help"})
+
+
+def _name(function: ast.expr) -> str:
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _texts(part: ast.expr) -> Iterator[str]:
+    """Yield the strings that ``part`` may be; what is filled in stands for one word."""
+    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+        yield part.value
+    elif isinstance(part, ast.JoinedStr):
+        yield "".join(
+            str(one.value) if isinstance(one, ast.Constant) else "{}" for one in part.values
+        )
+    elif isinstance(part, ast.IfExp):
+        yield from _texts(part.body)
+        yield from _texts(part.orelse)
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of ``text``. A colon at the end of a line
+    ends one, a semicolon does not.
+    """
+    return [one.strip() for one in _END.split(text) if one and one.strip()]
+
+
+def length(sentence: str) -> int:
+    """Return the number of words. A code, a place to be filled in and a number are one each."""
+    words = _PLACE.sub(" x ", _INLINE_CODE.sub(" x ", sentence))
+    return len(re.findall(r"[^\W_](?:[\w'.’/:-]*\w)?", words))
+
+
+@cache
+def command_help() -> tuple[Text, ...]:
+    """Return the help of each command, option and argument of ``vigil``."""
+    return tuple(_help_of(typer.main.get_command(app), "vigil"))
+
+
+def _help_of(command: Any, name: str) -> Iterator[Text]:
+    yield Text(name, command.help or "")
+    for parameter in command.params:
+        yield Text(f"{name} {parameter.name}", getattr(parameter, "help", None) or "")
+    for verb, below in getattr(command, "commands", {}).items():
+        yield from _help_of(below, f"{name} {verb}")

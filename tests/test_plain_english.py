@@ -1,0 +1,150 @@
+"""Texts for people: short sentences, none of the patterns that were hard to read, right plurals."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.parts.plain_english import (
+    blocks,
+    command_help,
+    documents,
+    length,
+    messages,
+    sentences,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.parts.plain_english import Text
+
+MOST_WORDS = 25
+LONG = {
+    "docs/advise.md": 14,
+    "docs/architecture.md": 1,
+    "docs/compatibility.md": 64,
+    "docs/configuration.md": 121,
+    "docs/differences.md": 10,
+    "docs/elastic-training.md": 12,
+    "docs/findings.md": 4,
+    "docs/installation.md": 48,
+    "docs/metrics.md": 20,
+    "docs/replay.md": 1,
+    "docs/rooms/advisor.md": 1,
+    "docs/rooms/agent.md": 39,
+    "docs/rooms/aggregator.md": 13,
+    "docs/rooms/collectors.md": 11,
+    "docs/rooms/dcmi_shim.md": 3,
+    "docs/rooms/elastic.md": 3,
+    "docs/rooms/service.md": 1,
+    "docs/rooms/stores.md": 7,
+    "docs/rooms/vigil.md": 1,
+    "docs/scale.md": 20,
+    "docs/scenarios.md": 6,
+    "docs/security.md": 33,
+    "docs/stores.md": 43,
+}
+"""Documents that still have long sentences, and how many at most."""
+PATTERNS = {
+    "what a document is worth": r"\bare worth\b",
+    "nobody knows what stays": r"; it stays\b",
+    "a thing has a state": r"\bhas it as\b",
+    "nothing keeps": r"\bnothing keeps\b",
+    "days of chips": r"\bdays of chips\b",
+    "None for no value": r"\bNone ->",
+    "time in milliseconds": r"\bsince (?:\d{13}|\{[^}]*\}|%d|%s) ms\b",
+    "text of a library": r"\bInput should\b",
+    "an empty name": r"\bnames no path\b",
+    "one of many": r"\b1 (?:nodes|chips|jobs|pods|documents|faults|rows|problems|cards|lines)\b",
+    "plural in parentheses": r"\b[a-z]{2,}\(s\)",
+}
+
+
+def _long(texts: Iterable[Text]) -> list[str]:
+    return [
+        f"{text.place}: {length(one)} words: {' '.join(one.split())}"
+        for text in texts
+        for one in sentences(text.text)
+        if length(one) > MOST_WORDS
+    ]
+
+
+def test_sentences_of_messages_are_short() -> None:
+    found = messages()
+    assert len(found) > 1000
+    assert _long(found) == []
+
+
+def test_sentences_of_help_are_short() -> None:
+    found = command_help()
+    assert len(found) > 200
+    assert _long(found) == []
+
+
+def test_sentences_of_documents_are_short() -> None:
+    found = documents()
+    assert len(found) > 5000
+    long = _long(found)
+    counts = Counter(one.partition(":")[0] for one in long)
+    more = {name for name in {*counts, *LONG} if counts[name] > LONG.get(name, 0)}
+    assert [one for one in long if one.partition(":")[0] in more] == []
+    assert [name for name in LONG if not counts[name]] == []
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_text_has_a_pattern_that_was_hard_to_read(name: str) -> None:
+    pattern = re.compile(PATTERNS[name])
+    texts = [*messages(), *command_help(), *documents()]
+    assert [f"{one.place}: {one.text}" for one in texts if pattern.search(one.text)] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Nodes by what their documents are worth.",
+        "%s cannot be watched: %s; it stays",
+        "the node has it as {}",
+        "nothing keeps the clock right",
+        "13 days of chips without any fault are left out",
+        "None -> SeparateNPU",
+        "stuck since 1795383862834 ms",
+        "Input should be greater than 1",
+        "directory:: names no path",
+        "1 nodes",
+        "2 problem(s)",
+    ],
+)
+def test_each_text_that_was_hard_to_read_has_a_pattern(text: str) -> None:
+    assert any(re.search(pattern, text) for pattern in PATTERNS.values())
+
+
+def test_a_sentence_is_measured_without_its_code_and_places() -> None:
+    (found,) = blocks("a.md", "Run `vigil status --json | head` on\n[any host](docs/a.md) now.")
+    assert sentences(found.text) == ["Run `x` on\nany host now."]
+    assert length(found.text) == 6
+    assert length("%s of {} nodes: 3 fail") == 6
+
+
+def test_blocks_are_paragraphs_items_and_cells() -> None:
+    text = "One.\n\n```\nno sentence\n```\n* Two, which\n  goes on.\n* Three.\n\n| four | five |\n"
+    assert [one.text for one in blocks("a.md", text)] == [
+        "One.",
+        "Two, which\n  goes on.",
+        "Three.",
+        "four",
+        "five",
+    ]
+
+
+def test_sentences_end_where_they_end() -> None:
+    text = "See x, e.g. Volcano. Then v1.2 comes; it stays. `a` ends it:\n1. no"
+    assert sentences(text) == [
+        "See x, e.g. Volcano.",
+        "Then v1.2 comes; it stays.",
+        "`a` ends it",
+        "1. no",
+    ]
