@@ -3,8 +3,8 @@
 More than 3 foreign changes within a minute are a conflict. During one it is written again after
 pauses that double from 1 s to 45 s, for as long as each write is undone. A conflict is over when
 no other program has changed anything for a minute. The longest pause is shorter than that minute:
-our last write stands for a while before a conflict is over. Source: docs/architecture.md, invariant 5,
-and ``docs/decisions/013``.
+our last write stands for a while before a conflict is over. Source: docs/architecture.md, invariant
+5, and ``docs/decisions/013``.
 """
 
 from __future__ import annotations
