@@ -34,7 +34,7 @@ class SavedState(Protocol):
         """What was written last; ``None`` when there is nothing that can be read."""
 
     def write(self, content: bytes) -> None:
-        """Keep ``content`` instead, soon; never blocks, and a failure is only said in the log."""
+        """Keep ``content`` instead, soon; never blocks, and a failure is only logged."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class CollectorContext:
     show: Show
     memory: SavedState
     listen: Callable[[Sink], None]
-    """Registers who also wants to hear, at once, what all collectors report."""
+    """Registers a subscriber, which receives at once what all collectors report."""
     progress: Callable[[], None]
     """To be called at least once per ``period_seconds`` while the collector makes progress."""
     chips: frozenset[int] = frozenset()

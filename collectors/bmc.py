@@ -1,4 +1,4 @@
-"""Alarms of the server's BMC: whole lists, compared with what is believed.
+"""Alarms of the server's BMC: whole lists, compared with the tracked state.
 
 A list that is incomplete, inconsistent or not given changes nothing and is blindness
 (``noded#10``, D-09). The way to the BMC is found anew each time, so one that appears later
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _OLDEST_MS = 1_577_836_800_000
-"""2020-01-01: a BMC that tells an earlier time had not set its clock."""
+"""2020-01-01: a BMC with an earlier time had not set its clock."""
 _AHEAD_MS = 300_000
 _LEAST_PAUSE_SECONDS = 0.1
 FAILED_READINGS = "failed_readings"
@@ -108,7 +108,7 @@ class BmcCollector:
 
 
 class BmcTracker:
-    """What is believed of the BMC's list, and what readings of it change. Pure."""
+    """The tracked state of the BMC's list, and what readings of it change. Pure."""
 
     def __init__(self, source: str, believed: Mapping[tuple[Subject, str], int]) -> None:
         self._source = source
@@ -134,7 +134,7 @@ class BmcTracker:
         return reports
 
     def failed(self, reason: str, since_ms: int) -> list[Report]:
-        """There is no reading since then: what is believed stays."""
+        """Apply that there is no reading since then: the tracked state stays."""
         if self._answered is False:
             return []
         self._answered = False
@@ -146,7 +146,7 @@ class BmcTracker:
         changed: Collection[Subject],
         now_ms: int,
     ) -> Iterator[Observation]:
-        """The alarms of the parts that changed, also those that stayed: their order is told anew.
+        """Report the alarms of changed parts, also those that stayed: their order is new.
 
         The document lists the codes of a part as the BMC did at its last change or at the start of
         the agent; another order alone is no change (``docs/spec/noded.md#2.3``, 2.5).

@@ -11,7 +11,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """The kernel's id of this boot; empty where it does not say."""
+    """The kernel's id of this boot; empty where it shows none."""
     return _text(_BOOT_ID)
 
 

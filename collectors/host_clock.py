@@ -1,4 +1,4 @@
-"""The host's clock: whether somebody set it, and whether it lost its synchronisation.
+"""The host's clock: whether it was set, and whether it lost its synchronisation.
 
 The difference of the clock to the time since boot (which goes on while the machine sleeps, and is
 slewed with the clock) changes only when the clock is set. A clock that was never synchronised in
@@ -66,7 +66,7 @@ class _Timex(ctypes.Structure):
 
 
 def is_synchronised() -> bool | None:
-    """Whether the kernel says that something disciplines its clock; ``None``: it does not say."""
+    """Return whether the kernel's clock is disciplined; ``None`` if not known."""
     timex = _Timex()  # modes 0: nothing is set
     if ctypes.CDLL(None).adjtimex(ctypes.byref(timex)) < 0:
         return None
@@ -90,7 +90,7 @@ class ClockSection(Section):
 
 
 class HostClockCollector:
-    """The collector. A change by more than ``step_seconds`` between two looks is told."""
+    """The collector. A change by more than ``step_seconds`` between two looks is reported."""
 
     name = CLOCK
     settings: ClassVar[type[Section]] = ClockSection

@@ -1,4 +1,4 @@
-"""What is believed of codes that a driver tells by events and by lists. Pure: times are passed in.
+"""The tracked state of codes that a driver reports by events and lists. Pure: times are passed in.
 
 The rules are those of ``docs/rooms/collectors.md`` ("Chip faults"). Two clocks are used: ``at`` and
 ``asked_at`` are seconds of a clock that never jumps and decide what is compared; ``now_ms`` is the
@@ -34,7 +34,7 @@ Key: TypeAlias = tuple[Subject, str]
 
 @dataclass(frozen=True)
 class ListedCode:
-    """What a list says of a code besides that it holds."""
+    """What a list contains of a code besides that it holds."""
 
     severity: Severity | None = None
     driver_raised_at_ms: int | None = None
@@ -56,12 +56,12 @@ class CodeState:
     recovered: bool = False
 
     def comparable(self, asked_at: float) -> bool:
-        """Whether an answer asked at ``asked_at`` says anything about this code."""
+        """Whether an answer asked at ``asked_at`` covers this code."""
         return self.event_at is None or asked_at >= self.event_at + LAG_SECONDS
 
 
 class ListTracker:
-    """What one source believes about its codes."""
+    """What one source holds of its codes."""
 
     def __init__(self, source: str, believed: Iterable[Key]) -> None:
         self._source = source
@@ -83,7 +83,7 @@ class ListTracker:
         return min(waiting, default=None)
 
     def expect(self, key: Key, at: float) -> None:
-        """Something was told of ``key``: an audit tells whether it lasts."""
+        """Apply a report about ``key``: an audit shows whether it lasts."""
         state = self.states.setdefault(key, CodeState(present=False))
         state.event_at = at
         state.audited = False

@@ -1,7 +1,7 @@
 """On-board switches of an A3 (``device-plugin#5.1``): events at once, the list as audit.
 
 The rules are those of ``list_tracker``. The library is this collector's own; elsewhere than on an
-A3 the collector says nothing.
+A3 the collector reports nothing.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class SwitchRun:
         self._has_list = True
 
     async def events(self) -> NoReturn:
-        """Report what the library says as it says it."""
+        """Report each event of the library as it arrives."""
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
                 self._gap(item.at_ms, item.reason)
@@ -252,7 +252,7 @@ def _key(event: DriverSwitchEvent) -> Key:
 
 
 def _entries(faults: Sequence[DriverSwitchEvent]) -> Mapping[Key, ListedCode]:
-    """What a list says; recoveries in it, and what has no event type, are no faults."""
+    """Return what a list contains; recoveries in it, and what has no event type, are no faults."""
     return {
         _key(fault): ListedCode(fault.severity, fault.driver_raised_at_ms)
         for fault in faults

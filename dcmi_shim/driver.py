@@ -116,7 +116,7 @@ class Driver:
         return self._inventory
 
     async def listed(self) -> tuple[Chip, ...]:
-        """The chips whose ids the driver says, maybe none; waits until it has listed its cards."""
+        """Return the chips whose ids the driver lists, maybe none, once it has listed its cards."""
         while self._listed is None:
             await self._was_listed.wait()
         return self._listed
@@ -239,7 +239,7 @@ class Driver:
             self._reopened.clear()
 
     def _other_family(self, found: Inventory | None) -> tuple[str, ...]:
-        """What is wrong with chips that are said to be of another family than before."""
+        """What is wrong with chips that are listed with another family than before."""
         known = self._inventory
         if found is None or known is None or found.family == known.family:
             return ()

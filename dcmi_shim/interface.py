@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class ChipDriver(Protocol):
     """The calls that the chip collector needs.
 
-    Each call raises ``DriverCallError`` (the driver said no), ``DriverCallStuck`` (no answer within
+    Each call raises ``DriverCallError`` (the driver refused), ``DriverCallStuck`` (no answer within
     the deadline, or left out since), or ``DriverGone`` (no child now). One call's failure never
     delays another chip's call by more than one deadline.
     """
@@ -27,7 +27,7 @@ class ChipDriver(Protocol):
         """What ``inventory`` answers; ``None`` until the driver has answered."""
 
     async def listed(self) -> tuple[Chip, ...]:
-        """The chips whose ids the driver says, maybe none; waits until it has listed its cards."""
+        """Return the chips whose ids the driver lists, maybe none, once it has listed its cards."""
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:
         """Fault codes that the driver lists as active on ``chip``, in its order."""

@@ -2,7 +2,7 @@
 
 A tool gets ``PATH``, ``LD_LIBRARY_PATH`` and nothing else of the environment, and the plain locale.
 It leads a process group of its own, which is killed when it misses its deadline and when it ends;
-nobody ever waits for one that cannot be killed. ``Popen`` starts it by vfork, which does not copy
+no task ever waits for one that cannot be killed. ``Popen`` starts it by vfork, which does not copy
 the daemon's page tables. It ends with the daemon (``parent_death``).
 """
 
@@ -237,7 +237,7 @@ class _Run:
         self._look_seconds = min(2 * self._look_seconds, _LAST_LOOK_SECONDS)
 
     def _has_ended(self) -> bool:
-        """Whether it ended, without reaping it: until then nobody else can have its group's id."""
+        """Whether it ended, without reaping it: until then its group's id is not reused."""
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
         try:
             return os.waitid(os.P_PID, self.process.pid, flags) is not None

@@ -11,7 +11,7 @@ class Chip(msgspec.Struct, frozen=True, order=True):
     """Identifiers of one NPU die (``docs/spec/dcmi.md#1.4``).
 
     ``die`` and ``serial`` (of its card) do not depend on its place; empty where the driver does not
-    say them.
+    return them.
     """
 
     physical_id: int
@@ -26,7 +26,7 @@ class Chip(msgspec.Struct, frozen=True, order=True):
 
 
 class ChipNames(msgspec.Struct, frozen=True):
-    """What a chip is called; empty where the driver does not say it.
+    """What a chip is called; empty where the driver does not return it.
 
     ``model`` is ``<name>-<type>-<version>``, ``vdie`` five words in hexadecimal, ``pcie_address``
     ``<domain>:<bus>:<device>.<function>`` (``docs/spec/dcmi.md#2.2``, 9.2).
@@ -49,9 +49,9 @@ class SuperPod(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What else the driver says of this node, for its labels and annotations.
+    """What else the driver returns of this node, for its labels and annotations.
 
-    ``None``: it does not say it. ``aicores`` and ``memory_mb`` are those of one chip, ``products``
+    ``None``: it returns none. ``aicores`` and ``memory_mb`` are those of one chip, ``products``
     what the cards are sold as, ``super_devices`` the ids of chips in their super-pod, by physical
     id (``docs/spec/device-plugin.md#6.2``, 6.3).
     """
@@ -64,7 +64,7 @@ class NodeFacts(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """What the driver says this node has. Read once per child process.
+    """What the driver lists of this node. Read once per child process.
 
     ``family`` is one of ``Ascend910``, ``Ascend910B``, ``Ascend910A3``, ``Ascend910A5``,
     ``Ascend310P``, ``Ascend310B``, ``Ascend310`` (``dcmi#1.6``). ``super_pod`` is ``None``

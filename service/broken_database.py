@@ -1,4 +1,4 @@
-"""SQLite files that are broken: which error says so, and how a new one can begin."""
+"""SQLite files that are broken: which error shows it, and how a new one can begin."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class _Client:
         self._came.set()
 
     def miss(self) -> None:
-        """What waits cannot be sent: say that something is missing."""
+        """Drop what waits and cannot be sent; count the gap."""
         self.gaps += 1
         self._waiting.clear()
         self._waiting.append(_GAP)

@@ -2,9 +2,9 @@
 
 More than 3 foreign changes within a minute are a conflict. During one it is written again after
 pauses that double from 1 s to 45 s, for as long as each write is undone. A conflict is over when
-nobody else has changed anything for a minute. The longest pause is shorter than that minute: our
-last write stands for a while before a conflict is over. Source: docs/architecture.md, invariant 5,
-and ``docs/decisions/013``.
+no other program has changed anything for a minute. The longest pause is shorter than that minute:
+our last write stands for a while before a conflict is over. Source: docs/architecture.md, invariant
+5, and ``docs/decisions/013``.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class ForeignWriter:
 
     @property
     def name(self) -> str:
-        """For a metric: empty where nobody knows."""
+        """The label of a metric; empty where the writer is not known."""
         return "admission" if self.differing else self.manager or ""
 
     def changes(self, what: str) -> str:
-        """The sentence that says that it changes ``what``."""
+        """Return a sentence for people: it changes ``what``."""
         if self.differing:
             return (
                 f"the answer to our own write of {what} differs from what was written: "
@@ -61,7 +61,7 @@ class ForeignWrites:
 
     @property
     def stands(self) -> bool:
-        """Whether nobody else has changed anything since we wrote."""
+        """Whether no other program has changed anything since we wrote."""
         return self._stands
 
     def saw(self, now: float) -> bool:
@@ -97,7 +97,7 @@ class ForeignWrites:
         return max(0.0, self._paused_from + self._pause_seconds - now)
 
     def seconds_until_over(self, now: float) -> float:
-        """In how many seconds the conflict is over, if nobody else changes anything until then."""
+        """Return in how many seconds the conflict is over, if no foreign write comes until then."""
         return max(0.0, self._at[-1] + QUIET_SECONDS - now) if self.is_conflict else 0.0
 
     def ended(self, now: float) -> bool:

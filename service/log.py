@@ -75,7 +75,7 @@ def set_up_logging() -> None:
 
 
 def protect_standard_streams() -> None:
-    """Let nobody in this process wait for the reader of standard output and error."""
+    """Let no thread of this process wait for the reader of standard output and error."""
     never_wait(_writer)
 
 
@@ -85,7 +85,7 @@ def flush_log() -> None:
 
 
 def dropped_lines() -> int:
-    """Return how many lines of the log were dropped since the start: nobody read in time."""
+    """Return how many lines of the log were dropped since the start: its reader was too slow."""
     return _writer.dropped
 
 
@@ -106,7 +106,7 @@ def _formatter() -> logging.Formatter:
 
 
 def _notice(lines: int) -> bytes:
-    """Make the line that says how many were dropped; it cannot wait in the queue for its turn."""
+    """Make the line with the number of dropped ones; it cannot wait in the queue for its turn."""
     text = "%d lines of the log were dropped: nobody read standard error; is its reader stuck?"
     record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, (lines,), None)
     return f"{_formatter().format(record)}\n".encode()

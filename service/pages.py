@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("service.pages")
 
 LISTEN_NAME = "listen"
-"""The file in the state directory that says where the daemon listens."""
+"""The file in the state directory with the address where the daemon listens."""
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SHUTDOWN_SECONDS = 0.5
@@ -48,7 +48,7 @@ def application(
     """The pages of a daemon; what they show is taken anew for each request.
 
     One exposition is good for a second; the metrics of the pages themselves are added to it.
-    ``/healthz`` is 503 while a task stalls and says for how many seconds, ``/readyz`` is 503 while
+    ``/healthz`` is 503 while a task stalls and shows for how many seconds, ``/readyz`` is 503 while
     there are reasons against it, ``/metrics`` is Prometheus' text format. ``api`` holds paths and
     what is shown there as JSON. What takes long is awaited. ``warnings`` are shown by ``/readyz``
     and make nothing unready.
@@ -145,7 +145,7 @@ async def _sends(request: web.Request, response: web.StreamResponse) -> None:
 
 
 def _only_for(names: Collection[str]) -> Middleware:
-    """Refuse what a browser asks for a web page of somebody else."""
+    """Refuse what a browser asks for a web page of another site."""
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -22,7 +22,7 @@ def private_directory(path: Path, *, group_may_read: bool = False) -> None:
     """Make ``path`` where it is not there, and close it to everybody else. Raises ``OSError``.
 
     With ``group_may_read`` a group that was let in still reads. A directory that other users need,
-    as ``/tmp`` or ``/var/lib``, stays as it is, and so does one that belongs to somebody else, as a
+    as ``/tmp`` or ``/var/lib``, stays as it is, and so does one that belongs to another user, as a
     volume may. The log has a line about it.
     """
     path.mkdir(mode=_DIRECTORY, parents=True, exist_ok=True)

@@ -11,6 +11,6 @@ if TYPE_CHECKING:
 def shortened(
     texts: Sequence[str], most: int = 10, *, count: int | None = None, separator: str = ", "
 ) -> str:
-    """Return the first few of ``texts`` as one, which says how many of ``count`` it lacks."""
+    """Return the first few of ``texts`` as one, with the number of ``count`` that it lacks."""
     more = (len(texts) if count is None else count) - most
     return separator.join(texts[:most]) + (f" and {more} more" if more > 0 else "")

@@ -1,8 +1,9 @@
 """Which task is stuck: what ``/healthz`` and the service manager's watchdog answer from.
 
-A task with a pace says that it goes on; silence for longer than its patience is a stall. A task
-that waits for events has no pace: it says when it is busy, and being busy for too long is a stall.
-Time in which the whole process stood still (SIGSTOP, a suspended host) is no stall of a task.
+A task with a pace reports that it goes on; silence for longer than its patience is a stall. A task
+that waits for events has no pace: it reports when it is busy, and being busy for too
+long is a stall. Time in which the whole process stood still (SIGSTOP, a suspended host) is no stall
+of a task.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def never_wait(writer: LogWriter) -> None:
     """Let nothing that is written to standard output or error wait for its reader.
 
     What Python prints is written by ``writer``, to standard error. What a library in C writes is
-    lost while nobody reads.
+    lost while there is no reader.
     """
     for descriptor in (STANDARD_OUTPUT, STANDARD_ERROR):
         _do_not_block(descriptor)

@@ -1,7 +1,7 @@
-"""The service manager of systemd: told that the daemon is ready, lives, and ends.
+"""Notifies the service manager of systemd that the daemon is ready, lives, and ends.
 
 ``sd_notify(3)``: datagrams of ``NAME=value`` lines to the socket in ``NOTIFY_SOCKET``. Where there
-is none (a container, a terminal) nothing is said.
+is none (a container, a terminal) nothing is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MORE_TIME_US = 30_000_000
 
 
 class _Manager:
-    """The other end of ``NOTIFY_SOCKET``. One that does not listen is said once."""
+    """The other end of ``NOTIFY_SOCKET``. One that does not listen is logged once."""
 
     def __init__(self, address: str) -> None:
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
@@ -58,7 +58,7 @@ async def keep_told(
     not_ready: Callable[[], Sequence[str]],
     environment: Mapping[str, str],
 ) -> NoReturn:
-    """Tell the service manager how the daemon is until cancelled.
+    """Notify the service manager of the daemon's state until cancelled.
 
     ``READY=1`` once, when ``not_ready`` has no reason any more; until then it is asked for more
     time, as a store may be away for long. ``STATUS`` is what to read in ``systemctl status``.

@@ -1,4 +1,4 @@
-"""How a daemon is told to end, and why it ended."""
+"""How a daemon is stopped, and why it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is believed about one chip, and how events and audits change it. Pure: times are passed in.
+"""The tracked state of one chip, and how events and audits change it. Pure: times are passed in.
 
 Codes follow the rules of ``list_tracker``; this module adds what only chips have: two queries, and
 cards that drop.
@@ -27,7 +27,7 @@ class Query(Enum):
 
 
 class ChipTracker:
-    """What one source believes about one chip."""
+    """What one source holds of one chip."""
 
     def __init__(
         self, source: str, chip: Subject, believed: Iterable[str], card_lost_after_seconds: float
@@ -49,12 +49,12 @@ class ChipTracker:
 
     @property
     def present(self) -> frozenset[str]:
-        """Codes that are believed to be present."""
+        """Codes that are tracked as present."""
         return frozenset(code for (_, code), state in self._codes.states.items() if state.present)
 
     @property
     def blind(self) -> bool:
-        """Whether the last that was said of the chip is that it gives no answer."""
+        """Whether the last report of the chip is that it gives no answer."""
         return self._blind
 
     def next_check(self, query: Query) -> float | None:
@@ -97,7 +97,7 @@ class ChipTracker:
         by_chip: bool,
         hangs: bool = False,
     ) -> list[Report]:
-        """A query got no answer; ``by_chip`` tells whether the chip itself failed to give it.
+        """A query got no answer; ``by_chip`` is whether the chip itself failed to give it.
 
         A missing driver process or missing rights are not the chip's. Whose it is that a call
         ``hangs``, nobody knows.

@@ -72,7 +72,7 @@ def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
 
 @dataclass
 class _Watched:
-    """One chip: what is believed of it, and when it is asked next (loop time).
+    """One chip: its tracked state, and when it is asked next (loop time).
 
     ``chip`` is ``None`` for one that is remembered and not listed: nobody knows where it is, and
     another one may answer in its place.
@@ -223,7 +223,7 @@ class ChipFaultsRun:
         return _Watched(subject, chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
 
     async def events(self) -> NoReturn:
-        """Report what the driver says as it says it."""
+        """Report each event of the driver as it arrives."""
         async for item in self._driver.events():
             if isinstance(item, DriverGap):
                 self._report([Gap(self._source, item.at_ms, item.reason)])

@@ -21,7 +21,7 @@ _LONGEST_SECONDS = 3.0
 
 
 class ChipWord:
-    """What is reported of the word: each one that says something new."""
+    """What is reported of the word: each one that changes something."""
 
     def __init__(self, source: str, chip: Subject) -> None:
         self._source = source

@@ -1,7 +1,7 @@
 """File systems of the host: read-only, full, out of inodes.
 
 Only real ones on devices of this host are asked, and in a thread with a deadline: one that does not
-answer is left out until it does, and blinds nobody but itself.
+answer is left out until it does, and blinds only itself.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class FileSystemsCollector:
 
 
 class _Seen(NamedTuple):
-    """One look at all of them; ``failed``: why one did not tell its usage."""
+    """One look at all of them; ``failed``: why the usage of one is not known."""
 
     file_systems: dict[int, FileSystem]
     usages: dict[int, FileSystemUsage]
@@ -206,7 +206,7 @@ class FileSystemsRun:
             self._around.memory.write(msgspec.json.encode(self._kept))
 
     def _say(self, reports: list[Report], blind: str | None) -> None:
-        """``reports``, and whether that was everything: ``blind`` says why not."""
+        """``reports``, and whether that was everything: ``blind`` is why not."""
         before, self._blind = self._blind, blind
         now_ms = self._around.wall_clock()
         if blind is None and before is not None:

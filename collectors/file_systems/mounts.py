@@ -18,15 +18,15 @@ _SHARED_OR_SLOW = frozenset(("fuseblk", "gfs2", "ocfs2"))
 """On a block device, but a program or other hosts answer for them."""
 
 _WITHOUT_DEVICE_OF_THE_KERNEL = frozenset(("zfs",))
-"""Local, although the kernel says that they need no device."""
+"""Local, although the kernel lists them as without a device."""
 
 
 class FileSystem(NamedTuple):
     """One that is mounted, at least at ``mount_point``.
 
     ``device`` is its number (``stat -c %d``), ``source`` mostly a path below ``/dev``.
-    ``read_only`` is said of the file system, not of one mount of it. ``mounts`` are the ids of all
-    its mounts.
+    ``read_only`` is a state of the file system, not of one mount of it. ``mounts`` are the ids of
+    all its mounts.
     """
 
     device: int

@@ -1,4 +1,4 @@
-"""What is believed of the host's file systems: read-only, full, out of inodes. Pure.
+"""The tracked state of the host's file systems: read-only, full, out of inodes. Pure.
 
 A file system is a fault only if it *became* read-only: the same mount of it was seen writable in
 this boot, or the kernel said so in its log. One that was mounted so is as somebody wanted it.
@@ -42,7 +42,7 @@ class SeenWritable(msgspec.Struct, frozen=True):
 
 
 class FileSystemTracker:
-    """What is believed, and what a look at all file systems changes."""
+    """The tracked state, and what a look at all file systems changes."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class FileSystemTracker:
         """The mounts through which each was seen writable, by device number."""
 
     def made_read_only(self, subject: Subject) -> None:
-        """The kernel said so, and that was reported."""
+        """Apply that the kernel logged it and that this was reported."""
         self._present.add((subject, READ_ONLY))
 
     def looked(

@@ -114,7 +114,7 @@ class HangRun:
         self._tool_is_silent = False
 
     def give_up(self) -> None:
-        """Nobody looks any more, so nothing is said to hang."""
+        """End all reports of hangs, because observation ends."""
         now_ms = self._around.wall_clock()
         gone = [
             Observation(self._source, chip, HANG, Assertion.RECOVER, now_ms)

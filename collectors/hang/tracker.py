@@ -53,7 +53,7 @@ class Figures:
 
 
 def looks_hung(now: Figures, before: Figures, limits: HangThresholds) -> bool | None:
-    """Whether nothing moved since ``before``; ``None`` when that cannot be told."""
+    """Whether nothing moved since ``before``; ``None`` when that is not known."""
     hbm = _grown(now.hbm, before.hbm)
     traffic = _grown(now.traffic, before.traffic)
     cpu = _grown(now.cpu_seconds, before.cpu_seconds)
@@ -74,9 +74,9 @@ def _grown(now: int | None, before: int | None) -> int | None:
 
 
 class HangTracker:
-    """What is believed about one chip.
+    """The tracked state of one chip.
 
-    ``hung``: whether it was found hanging before; ``blind``: whether that was said of it.
+    ``hung``: whether it was found hanging before; ``blind``: whether that was reported.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class HangTracker:
 
     @property
     def hung(self) -> bool:
-        """Whether the chip is believed to hang."""
+        """Whether the chip is tracked as hanging."""
         return self._hung
 
     def idle(self, now_ms: int) -> list[Report]:
@@ -105,7 +105,7 @@ class HangTracker:
     def sampled(
         self, processes: frozenset[int], figures: Figures, troubles: str, now_ms: int
     ) -> list[Report]:
-        """``processes`` use the chip; ``troubles`` says why figures are missing."""
+        """``processes`` use the chip; ``troubles`` is why figures are missing."""
         if processes != self._processes:
             self._forget()
             self._processes = processes
@@ -128,7 +128,7 @@ class HangTracker:
         return reports
 
     def failed(self, reason: str, now_ms: int) -> list[Report]:
-        """It could not be told what the chip does: what is believed stays."""
+        """Apply that the activity of the chip is not known: the tracked state stays."""
         if self._blind:
             return []
         self._blind = True

@@ -1,5 +1,5 @@
-"""What messages of the kernel tell: lockups, hung tasks, killed processes, read-only file systems,
-errors of the NPU driver. Pure.
+"""What messages of the kernel report: lockups, hung tasks, killed processes, read-only file
+systems, errors of the NPU driver. Pure.
 
 The driver's messages are ``[ascend] [module] [function line] …`` and, where it means an error,
 ``[ascend] [ERROR] [module] …`` or ``[ascend] [module] [ERROR] …``, which it writes with the level
@@ -21,7 +21,7 @@ DRIVER_PATTERNS = (
     r"^<[0-3]>\[ascend\] ",
     r"^<\d>\[ascend\] (\[[^]]*\] )?\[ERROR\] ",
 )
-"""Lines of the NPU driver that tell an error, as ``dmesg --raw`` shows them (``<level>text``)."""
+"""Lines of the NPU driver about an error, as ``dmesg --raw`` shows them (``<level>text``)."""
 
 _LONGEST_TEXT = 300
 _LONGEST_LINE = 1024
@@ -29,7 +29,7 @@ _LONGEST_LINE = 1024
 
 
 class MessageMatch(NamedTuple):
-    """One message that tells ``code`` of a host check. ``text`` is for people."""
+    """One message that reports ``code`` of a host check. ``text`` is for people."""
 
     code: str
     text: str
@@ -59,7 +59,7 @@ class Messages:
         self._driver = [re.compile(pattern) for pattern in driver_patterns]
 
     def told(self, level: int, text: str) -> Iterator[MessageMatch | Remounted]:
-        """What the lines of a message of ``level`` tell, mostly nothing."""
+        """Return what the lines of a message of ``level`` report, mostly nothing."""
         for line in text.splitlines():
             found = self._line(level, line)
             if found is not None:

@@ -1,4 +1,4 @@
-"""What is believed of the kernel because of its log: what holds, how far it was read. Pure.
+"""The tracked state of the kernel from its log: what holds, how far it was read. Pure.
 
 The kernel says that a CPU is stuck or a task hangs, again and again as long as it lasts, and never
 that it is over. So such a code holds until it was not repeated for a time.
@@ -65,7 +65,7 @@ class KernelLogTracker:
         return [] if same_boot else self.over(now)
 
     def told(self, message: MessageMatch, now: LogTime, age_seconds: float) -> list[Report]:
-        """The kernel said so, ``age_seconds`` ago."""
+        """Apply a message that the kernel logged ``age_seconds`` ago."""
         raised_ms = now.wall_ms - round(age_seconds * 1000)
         if HOST_CODES[message.code].is_event:
             return [self._observation(message, Assertion.ONCE, now, raised_ms)]
@@ -88,7 +88,7 @@ class KernelLogTracker:
         return min(map(self._ends, self._said), default=None)
 
     def said_ms(self) -> dict[str, int]:
-        """When each code that holds was said last, to be kept."""
+        """Return when each code that holds was logged last, to be kept."""
         return {code: said.wall_ms for code, said in self._said.items()}
 
     def _ends(self, code: str) -> float:
@@ -122,7 +122,7 @@ class Position:
         self.sequence = sequence
 
     def overrun(self) -> None:
-        """The kernel says that records were overwritten before they were read."""
+        """Apply that records were overwritten before they were read."""
         self._overrun = True
 
     def is_news(self, sequence: int) -> bool:
@@ -131,7 +131,7 @@ class Position:
         return self.sequence is None or sequence > self.sequence
 
     def read(self, sequence: int, now_ms: int) -> list[Report]:
-        """This record is read now; a gap before it is told."""
+        """This record is read now; a gap before it is reported."""
         before, self.sequence = self.sequence, sequence
         lost = 0 if before is None else sequence - before - 1
         overrun, self._overrun = self._overrun, False

@@ -1,4 +1,4 @@
-"""Network links: what ``hccn_tool`` says of them, chip by chip.
+"""Network links: what ``hccn_tool`` reports of them, chip by chip.
 
 Each chip is asked at start, then once per period, staggered, and 2 s after the driver reported
 anything about a network code of it. A tool that gives no usable answer is blindness, never a link
@@ -71,7 +71,7 @@ _FIRST_DEADLINE_SECONDS = 4.0
 
 @dataclass
 class _Link:
-    """One chip: what is believed of it, and when it is asked next (loop time)."""
+    """One chip: its tracked state, and when it is asked next (loop time)."""
 
     chip: Chip
     beliefs: LinkTracker
@@ -158,7 +158,7 @@ class LinksRun:
         self._told: set[int] = {
             subject.id for subject, code in surroundings.believed if code in _UBOE_DERIVED
         }
-        """Chips of an A5 whose driver says that a UBoE port is down."""
+        """Chips of an A5 whose driver reports a UBoE port down."""
         self._bus = UnifiedBus(self._source, surroundings.believed)
         self._said_missing: set[Subject] = set()
         self._changed = asyncio.Event()
@@ -212,7 +212,7 @@ class LinksRun:
             self._links[chip.physical_id] = _Link(chip, beliefs, due, now + share / 2)
 
     def hear(self, batch: Sequence[Report]) -> None:
-        """Take notice of what the driver says about networks."""
+        """Apply what the driver reports about networks."""
         for report in batch:
             if report.source != ChipFaultsCollector.name:
                 continue
@@ -227,7 +227,7 @@ class LinksRun:
                     self._changed.set()
 
     def _note_uboe(self, seen: Observation) -> None:
-        """Remember of which chips the driver says that a UBoE port is down."""
+        """Record of which chips the driver reports a UBoE port down."""
         if seen.code != UBOE_PORT_DOWN:
             return
         if seen.assertion in (Assertion.RECOVER, Assertion.ABSENT):
@@ -303,7 +303,7 @@ class LinksRun:
             await self._slow_round(link)
 
     async def _faults(self, link: _Link) -> Mapping[str, bool]:
-        """The codes that the tool can tell of, and whether they hold. Raises ``ToolError``."""
+        """Return whether each code that the tool can report holds. Raises ``ToolError``."""
         chip, deadline = link.chip, self._deadline
         if link.beliefs.is_new:
             deadline = min(deadline, _FIRST_DEADLINE_SECONDS)
@@ -381,7 +381,7 @@ class LinksRun:
             self._show(link, readings, {})
 
     def _lacks_tool(self, error: ToolMissing) -> None:
-        """One thing is missing: that is said once, about the node, and not of every chip."""
+        """One thing is missing: that is reported once, about the node, and not of every chip."""
         if not self._is_missing:
             self._is_missing = True
             _log.warning("%s: %s; what is known of links stays", self._source, error)

@@ -1,4 +1,4 @@
-"""What ``hccn_tool`` is believed to say of one chip. Pure: times are passed in.
+"""The tracked state of one chip by ``hccn_tool``. Pure: times are passed in.
 
 A driver event of a network code settles nothing here, but takes away what is believed: a RECOVER
 ends the fault for this source, too. The tool is asked 2 s later, and its answer is reported
@@ -24,7 +24,7 @@ _SEVERITIES = {LINK_DOWN: Severity.MINOR}
 
 
 class LinkTracker:
-    """What one source believes about the links of one chip."""
+    """What one source holds of the links of one chip."""
 
     def __init__(self, source: str, chip: Subject, believed: Iterable[str]) -> None:
         self._source = source
@@ -38,7 +38,7 @@ class LinkTracker:
 
     @property
     def present(self) -> frozenset[str]:
-        """Codes that hold, as far as the tool told."""
+        """Codes that hold, as far as the tool reported."""
         return frozenset(self._present)
 
     @property
@@ -66,7 +66,7 @@ class LinkTracker:
         self.check_at = again if again > at else None
 
     def answered(self, faults: Mapping[str, bool], asked_at: float, now_ms: int) -> list[Report]:
-        """The tool said of each code whether it holds."""
+        """Apply the tool's answer, which has for each code whether it holds."""
         reports: list[Report] = []
         if not self._answered:
             self._answered = True

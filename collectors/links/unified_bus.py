@@ -22,7 +22,7 @@ _BEGINS = (Assertion.OCCUR, Assertion.PRESENT)
 
 
 class UnifiedBus:
-    """What one source believes about the UB ports of all chips, and derives from it."""
+    """What one source holds of the UB ports of all chips, and derives from it."""
 
     def __init__(self, source: str, believed: Collection[tuple[Subject, str]]) -> None:
         self._source = source
@@ -32,7 +32,7 @@ class UnifiedBus:
         self._driver = self._derived.keys() - self._tool
 
     def heard(self, seen: Observation) -> None:
-        """The driver said something about a UB port. A recovery ends it for the tool, too."""
+        """Apply an event of the driver about a UB port. A recovery ends it for the tool, too."""
         if seen.code != UB_PORT_DOWN:
             return
         if seen.assertion in _BEGINS:

@@ -106,7 +106,7 @@ class EmulatedBmc:
         self._set(absent=not is_present)
 
     def hang(self, where: str = "reply") -> None:
-        """Commands get no answer until ``ok``; ``where`` says in which call they are stuck."""
+        """Commands get no answer until ``ok``; ``where`` is the call in which they are stuck."""
         if where not in _HANGS:
             raise _wrong("where", f"{where!r} is none of {', '.join(_HANGS)}")
         self._set(hang=1 + _HANGS.index(where))

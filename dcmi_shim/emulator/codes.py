@@ -28,7 +28,7 @@ _CAUSES = {
     HANG: "load CHIP --aicore 0 --traffic still --processes PID, of a process that sleeps, for as "
     "long as the agent's hang.detect_duration",
 }
-"""What makes the agent find a code that no driver tells: ``vigil simulate`` and this."""
+"""What makes the agent find a code that no driver reports: ``vigil simulate`` and this."""
 
 
 def parse_code(text: str) -> int:

@@ -174,7 +174,7 @@ class Emulator:
     def link(self, chip: int, *, up: bool, quietly: bool = False, ports: int = 1) -> None:
         """A link goes down with its fault 81078603, or comes up with the fault's recovery.
 
-        ``quietly``: no event tells of it. A link that is so already keeps its counters. ``ports``
+        ``quietly``: no event shows it. A link that is so already keeps its counters. ``ports``
         are down, 2 only on an ``a5``, whose fault is 81078607.
         """
         if ports not in (1, 2):

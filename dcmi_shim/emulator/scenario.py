@@ -144,7 +144,7 @@ class FailStep(ScenarioStep):
 
 
 class LinkStep(ScenarioStep):
-    """A network link goes down or comes up; quietly: no event tells of it."""
+    """A network link goes down or comes up; quietly: no event shows it."""
 
     do: Literal["link"]
     chip: Chip

@@ -79,7 +79,7 @@ class Optical(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> bool | None:
-        """Whether there is a module; ``None`` when the tool does not say."""
+        """Whether there is a module; ``None`` when the tool does not show it."""
         word = self.values.get("present")
         return None if word is None else word == "present"
 
@@ -96,7 +96,7 @@ class Bandwidth(msgspec.Struct, frozen=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """The other end of the cable, as far as it tells (LLDP)."""
+    """The other end of the cable, as far as it is announced (LLDP)."""
 
     port: str | None
     switch: str | None

@@ -2,7 +2,7 @@
 
 The tool is looked for below the driver root before each run, so one that is installed later is
 found. It does not stand concurrent runs: one ``HccnTool`` runs one at a time, and tries again when
-somebody else is running it.
+another program is running it.
 """
 
 from __future__ import annotations
@@ -126,5 +126,5 @@ class HccnTool:
 
 
 def _is_busy(error: ToolFailed) -> bool:
-    """Whether somebody else, such as the vendor's exporter, was running the tool."""
+    """Whether another program, such as the vendor's exporter, was running the tool."""
     return error.status == _BUSY_STATUS and "busy" in error.stdout + error.stderr

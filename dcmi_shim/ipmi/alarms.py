@@ -36,7 +36,7 @@ _SHOWN_BYTES = 24
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """One active alarm, as the BMC tells it.
+    """One active alarm, as the BMC lists it.
 
     ``code`` has 8 upper-case hexadecimal digits, ``device`` is a name of ``contract.codes.bmc``.
     ``raised_at_seconds`` is the BMC's own clock (Unix epoch), right or wrong. ``severity`` is
@@ -77,7 +77,7 @@ def reading(before: Collection[Alarm] | None) -> Reading:
     A list of several pages counts only when two passes agree, or it is the one ``before``: an
     alarm that goes while another comes moves the others between pages, and the total stays.
 
-    Raises ``BmcError`` that says what is wrong with which page; nothing of the list counts then.
+    Raises ``BmcError`` that names the page and what is wrong; nothing of the list counts then.
     """
     known = None if before is None else _identities(before)
     why = ""
@@ -112,7 +112,7 @@ def reading(before: Collection[Alarm] | None) -> Reading:
 def parse_page(reply: bytes, index: int) -> AlarmPage:
     """The page in ``reply``, which was asked for from ``index`` on. Raises ``BmcError``.
 
-    Zeros behind all the alarms that it says it holds are no alarms.
+    Zeros behind all the alarms that it counts are no alarms.
     """
     if len(reply) < _HEADER.size:
         raise _wrong(index, f"it has {len(reply)} bytes, not even {_HEADER.size}", reply)

@@ -1,6 +1,6 @@
 """IPMI commands through the character device of the kernel (OpenIPMI), as in ``noded#4.1``.
 
-Opening the device or an ioctl may hang in the kernel. All of it happens in a thread that nobody
+Opening the device or an ioctl may hang in the kernel. All of it happens in a thread that no task
 waits for: while it hangs, nothing else is tried, and the process can end.
 """
 

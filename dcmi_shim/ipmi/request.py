@@ -22,7 +22,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 Exchange: TypeAlias = Generator[Request, bytes, T]
-"""Yields requests, is sent the replies without their completion code, and returns what they say.
+"""Yields requests, is sent the replies without their completion code, and returns their content.
 
 Raises ``BmcError`` for replies that cannot be used.
 """

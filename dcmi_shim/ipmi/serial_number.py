@@ -1,4 +1,4 @@
-"""The serial number of the server, as its BMC tells it (``docs/spec/noded.md#4.2``). Pure."""
+"""The serial number of the server, as its BMC reports it (``docs/spec/noded.md#4.2``). Pure."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         def CALLS(self) -> Mapping[str, Callable[..., Answer]]: ...  # noqa: N802
 
         def subscribe(self, library: Library, handler: object) -> int:
-            """Have ``handler`` told of every event; the library's return code."""
+            """Call ``handler`` for every event; return the library's return code."""
 
         def copy_event(self, address: int) -> dict[str, object]:
             """The event at ``address``; ``Implausible`` for what is none."""

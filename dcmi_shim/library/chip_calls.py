@@ -55,7 +55,7 @@ _PERCENT = 100
 
 
 def subscribe(library: Library, handler: object) -> int:
-    """Have ``handler`` told of every event of every chip; the library's return code."""
+    """Call ``handler`` for every event of every chip; return the library's return code."""
     return library.call(SUBSCRIBE, _ALL, _ALL, abi.DcmiEventFilter(), handler)
 
 
@@ -196,7 +196,7 @@ def pcie_address(library: Library, card: int, device: int) -> Answer:
 
 
 def device_info(library: Library, card: int, device: int, main: int, sub: int) -> Answer:
-    """What ``dcmi_get_device_info`` says to one of the commands above."""
+    """The answer of ``dcmi_get_device_info`` to one of the commands above."""
     return _DEVICE_INFO[main, sub](library, card, device)
 
 

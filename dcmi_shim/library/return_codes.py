@@ -58,7 +58,7 @@ SWITCH_MEANINGS = {
 """The switch library's own codes: DCMI's numbers, other meanings (``docs/spec/dcmi.md#6``)."""
 
 ENVIRONMENT = frozenset({-8002, -8005, -8013, -8020, UNSUPPORTED, SYMBOL_MISSING, NOT_LOADED})
-"""Answers about rights, the container or the version: they say nothing about a chip's health."""
+"""Answers about rights, the container or the version: they mean nothing for a chip's health."""
 
 
 def meaning(return_code: int) -> str:

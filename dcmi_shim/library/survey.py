@@ -44,7 +44,7 @@ class Ask(Protocol):
 class Survey:
     """What was read. ``inventory`` is ``None`` when too little answered.
 
-    ``listed`` are the chips of which the driver says the ids; where it ``is_refused`` they are of
+    ``listed`` are the chips of which the driver lists the ids; where it ``is_refused`` they are of
     several families, and count as not listed.
     """
 
@@ -98,7 +98,7 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
 async def _families(
     ask: Ask, chips: Sequence[Chip], *, is_board_known: bool
 ) -> dict[str, dict[str, list[Chip]]]:
-    """The chips by family and name. One that does not say enough now is in none."""
+    """The chips by family and name. One that does not answer enough now is in none."""
     found: dict[str, dict[str, list[Chip]]] = {}
     for chip in chips:
         words = await _first(ask, _NAMES, (chip,), [])

@@ -72,7 +72,7 @@ SUBSCRIBE = "lq_dcmi_subscribe_fault_event"
 
 
 def subscribe(library: Library, handler: object) -> int:
-    """Have ``handler`` told of every event of every switch; the library's return code."""
+    """Call ``handler`` for every event of every switch; return the library's return code."""
     return library.call(SUBSCRIBE, LqDcmiEventFilter(), handler)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VendorLibrary:
-    """A kind of library. ``kind`` is what a child is told to be for.
+    """A kind of library. ``kind`` is the child's argument for it.
 
     ``check_init`` raises for an answer to ``init`` that is not good.
     """

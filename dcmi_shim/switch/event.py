@@ -1,4 +1,4 @@
-"""What the switch library says, as values. Sentinels of the driver are ``None`` here."""
+"""What the switch library reports, as values. Sentinels of the driver are ``None`` here."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class _LeftOut:
 class Calls:
     """Makes the calls of one library through ``keeper``. ``run`` must be running meanwhile.
 
-    ``say`` is told when a call that was left out answers again.
+    ``say`` is called when a call that was left out answers again.
     """
 
     def __init__(
@@ -205,4 +205,4 @@ class Calls:
 
 
 def _ignore(*_arguments: object) -> None:
-    """A probe's child has nothing to say beside its answer."""
+    """Ignore messages: a probe's child sends nothing but its answer."""

@@ -48,7 +48,7 @@ class EventQueue(Generic[Raw, Value]):
         self._filled.set()
 
     def gap(self, reason: str) -> None:
-        """Say that something may have been missed until now."""
+        """Report that something may have been missed until now."""
         _log.warning("%s events: %s", self._name, reason)
         last = self._items[-1] if self._items else None
         if isinstance(last, DriverGap):
@@ -95,7 +95,7 @@ def driver_event(raw: RawEvent) -> DriverEvent:
 class Overlap:
     """Recognises the second copy of an event while two subscribed children live side by side.
 
-    The library tells both the same, but may number its notifications for each process. So the n-th
+    The library sends both the same, but may number its notifications for each process. So the n-th
     equal event of one child is a copy when the other has shown it n times already.
     """
 
@@ -108,7 +108,7 @@ class Overlap:
             self._seen.setdefault(child, Counter())
 
     def end(self, child: int) -> None:
-        """Forget ``child``, which ended a while ago: nobody is behind it any more."""
+        """Forget ``child``, which ended a while ago: no process is behind it any more."""
         self._seen.pop(child, None)
         if len(self._seen) <= 1:
             self._seen.clear()

@@ -19,7 +19,7 @@ class Outbox:
 
     A frame is written by its sender while the pipe takes it, so that an event is out of the
     process before the library's callback returns. Otherwise it is queued for a writer thread. A
-    full queue drops events, and says how many as soon as there is room.
+    full queue drops events, and reports how many as soon as there is room.
     """
 
     def __init__(self, fd: int) -> None:

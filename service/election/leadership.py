@@ -39,7 +39,7 @@ _POLL_SECONDS = 0.25
 _RELEASE_SECONDS = 1.0
 _LONGEST_LEASE_SECONDS = 120
 _READ_MS = 2000
-"""For so long after it was asked for a read counts, which shows that nobody else has the Lease."""
+"""For so long after its request a read counts that shows no other holder of the Lease."""
 _READ_MARGIN_MS = 700
 _TIMES = 4
 """A Lease lasts at least so many times as long as its renewal takes, so that it outlasts the next
@@ -51,7 +51,7 @@ class Leadership(Protocol):
 
     @property
     def elected_by(self) -> str | None:
-        """The store that says who leads; ``None`` where nobody is elected."""
+        """The store that elects the leader; ``None`` without an election."""
 
     @property
     def fences(self) -> bool:
@@ -63,7 +63,7 @@ class Leadership(Protocol):
 
     @property
     def holder(self) -> str:
-        """Who leads, as far as is known; empty for nobody."""
+        """The process that leads, as far as is known; empty for none."""
 
     @property
     def follows(self) -> bool:
@@ -84,7 +84,7 @@ class Leadership(Protocol):
         """Ask who leads, after a refused write; whether it is this process."""
 
     async def release(self) -> None:
-        """Let somebody else lead at once."""
+        """Let another process lead at once."""
 
 
 class Always:
@@ -406,7 +406,7 @@ class ByLease:
 
 
 def _safe_ms(tenure: Tenure) -> int:
-    """For how long after it was asked for a Lease proves that nobody else leads."""
+    """Return for how long after it was asked for a Lease proves that no other process leads."""
     return tenure.duration_seconds * 1000 * (_MARGIN - 1) // _MARGIN
 
 

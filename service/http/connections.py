@@ -182,7 +182,7 @@ class Connections:
 
 
 def _has_unread(connection: Open) -> bool:
-    """Return whether the kernel has bytes of the client that nobody has looked at."""
+    """Return whether the kernel has bytes of the client that were not read."""
     polled = select.poll()
     polled.register(connection.fileno(), select.POLLIN)
     return bool(polled.poll(0))
