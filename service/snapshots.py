@@ -21,8 +21,6 @@ from service.operations import Parameter, refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from multidict import MultiMapping
-
     from service.event_stream import Stream
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -54,12 +52,12 @@ class Rows(Generic[T]):
         self._filters = filters
         self._passing = passing or {}
 
-    def chosen(self, rows: Iterable[T], query: MultiMapping[str]) -> Iterator[T | None]:
-        """Yield the rows that ``query`` asks for, and ``None`` for each other one."""
+    def chosen(self, rows: Iterable[T], request: web.Request) -> Iterator[T | None]:
+        """Yield the rows that ``request`` asks for, and ``None`` for each other one."""
         asked = [
-            (values, frozenset(query.getall(name)))
+            (values, frozenset(request.query.getall(name)))
             for name, values in self._filters.items()
-            if name in query
+            if name in request.query
         ]
         for row in rows:
             is_meant = all(not wanted.isdisjoint(values(row)) for values, wanted in asked)
@@ -90,7 +88,7 @@ async def snapshot(
     found: list[bytes] = []
     last: tuple[str, ...] | None = None
     more = b"null"
-    for number, row in enumerate(about.chosen(rows, query)):
+    for number, row in enumerate(about.chosen(rows, request)):
         if number % SLICE_ROWS == SLICE_ROWS - 1:
             await asyncio.sleep(0)
         if row is None or (after is not None and about.key(row) <= after):

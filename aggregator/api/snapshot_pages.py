@@ -52,7 +52,7 @@ class SnapshotPages:
     async def _faulty(self, request: web.Request, nodes: set[str] | None) -> set[str]:
         """Return the nodes, of ``nodes``, with a fault that is asked for."""
         found = set()
-        rows = FAULT_ROWS.chosen(self._picture.fault_rows(nodes), request.query)
+        rows = FAULT_ROWS.chosen(self._picture.fault_rows(nodes), request)
         for number, fault in enumerate(rows):
             if number % SLICE_ROWS == SLICE_ROWS - 1:
                 await asyncio.sleep(0)
