@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contract.pages.faults import FaultsPage, FaultStatus
 from service.operations import Operation, Parameter
-from service.snapshots import PAGING, Rows
+from service.snapshots import PAGING, PageRows
 
 LEVEL = Parameter("level", "Only faults at this level", is_repeatable=True)
 CODE = Parameter("code", "Only faults with this code", is_repeatable=True)
@@ -20,7 +20,7 @@ def key_of(fault: FaultStatus) -> tuple[str, ...]:
     return fault.node, fault.subject, fault.code, fault.fault_type
 
 
-FAULT_ROWS: Rows[FaultStatus] = Rows(
+FAULT_ROWS: PageRows[FaultStatus] = PageRows(
     "faults",
     key_of,
     {

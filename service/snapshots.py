@@ -33,7 +33,7 @@ SLICE_ROWS = 200
 """About 2 ms for the most expensive rows, those of nodes."""
 
 
-class Rows(Generic[T]):
+class PageRows(Generic[T]):
     """The rows of a page: ``name`` of their list, and what orders them.
 
     ``passing`` are values for the members that time alone changes. ``filters`` are parameters of
@@ -71,7 +71,7 @@ class Rows(Generic[T]):
 async def snapshot(
     request: web.Request,
     rows: Iterable[T],
-    about: Rows[T],
+    about: PageRows[T],
     stream: Stream,
     at_ms: int,
     **head: object,

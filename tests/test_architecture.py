@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import pytest
@@ -86,3 +88,16 @@ def test_files_and_folders_that_are_named_exist(document: Path) -> None:
 def test_a_file_that_is_not_there_is_found() -> None:
     (name,) = _paths("in `agent/policy/nowhere.py`")
     assert not _is_there(name, ROOT / "agent")
+
+
+def test_a_public_class_name_stands_for_one_thing() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    rooms = project["tool"]["importlinter"]["root_packages"]
+    found: dict[str, set[str]] = defaultdict(set)
+    for name in files("*.py"):
+        if name.partition("/")[0] in rooms and "_pb2" not in name:
+            for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found[node.name].add(name)
+    assert len(found) > 1000
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}

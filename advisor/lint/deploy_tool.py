@@ -13,11 +13,11 @@ from advisor.lint.model import whole
 from advisor.lint.pods import selected, text_of
 from advisor.lint.workload import (
     Component,
-    Form,
     PlacedText,
     Role,
     Service,
     Workload,
+    WorkloadForm,
     WorkloadGroup,
 )
 from contract.scheduling import (
@@ -133,7 +133,7 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
     others = tuple(WorkloadGroup((role,)) for role in roles.values() if role not in shared)
     groups = (*others, WorkloadGroup(shared, is_shared=True)) if shared else others
     return Workload(
-        Form.STORM,
+        WorkloadForm.STORM,
         place,
         root.text("app_name"),
         root.text("app_namespace") or "default",

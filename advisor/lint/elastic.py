@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.labels import RING_CONTROLLER
-from advisor.lint.workload import Form
+from advisor.lint.workload import WorkloadForm
 from contract.documents.elastic_job import (
     END_ACTIONS,
     OFF,
@@ -41,7 +41,7 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
     if switch is None or switch.value != "on":
         return
     here = workload.place.at(switch.line, switch.file)
-    if workload.form is not Form.VCJOB or workload.elastic is None:
+    if workload.form is not WorkloadForm.VCJOB or workload.elastic is None:
         why = "only Jobs of Volcano can be trained elastically"
         yield _condition(here, why, "Use a Job of batch.volcano.sh/v1alpha1.")
         return

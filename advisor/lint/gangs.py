@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.workload import Form
+from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
     APP,
     FAULT_SCHEDULING,
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from advisor.lint.finding import LintFinding
     from advisor.lint.workload import Workload, WorkloadGroup
 
-_COUNTED = (Form.DEPLOYMENT, Form.STORM)
+_COUNTED = (WorkloadForm.DEPLOYMENT, WorkloadForm.STORM)
 """Their replicas do not grow by themselves."""
-_OWNED = (Form.DEPLOYMENT, Form.OME)
+_OWNED = (WorkloadForm.DEPLOYMENT, WorkloadForm.OME)
 """Their PodGroup has minMember 1 and every replica of a Deployment in it."""
 
 
@@ -42,7 +42,7 @@ def takes_part(group: WorkloadGroup) -> bool:
 def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     """Return what is wrong with gangs and with the scope of a fault."""
     yield from _judge_minimum(workload, group)
-    is_ome = workload.form is Form.OME or group.label(OME_SERVICE) is not None
+    is_ome = workload.form is WorkloadForm.OME or group.label(OME_SERVICE) is not None
     label = group.label(FAULT_SCHEDULING)
     if label is not None and takes_part(group) and _is_off(group):
         switch = group.label(POD_RESCHEDULING) or label
@@ -51,7 +51,7 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
             yield finding("OME_WITHOUT_POD_RESCHEDULING", place)
         elif _is_limited(group) and group.pods() != 1:
             yield finding("LIMIT_WITHOUT_POD_RESCHEDULING", place)
-    if workload.form is Form.STORM and group.is_shared and takes_part(group):
+    if workload.form is WorkloadForm.STORM and group.is_shared and takes_part(group):
         yield from _judge_shared(workload, group)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.lint.labels import both_kept
 from advisor.lint.model import Mapping, Sequence, empty, whole
 from advisor.lint.pods import asks_for_chips, role_of, text_of
-from advisor.lint.workload import Elastic, Form, PlacedText, Role, Workload, WorkloadGroup
+from advisor.lint.workload import Elastic, PlacedText, Role, Workload, WorkloadForm, WorkloadGroup
 from contract.scheduling import ELASTIC_SCHEDULING, MIN_REPLICAS
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ STORAGE_RATE = "npu-vigil/storage-bytes-per-second"
 
 
 def _workload(
-    form: Form, root: Mapping, place: FindingPlace, groups: tuple[WorkloadGroup, ...]
+    form: WorkloadForm, root: Mapping, place: FindingPlace, groups: tuple[WorkloadGroup, ...]
 ) -> Workload:
     metadata = root.mapping("metadata")
     if metadata is None:
@@ -50,7 +50,7 @@ def vcjob(root: Mapping, place: FindingPlace) -> Workload:
         roles.append(
             role_of(task.text("name"), task.mapping("template"), place.file, task.line, pods)
         )
-    job = _workload(Form.VCJOB, root, place, ())
+    job = _workload(WorkloadForm.VCJOB, root, place, ())
     members = whole(spec.scalar("minAvailable"))
     job.groups = (WorkloadGroup(tuple(roles), job.labels, job.annotations, members),)
     job.scheduler_line = root.line_of("spec")
@@ -153,7 +153,7 @@ def ascendjob(root: Mapping, place: FindingPlace) -> Workload:
             role = role_of(name, replica.mapping("template"), place.file, replica.line, pods)
             role.restart = text_of(replica.scalar("restartPolicy"), place.file) or role.restart
             roles.append(role)
-    job = _workload(Form.ASCENDJOB, root, place, ())
+    job = _workload(WorkloadForm.ASCENDJOB, root, place, ())
     members = whole(spec.scalar("runPolicy", "schedulingPolicy", "minAvailable"))
     group = WorkloadGroup(tuple(roles), job.labels, job.annotations, members)
     job.groups = (group,)
@@ -171,7 +171,7 @@ def deployment(root: Mapping, place: FindingPlace) -> Workload:
     replicas = spec.scalar("replicas")
     pods = 1 if replicas is None else whole(replicas)
     role = role_of("pods", spec.mapping("template"), place.file, spec.line_of("template"), pods)
-    job = _workload(Form.DEPLOYMENT, root, place, ())
+    job = _workload(WorkloadForm.DEPLOYMENT, root, place, ())
     job.groups = (WorkloadGroup((role,), annotations=job.annotations, members=1, is_shared=True),)
     return job
 
@@ -180,7 +180,7 @@ def leader_worker_set(root: Mapping, place: FindingPlace) -> Workload:
     """Return a LeaderWorkerSet: one PodGroup for each group of a leader and its workers."""
     spec = _spec(root)
     template = spec.mapping("leaderWorkerTemplate")
-    job = _workload(Form.LWS, root, place, ())
+    job = _workload(WorkloadForm.LWS, root, place, ())
     if template is None:
         return job
     scalar = template.scalar("size")
@@ -199,7 +199,7 @@ def leader_worker_set(root: Mapping, place: FindingPlace) -> Workload:
 
 def storm_service(root: Mapping, place: FindingPlace) -> Workload:
     """Return a StormService: roles of podGroupSize 1 share a PodGroup, others have one each."""
-    job = _workload(Form.STORM, root, place, ())
+    job = _workload(WorkloadForm.STORM, root, place, ())
     shared: list[Role] = []
     groups = []
     for one in root.sequence("spec", "template", "spec", "roles"):
@@ -220,7 +220,7 @@ def storm_service(root: Mapping, place: FindingPlace) -> Workload:
 
 def pod_group(root: Mapping, place: FindingPlace) -> Workload:
     """Return a PodGroup without its pods."""
-    job = _workload(Form.POD_GROUP, root, place, ())
+    job = _workload(WorkloadForm.POD_GROUP, root, place, ())
     members = whole(_spec(root).scalar("minMember"))
     job.groups = (WorkloadGroup((), job.labels, job.annotations, members),)
     return job

@@ -17,7 +17,7 @@ from advisor.lint import (
 )
 from advisor.lint.finding import finding
 from advisor.lint.scheduler import DEFAULT_GRACE
-from advisor.lint.workload import Form
+from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
     FAULT_SCHEDULING,
     GROUP_ANNOTATION,
@@ -42,7 +42,7 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
     yield from _judge_named_groups(collected.workloads)
     jobs = [one for one in collected.workloads if SCALING_RULE in one.labels]
     yield from mindie.judge_rules(
-        [one for one in jobs if one.form is Form.ASCENDJOB], collected.rules
+        [one for one in jobs if one.form is WorkloadForm.ASCENDJOB], collected.rules
     )
 
 
@@ -62,7 +62,7 @@ def _judge_workload(workload: Workload, seconds: int) -> Iterator[LintFinding]:
 
 def _sources(workload: Workload, group: WorkloadGroup) -> list[tuple[str, Texts]]:
     own = [("metadata", group.labels)] if group.labels else []
-    if workload.form is Form.OME:
+    if workload.form is WorkloadForm.OME:
         return own
     return own + [(role.name, role.labels) for role in group.roles]
 
@@ -71,7 +71,7 @@ def _judge_named_groups(workloads: list[Workload]) -> Iterator[LintFinding]:
     """PodGroups that pods of several workloads name, or that are given beside them."""
     named: dict[tuple[str, str], list[tuple[str, Texts, Workload]]] = {}
     for one in workloads:
-        if one.form is Form.POD_GROUP:
+        if one.form is WorkloadForm.POD_GROUP:
             named.setdefault((one.namespace, one.name), []).append(
                 (one.place.object, one.labels, one)
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
-from advisor.lint.workload import Form
+from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
     APP,
     DEPLOY_SERVER_LABELS,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def judge(workload: Workload) -> Iterator[LintFinding]:
     """Return which labels of a job of a MindIE service are missing."""
-    if workload.form is not Form.ASCENDJOB:
+    if workload.form is not WorkloadForm.ASCENDJOB:
         return
     labels = workload.labels
     place = workload.place.at(workload.labels_line)

@@ -13,11 +13,11 @@ from advisor.lint.model import whole
 from advisor.lint.pods import containers_of, take_spec, text_of
 from advisor.lint.workload import (
     Component,
-    Form,
     PlacedText,
     Role,
     Service,
     Workload,
+    WorkloadForm,
     WorkloadGroup,
 )
 
@@ -108,7 +108,7 @@ def workload(service: Service, runtime: Service | None) -> Workload:
             group.members = group.pods()
         groups.append(group)
     return Workload(
-        Form.OME,
+        WorkloadForm.OME,
         service.place,
         service.name,
         service.namespace,

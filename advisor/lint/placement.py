@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.lint.finding import finding
 from advisor.lint.near import nearest
 from advisor.lint.pods import HOST_ARCH, SCHEDULER_NAME
-from advisor.lint.workload import Form
+from advisor.lint.workload import WorkloadForm
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _POLICY = re.compile(r"chip\d+-node(\d+)(?:-.*)?", re.ASCII)
 _SOFT_SHARE = "softsharedev"
 _FIRST_GENERATION = (3, 5, 6, 7)
 _A2_MACHINE, _A3_MACHINE = 8, 16
-_ALWAYS = (Form.VCJOB, Form.ASCENDJOB, Form.STORM, Form.OME)
+_ALWAYS = (WorkloadForm.VCJOB, WorkloadForm.ASCENDJOB, WorkloadForm.STORM, WorkloadForm.OME)
 """Workloads that only Volcano places. A Deployment is one of them by its labels."""
 
 
@@ -56,7 +56,7 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     for role in group.roles:
         place = workload.place.at(role.line, role.file)
         yield from _judge_selector(role, place)
-        if not role.has_spec and workload.form is not Form.OME:
+        if not role.has_spec and workload.form is not WorkloadForm.OME:
             continue
         yield from _judge_scheduler(workload, group, role, place)
         policy = group.annotation(SCHEDULE_POLICY)
@@ -88,7 +88,9 @@ def _judge_scheduler(
         (group.annotations, *(one.annotations for one in group.roles))
     )
     if role.scheduler is None:
-        is_volcano = workload.form in _ALWAYS and (role.cards or workload.form is Form.VCJOB)
+        is_volcano = workload.form in _ALWAYS and (
+            role.cards or workload.form is WorkloadForm.VCJOB
+        )
         if (is_volcano or (is_meant and role.cards)) and SCHEDULER_NAME not in role.selector:
             line = workload.scheduler_line
             where = "below spec" if line else "below spec of the pods"
@@ -108,7 +110,7 @@ def _judge_cards(
     count = role.count()
     cards = machine(group, role)
     selected = role.selector.get(ACCELERATOR_TYPE)
-    if workload.form is Form.OME:
+    if workload.form is WorkloadForm.OME:
         whole = {cards} if cards is not None else {_A2_MACHINE, _A3_MACHINE}
         if count and count not in whole:
             shown = " or ".join(map(str, sorted(whole)))

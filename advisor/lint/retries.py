@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.near import nearest
-from advisor.lint.workload import Form
+from advisor.lint.workload import WorkloadForm
 from contract.scheduling import APP, FAULT_RETRY_TIMES, MINDIE_APPS, go_integer
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from advisor.lint.workload import PlacedText, Workload, WorkloadGroup
 
 _NEVER = "Never"
-_FORMS = (Form.VCJOB, Form.ASCENDJOB, Form.STORM)
+_FORMS = (WorkloadForm.VCJOB, WorkloadForm.ASCENDJOB, WorkloadForm.STORM)
 """Those where a pod can fail: the others always restart their containers (consumers#2.9)."""
 
 
@@ -49,7 +49,7 @@ def judge(workload: Workload, group: WorkloadGroup) -> Iterator[LintFinding]:
     if count <= 0 or workload.form not in _FORMS or _is_mindie(group):
         return
     for role in group.roles:
-        is_default = role.restart is None and workload.form is not Form.ASCENDJOB
+        is_default = role.restart is None and workload.form is not WorkloadForm.ASCENDJOB
         if is_default or (role.restart is not None and role.restart.value != _NEVER):
             policy = role.restart.value if role.restart is not None else "Always, the default,"
             line = role.restart.line if role.restart is not None else role.spec_line

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from advisor.lint.finding import finding
 from advisor.lint.placement import machine
-from advisor.lint.workload import Form
+from advisor.lint.workload import WorkloadForm
 from contract.scheduling import (
     ACCELERATOR_TYPE,
     OME_SERVICE,
@@ -73,8 +73,8 @@ def _judge_block(
 
 def _instance(workload: Workload, group: WorkloadGroup) -> int | None:
     """The chips of one instance; ``None`` where a count is unknown."""
-    is_ome = workload.form is Form.OME or group.label(OME_SERVICE) is not None
-    if group.is_shared and (is_ome or workload.form is Form.STORM):
+    is_ome = workload.form is WorkloadForm.OME or group.label(OME_SERVICE) is not None
+    if group.is_shared and (is_ome or workload.form is WorkloadForm.STORM):
         return max((role.count() for role in group.roles), default=None)
     if any(role.pods is None or None in role.cards.values() for role in group.roles):
         return None

@@ -24,7 +24,7 @@ class PlacedText(NamedTuple):
 Texts = dict[str, PlacedText]
 
 
-class Form(Enum):
+class WorkloadForm(Enum):
     """What a workload is; it decides which pods share a PodGroup and who makes them again.
 
     Source: docs/spec/consumers.md#2.9.
@@ -130,7 +130,7 @@ class Elastic:
 class Workload:
     """One object that makes pods, or the PodGroup of some."""
 
-    form: Form
+    form: WorkloadForm
     place: FindingPlace
     name: str
     namespace: str

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from advisor.options import AdvisorOptions
     from advisor.scheduler_view.document_entries import (
-        Form,
+        EntryForm,
         VolcanoDeviceEntry,
         VolcanoNodeEntry,
         VolcanoSwitchEntry,
@@ -56,7 +56,7 @@ class DecodedDocuments:
         self._found: dict[str, tuple[str, dict[str, Any], Entries[Any]]] = {}
         self._heads: dict[int, Head] = {}
 
-    def read(self, form: Form[E], text: str, name: str) -> dict[str, E]:
+    def read(self, form: EntryForm[E], text: str, name: str) -> dict[str, E]:
         """Return the entries of a document by node.
 
         An entry that did not change is the same object as before. Raises ``DocumentError``.

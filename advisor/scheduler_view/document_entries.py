@@ -155,7 +155,7 @@ def _switch(one: _FastSwitch) -> VolcanoSwitchEntry:
     return VolcanoSwitchEntry(one.FaultCode, one.FaultLevel, one.UpdateTime, one.NodeStatus)
 
 
-class Form(NamedTuple, Generic[E]):
+class EntryForm(NamedTuple, Generic[E]):
     """A kind of cluster document: what comes before a node in its keys, and how it is read.
 
     ``read`` reads a whole document, ``read_entry`` one entry that has no unusual member.
@@ -166,9 +166,11 @@ class Form(NamedTuple, Generic[E]):
     read_entry: Callable[[msgspec.Raw], E]
 
 
-DEVICES = Form(DEVICE_INFO_PREFIX, read_devices, lambda raw: _device(_fast_device.decode(raw)))
-SWITCHES = Form(SWITCH_INFO_PREFIX, read_switches, lambda raw: _switch(_fast_switch.decode(raw)))
-NODES = Form(NODE_INFO_PREFIX, read_nodes, _fast_node.decode)
+DEVICES = EntryForm(DEVICE_INFO_PREFIX, read_devices, lambda raw: _device(_fast_device.decode(raw)))
+SWITCHES = EntryForm(
+    SWITCH_INFO_PREFIX, read_switches, lambda raw: _switch(_fast_switch.decode(raw))
+)
+NODES = EntryForm(NODE_INFO_PREFIX, read_nodes, _fast_node.decode)
 
 
 class Entries(NamedTuple, Generic[E]):
@@ -178,7 +180,7 @@ class Entries(NamedTuple, Generic[E]):
     pieces: dict[str, msgspec.Raw] | None = None
 
 
-def read_entries(text: str, document: str, form: Form[E], before: Entries[E]) -> Entries[E]:
+def read_entries(text: str, document: str, form: EntryForm[E], before: Entries[E]) -> Entries[E]:
     """Return the entries of a document; those with the same text as ``before`` are not read again.
 
     An entry that is equal is the same object. Raises ``DocumentError`` for what Go refuses.

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from service.fault_page import FAULT_ROWS
-from service.snapshots import SLICE_ROWS, Rows, snapshot
+from service.snapshots import SLICE_ROWS, PageRows, snapshot
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from aggregator.jobs.status import HitJob
     from service.event_stream import Stream
 
-_NODE_ROWS: Rows[NodeStatus] = Rows(
+_NODE_ROWS: PageRows[NodeStatus] = PageRows(
     "nodes",
     lambda node: (node.node,),
     {"node": lambda node: (node.node,), "state": lambda node: (node.state, node.heartbeat)},
     {"report_age_seconds": None, "heartbeat_age_seconds": None},
 )
-_JOB_ROWS: Rows[HitJob] = Rows(
+_JOB_ROWS: PageRows[HitJob] = PageRows(
     "jobs",
     lambda job: (job.job,),
     {"node": lambda job: tuple(one.node for one in job.nodes)},

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dcmi_shim.hccn.tool import COUNTERS, LINK_HISTORY, OPTICAL, SPEED, Question
+from dcmi_shim.hccn.tool import COUNTERS, LINK_HISTORY, OPTICAL, SPEED, ToolQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,7 +70,7 @@ def _counters(counters: Mapping[str, int]) -> Mapping[str, float]:
 class Readings:
     """One question, and the readings in its answer by metric name."""
 
-    question: Question[Any]
+    question: ToolQuestion[Any]
     named: Callable[[Any], Mapping[str, float]]
 
 

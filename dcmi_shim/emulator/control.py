@@ -17,7 +17,7 @@ from dcmi_shim.emulator.bmc import EmulatedBmc
 from dcmi_shim.emulator.bmc import signatures as bmc_signatures
 from dcmi_shim.emulator.codes import parse_code, severity_of
 from dcmi_shim.emulator.functions import Function, find_function
-from dcmi_shim.emulator.tools import TROUBLES, Trouble, tools
+from dcmi_shim.emulator.tools import TROUBLES, ToolTrouble, tools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -199,7 +199,7 @@ class Emulator:
         ``trouble`` is one of ``tools.TROUBLES``: ``slow`` takes ``delay_ms``, ``fail`` an
         ``exit_status`` and the ``text`` that goes to standard error. ``ok`` ends all troubles.
         """
-        problems = Trouble(tool, trouble, chip, delay_ms, exit_status, text).problems()
+        problems = ToolTrouble(tool, trouble, chip, delay_ms, exit_status, text).problems()
         if problems:
             raise ConfigurationError("emulator", problems)
         on = _EVERY_CHIP if chip is None else chip

@@ -33,7 +33,7 @@ from dcmi_shim.emulator.functions import find_function
 from dcmi_shim.emulator.step import Code, ScenarioStep, SeverityWord, severity_of_word
 from dcmi_shim.emulator.switch_faults import CHIPS as SWITCH_CHIPS
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault
-from dcmi_shim.emulator.tools import Trouble
+from dcmi_shim.emulator.tools import ToolTrouble
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -193,7 +193,7 @@ class ToolStep(ScenarioStep):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        problems = Trouble(**self.model_dump(exclude={"do", "at_ms"})).problems()
+        problems = ToolTrouble(**self.model_dump(exclude={"do", "at_ms"})).problems()
         if problems:
             raise ValueError("; ".join(map(str, problems)))
         return self

@@ -39,7 +39,7 @@ def tools() -> dict[str, EmulatedTool]:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class ToolTrouble:
     """What runs of ``tool`` are to suffer, on ``chip`` or whatever they are about.
 
     ``delay_ms`` belongs to ``slow``; ``exit_status`` and ``text``, for standard error, to ``fail``.

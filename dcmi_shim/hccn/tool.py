@@ -47,31 +47,31 @@ Answer = TypeVar("Answer", covariant=True)
 
 
 @dataclass(frozen=True)
-class Question(Generic[Answer]):
+class ToolQuestion(Generic[Answer]):
     """One command and how its answer is read."""
 
     words: tuple[str, ...]
     parse: Callable[[str, int], Answer]
 
 
-LINK = Question(("-link", "-g"), parse_link)
-SPEED = Question(("-speed", "-g"), parse_speed)
-LINK_HISTORY = Question(("-link_stat", "-g"), parse_link_history)
-COUNTERS = Question(("-stat", "-g"), parse_counters)
-OPTICAL = Question(("-optical", "-g"), parse_optical)
-LOOPBACK = Question(("-optical", "-g", "dfx_cfg"), parse_loopback)
-SIGNAL = Question(("-scdr", "-t", "5"), parse_signal)
-BANDWIDTH = Question(("-bandwidth", "-g"), parse_bandwidth)
-NET_HEALTH = Question(("-net_health", "-g"), parse_net_health)
-NEIGHBOUR = Question(("-lldp", "-g"), parse_neighbour)
+LINK = ToolQuestion(("-link", "-g"), parse_link)
+SPEED = ToolQuestion(("-speed", "-g"), parse_speed)
+LINK_HISTORY = ToolQuestion(("-link_stat", "-g"), parse_link_history)
+COUNTERS = ToolQuestion(("-stat", "-g"), parse_counters)
+OPTICAL = ToolQuestion(("-optical", "-g"), parse_optical)
+LOOPBACK = ToolQuestion(("-optical", "-g", "dfx_cfg"), parse_loopback)
+SIGNAL = ToolQuestion(("-scdr", "-t", "5"), parse_signal)
+BANDWIDTH = ToolQuestion(("-bandwidth", "-g"), parse_bandwidth)
+NET_HEALTH = ToolQuestion(("-net_health", "-g"), parse_net_health)
+NEIGHBOUR = ToolQuestion(("-lldp", "-g"), parse_neighbour)
 
-A5_PORTS = Question(("-dev_info",), parse_ports)
-A5_LINK = Question(("-link",), parse_link)
-A5_SPEED = Question(("-speed",), parse_port_speed)
-A5_LINK_HISTORY = Question(("-link_stat",), parse_link_history)
-A5_COUNTERS = Question(("-stat",), parse_counters)
-A5_OPTICAL = Question(("-optical",), parse_port_powers)
-A5_PORT_ENABLED = Question(("-port_info",), parse_port_enabled)
+A5_PORTS = ToolQuestion(("-dev_info",), parse_ports)
+A5_LINK = ToolQuestion(("-link",), parse_link)
+A5_SPEED = ToolQuestion(("-speed",), parse_port_speed)
+A5_LINK_HISTORY = ToolQuestion(("-link_stat",), parse_link_history)
+A5_COUNTERS = ToolQuestion(("-stat",), parse_counters)
+A5_OPTICAL = ToolQuestion(("-optical",), parse_port_powers)
+A5_PORT_ENABLED = ToolQuestion(("-port_info",), parse_port_enabled)
 
 
 class HccnTool:
@@ -87,14 +87,16 @@ class HccnTool:
         self._environment = environment
         self._tool = Tool(NAME)
 
-    async def ask(self, question: Question[Answer], chip: int, deadline_seconds: float) -> Answer:
+    async def ask(
+        self, question: ToolQuestion[Answer], chip: int, deadline_seconds: float
+    ) -> Answer:
         """Ask about the chip with the physical id ``chip``. Raises ``ToolError``."""
         printed = await self._run(("-i", str(chip), *question.words), deadline_seconds)
         return question.parse(printed, chip)
 
     async def ask_a5(
         self,
-        question: Question[Answer],
+        question: ToolQuestion[Answer],
         logic_id: int,
         deadline_seconds: float,
         *,

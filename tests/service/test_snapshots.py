@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from service.compression import accepts_gzip
 from service.event_stream import Stream
 from service.operations import Operation, Parameter, serve
-from service.snapshots import PAGING, Rows, snapshot
+from service.snapshots import PAGING, PageRows, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -31,7 +31,7 @@ class RowsPage(msgspec.Struct, frozen=True):
 
 COLOR = Parameter("color", "Only these", is_repeatable=True, values=("red", "green"))
 OPERATION = Operation("/rows", "Rows", RowsPage, (COLOR, *PAGING))
-ABOUT: Rows[Row] = Rows(
+ABOUT: PageRows[Row] = PageRows(
     "rows", lambda row: (row.name,), {"color": lambda row: (row.color,)}, {"age_seconds": None}
 )
 

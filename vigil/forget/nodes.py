@@ -94,7 +94,7 @@ def opened(configuration: AggregatorConfiguration, *, by_operator: bool = False)
 
 
 @dataclass
-class Found:
+class FoundNode:
     """What stores have of a node."""
 
     documents: list[tuple[Store, Document]] = field(default_factory=list)
@@ -186,8 +186,8 @@ async def forget_mark(stores: Stores, identity: str, *, is_meant: bool) -> int:
         await stores.close()
 
 
-async def _find(stores: Stores, node: str, published: dict[str, int]) -> Found:
-    found = Found(is_published=node in published, latest_ms=published.get(node, 0))
+async def _find(stores: Stores, node: str, published: dict[str, int]) -> FoundNode:
+    found = FoundNode(is_published=node in published, latest_ms=published.get(node, 0))
     for store in stores.read:
         for namespace, name in _places(node):
             document = await store.get(namespace, name)
@@ -259,7 +259,7 @@ async def _known(stores: Stores) -> set[str]:
     return {beat.node for store in stores.read for beat in await store.beats()}
 
 
-async def beating(found: dict[str, Found]) -> list[str]:
+async def beating(found: dict[str, FoundNode]) -> list[str]:
     """Return the nodes whose heartbeat changes within two of its intervals.
 
     Clocks of hosts are never compared. A heartbeat that a last will has replaced is no more.
@@ -286,7 +286,7 @@ async def beating(found: dict[str, Found]) -> list[str]:
     return sorted(alive)
 
 
-async def _forget(stores: Stores, node: str, found: Found) -> None:
+async def _forget(stores: Stores, node: str, found: FoundNode) -> None:
     """Leave the record first: an aggregator is to know why the documents go."""
     at_ms = max(time.time_ns() // 1_000_000, found.latest_ms)
     record = ForgetRecord(node, at_ms, f"user {os.geteuid()} on {socket.gethostname()}")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Found:
+class FoundChip:
     """What the stores have of a chip, named ``chip`` once its node is known.
 
     ``reports`` are the device-info documents of its node, ``separating`` the stores whose
@@ -66,9 +66,9 @@ class Found:
         ]
 
 
-async def find(stores: Stores, node: str, chip: str) -> Found:
+async def find(stores: Stores, node: str, chip: str) -> FoundChip:
     """Read what the stores have of a chip. Raises ``StoreError``."""
-    found = Found(chip)
+    found = FoundChip(chip)
     for store in stores.read:
         document = await store.get(DEVICE_INFO_NAMESPACE, device_info_name(node))
         if document is not None:
@@ -90,7 +90,7 @@ async def find(stores: Stores, node: str, chip: str) -> Found:
     return found
 
 
-async def _read_chips(found: Found, store: Store, document: Document, node: str) -> None:
+async def _read_chips(found: FoundChip, store: Store, document: Document, node: str) -> None:
     try:
         info = decode(document.data, document.name)
     except DocumentError as error:
@@ -122,7 +122,7 @@ async def beats_of(stores: Stores, node: str) -> tuple[Beat, ...] | None:
         return None
 
 
-async def refusal(found: Found, node: str) -> str | None:
+async def refusal(found: FoundChip, node: str) -> str | None:
     """Return why the writer of device-info would take no request; ``None`` where it takes it."""
     for store, document in found.reports:
         writer = await store.writer(document.namespace, document.name)

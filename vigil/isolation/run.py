@@ -22,7 +22,7 @@ from vigil.isolation.change import (
     released,
     without_separation,
 )
-from vigil.isolation.places import Found, Published, ShownChip, beats_of, find, refusal
+from vigil.isolation.places import FoundChip, Published, ShownChip, beats_of, find, refusal
 from vigil.status.show import print_lines
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class _Run:
         self._changed = True
         return await self._wait(found)
 
-    def _unknown(self, found: Found) -> str | None:
+    def _unknown(self, found: FoundChip) -> str | None:
         node, chip = self._change.node, found.chip
         if not found.reports and not found.separating:
             where = ", ".join(store.url for store in self._stores.read)
@@ -137,7 +137,7 @@ class _Run:
             return f"{node} has no chip {chip}; it has {_listed(found)}"
         return None
 
-    def _plan(self, found: Found) -> str:
+    def _plan(self, found: FoundChip) -> str:
         change, chip = self._change, found.chip
         if change.isolates:
             (_, document), *_ = found.reports
@@ -148,7 +148,7 @@ class _Run:
             )
         return f"release {chip} of {change.node} in {' and '.join(self._holders)}"
 
-    async def _write(self, found: Found) -> None:
+    async def _write(self, found: FoundChip) -> None:
         """Edit each document. Raises ``StoreError`` that names what is done already."""
         done: list[str] = []
         try:
@@ -193,7 +193,7 @@ class _Run:
             return
         raise StoreConflict(f"{manual_info.NAME} changes all the time: try again")
 
-    async def _wait(self, found: Found) -> int:
+    async def _wait(self, found: FoundChip) -> int:
         change, chip = self._change, found.chip
         give_up = time.monotonic() + _WAIT_SECONDS
         requests = 1
@@ -218,14 +218,14 @@ class _Run:
                 return self._end(found, _NOT_YET, why, shown)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _is_requested(self, found: Found) -> bool:
+    async def _is_requested(self, found: FoundChip) -> bool:
         for store, document in found.reports:
             there = await store.get(document.namespace, document.name)
             if there is not None and not is_named(there, found.chip):
                 return False
         return True
 
-    def _why_not(self, found: Found, shown: list[ShownChip], silent_seconds: float) -> str:
+    def _why_not(self, found: FoundChip, shown: list[ShownChip], silent_seconds: float) -> str:
         node = self._change.node
         done = "written" if self._changed else "no document isolates it"
         text = f"{done}, but cluster-info does not show that"
@@ -241,7 +241,7 @@ class _Run:
 
     def _end(
         self,
-        found: Found,
+        found: FoundChip,
         status: int,
         text: str,
         shown: list[ShownChip] | None = None,
@@ -305,11 +305,11 @@ def _level(level: str) -> ChipLevel:
         return ChipLevel.NORMAL_NPU
 
 
-def _listed(found: Found) -> str:
+def _listed(found: FoundChip) -> str:
     return ", ".join(sorted(found.chips, key=lambda name: chip_of(name) or 0)) or "no known chip"
 
 
-def _by_whom(document: Document, found: Found) -> str:
+def _by_whom(document: Document, found: FoundChip) -> str:
     number = chip_of(found.chip)
     assert number is not None
     request = read_requests(document.annotations).get(number)

@@ -42,7 +42,7 @@ _CHANGE_SECONDS = 0.1
 """Changes within this are read together."""
 
 
-class DocumentSource:
+class StoreSource:
     """What the documents of the store at ``url`` show; see ``AnswerSource``.
 
     Settings of a broker come from the environment, as those of the aggregator.

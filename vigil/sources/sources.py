@@ -27,7 +27,7 @@ _AGGREGATOR = (Path("/var/lib/npu-vigil-aggregator"), "aggregator.sock")
 _USUAL_KUBECONFIG = Path("~/.kube/config")
 
 
-class Question(Enum):
+class SourceQuestion(Enum):
     """Who can answer: each daemon, no agent, or also the journal of an agent that does not run."""
 
     NODES = "nodes"
@@ -50,7 +50,7 @@ class AnswerSources:
     ``kind`` is what all questions are about.
     """
 
-    def __init__(self, asked: SourceOptions, kind: Question) -> None:
+    def __init__(self, asked: SourceOptions, kind: SourceQuestion) -> None:
         self._asked = asked
         self._kind = kind
         self._chosen: AnswerSource | None = None
@@ -101,7 +101,7 @@ class AnswerSources:
         for path in self._sockets():
             if is_listening(path):
                 yield DaemonSource(DaemonClient(f"unix:{path}", _ANSWER_SECONDS))
-        if self._kind is Question.HISTORY:
+        if self._kind is SourceQuestion.HISTORY:
             yield from self._journal()
         kubeconfig = _kubeconfig(asked)
         if kubeconfig is not None:
@@ -110,9 +110,9 @@ class AnswerSources:
             yield DaemonSource(ApiServerClient(kubeconfig))
         store = asked.store or (_KUBERNETES if kubeconfig is not None else None)
         if store is not None:
-            from vigil.sources.documents import DocumentSource
+            from vigil.sources.documents import StoreSource
 
-            yield DocumentSource(store, kubeconfig)
+            yield StoreSource(store, kubeconfig)
 
     def _journal(self) -> Iterator[AnswerSource]:
         """Yield the journal on this host, where no agent runs."""
@@ -123,7 +123,7 @@ class AnswerSources:
             yield JournalSource(directory)
 
     def _sockets(self) -> list[Path]:
-        places = (_AGGREGATOR,) if self._kind is Question.CLUSTER else (_AGENT, _AGGREGATOR)
+        places = (_AGGREGATOR,) if self._kind is SourceQuestion.CLUSTER else (_AGENT, _AGGREGATOR)
         return [(self._asked.state_dir or usual) / name for usual, name in places]
 
     def _nothing(self) -> str:

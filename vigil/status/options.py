@@ -81,12 +81,12 @@ def sources_of(
 ) -> AnswerSources:
     """Return what may answer: ``server``, else a daemon on this host, of the cluster, documents.
 
-    ``kind`` is a ``Question`` of ``vigil.sources.sources``.
+    ``kind`` is a ``SourceQuestion`` of ``vigil.sources.sources``.
     """
-    from vigil.sources.sources import AnswerSources, Question, SourceOptions
+    from vigil.sources.sources import AnswerSources, SourceOptions, SourceQuestion
 
     asked = SourceOptions(server, state_dir, kubeconfig, store)
-    return AnswerSources(asked, Question(kind))
+    return AnswerSources(asked, SourceQuestion(kind))
 
 
 def language_of(chosen: Language | None) -> Language:

@@ -41,7 +41,7 @@ from contract.names import (
 from service.log import last_words
 from stores.base import Document, Selection
 from stores.kubernetes_api.writers import OURS
-from vigil.forget.nodes import Found, beating, opened
+from vigil.forget.nodes import FoundNode, beating, opened
 from vigil.uninstall.elastic_jobs import clear_jobs, elastic_lease, plan_jobs
 
 if TYPE_CHECKING:
@@ -122,10 +122,10 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
 
 async def _running(stores: Stores, configuration: AggregatorConfiguration) -> str:
     """Return the name of what is still at work; empty for nothing."""
-    found: dict[str, Found] = {}
+    found: dict[str, FoundNode] = {}
     for store in stores.read:
         for beat in await store.beats():
-            found.setdefault(beat.node, Found()).beats.append((store, beat))
+            found.setdefault(beat.node, FoundNode()).beats.append((store, beat))
     for store in (*stores.read, *stores.published):
         if store.leader_lease is not None and (holder := await _renewing(store.leader_lease)):
             return f"the aggregator {holder}"

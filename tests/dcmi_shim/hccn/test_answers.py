@@ -208,7 +208,7 @@ def test_neighbour() -> None:
 PARSERS = [
     question.parse
     for name, question in vars(hccn).items()
-    if isinstance(question, hccn.Question) and name.isupper()
+    if isinstance(question, hccn.ToolQuestion) and name.isupper()
 ]
 _words = st.sampled_from(
     [
