@@ -156,21 +156,28 @@ def test_no_fault_no_advice() -> None:
 
 
 @pytest.mark.parametrize("profile", Profile)
-def test_the_original_size_comes_first(profile: Profile) -> None:
+@pytest.mark.parametrize("replicas", [2, 4])
+def test_the_original_size_comes_first(profile: Profile, replicas: int) -> None:
     """(a): a spare node takes the place of the one that is gone."""
-    (one,) = Fleet(5).job("a", 4).advice(("n0",), profile)
-    assert (one.replicas, one.cards, one.trigger, one.reason) == (4, 8, "HEARTBEAT", "")
+    (one,) = Fleet(replicas + 1).job("a", replicas).advice(("n0",), profile)
+    assert (one.replicas, one.cards, one.trigger, one.reason) == (replicas, 8, "HEARTBEAT", "")
 
 
 @pytest.mark.parametrize(
     ("nodes", "gone", "least", "halve", "replicas", "reason"),
     [
         (4, ("n0",), "1", False, 3, ""),
+        (6, ("n0",), "1", False, 5, ""),
         (4, ("n0",), "1", True, 2, ""),
+        (6, ("n0",), "1", True, 3, ""),
         (4, ("n0", "n1"), "2", False, 2, ""),
+        (6, ("n0", "n1"), "4", False, 4, ""),
         (4, ("n0", "n1"), "3", False, None, "BELOW_MIN_REPLICAS"),
+        (6, ("n0", "n1"), "5", False, None, "BELOW_MIN_REPLICAS"),
         (4, ("n0",), "3", True, None, "BELOW_MIN_REPLICAS"),
+        (6, ("n0",), "4", True, None, "BELOW_MIN_REPLICAS"),
         (4, ("n0", "n1", "n2"), "1", True, 1, ""),
+        (8, ("n0", "n1", "n2", "n3", "n4"), "1", True, 2, ""),
     ],
 )
 def test_the_largest_size_that_there_is_room_for(
@@ -182,18 +189,27 @@ def test_the_largest_size_that_there_is_room_for(
     reason: str,
 ) -> None:
     """(b): in whole pods, with the cards of each unchanged."""
-    (one,) = Fleet(nodes).job("a", 4, least).advice(gone, halve=halve)
+    (one,) = Fleet(nodes).job("a", nodes, least).advice(gone, halve=halve)
     assert (one.replicas, one.reason) == (replicas, reason)
     assert one.cards == (None if replicas is None else 8)
 
 
 @pytest.mark.parametrize(
-    ("bad", "cards"),
-    [(1, 4), (5, 2), (7, 1), (8, None)],
+    ("asked", "bad", "cards"),
+    [
+        (8, 1, 4),
+        (8, 5, 2),
+        (8, 7, 1),
+        (8, 8, None),
+        (4, 5, 2),
+        (4, 7, 1),
+        (4, 8, None),
+        (2, 7, 1),
+    ],
 )
-def test_a_single_host_goes_down_in_cards(bad: int, cards: int | None) -> None:
+def test_a_single_host_goes_down_in_cards(asked: int, bad: int, cards: int | None) -> None:
     """(c): 8, 4, 2, 1 on what is left of the node."""
-    fleet = Fleet(1, n0=entry(unhealthy=",".join(CARDS[:bad]))).job("a", 1)
+    fleet = Fleet(1, n0=entry(unhealthy=",".join(CARDS[:bad]))).job("a", 1, cards=asked)
     (one,) = fleet.advice()
     assert (one.cards, one.trigger) == (cards, "DEVICE")
     assert one.reason == ("" if cards else "BELOW_MIN_REPLICAS")
