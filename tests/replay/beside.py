@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 RELEASE = "EventReleaseUpgradeFault"
 _FAULT = re.compile(
-    r"device fault, nodeName:\S+, assertion:(?P<reason>\w+), cardID:(?P<cards>[\d ]+), "
-    r"deviceID:(?P<devices>[\d ]+), faultCodes:(?P<codes>[0-9A-F ]+), "
+    r"device fault, nodeName:\S+, assertion:(?P<reason>\w+), "
+    r"(cardID:(?P<cards>[\d ]+), deviceID:(?P<devices>[\d ]+)|physicalID:(?P<chips>[\d ]+)), "
+    r"faultCodes:(?P<codes>[0-9A-F ]+), "
     r"faultLevelName:(?P<action>\w+), alarmRaisedTime:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
     r"(, lastRaisedTime:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d, count:(?P<count>\d+))?"
 )
@@ -106,8 +107,12 @@ def _tellings(type: str, reason: str, action: str, message: str) -> Iterator[Tel
     assert said is not None, message
     assert said["reason"] == reason
     assert said["action"] == action
-    places = zip(said["cards"].split(), said["devices"].split(), strict=True)
-    codes = said["codes"].split()
-    for card, device in places:
-        for code in codes:
-            yield Telling(type, reason, action, f"{card}.{device}", code)
+    if said["chips"] is None:
+        cards, devices = said["cards"].split(), said["devices"].split()
+        places = [f"{card}.{device}" for card, device in zip(cards, devices, strict=True)]
+    else:
+        # An agent that has not asked the driver yet. A card of the recordings has one chip.
+        places = [f"{chip}.0" for chip in said["chips"].split()]
+    for place in places:
+        for code in said["codes"].split():
+            yield Telling(type, reason, action, place, code)

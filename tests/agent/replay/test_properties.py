@@ -112,4 +112,4 @@ def test_a_journal_without_one_row_says_so_and_nothing_wrong(seed: int, missing:
     kept = [row for row in rows if row.sequence != min(missing, len(rows) - 1)]
     found = replay(kept, shipped(), Span())
     assert found.deviation_count == 0
-    assert [one.what for one in found.breaks] == ["1 rows are missing"]
+    assert [one.what for one in found.breaks] == ["missing: 1 row"]

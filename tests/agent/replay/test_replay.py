@@ -127,7 +127,7 @@ async def test_rows_that_are_missing_are_told_and_what_follows_is_not_trusted(
     await a_history(tmp_path)
     changed(tmp_path, f"DELETE FROM rows WHERE kind = 'reports' AND body LIKE '%{AIC}%recover%'")
     found = played(tmp_path)
-    assert "1 rows are missing" in [one.what for one in found.breaks]
+    assert "missing: 1 row" in [one.what for one in found.breaks]
     assert found.deviation_count == 0
 
 

@@ -289,12 +289,12 @@ def test_only_namespaces_that_are_named_count(caplog: pytest.LogCaptureFixture) 
     assert faults.namespaces.counts == {0: 3}
     (left,) = faults.namespaces.refused(0)
     assert (left.place, left.reason) == ("tenant", "namespace")
-    assert "3 documents with public faults are left out" in left.what
+    assert "3 documents with public faults left out" in left.what
     assert caplog.text.count("public faults in namespace tenant are left out") == 1
     assert "public_faults.namespaces names only mindx-dl, cluster-system" in caplog.text
     faults.observe(0, MESSAGES, Deleted("tenant", "d-0"), at(0))
     faults.observe(0, MESSAGES, DocumentsListed((theirs[1], ours)), at(0))
-    assert "1 documents" in faults.namespaces.refused(0)[0].what
+    assert "1 document" in faults.namespaces.refused(0)[0].what
     faults.observe(0, MESSAGES, DocumentsListed((ours,)), at(0))
     assert faults.namespaces.refused(0) == ()
     assert standing(faults).keys() == {"5"}

@@ -93,7 +93,7 @@ async def test_changes_without_events_arrive_and_are_named_once(
     assert seen.of(Interrupted) == []
     assert len(seen.of(DocumentsListed)) == 1
     (line,) = (record for record in caplog.records if record.levelno == logging.WARNING)
-    assert "no event" in line.getMessage()
+    assert "reports no changes" in line.getMessage()
     assert here.url.removeprefix("directory:") in line.getMessage()
 
 
