@@ -159,6 +159,8 @@ class ListingComparison:
         self._shown: set[_Key] = set()
         self._unshown: dict[_Key, float] = {}
         """Changes that a listing found, and until when their event may come."""
+        self._gone: set[_Key] = set()
+        """Documents that a list lacked before the kernel reported that they were deleted."""
         self.due = _next_turn(now, PERIOD_SECONDS)
 
     def wakes_at(self) -> float:
@@ -175,6 +177,14 @@ class ListingComparison:
         for key in keys:
             self._shown.add(key)
             self._unshown.pop(key, None)
+
+    def reported(self, key: _Key, is_by_list: bool) -> None:
+        """Take note of a change that is reported, and whether only a list shows a deletion."""
+        (self._gone.add if is_by_list else self._gone.discard)(key)
+
+    def late(self, keys: Iterable[_Key]) -> tuple[_Key, ...]:
+        """Return those of ``keys`` that a list lacked before the kernel reported their change."""
+        return tuple(key for key in keys if key in self._gone)
 
     def compare(self, listing: DirectoryListing, now: float) -> tuple[_Key, ...]:
         """Return the documents that are other ones and that no event showed so far."""

@@ -30,7 +30,7 @@ from stores.interruption import Interrupted
 from stores.touch import TOUCHED, touched_now
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable
     from pathlib import Path
 
     from stores.base import Beat, LastWriter
@@ -218,6 +218,7 @@ class DirectoryStore:
                     while True:
                         for event in await self._changes(inotify, comparison, selection, known):
                             _apply(known, event)
+                            comparison.reported(_key(event), _is_by_list(event))
                             yield event
             except (OSError, StoreError) as error:
                 if str(error) != reason:
@@ -244,12 +245,16 @@ class DirectoryStore:
             self._demand_same(comparison, await self._lister.identity(fresh=everything))
         keys = self._keys(changed, selection)
         comparison.shown(keys)
+        late = comparison.late(keys)
         if everything:
             await self._thread.run(self._add_all, inotify, selection)
             comparison.shown(comparison.listing.stamps)
             found = await self._thread.run(self._scan, selection, known)
-            return _by_list(_difference(known, found))
+            gone = (Deleted(*key) for key in late if key not in found)
+            return (*_by_list(_difference(known, found), keys), *gone)
         events = await self._updates(keys, selection, known) if keys else ()
+        there = {_key(event) for event in events}
+        events += tuple(Deleted(*key) for key in late if key not in there)
         missed = comparison.missed(_now())
         if missed:
             self._lister.miss(len(missed), missed[0])
@@ -442,13 +447,19 @@ def _difference(
 
 
 def _by_list(
-    events: Iterable[Changed | Deleted],
+    events: Iterable[Changed | Deleted], shown: Collection[_Key] = ()
 ) -> tuple[Changed | Deleted, ...]:
-    """Return ``events`` that were found by a list, not by an event about each file."""
+    """Return ``events`` that a list found; the kernel has reported those of ``shown`` besides."""
     return tuple(
-        msgspec.structs.replace(event, by_list=True) if isinstance(event, Deleted) else event
+        msgspec.structs.replace(event, by_list=True)
+        if isinstance(event, Deleted) and _key(event) not in shown
+        else event
         for event in events
     )
+
+
+def _is_by_list(event: Changed | Deleted) -> bool:
+    return isinstance(event, Deleted) and event.by_list
 
 
 def _apply(known: dict[_Key, Document], event: Changed | Deleted) -> None:

@@ -20,6 +20,7 @@ from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, DocumentsListed, Selection, Store
 from stores.directory import files as directory_files
 from stores.directory.lock import DirectoryLock
+from stores.directory.store import DirectoryStore
 from stores.interruption import Interrupted
 from tests.parts.watching import watching
 
@@ -341,3 +342,32 @@ def test_a_new_lock_of_the_leader_is_closed_to_others(tmp_path: Path) -> None:
         lock.release()
     finally:
         os.umask(before)
+
+
+async def test_a_deletion_beside_a_new_directory_is_no_finding_of_a_list(
+    directory: Store, root: Path, file: Path
+) -> None:
+    await directory.put(GOOD)
+    async with watching(directory) as seen:
+        # Both are in the kernel's queue before the watch runs again.
+        (root / "another").mkdir()
+        file.unlink()
+        await seen.until(lambda seen: not seen.documents)
+    assert seen.of(Deleted) == [Deleted(*PLACE)]
+
+
+async def test_a_deletion_during_a_list_is_reported_by_its_event(
+    directory: Store, root: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await directory.put(GOOD)
+    scan = DirectoryStore._scan
+
+    def deletes(*arguments: object) -> object:
+        file.unlink(missing_ok=True)
+        return scan(*arguments)  # type: ignore[arg-type]
+
+    async with watching(directory) as seen:
+        monkeypatch.setattr(DirectoryStore, "_scan", deletes)
+        (root / "another").mkdir()
+        await seen.until(lambda seen: len(seen.of(Deleted)) == 2)
+    assert seen.of(Deleted) == [Deleted(*PLACE, by_list=True), Deleted(*PLACE)]
