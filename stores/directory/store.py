@@ -253,6 +253,10 @@ class DirectoryStore:
             gone = (Deleted(*key) for key in late if key not in found)
             return (*_by_list(_difference(known, found), keys), *gone)
         events = await self._updates(keys, selection, known) if keys else ()
+        if any(isinstance(event, Deleted) for event in events):
+            # The kernel watches directories, not their path, which may lead elsewhere by now.
+            self._demand_same(comparison, await self._lister.identity(fresh=True))
+            events = await self._updates(keys, selection, known)
         there = {_key(event) for event in events}
         events += tuple(Deleted(*key) for key in late if key not in there)
         missed = comparison.missed(_now())

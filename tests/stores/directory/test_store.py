@@ -371,3 +371,26 @@ async def test_a_deletion_during_a_list_is_reported_by_its_event(
         (root / "another").mkdir()
         await seen.until(lambda seen: len(seen.of(Deleted)) == 2)
     assert seen.of(Deleted) == [Deleted(*PLACE, by_list=True), Deleted(*PLACE)]
+
+
+async def test_what_another_directory_at_the_path_lacks_is_not_deleted(tmp_path: Path) -> None:
+    """The kernel still reports changes of the one that was there, as after an unmount."""
+    link, moved = tmp_path / "link", tmp_path / "moved"
+    for one in ("first", "second"):
+        (tmp_path / one / "store").mkdir(parents=True)
+    link.symlink_to("first")
+    store = open_store(f"directory:{link / 'store'}")
+    await store.put(GOOD)
+    async with watching(store) as seen:
+        moved.symlink_to("second")
+        moved.rename(link)
+        other = open_store(f"directory:{tmp_path / 'first' / 'store'}")
+        await other.put(Document(*PLACE, {"text": "newer"}))
+        await seen.until(lambda seen: bool(seen.of(Interrupted)))
+        moved.symlink_to("first")
+        moved.rename(link)
+        newer = [{"text": "newer"}]
+        await seen.until(lambda seen: [one.data for one in seen.documents.values()] == newer)
+    assert seen.of(Deleted) == []
+    await other.close()
+    await store.close()
