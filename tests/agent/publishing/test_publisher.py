@@ -218,7 +218,7 @@ async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -
         assert len(bench.store.written) == 1, "an unchanged document was written again"
         assert bench.record.waiting is None
         bench.say("faulty")
-        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         assert bench.before_writes == 2
         assert dict(bench.record.writes) == {
             ("first", "acknowledged"): 1,
@@ -255,7 +255,10 @@ async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path
         await asyncio.sleep(0.05)
         for number in range(1, 10):
             bench.say(f"change {number}")
-        await until(lambda: bench.acknowledged[-1][0] == "change 9", "the last change")
+        await until(
+            lambda: [text for text, _ in bench.acknowledged[-1:]] == ["change 9"],
+            "the last change",
+        )
         said = [document.data["content"] for document in bench.store.written]
         assert said == ["healthy", "change 0", "change 9"]
         stamps = [int(document.data["stamp"]) for document in bench.store.written]
@@ -329,7 +332,7 @@ async def test_a_write_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.loses_answers = True
         bench.say("faulty")
-        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the write is recognised")
+        await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the write is recognised")
         assert [document.data["content"] for document in bench.store.written] == [
             "healthy",
             "faulty",
@@ -406,7 +409,7 @@ async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path
         earlier = await bench.foreign.get(SPACE, NAME)
         assert earlier is not None
         bench.say("faulty")
-        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         for count in (1, 2):
             await bench.foreign.put(earlier)
             await bench.noticed(count)
@@ -433,7 +436,7 @@ async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Pa
         await asyncio.sleep(0.05)
         await bench.writes_foreign("nonsense")
         assert await bench.shows("faulty") < 1.5
-        await until(lambda: bench.acknowledged[-1] == ("faulty", 2), "the change")
+        await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         assert bench.record.writes["change", "conflict"] == 1
 
 

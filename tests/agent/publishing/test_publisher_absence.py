@@ -56,7 +56,7 @@ async def test_what_is_not_wanted_any_more_is_deleted_and_comes_back(tmp_path: P
         await bench.shows("healthy")
         stamp = int((await bench.stored())["stamp"])
         bench.say("")
-        await until(lambda: bench.acknowledged[-1] == ("", 2), "the deletion")
+        await until(lambda: bench.acknowledged[-1:] == [("", 2)], "the deletion")
         assert await bench.stored() == {}
         assert bench.record.writes["change", "acknowledged"] == 1
         bench.say("faulty")
@@ -124,7 +124,7 @@ async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Pat
         assert bench.record.waiting is not None
         assert (await bench.stored())["content"] == "healthy"
         bench.store.error = None
-        await until(lambda: bench.acknowledged[-1] == ("", 2), "the deletion")
+        await until(lambda: bench.acknowledged[-1:] == [("", 2)], "the deletion")
         assert await bench.stored() == {}
         assert bench.record.trouble is None
 
@@ -158,7 +158,7 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(tmp_path: Path) ->
         await bench.shows("healthy")
         bench.store.loses_answers = True
         bench.say("")
-        await until(lambda: bench.acknowledged[-1] == ("", 2), "the absence is recognised")
+        await until(lambda: bench.acknowledged[-1:] == [("", 2)], "the absence is recognised")
         assert bench.store.deleted == 1
         assert bench.record.foreign_writes == 0
 
@@ -239,18 +239,18 @@ async def test_deletion_on_a_real_api_server(
     task = asyncio.create_task(node.publisher.run())
     await until(lambda: len(node.acknowledged) == 1, "the write", 10)
     node.say("")
-    await until(lambda: node.acknowledged[-1] is None, "the deletion", 10)
+    await until(lambda: node.acknowledged[-1:] == [None], "the deletion", 10)
     assert await store.get(*PLACE) is None
     await store.put(Document(*PLACE, {"stamp": "7", "content": "theirs"}, LABELS))
     await until(lambda: node.publisher.record.writes["repair", "acknowledged"] == 1, "repair", 10)
     assert await store.get(*PLACE) is None
     node.say("faulty")
-    await until(lambda: node.acknowledged[-1] is not None, "the fault", 10)
+    await until(lambda: node.acknowledged[-1:] not in ([], [None]), "the fault", 10)
     control_plane.stop_apiserver()
     node.say("")
     await until(lambda: node.publisher.record.trouble is not None, "the outage", 10)
     control_plane.recover()
-    await until(lambda: node.acknowledged[-1] is None, "the deletion after the outage", 20)
+    await until(lambda: node.acknowledged[-1:] == [None], "the deletion after the outage", 20)
     assert await store.get(*PLACE) is None
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
