@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
-from dcmi_shim.library.installed import Installed
+from dcmi_shim.library.driver_upgrade import Installed
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue, driver_event

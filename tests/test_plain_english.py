@@ -42,7 +42,6 @@ LONG = {
     "docs/rooms/elastic.md": 3,
     "docs/rooms/service.md": 1,
     "docs/rooms/stores.md": 7,
-    "docs/rooms/vigil.md": 1,
     "docs/scale.md": 23,
     "docs/scenarios.md": 6,
     "docs/security.md": 34,

@@ -28,7 +28,7 @@ from aggregator.public_faults.status import PublicFaultStatus
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
 from service import event_stream, fault_page, history_page
 from service.operations import Operation, Parameter
-from service.snapshots import PAGING
+from service.page_rows import PAGING
 
 
 class NodesPage(msgspec.Struct, frozen=True):
