@@ -31,7 +31,6 @@ LONG = {
     "docs/differences.md": 10,
     "docs/elastic-training.md": 12,
     "docs/extending.md": 1,
-    "docs/installation.md": 48,
     "docs/metrics.md": 8,
     "docs/replay.md": 1,
     "docs/rooms/advisor.md": 1,
