@@ -27,7 +27,6 @@ LONG = {
     "docs/advise.md": 14,
     "docs/architecture.md": 2,
     "docs/compatibility.md": 64,
-    "docs/configuration.md": 120,
     "docs/differences.md": 10,
     "docs/elastic-training.md": 12,
     "docs/extending.md": 1,
