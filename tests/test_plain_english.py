@@ -26,7 +26,6 @@ MOST_WORDS = 25
 LONG = {
     "docs/advise.md": 14,
     "docs/architecture.md": 2,
-    "docs/compatibility.md": 64,
     "docs/differences.md": 10,
     "docs/elastic-training.md": 12,
     "docs/extending.md": 1,
@@ -44,7 +43,6 @@ LONG = {
     "docs/scale.md": 23,
     "docs/scenarios.md": 6,
     "docs/security.md": 34,
-    "docs/stores.md": 43,
 }
 """Documents that still have long sentences, and how many at most."""
 PATTERNS = {
