@@ -31,18 +31,7 @@ LONG = {
     "docs/extending.md": 1,
     "docs/metrics.md": 8,
     "docs/replay.md": 1,
-    "docs/rooms/advisor.md": 1,
-    "docs/rooms/agent.md": 40,
-    "docs/rooms/aggregator.md": 13,
-    "docs/rooms/collectors.md": 11,
-    "docs/rooms/dcmi_shim.md": 3,
-    "docs/rooms/elastic.md": 3,
-    "docs/rooms/service.md": 1,
-    "docs/rooms/stores.md": 7,
-    "docs/rooms/vigil.md": 1,
-    "docs/scale.md": 23,
     "docs/scenarios.md": 6,
-    "docs/security.md": 34,
 }
 """Documents that still have long sentences, and how many at most."""
 PATTERNS = {
