@@ -33,7 +33,7 @@ from aggregator.merge.known_nodes import KnownNodes
 from aggregator.merge.pipeline import Pipeline, lost_of
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
-from aggregator.notify.leader_events import send_leader
+from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.plugin_host import PluginHost
@@ -273,6 +273,7 @@ class Aggregator:
             self.leadership,
             clock,
             self.stalls,
+            leader_changed=LeaderEvents(self.leadership, self.stream, clock).look,
             inherit=self._inherit,
             began=self._began_to_lead,
             copies=self.last_known,
@@ -367,8 +368,6 @@ class Aggregator:
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
-            leader_events = send_leader(self.leadership, self.stream, self._clock)
-            tasks.create_task(leader_events, name="events of the leader")
             if self.advising is not None:
                 tasks.create_task(self.advising.run(), name="advice")
             tasks.create_task(self._doubts.run(), name="read again what another leader knew")
