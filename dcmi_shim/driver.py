@@ -131,7 +131,7 @@ class Driver:
 
     def wait_for_library(self) -> None:
         """Look for a library that is missing or cannot be loaded at the start until it can be."""
-        self._keeper.is_patient = True
+        self._keeper.wait_for_library()
 
     def look_for_more(self, more: bool) -> None:
         """List the chips again from time to time: some are missing."""
