@@ -374,8 +374,6 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
     metadata, spec = read.metadata, read.spec or _VcJobSpec()
     status = read.status or _VcJobStatus()
     tasks = spec.tasks or ()
-    policies = [_policy(one, "") for one in spec.policies or ()]
-    policies += [_policy(one, task.name) for task in tasks for one in task.policies or ()]
     return snapshot.VcJob(
         namespace=metadata.namespace,
         name=metadata.name,
@@ -385,7 +383,7 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         replicas=sum(1 if task.replicas is None else task.replicas for task in tasks),
         min_available=spec.min_available or 0,
         max_retry=spec.max_retry,
-        policies=tuple(policies),
+        policies=_policies(spec, tasks),
         phase=(status.state and status.state.phase) or "",
         retry_count=status.retry_count or 0,
         created_at_ms=_created_at_ms(metadata, f"Job {metadata.namespace}/{metadata.name}"),
@@ -393,6 +391,11 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         version=metadata.version,
         terms=_terms(metadata, spec, tasks),
     )
+
+
+def _policies(spec: _VcJobSpec, tasks: Sequence[_Task]) -> tuple[snapshot.LifecyclePolicy, ...]:
+    of_job = (_policy(one, "") for one in spec.policies or ())
+    return (*of_job, *(_policy(one, task.name) for task in tasks for one in task.policies or ()))
 
 
 def _terms(metadata: _Metadata, spec: _VcJobSpec, tasks: Sequence[_Task]) -> snapshot.VcJobTerms:
