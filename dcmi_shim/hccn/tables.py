@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from contract.errors import ToolNonsense
 from dcmi_shim.hccn.answers import lines_of, nonsense
 
 Row: TypeAlias = tuple[str, ...]
