@@ -36,8 +36,8 @@ from vigil.lint.verb import lint
 from vigil.replay.verb import replay
 from vigil.scan.verb import scan
 from vigil.simulate import verb as simulate
-from vigil.status.verb import status
-from vigil.timeline import timeline
+from vigil.status import status
+from vigil.timeline.verb import timeline
 from vigil.uninstall.verb import uninstall
 from vigil.validate.verb import validate
 

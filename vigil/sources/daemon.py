@@ -10,14 +10,14 @@ from urllib.parse import quote
 
 from contract.errors import StoreError
 from vigil.daemon_client import NOT_FOUND, DaemonClient
-from vigil.status.explained import NodeExplanation, explain_node
-from vigil.status.job_report import JobReport, job_report
-from vigil.status.node_report import report_of
-from vigil.status.past import DaemonHistory
+from vigil.reports.explanation import NodeExplanation, explain_node
+from vigil.reports.fault_history import DaemonHistory
+from vigil.reports.job_report import JobReport, job_report
+from vigil.reports.node_report import report_of
 
 if TYPE_CHECKING:
+    from vigil.reports.status_report import StatusReport
     from vigil.sources.source import FaultHistory, Signal
-    from vigil.status.report import StatusReport
 
 _AGAIN_SECONDS = 1.0
 
