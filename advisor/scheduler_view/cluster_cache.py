@@ -10,6 +10,7 @@ import hashlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from advisor.layered_dict import layered
 from advisor.options import Profile
 from advisor.report import Finding, FindingSeverity
 from advisor.scheduler_view import document_entries
@@ -23,6 +24,7 @@ from contract.errors import DocumentError
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
+    from advisor.layered_dict import LayeredDict
     from advisor.options import AdvisorOptions
     from advisor.scheduler_view.document_entries import (
         EntryForm,
@@ -122,15 +124,15 @@ def _head(one: StoredConfigMap) -> Head:
 class _Entries(Generic[E]):
     """Entries by node that are copied before the first change: states share them."""
 
-    def __init__(self, by_node: dict[str, E]) -> None:
+    def __init__(self, by_node: Mapping[str, E]) -> None:
         self.by_node = by_node
-        self._is_own = False
+        self._own: LayeredDict[E] | None = None
 
-    def own(self) -> dict[str, E]:
+    def own(self) -> LayeredDict[E]:
         """Return entries that may be changed."""
-        if not self._is_own:
-            self.by_node, self._is_own = dict(self.by_node), True
-        return self.by_node
+        if self._own is None:
+            self.by_node = self._own = layered(self.by_node)
+        return self._own
 
     def drop(self, node: str) -> None:
         """Drop the entry of a node, if there is one."""
@@ -158,17 +160,17 @@ class ClusterCache:
         self._problems: dict[str, Finding] = {}
 
     @property
-    def devices(self) -> dict[str, VolcanoDeviceEntry]:
+    def devices(self) -> Mapping[str, VolcanoDeviceEntry]:
         """The entries of chips by node."""
         return self._devices.by_node
 
     @property
-    def switches(self) -> dict[str, VolcanoSwitchEntry]:
+    def switches(self) -> Mapping[str, VolcanoSwitchEntry]:
         """The entries of switches by node."""
         return self._switches.by_node
 
     @property
-    def nodes(self) -> dict[str, VolcanoNodeEntry]:
+    def nodes(self) -> Mapping[str, VolcanoNodeEntry]:
         """The entries of hosts by node."""
         return self._nodes.by_node
 
