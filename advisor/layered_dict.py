@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Final, TypeVar, overload
+from typing import Final, TypeVar, cast, overload
 
 V = TypeVar("V")
 D = TypeVar("D")
@@ -36,7 +36,10 @@ class LayeredDict(MutableMapping[str, V]):
     def copy(self) -> LayeredDict[V]:
         """Return one that is changed by itself."""
         if len(self._changes) > _MOST_CHANGES:
-            return LayeredDict(dict(self))
+            whole = self._base | self._changes
+            for key in [key for key, value in self._changes.items() if value is _GONE]:
+                del whole[key]
+            return LayeredDict(cast("dict[str, V]", whole))
         found = LayeredDict(self._base)
         found._changes, found._length = self._changes.copy(), self._length
         return found
@@ -51,6 +54,21 @@ class LayeredDict(MutableMapping[str, V]):
         if value is None:
             return self._base.get(key, default)
         return default if isinstance(value, _Gone) else value
+
+    def has_place(self, key: str) -> bool:
+        """Whether ``key`` has a place in the order, be it there or not."""
+        return key in self._base or key in self._changes
+
+    def others(self, values: Mapping[str, V]) -> dict[str, V]:
+        """Return those of ``values`` that are not the same objects here."""
+        known = self._base.get
+        found = {key: value for key, value in values.items() if known(key) is not value}
+        for key in self._changes.keys() & values.keys():
+            if self._changes[key] is values[key]:
+                found.pop(key, None)
+            else:
+                found[key] = values[key]
+        return found
 
     def __getitem__(self, key: str) -> V:
         value = self._changes.get(key)

@@ -53,6 +53,17 @@ def test_it_is_a_dictionary(
         if key not in plain:
             with pytest.raises(KeyError):
                 found[key]
+    given = {key: value for key, value in plain.items() if key in ("n1", "n3", "n5")} | {
+        "n7": "new"
+    }
+    assert found.others(given) == {
+        key: value for key, value in given.items() if plain.get(key) is not value
+    }
+    free = next(
+        key for key in (*(f"n{number}" for number in range(12)), "n99") if not found.has_place(key)
+    )
+    found[free] = 1
+    assert list(found)[-1] == free
     assert repr(found) == f"LayeredDict({dict(found)!r})"
 
 
