@@ -45,11 +45,19 @@ async def written(store: DirectoryStore, owned: OwnedDocument, document: Documen
     return owned.acknowledge(document, version)
 
 
+def seen(owned: OwnedDocument) -> tuple[Document | StoreContent, str | None]:
+    return owned.shown, owned.version
+
+
+def is_answer(owned: OwnedDocument) -> bool:
+    return owned.is_own_answer
+
+
 async def test_a_write_replaces_only_what_was_seen_last(store: NamingStore) -> None:
     owned = OwnedDocument(SPACE, NAME)
-    assert owned.shown is StoreContent.UNKNOWN
+    assert seen(owned) == (StoreContent.UNKNOWN, None)
     owned.observe(None)
-    assert owned.shown is StoreContent.NOTHING
+    assert seen(owned) == (StoreContent.NOTHING, "")
     assert await written(store, owned, OURS)
     assert owned.differences(OURS) == ()
     theirs = Document(SPACE, NAME, {"DeviceInfoCfg": "theirs"}, OURS.labels)
@@ -65,7 +73,7 @@ async def test_a_write_replaces_only_what_was_seen_last(store: NamingStore) -> N
     assert await store.get(SPACE, NAME) == owned.there
     assert await written(store, owned, None)
     assert await store.get(SPACE, NAME) is None
-    assert (owned.shown, owned.version) == (StoreContent.NOTHING, "")
+    assert seen(owned) == (StoreContent.NOTHING, "")
 
 
 async def test_a_write_keeps_what_others_added(
@@ -88,19 +96,19 @@ async def test_a_write_keeps_what_others_added(
 def test_the_answer_to_our_own_write_is_known_by_its_version() -> None:
     owned = OwnedDocument(SPACE, NAME)
     owned.observe(None)
-    assert not owned.is_own_answer, "nothing was written"
+    assert not is_answer(owned), "nothing was written"
     assert owned.acknowledge(OURS, "7")
-    assert owned.is_own_answer
+    assert is_answer(owned)
     owned.observe(Document(SPACE, NAME, {"DeviceInfoCfg": "a webhook's"}, OURS.labels, version="7"))
-    assert owned.is_own_answer
+    assert is_answer(owned)
     assert owned.differences(OURS) == ("key DeviceInfoCfg",)
     assert not owned.acknowledge(OURS, "7"), "the next write changed nothing"
     assert owned.differences(OURS) == ("key DeviceInfoCfg",), "it is still there"
     owned.observe(Document(SPACE, NAME, OURS.data, OURS.labels, version="8"))
-    assert not owned.is_own_answer
+    assert not is_answer(owned)
     owned.acknowledge(None, "")
     owned.observe(Document(SPACE, NAME, OURS.data, OURS.labels))
-    assert not owned.is_own_answer, "a deletion has no answer"
+    assert not is_answer(owned), "a deletion has no answer"
 
 
 async def test_who_else_writes_is_the_webhook_or_whom_the_store_names(store: NamingStore) -> None:
