@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, Ty
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.configuration import Section
     from contract.observation import Report, Subject
+    from contract.settings import Section
     from dcmi_shim.interface import ChipDriver
 
 WallClock: TypeAlias = Callable[[], int]

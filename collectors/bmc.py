@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from pydantic import Field
 
-from contract.configuration import Section
 from contract.errors import BmcError, ToolError
 from contract.observation import (
     NODE,
@@ -25,6 +24,7 @@ from contract.observation import (
     Subject,
     host_subject,
 )
+from contract.settings import Section
 from dcmi_shim.ipmi.bmc import Ipmi
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from pydantic import Field
 from collectors.boot import boot_id
 from collectors.saved_state import remembered
 from contract.codes.host_codes import CLOCK, CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
-from contract.configuration import Section
 from contract.observation import (
     NODE,
     Assertion,
@@ -27,6 +26,7 @@ from contract.observation import (
     SourceAnswered,
     host_subject,
 )
+from contract.settings import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,11 @@ import msgspec
 from contract.documents.elastic_job import read_ending
 from contract.errors import StoreError, StoreNotFound
 from elastic.conditions import kept_of
-from elastic.dead_nodes import SilentNodes, not_ready_since_ms
+from elastic.continuous_faults import ContinuousFaults
 from elastic.decision import VcjobState
 from elastic.network_faults import COMMANDED_MS, NetworkFaults
 from elastic.patches import ending_patch
+from stores.kubernetes_api.nodes import not_ready_since_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from service.clock import Clock
     from stores.kubernetes_api.vcjobs import VcJobs
 
+SILENCE_GAP_MS = 30_000
+"""Between two looks; a node that came back within it is silent again only later than that."""
 _SETTLED = (VcjobState.RUNNING, VcjobState.FINISHED, VcjobState.CONDITIONS, VcjobState.NO_CAUSE)
 
 
@@ -52,7 +55,7 @@ class UnhandledFaults:
         self._api = api
         self._clock = clock
         self._network = NetworkFaults()
-        self._silent = SilentNodes()
+        self._silent = ContinuousFaults[str](SILENCE_GAP_MS)
         self._waits_for = ""
         self._commanded: dict[str, int] = {}
         """When a Command to end a job was written, by uid (steady)."""
@@ -70,7 +73,7 @@ class UnhandledFaults:
 
     def network(self, job: ElasticJob) -> NetworkFault | None:
         """Return the network fault that a job runs over; ``None`` for none."""
-        return self._network.under(job, self._waits_for, self._clock().steady_ms)
+        return self._network.under(job, self._waits_for)
 
     async def look(
         self,
@@ -108,7 +111,7 @@ class UnhandledFaults:
         self._silent.look(answer.silent, now.steady_ms)
         dead, troubles = set(), []
         for node in sorted({pod.node for job in jobs for pod in known.pods(job)}):
-            if not self._silent.lasts(node, grace_ms, now.steady_ms):
+            if self._silent.stood_ms(node) <= grace_ms:
                 continue
             try:
                 since_ms = not_ready_since_ms(await self._api.node(node))

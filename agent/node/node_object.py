@@ -83,8 +83,10 @@ class NodeObjectWriter:
             f"node {node} can be read and written again",
             level=logging.ERROR,
         )
-        if serial_number is not None:
-            serial_number.listen(self._wake.set)
+
+    def wake(self) -> None:
+        """Look at the Node again: what is to be written on it may have changed."""
+        self._wake.set()
 
     def status(self) -> NodeObjectStatus:
         """How it is now."""

@@ -76,7 +76,11 @@ class KeptState:
 
     name = "advice"
 
-    def __init__(self, restored: Callable[[Mapping[Profile, SchedulerState]], None]) -> None:
+    def __init__(
+        self,
+        restored: Callable[[Mapping[Profile, SchedulerState]], None],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._restored = restored
         self._has_begun = False
         self._rows = {kind: dict[Profile, dict[str, Any]]() for kind in _KINDS}
@@ -89,7 +93,7 @@ class KeptState:
         """Those that were not rendered since they were read."""
         self._texts: dict[str, str] = {}
         self._changed: set[str] = set()
-        self.changed: Callable[[], None] = lambda: None
+        self._on_changed = changed
 
     def rendered(
         self, states: Mapping[Profile, SchedulerState], apart: Mapping[Profile, frozenset[str]]
@@ -183,7 +187,7 @@ class KeptState:
         if texts:
             self._texts |= texts
             self._changed |= texts.keys()
-            self.changed()
+            self._on_changed()
 
     def take_changed(self) -> frozenset[str]:
         """See ``Keeper``."""

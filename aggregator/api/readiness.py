@@ -46,7 +46,7 @@ class Readiness:
         absences: Collection[Absence],
         clock: Clock,
     ) -> None:
-        self.waits_for: str | None = "waiting for the stores to answer"
+        self._waits_for: str | None = "waiting for the stores to answer"
         self._pipeline = pipeline
         self._publishers = publishers
         self._succession = succession
@@ -59,11 +59,15 @@ class Readiness:
         self._clock = clock
         self._complete: dict[str, int] | None = None
 
+    def await_start(self, reason: str | None) -> None:
+        """Set what the start waits for; ``None`` once it waits for nothing."""
+        self._waits_for = reason
+
     def await_publication(self) -> None:
         """We begin to lead: wait until the stores have what is known now."""
         names = self._pipeline.documents
         self._complete = {name: self._pipeline.revision(name) for name in names}
-        self.waits_for = "waiting for the first publication"
+        self._waits_for = "waiting for the first publication"
 
     def look(self) -> None:
         """See whether the stores have it."""
@@ -73,17 +77,17 @@ class Readiness:
             for name, revision in self._complete.items():
                 output = publisher.outputs.get(name)
                 if output is None or output.acknowledged < revision:
-                    self.waits_for = f"waiting for {name} to be in {publisher.store.url}"
+                    self._waits_for = f"waiting for {name} to be in {publisher.store.url}"
                     return
         self._complete = None
-        self.waits_for = None
+        self._waits_for = None
         _log.info("everything known is published: %d nodes", len(self._pipeline.nodes))
 
     def health(self) -> ProbeStatus:
         """The cheap part of the picture, for probes."""
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
-        if self.waits_for is None or self._follows():
+        if self._waits_for is None or self._follows():
             not_ready = (*served, *self._marks(), *self._failing())
             return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
         why = (
@@ -91,7 +95,7 @@ class Readiness:
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
-        not_ready = (self.waits_for, *why, *self._marks(), *served)
+        not_ready = (self._waits_for, *why, *self._marks(), *served)
         return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
 
     def _failing(self) -> Iterator[str]:

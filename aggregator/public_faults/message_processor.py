@@ -49,17 +49,19 @@ _TOLD = 250
 
 
 class MessageProcessor:
-    """``places`` is ``None`` until it is known which nodes there are; until then messages wait."""
+    """Messages wait until ``begin``: until then it is not known which nodes there are."""
 
     def __init__(
         self,
         rows: Rows,
         ledger: ActiveFaults,
         tables: FaultTables,
+        places: NodeLookup,
         sources: int,
         namespaces: Namespaces,
     ) -> None:
-        self.places: NodeLookup | None = None
+        self._places = places
+        self._has_begun = False
         self.documents = MessageDocuments(rows, sources)
         self.waiting = PendingMessages(rows)
         self.absent = UnknownNodes(rows)
@@ -68,7 +70,7 @@ class MessageProcessor:
         self.record = Record()
         self.rejections = Rejections()
         self.namespaces = namespaces
-        self.now = Instant(0, 0)
+        self._now = Instant(0, 0)
         """The time at which the next piece is done."""
         self._serves = False
         self._looks = 0
@@ -78,26 +80,30 @@ class MessageProcessor:
         self._limits = MessageLimits()
         self._recent = Recent()
 
+    def advance(self, now: Instant) -> None:
+        """Do the next piece at this time."""
+        self._now = now
+
     def sending(self, message: PublicFault) -> Work[ValidationReply]:
         """Take in a message that came over gRPC."""
         resource = self._reader.known(message.resource)
         try:
-            said, problems = yield from self._reader.sayings(message, "message", self.now.wall_ms)
+            said, problems = yield from self._reader.sayings(message, "message", self._now.wall_ms)
         except DocumentError as error:
             return self._answered(INVALID, resource, [Problem(error.where, error.what)])
         held = 0
-        if self.places is None:
+        if not self._has_begun:
             said, limited = self._within_limits(message.resource, said)
             if said and self.waiting.put(None, said):
                 held = len(said)
             elif said:
                 limited.append(Problem("message", "too many others wait: say it again later"))
         else:
-            said, missing, _ = yield from self._placing(said, self.places)
+            said, missing, _ = yield from self._placing(said)
             problems += missing
             said, limited = self._within_limits(message.resource, said)
             overtaken: list[Problem] = []
-            limited += yield from self._saying(said, self.places, overtaken)
+            limited += yield from self._saying(said, overtaken)
             problems += overtaken
         code = LIMITED if limited else OK if said else INVALID
         return self._answered(code, resource, [*limited, *problems], held)
@@ -107,7 +113,7 @@ class MessageProcessor:
     ) -> ValidationReply:
         verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
         self.record.count(resource, verdict)
-        self.record.judged(f"messages of {resource} over gRPC", refused, self.now)
+        self.record.judged(f"messages of {resource} over gRPC", refused, self._now)
         return answer(code, tuple(refused), held=held)
 
     def observe(self, source: int, event: WatchEvent) -> None:
@@ -119,7 +125,7 @@ class MessageProcessor:
         for origin in new:
             text = self.documents.texts[origin]
             if text is not None:
-                self._recent.note(origin, text, self.now)
+                self._recent.note(origin, text, self._now)
         for origin in gone:
             self.record.gone(_named(origin))
             self.rejections.gone(origin)
@@ -140,13 +146,13 @@ class MessageProcessor:
             if origin not in self.documents.texts:
                 continue  # it went meanwhile
             text = self.documents.texts[origin]
-            one = yield from self._reader.read(origin.place, text, self.now.wall_ms)
+            one = yield from self._reader.read(origin.place, text, self._now.wall_ms)
             self.rejections.judged(origin, one.foreign)
             if one.own:
                 read.append((one.sent_at_ms, origin, text, one.own, one.problems))
             else:
                 self.record.count(one.resource, "refused")
-                self.record.judged(_named(origin), one.problems, self.now)
+                self.record.judged(_named(origin), one.problems, self._now)
         for _, origin, text, said, problems in sorted(read, key=lambda one: one[:2]):
             yield 1
             may = not self.waiting.has(origin)
@@ -164,15 +170,21 @@ class MessageProcessor:
         self.backlog.add(self._saying_again())
 
     def _saying_again(self) -> Work[None]:
-        for origin, text in tuple(self._recent.since(self.now)):
+        for origin, text in tuple(self._recent.since(self._now)):
             yield 1
-            if self.places is None or self.documents.texts.get(origin) == text:
+            if not self._has_begun or self.documents.texts.get(origin) == text:
                 continue
-            one = yield from self._reader.read(origin.place, text, self.now.wall_ms)
+            one = yield from self._reader.read(origin.place, text, self._now.wall_ms)
             # What is refused of it was named when it came.
-            good, _, _ = yield from self._placing(one.own, self.places)
+            good, _, _ = yield from self._placing(one.own)
             newer = [one for one in good if self._ledger.is_newer(one)]
-            yield from self._saying(newer, self.places)
+            yield from self._saying(newer)
+
+    def begin(self) -> None:
+        """From now on it is known which nodes there are: take in what has waited."""
+        self._has_begun = True
+        self.serve()
+        self.backlog.do_piece()
 
     def serve(self) -> None:
         """Take in what has waited, as far as it is its time."""
@@ -202,38 +214,38 @@ class MessageProcessor:
 
     def look_for_absent(self) -> None:
         """Take in what documents said of nodes that are there now."""
-        if self.places is None or not self.absent or self.backlog:
+        if not self._has_begun or not self.absent or self.backlog:
             return
         self._looks += 1
         if self._looks % _LOOKS == 0:
             for place in self.absent.places:  # those of an earlier run that are no more
                 self.absent.forget(place, self.documents.holds)
-        come = self.absent.come(self.places)
+        come = self.absent.come(self._places)
         if come:
-            self.backlog.add(self._coming(come, self.places))
+            self.backlog.add(self._coming(come))
 
-    def _coming(self, come: list[UnplacedFault], places: NodeLookup) -> Work[None]:
+    def _coming(self, come: list[UnplacedFault]) -> Work[None]:
         for one in sorted(come, key=lambda one: one.saying.told_at_ms):
             yield 1
             saying = one.saying
             if not self.absent.keeps(one):
                 continue
             is_over = saying.assertion == "once" and (
-                self.now.wall_ms - saying.received_at_ms > OVERTAKEN_MS
+                self._now.wall_ms - saying.received_at_ms > OVERTAKEN_MS
             )
             if is_over or not self.documents.holds(one.place, one.digest):
                 self.absent.drop(saying)
                 continue
-            good, missing, _ = yield from self._placing((saying,), places)
+            good, missing, _ = yield from self._placing((saying,))
             nodes = frozenset(one.node for one in good)
-            if good and self._limits.take(saying.resource, nodes, self.now.steady_ms):
+            if good and self._limits.take(saying.resource, nodes, self._now.steady_ms):
                 self.absent.put(one)  # later
                 continue
-            full = yield from self._saying(good, places)
+            full = yield from self._saying(good)
             self.absent.drop(saying)
             if one.is_all and not self.absent.has(one.place):
                 where = f"public faults in {one.place}"
-                self.record.judged(where, [*missing, *full], self.now)
+                self.record.judged(where, [*missing, *full], self._now)
 
     def restore(self, state: PersistedRows) -> None:
         """Go on where an earlier run ended. What documents say that has not counted, counts."""
@@ -256,29 +268,29 @@ class MessageProcessor:
         problems: Iterable[Problem],
     ) -> Work[bool]:
         """Take in a message that was judged, if it is its time."""
-        if self.places is None:
+        if not self._has_begun:
             return False
         text = None if origin is None else self.documents.texts.get(origin)
-        good, missing, absent = yield from self._placing(said, self.places)
+        good, missing, absent = yield from self._placing(said)
         resource = next(iter(said)).resource
         if good and origin is not None:
             nodes = frozenset(one.node for one in good)
-            if self._limits.take(resource, nodes, self.now.steady_ms, whole=True):
+            if self._limits.take(resource, nodes, self._now.steady_ms, whole=True):
                 return False
-        full = yield from self._saying(good, self.places)
+        full = yield from self._saying(good)
         if origin is None:
             found = [*missing, *full]
-            self.record.judged("messages over gRPC that waited", found, self.now)
+            self.record.judged("messages over gRPC that waited", found, self._now)
         elif origin in self.documents.texts:
             is_all = len(missing) == len(absent) and not any((*problems, *full))
             for saying in absent:
                 self.absent.put(UnplacedFault(saying, origin.place, digest_of(text), is_all))
-            self.record.judged(_named(origin), [*problems, *missing, *full], self.now)
+            self.record.judged(_named(origin), [*problems, *missing, *full], self._now)
         self.record.count(self._reader.known(resource), "taken" if good else "refused")
         return True
 
     def _placing(
-        self, said: Iterable[PublicFaultReport], places: NodeLookup
+        self, said: Iterable[PublicFaultReport]
     ) -> Work[tuple[list[PublicFaultReport], list[Problem], list[PublicFaultReport]]]:
         """What is about nodes and chips that are there, what is not and why, and which of that is
         about nodes that may come.
@@ -295,11 +307,11 @@ class MessageProcessor:
             if recovers and self._ledger.get(saying.key) is not None:
                 good.append(saying)  # also when its node has gone
                 continue
-            one, wrong = placed(saying, places)
+            one, wrong = placed(saying, self._places)
             problems += wrong
             if one is not None:
                 good.append(one)
-            elif not recovers and not is_there(saying.node, saying.serial_number, places):
+            elif not recovers and not is_there(saying.node, saying.serial_number, self._places):
                 absent.append(saying)
         return good, problems, absent
 
@@ -307,7 +319,7 @@ class MessageProcessor:
         self, resource: str, said: list[PublicFaultReport]
     ) -> tuple[list[PublicFaultReport], list[Problem]]:
         nodes = frozenset(one.node or one.serial_number for one in said)
-        refused = self._limits.take(resource, nodes, self.now.steady_ms)
+        refused = self._limits.take(resource, nodes, self._now.steady_ms)
         problems = [
             Problem(f"node {node}", f"{resource} may say no more of it now")
             for node in sorted(refused)
@@ -317,7 +329,6 @@ class MessageProcessor:
     def _saying(
         self,
         said: Iterable[PublicFaultReport],
-        places: NodeLookup,
         overtaken: list[Problem] | None = None,
     ) -> Work[list[Problem]]:
         """Take in what is said; returns what cannot be. To ``overtaken`` is added what says nothing
@@ -332,8 +343,8 @@ class MessageProcessor:
                 what = f"{saying.code} is not configured any more"
                 problems.append(Problem(f"fault {saying.fault_id}", what))
                 continue
-            is_placed = bool(places.chips(saying.node))
-            outcome = self._ledger.say(saying, str(level or ""), self.now, placed=is_placed)
+            is_placed = bool(self._places.chips(saying.node))
+            outcome = self._ledger.say(saying, str(level or ""), self._now, placed=is_placed)
             self.record.count(self._reader.known(saying.resource), outcome)
             if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
                 what = f"something newer was told of it on node {saying.node!r}"

@@ -69,12 +69,17 @@ class _About(msgspec.Struct, frozen=True):
 
 
 class PublicFaultsPlugin:
-    """``sources`` is how many stores are read; documents count from these ``namespaces``."""
+    """``places`` says which nodes and chips there are, ``sources`` is how many stores are read.
+
+    Documents count from these ``namespaces``.
+    """
 
     inputs = (MESSAGES, STATISTIC, CONFIG_MAP)
     name = "public-faults"
 
-    def __init__(self, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)) -> None:
+    def __init__(
+        self, places: NodeLookup, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)
+    ) -> None:
         self.ready = asyncio.Event()
         """Set once it is known which nodes there are."""
         self._rows = persisted_rows.Rows()
@@ -82,10 +87,10 @@ class PublicFaultsPlugin:
         self._tables = FaultTables()
         self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
         self._hearing = MessageProcessor(
-            self._rows, self._ledger, self._tables, sources, self.namespaces
+            self._rows, self._ledger, self._tables, places, sources, self.namespaces
         )
         self._away = DeletedNodes(self._rows)
-        self._places: NodeLookup | None = None
+        self._places = places
         self._sources = sources
         self._statistic: dict[int, Mapping[str, str]] = {}
         """What each store has of upstream's document now."""
@@ -99,10 +104,6 @@ class PublicFaultsPlugin:
         self.turn = asyncio.Lock()
         """Held by whom a message is taken in piece by piece: the next one must not overtake it."""
         self._view: tuple[int, View] | None = None
-
-    def know(self, places: NodeLookup) -> None:
-        """From now on this says which nodes and chips there are."""
-        self._places = places
 
     def configure(self, text: str | None) -> frozenset[str]:
         """The file with codes and resources has this text; ``None``: there is no file."""
@@ -139,12 +140,10 @@ class PublicFaultsPlugin:
         return self._hearing.sending(message)
 
     def _settle(self, now: Instant) -> None:
-        self._hearing.now = now
-        if self._places is not None and self._places.synced and not self.ready.is_set():
+        self._hearing.advance(now)
+        if self._places.synced and not self.ready.is_set():
             self.ready.set()
-            self._hearing.places = self._places
-            self._hearing.serve()
-            self._hearing.backlog.do_piece()
+            self._hearing.begin()
 
     def _judge_again(self, before: PublicFaultTable) -> None:
         table = self._tables.in_force
@@ -160,27 +159,27 @@ class PublicFaultsPlugin:
             self._take_over(now)
         self._ledger.step(now)
         self._settle(now)
-        hearing, places = self._hearing, self._hearing.places
-        if places is not None:
+        hearing = self._hearing
+        if self.ready.is_set():
             if self._tried_ms + _WAITING_MS <= now.steady_ms:
                 self._tried_ms = now.steady_ms
                 if hearing.waiting:
                     hearing.serve()
                 for key in tuple(self._ledger.unplaced):
-                    self._look_for_chips(key, places, now)
+                    self._look_for_chips(key, now)
             if self._looked_ms + _ABSENT_MS <= now.steady_ms:
                 self._looked_ms = now.steady_ms
                 hearing.look_for_absent()
-            for node in self._away.look(self._ledger.nodes.keys(), places, now):
+            for node in self._away.look(self._ledger.nodes.keys(), self._places, now):
                 count = self._ledger.forget(node)
                 _log.warning("node %s has been away for a day: %d faults are dropped", node, count)
         hearing.backlog.do_piece()
         return self.take_changed_nodes()
 
-    def _look_for_chips(self, key: Key, places: NodeLookup, now: Instant) -> None:
+    def _look_for_chips(self, key: Key, now: Instant) -> None:
         standing = self._ledger.get(key)
         assert standing is not None
-        existing = existing_devices(standing.devices, places.chips(standing.node))
+        existing = existing_devices(standing.devices, self._places.chips(standing.node))
         if existing is None:
             return
         missing = [device for device in standing.devices if device not in existing]
@@ -302,7 +301,7 @@ class PublicFaultsPlugin:
         self._is_whole = self._kept_about is not None
         state, unreadable = persisted_rows.read(kept)
         hearing = self._hearing
-        hearing.now = now
+        hearing.advance(now)
         self._rows.clear()
         self._ledger.restore(state.faults, state.over, now)
         if self._kept_about is not None:

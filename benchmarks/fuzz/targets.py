@@ -73,7 +73,7 @@ from dcmi_shim.ipmi.tool import parse_raw
 from dcmi_shim.values import Chip, Inventory
 from stores.base import Document
 from stores.kubernetes_api.objects import KubernetesObjects
-from stores.kubernetes_api.pods import follow_pods
+from stores.kubernetes_api.pods_with_chips import follow_pods
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

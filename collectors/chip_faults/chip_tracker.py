@@ -1,7 +1,7 @@
 """The tracked state of one chip, and how events and audits change it. Pure: times are passed in.
 
-Codes follow the rules of ``list_tracker``; this module adds what only chips have: two queries, and
-cards that drop.
+Codes follow the rules of ``driver_list_tracker``; this module adds what only chips have: two
+queries, and cards that drop.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from collectors.list_tracker import CodeState, ListTracker
+from collectors.driver_list_tracker import CodeState, ListTracker
 from contract.codes.chip_codes import CARD_DROP
 from contract.observation import Assertion, SourceAnswered, SourceBlind
 

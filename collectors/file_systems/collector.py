@@ -24,7 +24,6 @@ from collectors.file_systems.tracker import (
 )
 from collectors.saved_state import remembered
 from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
-from contract.configuration import Section, at_most
 from contract.observation import (
     NODE,
     Assertion,
@@ -33,6 +32,7 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
 )
+from contract.settings import Section, at_most
 from pacing.waiting import is_set_within
 from stores.abandonable_thread import Work
 

@@ -35,7 +35,6 @@ from contract.codes.host_codes import (
     KERNEL_LOG,
     READ_ONLY,
 )
-from contract.configuration import Section
 from contract.observation import (
     NODE,
     Assertion,
@@ -45,6 +44,7 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from contract.settings import Section
 from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.list_tracker import LAG_SECONDS
+from collectors.driver_list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind

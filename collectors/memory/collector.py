@@ -24,7 +24,6 @@ from collectors.memory.pressure import (
 )
 from collectors.saved_state import remembered
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
-from contract.configuration import Section, at_most
 from contract.observation import (
     NODE,
     Assertion,
@@ -34,6 +33,7 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from contract.settings import Section, at_most
 from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:

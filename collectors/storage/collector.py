@@ -21,8 +21,8 @@ from collectors.saved_state import remembered
 from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
 from collectors.storage.tracker import SavedFlag, StorageTracker
-from contract.configuration import ListenAddress, Section
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
+from contract.settings import ListenAddress, Section
 
 if TYPE_CHECKING:
     from collectors.base import AgentOptions, CollectorContext

@@ -2,9 +2,9 @@
 
 Unknown is not healthy (``noded#10``, D-11): an instance at fault that is not listed any
 more, and a file that lists none, end nothing. Such an instance is waited for until it is listed
-again, or until the host was started anew. Two clocks are used, as in ``list_tracker``: ``at`` is
-seconds of one that never jumps, ``now_ms`` the host's, for reports and for what outlives this
-process.
+again, or until the host was started anew. Two clocks are used, as in ``driver_list_tracker``:
+``at`` is seconds of one that never jumps, ``now_ms`` the host's, for reports and for what outlives
+this process.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import msgspec
 
 from stores.cluster import PodState, Texts
 from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, kept
-from stores.kubernetes_api.pods import ALIVE, PATH, chip_names
+from stores.kubernetes_api.pods_with_chips import ALIVE, PATH, chip_names
 from stores.kubernetes_api.watch import ListPage
 
 _MINDIE = "mindie-ms-"

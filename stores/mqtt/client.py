@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from contract.configuration import Mqtt
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.limits import Sizes
+    from stores.mqtt.settings import Mqtt
 
 _ANSWER_SECONDS = 10.0
 _PROTOCOLS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}

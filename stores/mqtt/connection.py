@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import aiomqtt
 
-    from contract.configuration import Mqtt
     from stores.mqtt.address import BrokerAddress
+    from stores.mqtt.settings import Mqtt
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from vigil.isolation.change import (
     without_separation,
 )
 from vigil.isolation.places import FoundChip, Published, ShownChip, beats_of, find, refusal
-from vigil.status.show import print_lines
+from vigil.reports.show import print_lines
 
 if TYPE_CHECKING:
     from stores.base import Beat, Document, Store

@@ -10,7 +10,7 @@ from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.codes.reference import CodeKind
 from contract.documents.switch_info import event_key
-from vigil.status.report import FaultRow, fault_row
+from vigil.reports.status_report import FaultRow, fault_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

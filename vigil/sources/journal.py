@@ -10,8 +10,8 @@ from agent.journal.values import changes_of, gap_of, start_of
 from agent.state_dir import is_claimed
 from contract.errors import JournalError, StoreUnavailable
 from vigil.daemon_client import OtherNode
-from vigil.status.explained import is_meant
-from vigil.status.past import Past, PastRow, part_of, past_row
+from vigil.reports.explanation import is_meant
+from vigil.reports.fault_history import Past, PastRow, part_of, past_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

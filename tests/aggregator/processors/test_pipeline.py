@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from aggregator.processors import manual_info, separation_policy
 from aggregator.processors.manual_info import NAMESPACE
@@ -39,7 +40,7 @@ class World:
         self.jobs: dict[str, JobState] = {}
         self.asked: list[str] = []
         self.kept = dict(kept or {})
-        self.pipeline = Pipeline(["s:"], touch_period_seconds=45, facts=self._facts, **more)
+        self.pipeline = Pipeline([DocumentSource("s:")], 45, facts=self._facts, **more)
         self.processing = self.pipeline.processing
         self.problems = list(self.processing.restore(self.kept, moment(at)))
         self.devices, self.nodes = self.pipeline.sources[0].feeds
@@ -399,7 +400,7 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
     first = World()
     first.start(n1=faulty())
     value = first.pipeline.value(NAME)
-    second = Pipeline(["s:"], touch_period_seconds=45, facts=first._facts)
+    second = Pipeline([DocumentSource("s:")], 45, facts=first._facts)
     second.restore([Document("mindx-dl", NAME, {NAME: value.text})])
     second.observe(second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), moment(9))
     assert NAME not in second.step(moment(9))

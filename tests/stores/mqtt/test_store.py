@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from contract.configuration import Mqtt
 from contract.errors import ConfigurationError, StoreError, StoreForbidden, StoreUnavailable
 from stores.address import open_store
 from stores.base import Changed, Document, DocumentsListed, Selection
@@ -18,6 +17,7 @@ from stores.interruption import Interrupted
 from stores.mqtt import client
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection, Received, Subscribed
+from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.watching import watching
 

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from service.compression import accepts_gzip
 from service.event_stream import Stream
 from service.operations import Operation, Parameter, serve
-from service.snapshots import PAGING, PageRows, snapshot
+from service.page_rows import PAGING, PageRows, snapshot
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

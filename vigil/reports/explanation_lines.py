@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vigil.status.show import blind_text, field, head_lines, source_lines, wrapped
-from vigil.status.times import since
+from vigil.reports.show import blind_text, field, head_lines, source_lines, wrapped
+from vigil.reports.times import since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.status.explained import FaultExplanation, JobExplanation, NodeExplanation
+    from vigil.reports.explanation import FaultExplanation, JobExplanation, NodeExplanation
 
 
 def explanation_lines(

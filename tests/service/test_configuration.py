@@ -1,4 +1,4 @@
-"""Layers become one model; every problem is said at once and where it came from."""
+"""Layers become one model; every problem is reported at once with the layer it came from."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from contract.configuration import Section, load, parse_toml
 from contract.errors import ConfigurationError
+from contract.settings import Section
+from service.configuration import load, parse_toml
 
 
 class Audit(Section):
@@ -108,7 +109,7 @@ def test_every_problem_is_reported_with_its_layer() -> None:
     assert "'perhaps'" in found["VIGIL_TRUST"]
 
 
-def test_a_bad_override_is_said_once_and_named_by_its_layer() -> None:
+def test_a_bad_override_is_reported_once_and_named_by_its_layer() -> None:
     assert set(
         problems(command_line={"node_name": ""}, environment={"VIGIL_AUDIT_CHIPS": "a"})
     ) == {"VIGIL_AUDIT_CHIPS"}

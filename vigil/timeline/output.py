@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import StoreUnavailable, printable
-from vigil.status.past import past_lines
-from vigil.status.show import print_lines, source_lines, width
+from vigil.reports.fault_history import past_lines
+from vigil.reports.show import print_lines, source_lines, width
 
 if TYPE_CHECKING:
+    from vigil.reports.fault_history import PastRow
     from vigil.sources.source import FaultHistory
-    from vigil.status.past import PastRow
 
 _ASK_SECONDS = 0.25
 _AGAIN_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""Configuration layers become one validated model, all problems at once.
+"""Merges the layers of a configuration into one validated model, and reports all problems at once.
 
 Command line beats environment beats file. A model is a ``Section``; its fields may be sections.
 Option ``state_dir`` is ``state_dir`` in the file, ``VIGIL_STATE_DIR`` in the environment and
@@ -9,29 +9,20 @@ the file and ``VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS`` in the environment.
 from __future__ import annotations
 
 import json
-import re
 import tomllib
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from contract.errors import ConfigurationError, Problem
+from contract.settings import Section
 from contract.validation_texts import validation_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Self
+    from pathlib import Path
 
     from pydantic_core import ErrorDetails
 
@@ -39,87 +30,7 @@ ENVIRONMENT_PREFIX = "VIGIL_"
 
 _Path = tuple[str, ...]
 
-
-class Section(BaseModel):
-    """A configuration model: typed strictly, unknown names refused, never changed."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-
-def _listen(text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise ValueError("is not HOST:PORT, such as 127.0.0.1:9820")
-    return text
-
-
-def _host_name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", text):
-        raise ValueError("is no host name; give it without a port, as in npu.example.com")
-    return text
-
-
-def _store(text: str) -> str:
-    if text != "kubernetes:" and not text.startswith(("directory:", "mqtt://", "mqtts://")):
-        raise ValueError(
-            "is no store address; use kubernetes:, directory:PATH, mqtt://HOST:PORT or "
-            "mqtts://HOST:PORT"
-        )
-    return text
-
-
-ListenAddress: TypeAlias = Annotated[str, AfterValidator(_listen)]
-"""Where a daemon serves its pages: ``HOST:PORT``."""
-
-HostName: TypeAlias = Annotated[str, AfterValidator(_host_name)]
-"""A name by which hosts are asked for pages."""
-
-StoreAddress: TypeAlias = Annotated[str, AfterValidator(_store)]
-"""Where documents live."""
-
-
-class Mqtt(Section):
-    """How an MQTT broker is spoken to, for stores ``mqtt://`` and ``mqtts://``.
-
-    Files are PEM. Without ``ca_file`` an ``mqtts://`` broker is judged by the system's authorities.
-    """
-
-    protocol: Literal["5", "3.1.1"] = "5"
-    user: str | None = None
-    password_file: Path | None = None
-    ca_file: Path | None = None
-    certificate_file: Path | None = None
-    key_file: Path | None = None
-    keepalive_seconds: int = Field(default=10, ge=1, le=300)
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        problems = []
-        if (self.certificate_file is None) != (self.key_file is None):
-            missing = "key_file" if self.key_file is None else "certificate_file"
-            problems.append(f"{missing} is missing: a certificate and its key belong together")
-        if self.password_file is not None and self.user is None:
-            problems.append("user is missing: a password_file needs one")
-        if problems:
-            raise ValueError("; ".join(problems))
-        return self
-
-
-class Directory(Section):
-    """How a directory is used, for stores ``directory:PATH``."""
-
-    others_may_write: bool = False
-    """Take it as root although other users may write there."""
-
-
 M = TypeVar("M", bound=Section)
-
-
-def at_most(section: M, less: str, more: str) -> M:
-    """Return ``section`` where option ``less`` is not above ``more``; raises ``ValueError``."""
-    if getattr(section, less) > getattr(section, more):
-        raise ValueError(f"{less} must not be more than {more}")
-    return section
 
 
 @dataclass(frozen=True)
@@ -144,6 +55,19 @@ def parse_toml(text: str, source: str) -> dict[str, object]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(source, [Problem("(file)", f"is not TOML: {error}")]) from None
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Read a TOML file. Raises ``ConfigurationError``."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8 text: {error.reason}"
+    else:
+        return parse_toml(text, str(path))
+    raise ConfigurationError(str(path), [Problem("(file)", problem)])
 
 
 def load(

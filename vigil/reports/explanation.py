@@ -11,9 +11,9 @@ import msgspec
 from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.errors import ConfigurationError, Problem
 from vigil.daemon_client import OtherNode, UnknownNode
-from vigil.status.answers import AgentAnswer, LeaderAnswer
-from vigil.status.node_answers import NodeAnswer
-from vigil.status.report import (
+from vigil.reports.answers import AgentAnswer, LeaderAnswer
+from vigil.reports.node_answers import NodeAnswer
+from vigil.reports.status_report import (
     STATUS,
     BlindRow,
     FaultRow,

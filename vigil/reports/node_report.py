@@ -8,16 +8,16 @@ from urllib.parse import quote
 import msgspec
 
 from vigil.daemon_client import UnknownNode
-from vigil.status.answers import AgentAnswer
-from vigil.status.explained import parts_of
-from vigil.status.node_answers import NodeAnswer
-from vigil.status.report import STATUS, of_agent, of_cluster, of_nodes
+from vigil.reports.answers import AgentAnswer
+from vigil.reports.explanation import parts_of
+from vigil.reports.node_answers import NodeAnswer
+from vigil.reports.status_report import STATUS, of_agent, of_cluster, of_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vigil.daemon_client import DaemonClient
-    from vigil.status.report import FaultRow, StatusReport
+    from vigil.reports.status_report import FaultRow, StatusReport
 
 
 def report_of(client: DaemonClient, node: str | None) -> StatusReport:

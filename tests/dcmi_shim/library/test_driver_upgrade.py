@@ -14,7 +14,7 @@ import pytest
 
 from contract.errors import DriverCallStuck, DriverGone, DriverNotFound
 from dcmi_shim.library.discovery import find_library
-from dcmi_shim.library.installed import Installed
+from dcmi_shim.library.driver_upgrade import Installed
 from tests.dcmi_shim.conftest import QUICK, running
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from service.fault_page import FAULT_ROWS
-from service.snapshots import SLICE_ROWS, PageRows, snapshot
+from service.page_rows import SLICE_ROWS, PageRows, snapshot
 
 if TYPE_CHECKING:
     from aiohttp import web

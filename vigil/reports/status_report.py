@@ -15,7 +15,7 @@ from contract.counted import counted
 from contract.pages.faults import FaultsPage
 from service.shortened import shortened
 from vigil.daemon_client import OtherNode
-from vigil.status.answers import (
+from vigil.reports.answers import (
     AgentAnswer,
     AgentFault,
     AgentPublication,
@@ -26,7 +26,7 @@ from vigil.status.answers import (
     NodeSummaryAnswer,
     ReadinessAnswer,
 )
-from vigil.status.times import ago
+from vigil.reports.times import ago
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from vigil.status.options import (
+from vigil.sources.options import (
     Json,
     Kubeconfig,
     Lang,
@@ -50,8 +50,8 @@ def timeline(
     import time
     from contextlib import closing
 
-    from vigil.status.past import since_of
-    from vigil.status.past_output import show_past
+    from vigil.reports.fault_history import since_of
+    from vigil.timeline.output import show_past
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
     language = language_of(lang)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.status.options import (
+from vigil.sources.options import (
     Json,
     Kubeconfig,
     Lang,
@@ -40,8 +40,8 @@ def status(
 
     Exit status: 0 well, 1 not well or partly unknown, 2 wrong use or unknown node, 3 no answer.
     """
-    from vigil.status.output import Output, show
-    from vigil.status.show import status_lines
+    from vigil.reports.show import status_lines
+    from vigil.sources.watch import Output, show
 
     sources = sources_of(server, state_dir, kubeconfig, store)
     language = language_of(lang)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from vigil.scan.directory_store import look_at_directory
 from vigil.scan.findings import ExitStatus
-from vigil.scan.folder import look_at_directory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.list_tracker import LAG_SECONDS, ListedCode, ListTracker
+from collectors.driver_list_tracker import LAG_SECONDS, ListedCode, ListTracker
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, Subject
 from tests.collectors.scripted import word

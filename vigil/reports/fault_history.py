@@ -11,11 +11,11 @@ import msgspec
 from contract.errors import ConfigurationError, Problem, StoreUnavailable
 from contract.pages.history import HistoryPage
 from vigil.daemon_client import UnknownNode
-from vigil.status.answers import AgentAnswer
-from vigil.status.explained import is_meant
-from vigil.status.job_report import leader_of
-from vigil.status.report import STATUS, agent_source, in_language, names_of, other_node
-from vigil.status.show import wrapped
+from vigil.reports.answers import AgentAnswer
+from vigil.reports.explanation import is_meant
+from vigil.reports.job_report import leader_of
+from vigil.reports.show import wrapped
+from vigil.reports.status_report import STATUS, agent_source, in_language, names_of, other_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

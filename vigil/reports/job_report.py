@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
-from vigil.status.answers import LeaderAnswer
-from vigil.status.cluster_answers import ClusterStateAnswer, JobsAnswer
-from vigil.status.report import in_language, names_of, source_of
-from vigil.status.show import source_lines, wrapped
-from vigil.status.times import since
+from vigil.reports.answers import LeaderAnswer
+from vigil.reports.cluster_answers import ClusterStateAnswer, JobsAnswer
+from vigil.reports.show import source_lines, wrapped
+from vigil.reports.status_report import in_language, names_of, source_of
+from vigil.reports.times import since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vigil.daemon_client import DaemonClient
-    from vigil.status.cluster_answers import DeviceAnswer
+    from vigil.reports.cluster_answers import DeviceAnswer
 
 _WHOLE = "-1"
 

@@ -10,7 +10,7 @@ import msgspec
 
 from contract.pages.blind import BlindStatus
 from contract.pages.faults import FaultStatus
-from vigil.status.answers import NodeSummaryAnswer
+from vigil.reports.answers import NodeSummaryAnswer
 
 
 class ExplainedFaultAnswer(msgspec.Struct, frozen=True):

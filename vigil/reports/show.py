@@ -9,12 +9,12 @@ import textwrap
 from typing import TYPE_CHECKING, Protocol
 
 from contract.errors import printable
-from vigil.status.times import since
+from vigil.reports.times import since
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from vigil.status.report import BlindRow, FaultRow, StatusReport
+    from vigil.reports.status_report import BlindRow, FaultRow, StatusReport
 
 _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
@@ -141,7 +141,7 @@ def fault_lines(
 
 def worst_first(rows: Iterable[FaultRow]) -> list[FaultRow]:
     """Return ``rows`` by level, the newest of a level first."""
-    from vigil.status.report import rank
+    from vigil.reports.status_report import rank
 
     return sorted(rows, key=lambda row: (rank(row.level), -(row.since_ms or 0), row.node, row.part))
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.vigil.stand import AGENT, AT_MS, Stand, vigil
 from tests.vigil.verbs import aggregator
-from vigil.status.times import ago, since
+from vigil.reports.times import ago, since
 
 
 def test_an_agent_of_another_release_is_read(stand: Stand) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import queue
 import signal
 import subprocess
 import sys
@@ -74,6 +75,26 @@ def test_each_change_is_one_document_and_ctrl_c_ends_it(stand: Stand, watching: 
     assert [len(json.loads(line)["faults"]) for line in watching.lines()] == [1, 0]
     assert watching.interrupt() == 0
     assert len(watching.lines()) == 2
+
+
+@pytest.mark.slow
+def test_an_event_of_the_stream_is_followed_by_one_question(stand: Stand, tmp_path: Path) -> None:
+    stand.answers = {"/api/v1/status": AGENT}
+    stand.events = queue.SimpleQueue()
+    watching = Watching(stand, tmp_path / "output", "faults", "--json")
+    try:
+        watching.wait(lambda: "/api/v1/stream" in stand.asked)
+        begin, before = time.monotonic(), len(stand.asked)
+        time.sleep(1.5)
+        asked = stand.asked[before:]
+        assert len(asked) <= 2 + (time.monotonic() - begin) / 1.0, "it is not asked all the time"
+        stand.answers["/api/v1/status"] = AGENT | {"faults": []}
+        stand.events.put(b"event: change\ndata: {}\n\n")
+        watching.wait(lambda: len(watching.lines()) == 2)
+        assert watching.interrupt() == 0
+    finally:
+        watching.process.kill()
+        watching.process.wait()
 
 
 @pytest.mark.slow

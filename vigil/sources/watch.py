@@ -16,8 +16,8 @@ import msgspec
 import typer
 
 from contract.errors import StoreUnavailable
-from vigil.status.options import NOT_WELL
-from vigil.status.show import print_lines, width
+from vigil.reports.show import print_lines, width
+from vigil.sources.options import NOT_WELL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contract.codes.bmc import DEVICE_TYPES, UNKNOWN, device_type, parse_device_type
+from contract.codes.bmc_device_types import DEVICE_TYPES, UNKNOWN, device_type, parse_device_type
 
 
 def test_the_table() -> None:
