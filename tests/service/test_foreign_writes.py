@@ -141,7 +141,7 @@ def test_a_conflict_has_a_line_when_it_begins_and_one_when_it_is_over(
         foreign.report(_log, "doc")
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0] == (
-        "conflict: 'kubectl-edit' writes doc in a store, 4 times within a minute; it is written "
+        "conflict: 'kubectl-edit' writes doc in a store, 4 times within a minute. It is written "
         "once after each pause of 1 to 45 s until no other program writes it. "
         "Stop the other writer; ask"
     )
