@@ -28,7 +28,7 @@ _ENDING_PATH = "/metadata/annotations/npu-vigil~1elastic-ending"
 _ENDED = ("Failed", "Terminated", "Aborted")
 
 
-class World:
+class Bench:
     """Jobs, pods, Commands and nodes, and who changes them."""
 
     def __init__(self, seed: int) -> None:
