@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 
-from tests.elastic.world import run
+from tests.elastic.bench import run
 
 _COUNT = 500
 
@@ -23,14 +23,14 @@ def main() -> int:
     wrong, writes, starts, ends = 0, 0, 0, 0
     for seed in range(first, first + count):
         try:
-            world = run(seed)
+            bench = run(seed)
         except AssertionError as error:
             wrong += 1
             print(error)
         else:
-            writes += world.writes
-            starts += world.starts
-            ends += world.ends
+            writes += bench.writes
+            starts += bench.starts
+            ends += bench.ends
     seconds = time.monotonic() - began
     made = f"{writes} writes, {starts} starts, {ends} ends"
     print(f"{count} runs, {wrong} wrong; {made}; {seconds:.0f} s")

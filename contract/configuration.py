@@ -172,7 +172,7 @@ def load(
         try:
             converted = _converted(option.annotation, value)
         except ValidationError as error:
-            problems.extend(Problem(where, _said(item)) for item in error.errors())
+            problems.extend(Problem(where, _message_of(item)) for item in error.errors())
             _without(merged, option.path)
             return
         if _place(merged, option.path, converted):
@@ -271,15 +271,15 @@ def _problem(
         if path[:length] in origins:
             where = origins[path[:length]]
             break
-    return Problem(where or "(all)", _said(item))
+    return Problem(where or "(all)", _message_of(item))
 
 
 def _beside(candidate: _Path, path: _Path) -> bool:
     return len(candidate) >= len(path) and candidate[: len(path) - 1] == path[:-1]
 
 
-def _said(item: ErrorDetails) -> str:
-    said = validation_text(item)
+def _message_of(item: ErrorDetails) -> str:
+    message = validation_text(item)
     given = item["input"]
     is_shown = isinstance(given, (str, int, float, bool)) or given is None
-    return f"{said}; given {given!r}" if is_shown else said
+    return f"{message}; given {given!r}" if is_shown else message

@@ -81,7 +81,7 @@ class Takeover:
         self._inherit = inherit
         self._began = began
         self._tasks: asyncio.TaskGroup | None = None
-        self._told = asyncio.Event()
+        self._changed = asyncio.Event()
         self._trouble = ""
         self._views_due_ms = 0
 
@@ -101,7 +101,7 @@ class Takeover:
         """Campaign, lead and follow until cancelled."""
         self._tasks = tasks
         self.is_warm = True
-        tasks.create_task(self._leadership.run(self._told.set), name="campaign")
+        tasks.create_task(self._leadership.run(self._changed.set), name="campaign")
         while True:
             while not self._leadership.leads:
                 await self._anything()
@@ -112,8 +112,8 @@ class Takeover:
             await self._hand_over()
 
     async def _anything(self) -> None:
-        await self._told.wait()
-        self._told.clear()
+        await self._changed.wait()
+        self._changed.clear()
 
     async def _take_over(self, tasks: asyncio.TaskGroup, term: int) -> None:
         backoff = Backoff()
@@ -141,7 +141,7 @@ class Takeover:
         except StoreError as error:
             self._trouble = str(error)
             return False
-        self._pipeline.restore(documents, doubt=True)
+        self._pipeline.restore(documents, unconfirm=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
         self._inherit(self._pipeline.lost)

@@ -105,7 +105,7 @@ class DocumentWriter(Generic[W]):
             if output.asks_who:
                 await self._ask_who()
             if output.conflict != was_conflict:
-                self._say_conflict()
+                self._log_conflict()
             if output.acknowledged != before:
                 self._acknowledged(output.acknowledged)
             if not self._desk.leadership.leads:
@@ -138,7 +138,7 @@ class DocumentWriter(Generic[W]):
             return
         output.conflict_writer = UNKNOWN if found is None else ForeignWriter(found.name)
 
-    def _say_conflict(self) -> None:
+    def _log_conflict(self) -> None:
         output = self.output
         if not output.conflict:
             output.conflict_writer = UNKNOWN

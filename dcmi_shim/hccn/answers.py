@@ -197,12 +197,12 @@ def parse_loopback(text: str, chip: int) -> str | None:
 
 def parse_signal(text: str, chip: int) -> Mapping[str, float | None]:
     """``-scdr -t 5``: signal to noise in dB by lane (``Cdr_Host_SNR_Lane0``)."""
-    lanes = {
+    by_lane = {
         name: number(value) for name, value in _pairs(text, chip).items() if "_SNR_Lane" in name
     }
-    if not lanes:
+    if not by_lane:
         raise nonsense("signal quality", chip, text)
-    return lanes
+    return by_lane
 
 
 def parse_bandwidth(text: str, chip: int) -> Bandwidth:

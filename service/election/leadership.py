@@ -77,8 +77,8 @@ class Leadership(Protocol):
     def failing(self) -> Failing:
         """Whether the election fails."""
 
-    async def run(self, told: Callable[[], None]) -> NoReturn:
-        """Campaign until cancelled; ``told`` is called when ``leads`` changes."""
+    async def run(self, on_change: Callable[[], None]) -> NoReturn:
+        """Campaign until cancelled; ``on_change`` is called when ``leads`` changes."""
 
     async def confirm(self) -> bool:
         """Ask who leads, after a refused write; whether it is this process."""
@@ -100,9 +100,9 @@ class Always:
         self.holder = identity
         self.failing = Failing()
 
-    async def run(self, told: Callable[[], None]) -> NoReturn:
+    async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
-        told()
+        on_change()
         while True:
             await asyncio.Event().wait()
 
@@ -143,13 +143,13 @@ class ByLock:
         """See ``Leadership``."""
         return not self.leads and bool(self._lock.holder())
 
-    async def run(self, told: Callable[[], None]) -> NoReturn:
+    async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
         while not self._take():  # noqa: ASYNC110  (the kernel tells nobody)
             await asyncio.sleep(_POLL_SECONDS)
         self.leads = True
         self.taken_total += 1
-        told()
+        on_change()
         while True:
             await asyncio.Event().wait()
 
@@ -203,7 +203,7 @@ class ByLease:
         self._is_late = False
         """Whether the last write was answered too late to lead by it, or not at all."""
         self._wake = asyncio.Event()
-        self._told: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
 
     @property
     def _wanted_seconds(self) -> int:
@@ -232,9 +232,9 @@ class ByLease:
         """See ``Leadership``."""
         return self._own is None and self.holder not in ("", self._identity)
 
-    async def run(self, told: Callable[[], None]) -> NoReturn:
+    async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
-        self._told = told
+        self._on_change = on_change
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(), name="follow the Lease")
             while True:
@@ -325,7 +325,7 @@ class ByLease:
         if self._is_late:
             await self._read()
         if self.leads and not led:
-            self._told()
+            self._on_change()
         return 0
 
     @contextlib.asynccontextmanager
@@ -353,7 +353,7 @@ class ByLease:
             if not await self._read():
                 await asyncio.sleep(_READ_MARGIN_MS / 1000)
             elif not led:
-                self._told()
+                self._on_change()
 
     async def _read(self) -> bool:
         """Read whose the Lease is, to lead by that for a while; whether that can be done."""
@@ -388,7 +388,7 @@ class ByLease:
         _log.warning("leads no more: %s", why)
         self._own = None
         self._see(tenure)
-        self._told()
+        self._on_change()
 
     async def release(self) -> None:
         """See ``Leadership``."""

@@ -108,7 +108,7 @@ def test_every_problem_is_reported_with_its_layer() -> None:
     assert "'perhaps'" in found["VIGIL_TRUST"]
 
 
-def test_a_bad_override_is_said_once_and_named_by_its_layer() -> None:
+def test_a_bad_override_is_logged_once_and_named_by_its_layer() -> None:
     assert set(
         problems(command_line={"node_name": ""}, environment={"VIGIL_AUDIT_CHIPS": "a"})
     ) == {"VIGIL_AUDIT_CHIPS"}

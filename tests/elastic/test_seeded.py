@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.elastic.world import run
+from tests.elastic.bench import run
 
 pytestmark = pytest.mark.slow
 

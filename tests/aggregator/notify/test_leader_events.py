@@ -11,7 +11,7 @@ import pytest
 from aggregator.notify.leader_events import send_leader
 from contract.pages.changes import LeaderChange
 from service.event_stream import Stream
-from tests.aggregator.nodes import moment
+from tests.aggregator.nodes import instant
 
 if TYPE_CHECKING:
     import msgspec
@@ -32,16 +32,16 @@ class Sent(Stream):
 @pytest.mark.looptime
 async def test_each_other_leader_is_sent_once() -> None:
     leadership = SimpleNamespace(leads=False, holder="a")
-    told: Leadership = leadership
+    rows: Leadership = leadership
     stream = Sent()
-    task = asyncio.create_task(send_leader(told, stream, lambda: moment(7)))
+    task = asyncio.create_task(send_leader(rows, stream, lambda: instant(7)))
     await asyncio.sleep(2)
     leadership.holder = ""
     await asyncio.sleep(1)
     leadership.leads, leadership.holder = True, "b"
     await asyncio.sleep(2)
     task.cancel()
-    at_ms = moment(7).wall_ms
+    at_ms = instant(7).wall_ms
     assert stream.events == [
         ("leader", LeaderChange(at_ms, "follower of nobody", False, "")),
         ("leader", LeaderChange(at_ms, "leader", True, "b")),

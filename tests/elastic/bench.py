@@ -49,7 +49,7 @@ class Killed(Exception):
     """The process ends here."""
 
 
-class World:
+class Bench:
     """Jobs, pods and nodes, and who changes them."""
 
     def __init__(self, seed: int) -> None:
@@ -292,17 +292,17 @@ class World:
 class Process:
     """One instance of ``Acting``, with a view of the world that is behind."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
         self.leads = True
         self.holder = ""
-        self._kill_in = world.chance.choice((None, None, None, 1, 2, 3))
+        self._kill_in = bench.chance.choice((None, None, None, 1, 2, 3))
         self.acting = Acting(
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
-            lambda: Instant(world.now_ms, world.now_ms),
+            lambda: Instant(bench.now_ms, bench.now_ms),
             acts=True,
             ends_on_network_faults=True,
         )
@@ -310,20 +310,20 @@ class Process:
 
     def see(self, kinds: Sequence[str]) -> None:
         """Have watches show what there is now; each kind for itself."""
-        world, observe = self.world, self.acting.known.observe
+        bench, observe = self.bench, self.acting.known.observe
         for kind in kinds:
             if kind == "jobs":
                 items: dict[str, Any] = {
-                    j["metadata"]["uid"]: read_job(_raw(j)) for j in world.jobs.values()
+                    j["metadata"]["uid"]: read_job(_raw(j)) for j in bench.jobs.values()
                 }
             elif kind == "pods":
-                items = {uid: read_pod(raw) for uid, raw in world.raw_pods().items()}
+                items = {uid: read_pod(raw) for uid, raw in bench.raw_pods().items()}
             elif kind == "groups":
-                items = {name: read_group(_raw_group(name)) for name in world.groups}
+                items = {name: read_group(_raw_group(name)) for name in bench.groups}
             elif kind == "scheduler":
                 items = {}
             else:
-                entries = {k: {"RescheduleRecords": v} for k, v in world.records.items()}
+                entries = {k: {"RescheduleRecords": v} for k, v in bench.records.items()}
                 data = {"recent-reschedule-records": json.dumps(entries)}
                 items = {"r": evictions_of(msgspec.Raw(json.dumps({"data": data}).encode()))}
             observe(kind, Snapshot(items))
@@ -331,14 +331,14 @@ class Process:
     async def read(self, _namespace: str, name: str) -> bytes:
         """See ``VcJobs``."""
         self._fail(0.03)
-        if name not in self.world.jobs:
+        if name not in self.bench.jobs:
             raise StoreNotFound(f"{name} is not there")
-        return _raw(self.world.jobs[name])
+        return _raw(self.bench.jobs[name])
 
     async def pods(self, _namespace: str, name: str) -> list[msgspec.Raw]:
         """See ``VcJobs``."""
-        raw = self.world.raw_pods()
-        return [msgspec.Raw(raw[pod["name"]]) for pod in self.world.mine(name)]
+        raw = self.bench.raw_pods()
+        return [msgspec.Raw(raw[pod["name"]]) for pod in self.bench.mine(name)]
 
     async def patch(self, _namespace: str, name: str, patch: list[dict[str, Any]]) -> str:
         """See ``VcJobs``."""
@@ -354,7 +354,7 @@ class Process:
         assert uid == f"u-{name}"
         self._end()
         self._fail(0.05)
-        self.world.terminate(name)
+        self.bench.terminate(name)
         self._end()
         self._fail(0.05)
 
@@ -362,22 +362,22 @@ class Process:
         """A write is lost, late or not answered; or the process ends before or after it."""
         self._end()
         self._fail(0.05)
-        world = self.world
-        if not world.is_calm and world.chance.random() < 0.05:
-            at_ms = world.now_ms + world.chance.randint(1, 5) * _STEP_MS
-            world.late.append((at_ms, partial(world.write, name, version, status, patch)))
+        bench = self.bench
+        if not bench.is_calm and bench.chance.random() < 0.05:
+            at_ms = bench.now_ms + bench.chance.randint(1, 5) * _STEP_MS
+            bench.late.append((at_ms, partial(bench.write, name, version, status, patch)))
             raise StoreUnavailable("no answer in time")
-        new = world.write(name, version, status, patch)
+        new = bench.write(name, version, status, patch)
         self._end()
         self._fail(0.05)
         return new
 
     def _fail(self, share: float) -> None:
-        if not self.world.is_calm and self.world.chance.random() < share:
+        if not self.bench.is_calm and self.bench.chance.random() < share:
             raise StoreUnavailable("no answer in time")
 
     def _end(self) -> None:
-        if self._kill_in is not None and not self.world.is_calm:
+        if self._kill_in is not None and not self.bench.is_calm:
             self._kill_in -= 1
             if self._kill_in == 0:
                 raise Killed
@@ -386,16 +386,16 @@ class Process:
         self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
     ) -> AggregatorReply:
         """See ``Aggregators``: the largest size that there are nodes for."""
-        world = self.world
+        bench = self.bench
         # A fault has to be seen for 20 s without a gap.
         share = 0.1 if sized or judged else 0.01
-        if not world.is_calm and world.chance.random() < share:
+        if not bench.is_calm and bench.chance.random() < share:
             return AggregatorReply(troubles=("the aggregator is away",))
         found = []
-        waiting = sum(1 for pod in world.pods.values() if not pod["node"])
-        room = max(0, len(world.free()) - waiting)
+        waiting = sum(1 for pod in bench.pods.values() if not pod["node"])
+        room = max(0, len(bench.free()) - waiting)
         for job in (*sized, *judged):
-            most = world.originals.get(job.name, 0)
+            most = bench.originals.get(job.name, 0)
             count = min(most, room)
             room -= count
             why = f"there is room for {count} × 8 cards"
@@ -403,16 +403,16 @@ class Process:
             version = int(job.version)
             found.append(EndedJob("default", job.name, version, advice if job in sized else None))
         over = []
-        for name, since_ms in world.cut.items() if running else ():
-            item = world.jobs[name]
-            pods = world.mine(name)
+        for name, since_ms in bench.cut.items() if running else ():
+            item = bench.jobs[name]
+            pods = bench.mine(name)
             if item["status"]["state"]["phase"] != "Running" or len(pods) < 2:
                 continue
             advice = ElasticAdvice("default", name, replicas=len(pods), cards=8)
             version = int(item["metadata"]["resourceVersion"])
             fault = FaultUnder("NETWORK", pods[0]["node"], since_ms)
             over.append(EndedJob("default", name, version, advice, (fault,)))
-        versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
+        versions = [int(one["metadata"]["resourceVersion"]) for one in bench.jobs.values()]
         return AggregatorReply(EndedJobs(max(versions, default=0), (), tuple(found), tuple(over)))
 
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
@@ -422,47 +422,47 @@ class Process:
         """See ``Telling``."""
 
 
-def run(seed: int) -> World:
+def run(seed: int) -> Bench:
     """Play one run; returns the world at its end. Raises ``AssertionError``."""
     return asyncio.run(_run(seed))
 
 
-async def _run(seed: int) -> World:
-    world = World(seed)
-    processes = [Process(world), Process(world)]
+async def _run(seed: int) -> Bench:
+    bench = Bench(seed)
+    processes = [Process(bench), Process(bench)]
     kinds = tuple(KINDS)
     for number in range(STEPS + _SETTLED_STEPS):
-        world.is_calm = number >= STEPS
-        if world.is_calm:
-            world.controller_works = True
-            world.bad.clear()
-        world.step()
+        bench.is_calm = number >= STEPS
+        if bench.is_calm:
+            bench.controller_works = True
+            bench.bad.clear()
+        bench.step()
         for index, process in enumerate(processes):
-            seen = kinds if world.is_calm else [k for k in kinds if world.chance.random() < 0.7]
+            seen = kinds if bench.is_calm else [k for k in kinds if bench.chance.random() < 0.7]
             process.see(seen)
             # Now and then both believe that they lead.
-            process.leads = index == 0 if world.is_calm else world.chance.random() < 0.7
+            process.leads = index == 0 if bench.is_calm else bench.chance.random() < 0.7
             try:
                 await process.acting.round()
             except Killed:
-                processes[index] = Process(world)
-    _check_end(world, processes[0])
-    return world
+                processes[index] = Process(bench)
+    _check_end(bench, processes[0])
+    return bench
 
 
-def _check_end(world: World, process: Process) -> None:
+def _check_end(bench: Bench, process: Process) -> None:
     states = {one.name: one for one in process.acting.jobs}
-    for name, job in world.jobs.items():
-        assert job["metadata"]["uid"] == f"u-{name}", f"seed {world.seed}"
+    for name, job in bench.jobs.items():
+        assert job["metadata"]["uid"] == f"u-{name}", f"seed {bench.seed}"
         phase = job["status"]["state"]["phase"]
         if phase == "Running" and job["spec"]["tasks"][0]["replicas"]:
             continue
         shown = states[name]
         waits = ("no-cause", "waiting-for-room", "too-many-starts", "starting")
-        assert shown.state in waits, f"seed {world.seed}: {name} is {phase}: {shown}"
-        is_left = name in world.commanded and shown.state == "no-cause"
-        assert not is_left, f"seed {world.seed}: {name} was ended by us and stays so"
-        assert shown.why, f"seed {world.seed}: {name} waits without a reason"
+        assert shown.state in waits, f"seed {bench.seed}: {name} is {phase}: {shown}"
+        is_left = name in bench.commanded and shown.state == "no-cause"
+        assert not is_left, f"seed {bench.seed}: {name} was ended by us and stays so"
+        assert shown.why, f"seed {bench.seed}: {name} waits without a reason"
 
 
 def _pod(name: str, job: str) -> dict[str, Any]:
