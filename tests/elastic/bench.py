@@ -71,7 +71,7 @@ class Bench:
         self.is_calm = False
         self.controller_works = True
         self.late: list[tuple[int, Callable[[], object]]] = []
-        """Writes that arrive when nobody waits for their answer any more, and when they do."""
+        """Writes that arrive when no caller waits for their answer any more, and when they do."""
         self.writes = 0
         self.starts = 0
         self.ends = 0
@@ -416,14 +416,14 @@ class Process:
         return AggregatorReply(EndedJobs(max(versions, default=0), (), tuple(found), tuple(over)))
 
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
-        """See ``Telling``."""
+        """See ``JobEvents``."""
 
     def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
-        """See ``Telling``."""
+        """See ``JobEvents``."""
 
 
 def run(seed: int) -> Bench:
-    """Play one run; returns the world at its end. Raises ``AssertionError``."""
+    """Play one run; returns the bench at its end. Raises ``AssertionError``."""
     return asyncio.run(_run(seed))
 
 
