@@ -65,7 +65,7 @@ from contract.operator_rules.fault_configuration import (
 )
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
 from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY
-from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_history
+from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_ups
 from dcmi_shim.hccn.tables import parse_port_enabled, parse_ports
 from dcmi_shim.ipmi.alarms import reading
 from dcmi_shim.ipmi.serial_number import asking_for_serial_number
@@ -198,7 +198,7 @@ def _link(text: str) -> None:
 
 
 def _history(text: str) -> None:
-    parse_link_history(text, _HCCN_CHIP)
+    assert parse_link_ups(text, _HCCN_CHIP) >= 0
 
 
 def _ports(text: str) -> None:

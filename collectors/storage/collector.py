@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report
 
-DPC_FILE = "/user/mind-cluster/dpcstatus/dpc_status_check"
-DTFS_FILE = "/user/mind-cluster/dtfsstatus/dtfs_status_check"
-
 
 class StoredFlags(msgspec.Struct, frozen=True):
     """What is remembered: of each client whose file was there, its instances."""

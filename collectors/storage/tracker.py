@@ -73,7 +73,7 @@ class StorageTracker:
         self._subject = storage_subject(client.name)
         option = f"storage.{client.name.lower()}_file"
         self._way_out = (
-            "they are at fault until they are listed as well or the host starts anew; if they are "
+            "they are at fault until they are listed as well or the host starts anew. If they are "
             f'gone for good, start this agent once with {option} = ""'
         )
         self._believed = set(believed)

@@ -200,7 +200,6 @@ def judge_texts(
     data: Mapping[str, str] | None,
     files: Mapping[str, str],
     before: InForce,
-    unreadable: Mapping[str, str] | None = None,
 ) -> Judged:
     """``judge`` where ``data`` has each document in its ConfigMap; ``None``: not known."""
     given: Mapping[OperatorConfigMap, Mapping[str, str] | None] = {}
@@ -208,7 +207,7 @@ def judge_texts(
         node = {key: text for key, text in data.items() if key in NODE_CONFIG_MAP.documents}
         chips = {key: text for key, text in data.items() if key not in node}
         given = {CHIP_CONFIG_MAP: chips, NODE_CONFIG_MAP: node or None}
-    return judge(given, files, before, unreadable)
+    return judge(given, files, before)
 
 
 def judge(

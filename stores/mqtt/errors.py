@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from stores.mqtt.address import BrokerAddress
 
 _MAY_NOT_TAKE = (
-    "it may not take a last will that is retained (set retain_available true) or at QoS 1 (set "
-    "max_qos 1), a packet of this size (max_packet_size), or this version of MQTT (mqtt.protocol)"
+    "it may refuse a last will that is retained (set retain_available true) or at QoS 1 (set "
+    "max_qos 1). It may also refuse a packet of this size (max_packet_size), or this version of "
+    "MQTT (mqtt.protocol)"
 )
 HUNG_UP = f"the broker hung up; {_MAY_NOT_TAKE}"
 

@@ -527,6 +527,21 @@ async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen
         await until(lambda: bench.record.conflict_since_ms is None, "its end")
 
 
+async def test_a_conflict_ends_with_the_next_write_of_another_agent_with_this_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for number in range(1, 5):
+            await bench.writes_foreign(f"theirs {number}")
+            await bench.noticed(number)
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
+        bench.has_rival = True
+        await bench.writes_foreign("the rival's")
+        await until(lambda: bench.record.conflict_since_ms is None, "its end")
+        assert caplog.text.count("the conflict is over: another agent with this node name") == 1
+
+
 @pytest.mark.slow
 async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
     tmp_path: Path,

@@ -51,7 +51,7 @@ def test_before_the_first_list_nobody_knows() -> None:
     assert world.answered(0)
     assert world.observe_pods(0, listed()) is None  # of all nodes more is known now
     assert used(world) == NOTHING
-    assert world.facts("n1", lost=True) == NodeContext(NOTHING, True)
+    assert world.facts("n1") == NodeContext(NOTHING)
 
 
 def test_pods_come_and_go() -> None:
