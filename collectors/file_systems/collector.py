@@ -122,7 +122,7 @@ class _Round:
 
 
 def usage_of(told: os.statvfs_result) -> FileSystemUsage:
-    """What is taken of that which anybody but root may take."""
+    """Return the share that is in use of what users other than root may have."""
     taken = told.f_blocks - told.f_bfree
     space = _percent(taken, taken + told.f_bavail)
     inodes = told.f_files - told.f_ffree
