@@ -104,6 +104,7 @@ def _boolean_terms(function: ast.AST) -> int:
     return terms
 
 
+@pytest.mark.slow
 def test_no_function_has_more_than_20_boolean_terms() -> None:
     found = {
         f"{name}: {node.name}": terms
@@ -121,6 +122,7 @@ def test_boolean_terms_are_the_operands_of_and_and_or() -> None:
     assert _boolean_terms(function) == 4
 
 
+@pytest.mark.slow
 def test_a_public_class_name_stands_for_one_thing() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     rooms = project["tool"]["importlinter"]["root_packages"]
