@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, Ty
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.configuration import Section
     from contract.observation import Report, Subject
+    from contract.settings import Section
     from dcmi_shim.interface import ChipDriver
 
 WallClock: TypeAlias = Callable[[], int]
@@ -54,13 +54,13 @@ class VendorPaths:
 class CollectorContext:
     """What a collector gets from the daemon.
 
-    ``believed`` holds what the journal remembers of this collector's source at start: subject and
+    ``tracked`` holds what the journal remembers of this collector's source at start: subject and
     code to the time (epoch milliseconds) at which the fault was first seen.
     """
 
     report: Sink
     wall_clock: WallClock
-    believed: Mapping[tuple[Subject, str], int]
+    tracked: Mapping[tuple[Subject, str], int]
     driver: ChipDriver
     places: VendorPaths
     show: Show

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
-from dcmi_shim.library.installed import Installed
+from dcmi_shim.library.driver_upgrade import Installed
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue, driver_event
@@ -245,7 +245,7 @@ class Driver:
             return ()
         return (
             f"the driver calls the chips {found.chip_name} ({found.family}) now, and called them "
-            f"{known.chip_name} ({known.family}) before: what was known stays; restart the agent "
+            f"{known.chip_name} ({known.family}) before: what was known stays. Restart the agent "
             "if the cards were exchanged",
         )
 

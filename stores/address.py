@@ -14,8 +14,8 @@ from stores.mqtt.password import read_password
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from contract.configuration import Mqtt
     from stores.base import Beat, Store
+    from stores.mqtt.settings import Mqtt
 
 _KUBERNETES = "kubernetes:"
 _DIRECTORY = "directory:"
@@ -97,8 +97,8 @@ def _open_directory(url: str, others_may_write: bool) -> Store:
 
 
 def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None) -> Store:
-    from contract.configuration import Mqtt
     from stores.mqtt.address import parse_address
+    from stores.mqtt.settings import Mqtt
 
     settings = mqtt or Mqtt()
     problems = list(_unreadable(settings))

@@ -160,7 +160,7 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
 
 
 def _bmc_lines(bmc: dict[str, Any]) -> Generator[str]:
-    from contract.codes.bmc import device_type
+    from contract.codes.bmc_device_types import device_type
 
     words = ["present" if bmc["present"] else "absent", f"{len(bmc['alarms'])} alarms"]
     words += [f"hangs ({bmc['hang']})"] if bmc["hang"] else []

@@ -19,7 +19,13 @@ from advisor.report import (
 )
 from advisor.rescheduling import cached_jobs
 from advisor.rescheduling.fault_pods import FaultPods, FaultType, JudgedPod, StaleNodes, judged_key
-from advisor.rescheduling.gate import Gate, GateStep, RetryBudget, gate, has_platform_marker
+from advisor.rescheduling.fault_scheduling import (
+    Gate,
+    GateStep,
+    RetryBudget,
+    gate,
+    has_platform_marker,
+)
 from advisor.rescheduling.selection import PodSelection, select
 from advisor.workloads import follow_up, workload_of
 from contract import scheduling

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from aggregator.failover.takeover import Takeover
     from aggregator.liveness.unread_heartbeats import Unread
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.publish.document_state import OwnedDocument
+    from aggregator.publish.document_state import WatchedDocument
     from aggregator.publish.publisher import StorePublisher
     from service.clock import Clock
     from service.election.leadership import Leadership
@@ -126,7 +126,7 @@ class Readiness:
 
     def _warnings(self) -> tuple[str, ...]:
         """Heartbeats that are not read, documents that cannot be written or that others write."""
-        written: list[tuple[str, OwnedDocument[Any]]] = [
+        written: list[tuple[str, WatchedDocument[Any]]] = [
             (publisher.store.url, output)
             for publisher in self._publishers
             for _, output in sorted(publisher.outputs.items())
@@ -136,12 +136,12 @@ class Readiness:
         return (
             *(one.text for one in self._unread() if not one.is_long),
             *(
-                f"{output.name} is not written to {url}: {output.error}"
+                f"{output.name} is not written to {url}: {output.trouble.reason}"
                 for url, output in written
-                if output.error is not None
+                if output.trouble.reason is not None
             ),
             *(
-                f"conflict: {output.conflict_writer.changes(output.name)} in {url}"
+                f"conflict: {output.foreign.writer.changes(output.name)} in {url}"
                 for url, output in written
                 if output.conflict
             ),

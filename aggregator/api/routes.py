@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aggregator.api import metrics
 from aggregator.api.advice_pages import AdvicePages
 from aggregator.api.operations import OPERATIONS
-from aggregator.api.snapshot_pages import SnapshotPages
+from aggregator.api.row_pages import SnapshotPages
 from service import event_stream, operations, pages
 from service.history_page import OPERATION as HISTORY
 from service.history_page import history_page
@@ -48,7 +48,7 @@ def application(
             "/api/v1/liveness": picture.liveness,
             "/api/v1/public-faults": picture.public_faults,
             "/api/v1/separation": picture.separation,
-            "/api/v1/cluster-state": picture.world,
+            "/api/v1/cluster-state": picture.cluster_state,
             "/api/v1/services": picture.services,
             "/api/v1/leader": picture.leader,
             "/api/v1/documents": picture.documents,

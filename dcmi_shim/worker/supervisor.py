@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dcmi_shim.library.discovery import FoundLibrary
-    from dcmi_shim.library.installed import Installation, Installed
+    from dcmi_shim.library.driver_upgrade import Installation, Installed
 
 _log = logging.getLogger(__name__)
 _UNKILLABLE = 16

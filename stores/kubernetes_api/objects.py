@@ -13,7 +13,7 @@ from contract.names import node_name_problem
 from stores.base import NodeChanged, NodeObject, NodesListed
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
-from stores.kubernetes_api.pods import ALIVE
+from stores.kubernetes_api.pods_with_chips import ALIVE
 from stores.kubernetes_api.watch import ListPage, watched
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class KubernetesObjects:
             "PATCH",
             f"{_path(node)}/status?{wire.FIELD_MANAGER}",
             msgspec.json.encode(
-                {"metadata": {key: told for key, told in metadata.items() if told}}
+                {"metadata": {key: value for key, value in metadata.items() if value}}
             ),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )

@@ -21,7 +21,7 @@ from stores.kubernetes_api.cluster import KubernetesCluster
 from stores.kubernetes_api.leader import KubernetesLeaderLease
 from stores.kubernetes_api.namespaces import create_namespace
 from stores.kubernetes_api.objects import KubernetesObjects
-from stores.kubernetes_api.pods import follow_pods
+from stores.kubernetes_api.pods_with_chips import follow_pods
 from stores.kubernetes_api.watch import ListPage, listed, watched
 from stores.touch import TOUCHED, touched_now
 

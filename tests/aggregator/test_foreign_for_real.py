@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.configuration import Mqtt
 from contract.documents.episodes import EpisodeEvent
 from contract.documents.node_info import FaultDevice
 from contract.documents.public_fault import (
@@ -43,7 +42,8 @@ from contract.names import (
 from contract.observation import chip_subject
 from stores.address import open_store
 from stores.base import Beat, Document, HistoryBatch, Selection
-from stores.mqtt.channel_codec import encode_telling
+from stores.mqtt.channel_codec import encode_batch
+from stores.mqtt.settings import Mqtt
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import OUTPUTS
 from tests.aggregator.nodes import node_report
@@ -172,8 +172,8 @@ class OnBroker(Place):
         for topic in ("other", "dpc-fault/n2", "device-info/n2", "other/deeper/n2/device-info"):
             self._publish(f"vigil/v1/nodes/n1/{topic}", document.encode())
         event = EpisodeEvent(7, 0, "abc", "began", chip_subject(3), "80E01801", NOW_MS, None, "x")
-        telling = encode_telling(HistoryBatch("n2", "journal-of-n2", 6, 7, (event,)))
-        self._publish("vigil/v1/nodes/n1/events", telling, retain=False)
+        batch = encode_batch(HistoryBatch("n2", "journal-of-n2", 6, 7, (event,)))
+        self._publish("vigil/v1/nodes/n1/events", batch, retain=False)
         return {"vigil/v1/nodes/n1/events"}
 
 

@@ -23,6 +23,7 @@ from contract.operator_rules.fault_configuration import InForce, judge_texts
 from contract.pages.faults import FaultsPage, FaultStatus, names_of
 from dcmi_shim.values import Chip, Inventory, StuckCall
 from service.event_stream import Stream
+from service.foreign_writes import ForeignWrites
 from service.pages import serving
 
 NOW_MS = 1_800_000_000_000
@@ -87,7 +88,9 @@ def picture(
 ) -> status.AgentStatus:
     publications = (
         status.publication_status("device-info", "doc", "directory:/x", record),
-        status.publication_status("node-info", "other", "directory:/x", Publication()),
+        status.publication_status(
+            "node-info", "other", "directory:/x", Publication(ForeignWrites())
+        ),
     )
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
@@ -115,7 +118,7 @@ def picture(
 
 
 def published() -> Publication:
-    record = Publication()
+    record = Publication(ForeignWrites())
     record.acknowledged("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
     record.agrees(NOW_MS, NOW_MS // 1000, 7)
     record.waiting = Lag(NOW_MS - 2500, NOW_MS)
@@ -131,7 +134,7 @@ class Pages:
         self.heartbeat = WELL
         self.application = application(
             lambda: picture(self.record, self.stalled, self.heartbeat),
-            {"device-info": self.record, "node-info": Publication()},
+            {"device-info": self.record, "node-info": Publication(ForeignWrites())},
             JournalHistory(Path("/nowhere"), "node-1"),
             Stream("run"),
         )
@@ -204,7 +207,7 @@ async def test_health_names_the_task_that_stalls(tmp_path: Path) -> None:
         assert msgspec.json.decode(text)["stalled"] == {"chip-faults": 33.5}
 
 
-async def test_readiness_says_why_not(tmp_path: Path) -> None:
+async def test_readiness_names_the_reason(tmp_path: Path) -> None:
     pages = Pages()
     async with serving(pages.application, "127.0.0.1:0", tmp_path):
         assert (await fetch(tmp_path, "/readyz"))[0] == 200
@@ -307,10 +310,10 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
         assert (await fetch(tmp_path, "/nonsense"))[0] == 404
 
 
-def test_a_chip_that_only_its_tool_told_of_was_not_read() -> None:
-    told = PolicyState("node-1", "boot", chips={3: ChipState(answered=("links",))})
+def test_a_chip_that_only_its_tool_reported_was_not_read() -> None:
+    reported = PolicyState("node-1", "boot", chips={3: ChipState(answered=("links",))})
     driver = status.driver_status("/driver", INVENTORY, None, None, 0, ())
-    chips = status.chip_statuses(told, "Ascend910", {})
+    chips = status.chip_statuses(reported, "Ascend910", {})
     assert status.not_ready((), chips, driver, WELL) == ("no chip was read yet",)
 
 

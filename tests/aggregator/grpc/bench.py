@@ -1,0 +1,177 @@
+"""A job view that tests change, and a real server in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from aggregator.grpc.endpoint import GrpcEndpoint, TlsFiles
+from aggregator.grpc.interfaces import CLUSTER
+from aggregator.grpc.server import GrpcServer
+from service.clock import system_clock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection
+    from pathlib import Path
+
+    from aggregator.grpc.subscriptions import Subscriber
+    from contract.documents.public_fault import PublicFault
+    from service.clock import Clock
+
+
+class SwitchFault(msgspec.Struct, frozen=True):
+    fault_code: str = ""
+    switch_chip_id: str = ""
+    switch_port_id: str = ""
+    fault_time: str = ""
+    fault_level: str = ""
+
+
+class DeviceFault(msgspec.Struct, frozen=True):
+    device_id: str
+    device_type: str
+    fault_codes: tuple[str, ...] = ()
+    fault_level: str = "UnHealthy"
+    fault_types: tuple[str, ...] = ()
+    fault_reasons: tuple[str, ...] = ()
+    switch_faults: tuple[SwitchFault, ...] = ()
+    fault_levels: tuple[str, ...] = ()
+
+
+class NodeFaults(msgspec.Struct, frozen=True):
+    node_name: str
+    node_ip: str = ""
+    node_sn: str = ""
+    fault_level: str = "UnHealthy"
+    devices: tuple[DeviceFault, ...] = ()
+
+
+class Message(msgspec.Struct, frozen=True):
+    job_id: str
+    signal_type: str = "normal"
+    nodes: tuple[NodeFaults, ...] = ()
+
+
+def faulty(job: str, *codes: str, node: str = "n1") -> Message:
+    """A job with a chip that has these codes."""
+    device = DeviceFault("1", "NPU", codes)
+    return Message(
+        job, "fault", (NodeFaults(node, "192.168.0.1", f"SN-{node}", devices=(device,)),)
+    )
+
+
+class Answer(msgspec.Struct, frozen=True):
+    code: int
+    info: str
+
+
+class Bench:
+    """Jobs, tables and public faults; the server is informed of what changes."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Message] = {}
+        self.instances: dict[str, str] = {}
+        """jobID to the app of one of its jobs."""
+        self.view = Message(CLUSTER)
+        self.tables: dict[str, str] = {}
+        self.received: list[PublicFault] = []
+        self.held: asyncio.Event | None = None
+        """Keeps answers back."""
+        self.answer = Answer(0, "public fault send successfully")
+        self.turned: list[tuple[Subscriber, bool]] = []
+        self.server: GrpcServer | None = None
+
+    def knows(self, job_id: str, role: str) -> bool:
+        return job_id in self.jobs or self.instances.get(job_id) == role
+
+    def message(self, job_id: str) -> Message | None:
+        return self.jobs.get(job_id)
+
+    def faulty(self) -> Collection[str]:
+        return {
+            key
+            for key, message in self.jobs.items()
+            if message.signal_type == "fault" and key not in self.instances
+        }
+
+    def cluster(self) -> Message:
+        return self.view
+
+    def text(self, job_id: str) -> str | None:
+        return self.tables.get(job_id)
+
+    async def send(self, message: PublicFault) -> Answer:
+        self.received.append(message)
+        if self.held is not None:
+            await self.held.wait()
+        return self.answer
+
+    def put(self, message: Message) -> None:
+        """Set the state of a job to ``message``."""
+        self.jobs[message.job_id] = message
+        assert self.server is not None
+        self.server.changed([message.job_id])
+
+    def drop(self, job_id: str) -> None:
+        """A job is no more."""
+        del self.jobs[job_id]
+        assert self.server is not None
+        self.server.changed([job_id])
+
+    def tabulate(self, job_id: str, text: str) -> None:
+        """A rank table changed."""
+        self.tables[job_id] = text
+        assert self.server is not None
+        self.server.tables_changed([job_id])
+
+    def on_turn(self, client: Subscriber) -> None:
+        assert self.server is not None
+        self.turned.append((client, client.job in self.server.jobs_of(client.role)))
+
+    def make(
+        self, tls: TlsFiles | None = None, clock: Clock = system_clock, listen: str = "127.0.0.1:0"
+    ) -> GrpcServer:
+        """A server that does not run yet."""
+        self.server = GrpcServer(
+            GrpcEndpoint(listen, tls), self, self, self.send, clock, turned=self.on_turn
+        )
+        return self.server
+
+    @property
+    def target(self) -> str:
+        """Where it listens."""
+        assert self.server is not None
+        assert self.server.port is not None
+        return f"127.0.0.1:{self.server.port}"
+
+    @asynccontextmanager
+    async def serving(self, **options: Any) -> AsyncIterator[str]:
+        """Serve until the end of the block; gives the address."""
+        self.make(**options)
+        async with self.serving_again() as target:
+            yield target
+
+    @asynccontextmanager
+    async def serving_again(self) -> AsyncIterator[str]:
+        """The same with the server that was made."""
+        assert self.server is not None
+        await self.server.start()
+        try:
+            yield self.target
+        finally:
+            await self.server.stop()
+
+
+def tls_files(place: Path) -> TlsFiles:
+    """The server's, as ``tests/parts/certificates.py`` names them."""
+    return TlsFiles(place / "server.crt", place / "server.key", place / "ca.crt")
+
+
+async def until(true: Any) -> None:
+    """Wait until ``true()``."""
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)

@@ -1,0 +1,121 @@
+"""Messages about public faults, nodes on which they are, and one who takes them in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.inputs.node_context import NodeState
+from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaultsPlugin
+from contract.documents.public_fault import (
+    Influence,
+    PublicFault,
+    PublicFaultEntry,
+    encode_public_fault,
+)
+from contract.names import PUBLIC_FAULT_LABEL
+from service.clock import Instant
+from stores.base import Changed, Document, DocumentsListed
+from tests.aggregator.nodes import healthy, record
+from tests.aggregator.public_faults.known import KnownPlaces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from contract.documents.cluster_device import DeviceRecord
+
+REPORTED_MS = 1_760_000_000_000
+OCCURRED_MS = 1_760_000_123_456
+
+
+def at(seconds: float, reported_ms: int = REPORTED_MS) -> Instant:
+    """``seconds`` after the beginning."""
+    return Instant(reported_ms + round(seconds * 1000), round(seconds * 1000))
+
+
+def one(
+    name: str = "fault-0001",
+    assertion: str = "occur",
+    *,
+    node: str = "n1",
+    devices: Iterable[int] = (0,),
+    code: str = "220001001",
+    serial_number: str = "",
+    kind: str = "NPU",
+    time_ms: int = OCCURRED_MS,
+) -> PublicFaultEntry:
+    """One fault on one node."""
+    influence = [Influence(node, serial_number, list(devices))]
+    return PublicFaultEntry(name, kind, code, time_ms, assertion, influence=influence)
+
+
+def fault_message(
+    *faults: PublicFaultEntry,
+    resource: str = "CCAE",
+    at_ms: int = REPORTED_MS,
+    name: str = "message-1",
+) -> PublicFault:
+    """A message."""
+    return PublicFault(name, at_ms, "1.0", resource, list(faults))
+
+
+def document(name: str, message: PublicFault, namespace: str = "default") -> Document:
+    """The ConfigMap that carries a message."""
+    return Document(namespace, name, encode_public_fault(message), dict([PUBLIC_FAULT_LABEL]))
+
+
+def changed(name: str, message: PublicFault) -> Changed:
+    """It was written."""
+    return Changed(document(name, message))
+
+
+def places(*nodes: str, synced: bool = True) -> KnownPlaces:
+    """Nodes of eight chips; the serial number of ``n1`` is ``serial of n1``."""
+    known = KnownPlaces()
+    for node in nodes:
+        known.see_node(node, NodeState(node, serial_number=f"serial of {node}"))
+        known.see_report(node, eight())
+    known.synced = synced
+    return known
+
+
+def eight() -> DeviceRecord:
+    """Eight healthy chips."""
+    return record(healthy())
+
+
+def begun(
+    known: KnownPlaces | None = None,
+    kept: Mapping[str, str] | None = None,
+    seconds: float = 0,
+    namespaces: tuple[str, ...] = ("*",),
+) -> PublicFaultsPlugin:
+    """Return a plugin that has begun, by default with the nodes ``n1`` and ``n2``."""
+    known = places("n1", "n2") if known is None else known
+    faults = PublicFaultsPlugin(known, namespaces=namespaces)
+    assert list(faults.restore(kept or {}, at(seconds))) == []
+    faults.observe(0, STATISTIC, DocumentsListed(()), at(seconds))
+    faults.step(at(seconds))
+    return faults
+
+
+def kept(faults: PublicFaultsPlugin, before: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What is in the store after what changed was written."""
+    texts = dict(before or {})
+    for bucket in faults.take_changed():
+        text = faults.text(bucket)
+        if text is None:
+            texts.pop(bucket, None)
+        else:
+            texts[bucket] = text
+    return texts
+
+
+def standing(faults: PublicFaultsPlugin, node: str = "n1") -> dict[str, tuple[str, str]]:
+    """Chip to code and level of what a node's record gets."""
+    found = faults.apply(node, eight(), at(1000)).faults
+    return {one.chip.removeprefix("Ascend910-"): (one.code, one.level) for one in found}
+
+
+def read(faults: PublicFaultsPlugin, *documents: Document, seconds: float = 0) -> None:
+    """The store is listed: it has these documents."""
+    faults.observe(0, MESSAGES, DocumentsListed(documents), at(seconds))
