@@ -97,6 +97,7 @@ def test_control_characters_of_an_answer_reach_no_terminal(verb: str, stand: Sta
     assert not set("\x1b\x07\u202e\x9b\r") & set(output.decode() + errors)
 
 
+@pytest.mark.slow
 def test_control_characters_of_an_argument_reach_no_terminal(verb: str, known: Stand) -> None:
     nothing = {"events": [], "next": 0, "more": False}
     known.answers[f"/api/v1/history?{urlencode({'node': _BAD, 'limit': 1})}"] = nothing
