@@ -177,11 +177,6 @@ class Catalogue:
         """The severity with which the driver raises ``code``; ``None`` for an unknown code."""
         return self.severities.get(code)
 
-    def name_of(self, code: str) -> str | None:
-        """The English name of ``code``, if it has one."""
-        facts = self.facts.get(code)
-        return facts.name_en or None if facts is not None else None
-
 
 def _by_table(
     level: SwitchLevel | NodeLevel | ChipLevel | None, code: str, of: str
