@@ -178,14 +178,6 @@ class Catalogue:
         """Return the severity with which the driver raises ``code``, if that is known."""
         return self.severities.get(code)
 
-<<<<<<< 64152fac090b9832a7c98a2d0a237dadbe404c57
-    def name_of(self, code: str) -> str | None:
-        """Return the English name of ``code``, if it has one."""
-        facts = self.facts.get(code)
-        return facts.name_en or None if facts is not None else None
-
-=======
->>>>>>> e9de3ea0088f913bfebf0317744d6c7d02e1636b
 
 def _by_table(
     level: SwitchLevel | NodeLevel | ChipLevel | None, code: str, of: str
