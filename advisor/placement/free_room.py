@@ -101,7 +101,7 @@ class Room:
 
     def items(self) -> Iterator[tuple[str, int]]:
         """Return the nodes, and how many each takes."""
-        for name, count in self._given.items():
+        for name, count in self._given.pairs():
             yield name, self._corrected.get(name, count)
         for name, count in self._corrected.items():
             if name not in self._given:
