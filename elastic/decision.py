@@ -211,8 +211,8 @@ def _without_cause(job: ElasticJob) -> str:
     if any(one.phase == "Running" and one.at_ms >= since_ms for one in job.conditions):
         return why
     return (
-        f"start {kept.start} ended before the job ran, and not by a fault: the controller gives up "
-        "after 15 tries where pods cannot be made, as when a quota is used up; it is not started "
+        f"start {kept.start} ended before the job ran, and not by a fault. The controller gives up "
+        "after 15 tries where pods cannot be made, as when a quota is used up. It is not started "
         "again"
     )
 

@@ -22,6 +22,8 @@ ROOMS = sorted((ROOT / "docs" / "rooms").glob("*.md"))
 _SCREENS = 120
 """Lines, which are a few screens."""
 
+_MOST_TERMS = 20
+
 _ROW = re.compile(r"^\| `([\w.]+)/` \| .* \| (\d?) ?\|$", re.MULTILINE)
 _NAMED = re.compile(
     r"(?<![\w./*-])(?:[\w.][\w./*-]*(?:\.(?:py|c|h)\b|/(?![\w/]))|[\w./*-]+/[\w.*-]+\.(?:json|toml)\b)"
@@ -89,6 +91,35 @@ def test_files_and_folders_that_are_named_exist(document: Path) -> None:
 def test_a_file_that_is_not_there_is_found() -> None:
     (name,) = _paths("in `agent/policy/nowhere.py`")
     assert not _is_there(name, ROOT / "agent")
+
+
+def _boolean_terms(function: ast.AST) -> int:
+    """Return how many operands ``and`` and ``or`` have in a function, without functions in it."""
+    terms = 0
+    nodes = [*ast.iter_child_nodes(function)]
+    while nodes:
+        node = nodes.pop()
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            terms += len(node.values) if isinstance(node, ast.BoolOp) else 0
+            nodes += ast.iter_child_nodes(node)
+    return terms
+
+
+def test_no_function_has_more_than_20_boolean_terms() -> None:
+    found = {
+        f"{name}: {node.name}": terms
+        for name in files("*.py")
+        if not name.startswith(("tests/", "benchmarks/"))
+        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (terms := _boolean_terms(node)) > _MOST_TERMS
+    }
+    assert found == {}
+
+
+def test_boolean_terms_are_the_operands_of_and_and_or() -> None:
+    (function,) = ast.parse("def one():\n    return a and (b or not c) if d < 1 else e\n").body
+    assert _boolean_terms(function) == 4
 
 
 @cache

@@ -57,7 +57,8 @@ def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
     if not is_known:
         found.append(
             "without the state of an earlier session: whether a job was already acted on, its"
-            " pending count, its remaining retries, kept keys of nodes, entries without a document"
+            " pending count and remaining retries. Kept keys of nodes and entries without a"
+            " document are not known either"
         )
     found += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
     return tuple(found)

@@ -17,7 +17,7 @@ import msgspec
 
 from contract.codes import catalogue
 from contract.errors import ConfigurationError, DocumentError, Problem, quoted
-from contract.found_problems import TOLD
+from contract.found_problems import MOST_LISTED
 from contract.operator_rules.customization import CUSTOMIZATION_KEY, read_customization
 from contract.operator_rules.fault_codes import FAULT_CODE_KEY, read_fault_codes
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY, read_node_levels
@@ -200,7 +200,6 @@ def judge_texts(
     data: Mapping[str, str] | None,
     files: Mapping[str, str],
     before: InForce,
-    unreadable: Mapping[str, str] | None = None,
 ) -> Judged:
     """``judge`` where ``data`` has each document in its ConfigMap; ``None``: not known."""
     given: Mapping[OperatorConfigMap, Mapping[str, str] | None] = {}
@@ -208,7 +207,7 @@ def judge_texts(
         node = {key: text for key, text in data.items() if key in NODE_CONFIG_MAP.documents}
         chips = {key: text for key, text in data.items() if key not in node}
         given = {CHIP_CONFIG_MAP: chips, NODE_CONFIG_MAP: node or None}
-    return judge(given, files, before, unreadable)
+    return judge(given, files, before)
 
 
 def judge(
@@ -260,9 +259,9 @@ def judge(
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
-        for key, problem in islice(_others(data or {}, config_map), TOLD):
+        for key, problem in islice(_others(data or {}, config_map), MOST_LISTED):
             problems.append(FaultProblem(key, ConfigurationPlace.CONFIG_MAP, problem, config_map))
-    for key, problem in islice(_others(files, None), TOLD):
+    for key, problem in islice(_others(files, None), MOST_LISTED):
         problems.append(FaultProblem(key, ConfigurationPlace.FILE, problem))
     in_force = InForce(
         FaultTexts(**members),

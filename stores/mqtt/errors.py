@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from stores.mqtt.address import BrokerAddress
 
 _MAY_NOT_TAKE = (
-    "it may not take a last will that is retained (set retain_available true) or at QoS 1 (set "
-    "max_qos 1), a packet of this size (max_packet_size), or this version of MQTT (mqtt.protocol)"
+    "it may refuse a last will that is retained (set retain_available true) or at QoS 1 (set "
+    "max_qos 1). It may also refuse a packet of this size (max_packet_size), or this version of "
+    "MQTT (mqtt.protocol)"
 )
 HUNG_UP = f"the broker hung up; {_MAY_NOT_TAKE}"
 
@@ -35,8 +36,8 @@ _FIRST_REFUSAL = _UNSPECIFIED
 _PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
 
 
-def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreError:
-    """Why there is no connection; ``said`` is the connection's log."""
+def connect_error(address: BrokerAddress, error: Exception, reason: str) -> StoreError:
+    """Why there is no connection; ``reason`` is the connection's log."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return StoreForbidden(
             f"{address}: the broker's certificate is not accepted: {error.verify_message}; "
@@ -53,9 +54,9 @@ def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreE
         return StoreUnavailable(f"{address}: no connection: {error.strerror or error}")
     if isinstance(error, aiomqtt.MqttCodeError):
         return _refused_connection(address, error)
-    if "SSL" in said or "ssl" in said:
+    if "SSL" in reason or "ssl" in reason:
         return StoreForbidden(
-            f"{address}: the broker refused the TLS connection: {said}; it may ask for another "
+            f"{address}: the broker refused the TLS connection: {reason}; it may ask for another "
             "client certificate (mqtt.certificate_file, mqtt.key_file)"
         )
     return StoreUnavailable(f"{address}: no connection: {error}")

@@ -68,7 +68,7 @@ class Answer(msgspec.Struct, frozen=True):
     info: str
 
 
-class World:
+class Bench:
     """Jobs, tables and public faults; what changes is told to the server."""
 
     def __init__(self) -> None:
