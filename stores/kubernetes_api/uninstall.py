@@ -22,16 +22,11 @@ _OK = 200
 _NOT_FOUND = 404
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-
-
 class _Status(msgspec.Struct):
     allocatable: dict[str, str] = {}
 
 
-class _Node(msgspec.Struct):
-    metadata: _Metadata
+class _Node(wire.Item):
     status: _Status = msgspec.field(default_factory=_Status)
 
 

@@ -19,8 +19,30 @@ from stores.base import Document
 from stores.kubernetes_api import protobuf
 
 
+class ObjectMetadata(msgspec.Struct, rename="camel"):
+    """What distinguishes an object from others, and one version of it from others."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class LabelledMetadata(ObjectMetadata, rename="camel"):
+    """The same with all labels and annotations, of which a large object may have many."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Item(msgspec.Struct):
+    """An object of which only the identity is read; others of a kind add what they need."""
+
+    metadata: ObjectMetadata
+
+
 class ConfigMapMetadata(msgspec.Struct, rename="camel"):
-    """``metadata`` of a ConfigMap."""
+    """``metadata`` of a ConfigMap; what lacks one of the first three is none."""
 
     name: str
     namespace: str
@@ -37,15 +59,9 @@ class ConfigMap(msgspec.Struct):
     immutable: bool = False
 
 
-class _Identity(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-
-
-class Mutability(msgspec.Struct):
+class Mutability(Item):
     """Whether a ConfigMap can be changed, and which one it is."""
 
-    metadata: _Identity
     immutable: bool = False
 
 
@@ -81,6 +97,7 @@ class ApiStatus(msgspec.Struct):
     code: int = 0
 
 
+item_decoder = msgspec.json.Decoder(Item)
 config_map_decoder = msgspec.json.Decoder(ConfigMap)
 mutability_decoder = msgspec.json.Decoder(Mutability)
 frame_decoder = msgspec.json.Decoder(Frame)
