@@ -39,7 +39,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     acquire_time: str | None = None
 
 
-class _Lease(wire.Item):
+class _Lease(msgspec.Struct):
     metadata: wire.LabelledMetadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
 

@@ -30,7 +30,7 @@ _CONFLICT = 409
 _NOT_THERE = NodeObject({}, {})
 
 
-class _Node(wire.Item):
+class _Node(msgspec.Struct):
     metadata: wire.LabelledMetadata
 
 

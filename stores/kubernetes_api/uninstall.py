@@ -26,7 +26,8 @@ class _Status(msgspec.Struct):
     allocatable: dict[str, str] = {}
 
 
-class _Node(wire.Item):
+class _Node(msgspec.Struct):
+    metadata: wire.VersionedMetadata
     status: _Status = msgspec.field(default_factory=_Status)
 
 

@@ -19,17 +19,22 @@ from stores.base import Document
 from stores.kubernetes_api import protobuf
 
 
-class ObjectMetadata(msgspec.Struct, rename="camel"):
-    """What distinguishes an object from others, and one version of it from others."""
+class VersionedMetadata(msgspec.Struct, rename="camel"):
+    """The name of an object, and which version of it this is."""
 
     name: str = ""
-    namespace: str = ""
-    uid: str = ""
     resource_version: str = ""
 
 
-class LabelledMetadata(ObjectMetadata, rename="camel"):
-    """The same with all labels and annotations, of which a large object may have many."""
+class ObjectMetadata(VersionedMetadata, rename="camel"):
+    """What distinguishes an object from all others."""
+
+    namespace: str = ""
+    uid: str = ""
+
+
+class LabelledMetadata(VersionedMetadata, rename="camel"):
+    """The metadata of an object of which all labels and annotations are read."""
 
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
