@@ -14,6 +14,7 @@ import msgspec
 
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -153,7 +154,7 @@ class RelationState:
             try:
                 kept = _decoder.decode(text)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                problems.append(f"{bucket}: {error}")
+                problems.append(f"{bucket}: {decode_text(error)}")
                 continue
             found = {track.result for tracks in kept.values() for _, track in tracks}
             wrong = found.difference(_RESULTS)

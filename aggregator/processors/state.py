@@ -24,6 +24,7 @@ from aggregator.processors.state_types import (
     Occurrence,
     SwitchState,
 )
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -107,7 +108,7 @@ class ProcessorState:
                 try:
                     self.separation.policy = msgspec.json.decode(text, type=SeparationPolicy)
                 except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                    problems.append(f"bucket {bucket}: {error}")
+                    problems.append(f"bucket {bucket}: {decode_text(error)}")
                 continue
             nodes, unread = decode_bucket(bucket, text)
             problems += unread

@@ -21,6 +21,7 @@ from aggregator.processors.state_types import (
     SwitchState,
 )
 from contract.documents.cluster_info import VALUE_LIMIT
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,11 +85,11 @@ def decode_bucket(bucket: str, text: str) -> tuple[dict[str, PersistedNode], lis
     try:
         members = _members.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return {}, [f"bucket {bucket}: {error}"]
+        return {}, [f"bucket {bucket}: {decode_text(error)}"]
     found, problems = {}, []
     for node, raw in members.items():
         try:
             found[node] = _kept.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            problems.append(f"bucket {bucket}: node {node}: {error}")
+            problems.append(f"bucket {bucket}: node {node}: {decode_text(error)}")
     return found, problems

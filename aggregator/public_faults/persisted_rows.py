@@ -19,6 +19,7 @@ from aggregator.public_faults.values import (
     UnplacedFault,
 )
 from contract.go.decode import Int64
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +145,7 @@ def read(texts: Mapping[str, str]) -> tuple[PersistedRows, list[str]]:
         try:
             states.append(_decoder.decode(text))
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            unreadable.append(f"{bucket}: {error}")
+            unreadable.append(f"{bucket}: {decode_text(error)}")
     documents: dict[str, tuple[str, ...]] = {}
     away: dict[str, int] = {}
     for state in states:

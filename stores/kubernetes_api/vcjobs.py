@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from contract.errors import StoreUnavailable
+from contract.validation_texts import decode_text
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster import KubernetesCluster
@@ -69,7 +70,9 @@ class VcJobs(ObjectPages):
         try:
             return _lists.decode(body).items
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the list of pods makes no sense: {error}") from error
+            raise StoreUnavailable(
+                f"the list of pods makes no sense: {decode_text(error)}"
+            ) from error
 
     async def patch(self, namespace: str, name: str, patch: Sequence[Mapping[str, Any]]) -> str:
         """Change a job by a JSON patch; returns its new version."""
@@ -146,7 +149,9 @@ class VcJobs(ObjectPages):
         try:
             return _answers.decode(answer).metadata.version
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer for Job {job} is none: {error}") from error
+            raise StoreUnavailable(
+                f"the answer for Job {job} is none: {decode_text(error)}"
+            ) from error
 
 
 def _path(namespace: str, name: str) -> str:
