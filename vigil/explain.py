@@ -109,8 +109,8 @@ def _unknown(code: str) -> str:
 
     return (
         f"vigil: {quoted(code)!r} is in no table of fault codes. An unlisted code of a chip is "
-        "SeparateNPU when the driver calls it major or critical, and NotHandleFault when it calls "
-        "it minor or suggestion. docs/codes.md lists all codes."
+        "SeparateNPU when the driver calls it major or critical. It is NotHandleFault when the "
+        "driver calls it minor or suggestion. All codes are in docs/codes.md."
     )
 
 

@@ -18,6 +18,7 @@ from aggregator.processors.state_types import (
     Times,
 )
 from contract.codes.levels import ChipLevel
+from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
 from contract.documents.separation import chip_of
 from contract.documents.switch_info import event_key
@@ -169,15 +170,15 @@ class _Reasons:
     def public(self, fault: CodeFault) -> tuple[str, int | None]:
         """Who told of a public fault, and when it ends by itself."""
         _, _, number = fault.chip.rpartition("-")
-        told = [
+        active = [
             one
             for one in self._standing
             if one.code == fault.code and number in map(str, one.devices)
         ]
-        if not told:
+        if not active:
             return "a public fault that the node's document carries", None
-        who = ", ".join(f"{one.resource} ({one.fault_id})" for one in told)
-        ends = [one.ends_at_ms for one in told]
+        who = ", ".join(f"{one.resource} ({one.fault_id})" for one in active)
+        ends = [one.ends_at_ms for one in active]
         known = [at_ms for at_ms in ends if at_ms is not None]
         if len(known) == len(ends):
             until_ms = max(known)
@@ -195,7 +196,7 @@ class _Reasons:
             f"{code} (last at {shown_time(at_ms)})" for code, at_ms in sorted(one.codes.items())
         )
         why = (
-            f"in manual separation, because {policy.threshold} times within "
+            f"in manual separation, because {counted(policy.threshold, 'time')} within "
             f"{policy.window_hours} h came: {codes}"
         )
         by_hand = "an operator may release it: vigil release"

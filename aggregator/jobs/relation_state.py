@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import heapq
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import msgspec
 
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger
+<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
+from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
+=======
+from contract.validation_texts import decode_text
+>>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -41,7 +45,7 @@ class RelationState:
         """The jobs with relation faults, by bucket."""
         self._due: dict[str, dict[FaultPlace, int]] = {}
         self._heap: list[tuple[int, str]] = []
-        self._changed: set[str] = set()
+        self._changed = ChangedBuckets()
 
     def tracks(self, job: str) -> Mapping[FaultPlace, Track]:
         """The relation faults of a job."""
@@ -99,7 +103,7 @@ class RelationState:
         )
 
     def _set(self, job: str, tracks: dict[FaultPlace, Track]) -> None:
-        bucket = _bucket(job)
+        bucket = bucket_of(job, _BUCKETS)
         self._changed.add(bucket)
         if tracks:
             self._tracks[job] = tracks
@@ -133,9 +137,7 @@ class RelationState:
 
     def take_changed(self) -> frozenset[str]:
         """The buckets whose text changed since this was asked last."""
-        changed = frozenset(self._changed)
-        self._changed.clear()
-        return changed
+        return self._changed.take()
 
     def text(self, bucket: str) -> str | None:
         """What a bucket holds; ``None`` where nothing is in it."""
@@ -148,18 +150,23 @@ class RelationState:
 
         Returns why a bucket cannot be read: nothing of it counts.
         """
+<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
+        found, problems = decoded(texts, _decode)
+        for kept in found.values():
+=======
         problems = []
         for bucket, text in sorted(texts.items()):
             try:
                 kept = _decoder.decode(text)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                problems.append(f"{bucket}: {error}")
+                problems.append(f"{bucket}: {decode_text(error)}")
                 continue
             found = {track.result for tracks in kept.values() for _, track in tracks}
             wrong = found.difference(_RESULTS)
             if wrong:
                 problems.append(f"{bucket}: {min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
                 continue
+>>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
             for job, tracks in kept.items():
                 self._take_over(job, tracks, now)
         return problems
@@ -178,5 +185,10 @@ def _result(track: Track | None) -> str:
     return "" if track is None else track.result
 
 
-def _bucket(job: str) -> str:
-    return f"{crc32(job.encode()) % _BUCKETS:02x}"
+def _decode(text: str) -> dict[str, list[tuple[FaultPlace, Track]]]:
+    """Raises ``ValueError``, ``msgspec.MsgspecError`` and ``RecursionError``."""
+    kept = _decoder.decode(text)
+    found = {track.result for tracks in kept.values() for _, track in tracks}
+    if wrong := found.difference(_RESULTS):
+        raise ValueError(f"{min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
+    return kept

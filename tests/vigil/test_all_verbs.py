@@ -95,6 +95,7 @@ def test_control_characters_of_an_answer_reach_no_terminal(verb: str, stand: Sta
     assert not set("\x1b\x07\u202e\x9b\r") & set(output.decode() + errors)
 
 
+@pytest.mark.slow
 def test_control_characters_of_an_argument_reach_no_terminal(verb: str, known: Stand) -> None:
     nothing = {"events": [], "next": 0, "more": False}
     known.answers[f"/api/v1/history?{urlencode({'node': _BAD, 'limit': 1})}"] = nothing
@@ -162,7 +163,7 @@ def test_a_daemon_that_hangs_is_left(
     assert f"{stand.url} gives no answer: timed out" in errors
 
 
-def test_without_any_source_each_verb_says_what_to_do(verb: str, tmp_path: Path) -> None:
+def test_without_any_source_each_verb_names_the_remedy(verb: str, tmp_path: Path) -> None:
     status, output, errors = run_verb(*VERBS[verb], "--state-dir", str(tmp_path))
     assert (status, output) == (3, b"")
     for text in ("no daemon listens there", "--server", "--kubeconfig", "--store"):

@@ -42,9 +42,9 @@ _INTERVALS = 3
 _REQUESTS = 2
 """A broker compares no versions: the agent's own write may overwrite the first request."""
 _RIGHTS = (
-    "your account needs get and update of ConfigMaps in kube-system and cluster-system, list in "
-    "mindx-dl, and with the overlay beside-device-plugin the right write to device-info of the API "
-    "group npu-vigil"
+    "your account needs get and update of ConfigMaps in kube-system and cluster-system, and list "
+    "in mindx-dl. With the overlay beside-device-plugin it needs the right write to device-info of "
+    "the API group npu-vigil"
 )
 
 
