@@ -11,13 +11,9 @@ import msgspec
 
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
+from contract.counted import counted
 from contract.documents.elastic_job import FINISHED, read_ending
 from elastic.conditions import kept_of, min_replicas, original_of, unmet
-=======
-from contract.counted import counted
-from elastic.conditions import min_replicas, original_of
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
 from elastic.continuous_faults import ContinuousFaults
 
 if TYPE_CHECKING:

@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.documents.elastic_job import read_ending
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
-=======
-from contract.errors import StoreError, StoreNotFound
 from contract.validation_texts import decode_text
-from elastic.conditions import kept_of
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
 from elastic.continuous_faults import ContinuousFaults
 from elastic.job import read_job
 from elastic.network_faults import COMMANDED_MS, NetworkFaults, is_under_way

@@ -19,12 +19,9 @@ from advisor.rescheduling.selection import JOB_STAGE
 from advisor.scheduler_view.cluster_cache import has
 from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
 from advisor.scheduler_view.state import CachedJob, NodeMemory, SchedulerState, SeenConfigMap
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
 from aggregator.state_buckets import ChangedBuckets, bucket_of
-=======
 from contract.counted import counted
 from contract.validation_texts import decode_text
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

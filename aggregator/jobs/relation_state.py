@@ -13,11 +13,7 @@ import msgspec
 
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
-=======
-from contract.validation_texts import decode_text
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -150,23 +146,8 @@ class RelationState:
 
         Returns why a bucket cannot be read: nothing of it counts.
         """
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
         found, problems = decoded(texts, _decode)
         for kept in found.values():
-=======
-        problems = []
-        for bucket, text in sorted(texts.items()):
-            try:
-                kept = _decoder.decode(text)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                problems.append(f"{bucket}: {decode_text(error)}")
-                continue
-            found = {track.result for tracks in kept.values() for _, track in tracks}
-            wrong = found.difference(_RESULTS)
-            if wrong:
-                problems.append(f"{bucket}: {min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
-                continue
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
             for job, tracks in kept.items():
                 self._take_over(job, tracks, now)
         return problems

@@ -24,11 +24,7 @@ from aggregator.processors.state_types import (
     Occurrence,
     SwitchState,
 )
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
 from aggregator.state_buckets import decoded
-=======
-from contract.validation_texts import decode_text
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,27 +104,12 @@ class ProcessorState:
         for book in (self.devices, self.switches, self.separation.counts, self.separation.chips):
             book.clear()
         self.windows.clear()
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
         policies, unread = decoded({key: texts[key] for key in (POLICY,) if key in texts}, _policy)
         nodes, problems = decode_buckets({key: texts[key] for key in texts.keys() - {POLICY}})
         problems += (f"bucket {problem}" for problem in unread)
         self.separation.policy = policies.get(POLICY, self.separation.policy)
         for node, kept in nodes:
             self._restore(node, kept)
-=======
-        problems: list[str] = []
-        for bucket, text in sorted(texts.items()):
-            if bucket == POLICY:
-                try:
-                    self.separation.policy = msgspec.json.decode(text, type=SeparationPolicy)
-                except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                    problems.append(f"bucket {bucket}: {decode_text(error)}")
-                continue
-            nodes, unread = decode_bucket(bucket, text)
-            problems += unread
-            for node, kept in nodes.items():
-                self._restore(node, kept)
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
         self._kept()
         self._complete(*own, now_ms)
         return problems

@@ -17,7 +17,6 @@ from aggregator.processors.state_types import (
 )
 from aggregator.state_buckets import bucket_of, decoded
 from contract.documents.cluster_info import VALUE_LIMIT
-from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +75,6 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _kept = msgspec.json.Decoder(PersistedNode)
 
 
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
 def decode_buckets(texts: Mapping[str, str]) -> tuple[list[tuple[str, PersistedNode]], list[str]]:
     """Return what is kept of the nodes in these buckets, and what cannot be read and why."""
     buckets, unread = decoded(texts, _members.decode)
@@ -87,18 +85,3 @@ def decode_buckets(texts: Mapping[str, str]) -> tuple[list[tuple[str, PersistedN
         nodes += found.items()
         problems += (f"bucket {bucket}: node {problem}" for problem in unread)
     return nodes, problems
-=======
-def decode_bucket(bucket: str, text: str) -> tuple[dict[str, PersistedNode], list[str]]:
-    """The nodes of a bucket's text, and what of it could not be read and why."""
-    try:
-        members = _members.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return {}, [f"bucket {bucket}: {decode_text(error)}"]
-    found, problems = {}, []
-    for node, raw in members.items():
-        try:
-            found[node] = _kept.decode(raw)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            problems.append(f"bucket {bucket}: node {node}: {decode_text(error)}")
-    return found, problems
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad

@@ -20,7 +20,6 @@ from aggregator.public_faults.values import (
 )
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.go.decode import Int64
-from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -140,17 +139,8 @@ def _home(kind: str, key: tuple[str, ...]) -> str:
 
 def read(texts: Mapping[str, str]) -> tuple[PersistedRows, list[str]]:
     """The rows in these buckets together, and which of these could not be read."""
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
     found, unreadable = decoded(texts, _decoder.decode)
     states = tuple(found.values())
-=======
-    states, unreadable = [], []
-    for bucket, text in sorted(texts.items()):
-        try:
-            states.append(_decoder.decode(text))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            unreadable.append(f"{bucket}: {decode_text(error)}")
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
     documents: dict[str, tuple[str, ...]] = {}
     away: dict[str, int] = {}
     for state in states:

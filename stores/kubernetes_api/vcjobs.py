@@ -10,12 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
 from contract.errors import StoreNotFound, StoreUnavailable
-=======
-from contract.errors import StoreUnavailable
 from contract.validation_texts import decode_text
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster import KubernetesCluster
@@ -68,17 +64,7 @@ class VcJobs(ObjectPages):
         check_names(namespace, name)
         selector = quote(f"volcano.sh/job-name={name}", safe="")
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?labelSelector={selector}"
-<<<<<<< 3f70fb022d9ead50baec3882b0254b83e50c7d34
         return _items(await self.get(path))
-=======
-        body = await self.get(path)
-        try:
-            return _lists.decode(body).items
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"the list of pods makes no sense: {decode_text(error)}"
-            ) from error
->>>>>>> 0afa466820a43469dce08ac97aa21d14f36af3ad
 
     async def patch(self, namespace: str, name: str, patch: Sequence[Mapping[str, Any]]) -> str:
         """Change a job by a JSON patch; returns its new version."""
@@ -171,7 +157,7 @@ def _items(page: bytes) -> list[msgspec.Raw]:
     try:
         return _lists.decode(page).items
     except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"a list makes no sense: {error}") from error
+        raise StoreUnavailable(f"a list makes no sense: {decode_text(error)}") from error
 
 
 def _command(name: str, uid: str) -> str:
