@@ -386,7 +386,8 @@ def _with_rooms(
     if not dropped and not others:
         return known, before.names
     if not all(map(known.has_place, others)):
-        found = {name: count for name, count in known.items() if name not in changed} | new
+        found = {name: count for name, count in known.items() if name not in changed}
+        found.update(new)
         return LayeredDict({name: found[name] for name in sorted(found)}), None
     rooms = known.copy()
     for name in dropped:
