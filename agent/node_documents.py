@@ -111,11 +111,12 @@ class DocumentsContext:
 class NodeDocuments:
     """All documents of ``node``; those of the kinds in ``owned`` have a publisher.
 
-    With ``shadowed`` none has one, and ``shadow`` compares device-info. Whoever owns node-info also
-    tells of storage faults, ``storage_faults``: with documents of their own, which get a publisher
-    with the first fault, or, ``over_grpc``, through somebody else. ``restored_row`` is what the journal has
-    of it. ``beating`` says how node-info has the heartbeat in it, where it has. ``ownership`` has
-    each owned document by its kind: while another program writes it, ours is not published.
+    With ``shadowed`` none has one, and ``shadow`` compares device-info. The owner of node-info also
+    publishes storage faults, ``storage_faults``: in documents of their own, which get a publisher
+    with the first fault, or, ``over_grpc``, through another client. ``restored_row`` is the
+    journal's row about them. ``beating`` renders the heartbeat in node-info, where it has one.
+    ``ownership`` has each owned document by its kind: while another program writes it, ours is not
+    published.
     """
 
     def __init__(

@@ -6,7 +6,7 @@
 
 A real API server with Nodes of about 8 KB and pods of which each has four chips and a job. A child
 follows them as the aggregator does: how long the first lists take it, what it has in memory then,
-and what heartbeats cost it, which are updates of a Node's status that say nothing new.
+and what heartbeats cost it, which are updates of a Node's status without news.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def heartbeat(count: int) -> dict[str, Any]:
                 "type": kind,
                 "status": str(kind == "Ready"),
                 "reason": f"Kubelet{kind}",
-                "message": f"kubelet says of {kind} what it always says",
+                "message": f"kubelet reports {kind} as it always does",
                 "lastHeartbeatTime": at,
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
@@ -198,7 +198,7 @@ class Child:
         self._process = process
 
     async def ask(self) -> dict[str, Any]:
-        """What it says next: of its lists first, then of itself."""
+        """Return its next figures: of its lists first, then of itself."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"\n")

@@ -107,9 +107,9 @@ def body_of(value: object) -> str:
 class RestoredJournal(msgspec.Struct, frozen=True):
     """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
 
-    ``events`` has the Kubernetes Events that were to be sent when it was written, ``unacknowledged_deleted`` are
-    the inputs and changes behind it.
-    ``public_faults`` says what was told of storage faults and to be told.
+    ``events`` has the Kubernetes Events that were to be sent when it was written;
+    ``unacknowledged_changes`` are the inputs and changes behind it. ``public_faults`` has the
+    storage faults that were sent, and those to be sent.
     ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
     """
 
@@ -200,9 +200,10 @@ class JournalFile:
         stays, and so does what a replay needs that begins with the oldest snapshot: the fault
         configuration and the usage of that time.
 
-        ``acknowledged``: changes behind it are still to be told to an aggregator. They go when everything
-        else is gone and the file is too large still, and are counted in ``unacknowledged_deleted``; ``None`` where
-        nobody is told. Returns whether there may be more to delete.
+        ``acknowledged``: changes behind it are still to be sent to an aggregator. They go when
+        everything else is gone and the file is too large still, and are counted in
+        ``unacknowledged_deleted``. It is ``None`` where no aggregator reads them. Returns whether
+        there may be more to delete.
         """
         connection = self._connection
         too_large = self._bytes() > max_bytes

@@ -51,7 +51,8 @@ _TROUBLE = (sqlite3.Error, OSError, JournalError)
 class JournalStatus(msgspec.Struct, frozen=True):
     """How the journal is, for metrics and the API. ``trouble`` is ``None`` when it is well.
 
-    ``changes_unacknowledged``: rows of changes that retention deleted before an aggregator heard them.
+    ``changes_unacknowledged``: rows of changes that retention deleted before an aggregator
+    acknowledged them.
     """
 
     trouble: str | None

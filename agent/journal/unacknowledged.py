@@ -44,8 +44,9 @@ class UnacknowledgedRow(msgspec.Struct, frozen=True):
 class UnacknowledgedRows(msgspec.Struct, frozen=True):
     """Some rows behind a sequence, the oldest first, of the journal ``journal``.
 
-    ``acknowledged`` is what the file remembers of what was heard. ``lost`` changes behind that sequence,
-    all at or before ``lost_upto``, are gone. ``more``: there are others behind ``rows``.
+    ``acknowledged`` is the last acknowledged sequence that the file contains. ``lost`` changes
+    behind that sequence, all at or before ``lost_upto``, are gone. ``more``: there are others
+    behind ``rows``.
     """
 
     journal: str
@@ -149,7 +150,10 @@ def read_unacknowledged(
 
 
 def read_behind(path: Path, acknowledged: int) -> ForwardingBacklog:
-    """How much of the journal is behind ``acknowledged``. Raises ``sqlite3.Error`` or ``OSError``."""
+    """Count the journal's rows behind ``acknowledged``.
+
+    Raises ``sqlite3.Error`` or ``OSError``.
+    """
     with closing(connect_existing(path)) as connection:
         rows, first = connection.execute(
             "SELECT count(*), min(sequence) FROM rows WHERE kind = 'changes' AND sequence > ?",

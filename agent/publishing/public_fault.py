@@ -109,7 +109,7 @@ class PublicFaultDocument:
         return DesiredDocument(self._state().revision, shown, stamped, self._refresh_seconds(shown))
 
     def _is_held(self, sent_fault: SentFault) -> bool:
-        """Whether a reader would misread ``sent_fault`` now; it is left out then, which says nothing."""
+        """Return whether a reader would misread ``sent_fault`` now; it is left out then."""
         recovered_at = self._recovered_at.get(sent_fault.code)
         if not sent_fault.occurs or recovered_at is None:
             return False

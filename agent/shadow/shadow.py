@@ -43,10 +43,10 @@ class ShadowCallbacks:
     """What the shadow asks of its daemon and tells it. All return at once.
 
     ``wanted`` is what we would publish now, ``None`` while too little is known; ``lingers`` whether
-    something in it may be over for everybody else. ``on_first_read``
-    gets what is stored at start, ``on_written`` each later write of somebody else and whether an
-    operator's edit may be in it; ``on_reported`` gets what there is to journal. ``background`` helps to
-    tell why something differs.
+    something in it may be over for everybody else. ``on_first_read`` gets what is stored at start,
+    ``on_written`` each later write of another program and whether an operator's edit may be in it;
+    ``on_reported`` gets what there is to journal. ``background`` helps to explain why something
+    differs.
     """
 
     wanted: Callable[[], DesiredDocument | None]

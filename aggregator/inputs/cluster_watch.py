@@ -37,9 +37,9 @@ async def follow(
 ) -> None:
     """Follow everything that the store with this number knows, until cancelled.
 
-    ``on_change`` is called with the nodes of which something else is known, ``None`` for all of them;
-    with none where a feed is heard for the first time or says that it cannot be, so that who waits
-    for it looks again. Returns at once where a store knows nothing of such things.
+    ``on_change`` is called with the nodes of which something else is known, ``None`` for all of
+    them. It is called with no node when a feed delivers for the first time or fails, so that a
+    waiting caller looks again. Returns at once where a store has no such objects.
     """
     cluster = store.cluster
     if cluster is None:

@@ -143,8 +143,8 @@ class Pipeline:
     def restore(self, documents: Iterable[Document], *, unconfirm: bool = False) -> None:
         """Take over the documents of an earlier run, or of another leader as they are now.
 
-        What cannot be read is overwritten, not obeyed. ``unconfirm``: the other leader may have known
-        more of the nodes than we do (``unconfirmed``).
+        What cannot be read is overwritten, not obeyed. ``unconfirm``: the other leader may have
+        known more of the nodes than we do (``unconfirmed``).
         """
         documents = tuple(documents)
         self.unreadable = []

@@ -52,9 +52,9 @@ class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
 class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
     """A fault that stands. Times in milliseconds are wall times.
 
-    ``level`` is the last one that a table gave its code. ``reported_at_ms`` and ``received_at_ms`` are
-    those of the newest message about it. ``ends_at_ms``: when it ends by itself. ``placed``: its
-    chips are known to exist.
+    ``level`` is the last one that a table gave its code. ``reported_at_ms`` and
+    ``received_at_ms`` are those of the newest message about it. ``ends_at_ms``: when it ends by
+    itself. ``placed``: its chips are known to exist.
     """
 
     node: str

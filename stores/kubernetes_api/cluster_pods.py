@@ -71,7 +71,7 @@ class _Pod(Item):
 
 
 def controller(owners: list[OwnerReference]) -> OwnerReference | None:
-    """The owner that controls, if one does."""
+    """Return the owner that controls, if one does."""
     return next((owner for owner in owners if owner.controller and owner.uid), None)
 
 

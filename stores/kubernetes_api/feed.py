@@ -90,7 +90,7 @@ class Feed(Generic[AnyItem, Value]):
         )
 
     def decode(self, body: bytes, /) -> ListPage[_Read[Value]]:
-        """What means something here of a page. See ``Pages``.
+        """Return what means something here of a page. See ``Pages``.
 
         Mostly all can be read, and it is done in one go.
         """
@@ -172,7 +172,9 @@ class Feed(Generic[AnyItem, Value]):
 
 
 def kept(**texts: str) -> dict[str, str]:
-    """The texts that are not empty. Raises ``ValueError`` for one that is too long to be kept."""
+    """Return the texts that are not empty. Raises ``ValueError`` for one that is too long to be
+    kept.
+    """
     for text in texts.values():
         if len(text) > _LONGEST_TEXT:
             raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")

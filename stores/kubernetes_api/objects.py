@@ -186,7 +186,8 @@ class KubernetesObjects:
 
 
 def event_body(event: KubernetesEvent, uid: str = "") -> dict[str, object]:
-    """The Event as core/v1 has it; ``eventTime`` makes the server demand an action and a reporter.
+    """Return the Event as core/v1 has it; ``eventTime`` makes the server demand an action and a
+    reporter.
 
     Time stamps of an Event that stands for several are those of its first and last. ``uid`` is that
     of the object it is about, where it is known.

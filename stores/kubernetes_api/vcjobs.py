@@ -130,7 +130,7 @@ class VcJobs(ObjectPages):
             raise wire.refusal(status, answer, f"end Job {namespace}/{name}")
 
     async def is_commanded(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether a Command to end a job waits for the controller."""
+        """Return whether a Command that ends a job waits for the controller."""
         check_names(namespace, name)
         try:
             await self.get(f"{_commands(namespace)}/{quote(_command(name, uid), safe='')}")

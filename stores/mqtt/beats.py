@@ -92,7 +92,7 @@ class LastWill:
         self.connection = ""
 
     def of_next_connection(self) -> aiomqtt.Will:
-        """The will of a connection that is to be made."""
+        """Return the will of a connection that is to be made."""
         self.connection = uuid.uuid4().hex[:12]
         broken = msgspec.structs.replace(
             self._last, connection=self.connection, is_broken=True, writes=""
@@ -178,12 +178,12 @@ class ReceivedHeartbeats:
         self.end_reason = reason
 
     def beats(self) -> tuple[Beat, ...]:
-        """All nodes that beat or beat once."""
+        """Return all nodes that beat or beat once."""
         now = time.monotonic()
         return tuple(_beat(one, now) for one in self._received.values())
 
     def beat_of(self, node: str) -> tuple[Beat, ...]:
-        """The one of ``node``, if there is one.
+        """Return the one of ``node``, if there is one.
 
         A will from before the first beat is none: it may be of an agent that only waited until
         another one with the same name is gone.

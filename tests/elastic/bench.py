@@ -53,7 +53,7 @@ class Bench:
         """How often there is trouble that ends a job: one over a network fault has to run long."""
         self.controller_works = True
         self.late: list[tuple[int, Callable[[], object]]] = []
-        """Writes that arrive when nobody waits for their answer any more, and when they do."""
+        """Writes that arrive when no caller waits for their answer any more, and when they do."""
         self.writes = 0
         self.starts = 0
         self.ends = 0

@@ -1,6 +1,6 @@
 """The steps of ``make test-node``, on a host of its own with a real kubelet and containerd.
 
-Each overlay is installed by kubectl as the README says, and goes through what happens to a node.
+Each overlay is installed by kubectl as in the README, and goes through what happens to a node.
 After each step an independent reader compares documents and heartbeat with the emulated hardware.
 """
 
@@ -70,7 +70,7 @@ class NodeRuns:
         self._written = directory / "host/written"
 
     def step(self, name: str, act: Callable[[], str | None]) -> None:
-        """Do ``act`` and print what it says."""
+        """Do ``act`` and print its result."""
         began = time.monotonic()
         result = act()
         took = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""What a device-info document says in short, for expectations that are written by hand.
+"""Shows a device-info document in short, for expectations that are written by hand.
 
 Read without any code of the project. What is empty is left out::
 
@@ -24,7 +24,7 @@ _LEVELS = ("fault_level", "fault_handling", "large_model_fault_level")
 
 
 def snapshot_of(data: Mapping[str, str], chips: int) -> dict[str, Any]:
-    """What ``data`` says of chips with the ids 0 to ``chips`` - 1."""
+    """Return what ``data`` contains of chips with the ids 0 to ``chips`` - 1."""
     devices = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
     shown: dict[str, Any] = {name: {} for kind in _KINDS.values() for name in kind}
     for name, suffix in _LISTS.items():

@@ -69,7 +69,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Bench:
-    """Jobs, tables and public faults; what changes is told to the server."""
+    """Jobs, tables and public faults; the server is informed of what changes."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Message] = {}
@@ -110,7 +110,7 @@ class Bench:
         return self.answer
 
     def put(self, message: Message) -> None:
-        """A job is as ``message`` says from now on."""
+        """Set the state of a job to ``message``."""
         self.jobs[message.job_id] = message
         assert self.server is not None
         self.server.changed([message.job_id])

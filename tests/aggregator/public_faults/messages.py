@@ -89,7 +89,7 @@ def begun(
     seconds: float = 0,
     namespaces: tuple[str, ...] = ("*",),
 ) -> PublicFaultsPlugin:
-    """One that has begun, with nodes ``n1`` and ``n2`` unless told otherwise."""
+    """Return a plugin that has begun, by default with the nodes ``n1`` and ``n2``."""
     known = places("n1", "n2") if known is None else known
     faults = PublicFaultsPlugin(known, namespaces=namespaces)
     assert list(faults.restore(kept or {}, at(seconds))) == []
