@@ -23,15 +23,15 @@ def main() -> int:
     wrong, writes, starts, ends, forced = 0, 0, 0, 0, 0
     for seed in range(first, first + count):
         try:
-            world = run(seed)
+            bench = run(seed)
         except AssertionError as error:
             wrong += 1
             print(error)
         else:
-            writes += world.writes
-            starts += world.starts
-            ends += world.ends
-            forced += world.forced
+            writes += bench.writes
+            starts += bench.starts
+            ends += bench.ends
+            forced += bench.forced
     seconds = time.monotonic() - began
     made = f"{writes} writes, {starts} starts, {ends} Commands, {forced} forced deletions"
     print(f"{count} runs, {wrong} wrong; {made}; {seconds:.0f} s")

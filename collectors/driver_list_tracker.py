@@ -63,9 +63,9 @@ class CodeState:
 class ListTracker:
     """What one source holds of its codes."""
 
-    def __init__(self, source: str, believed: Iterable[Key]) -> None:
+    def __init__(self, source: str, tracked: Iterable[Key]) -> None:
         self._source = source
-        self.states = {key: CodeState(present=True) for key in believed}
+        self.states = {key: CodeState(present=True) for key in tracked}
         self._was_complete = False
 
     def next_check(self) -> float | None:
@@ -147,7 +147,7 @@ class ListTracker:
                 reports += self._release(key, state, key in listed, asked_at)
             elif key not in listed and not complete:
                 if state.comparable(asked_at):
-                    self._nothing_said(key, state)
+                    self._no_details(key, state)
             elif state.comparable(asked_at):
                 entry = listed.get(key) or _NOTHING
                 anew = is_new and self._was_complete
@@ -155,7 +155,7 @@ class ListTracker:
         self._was_complete = complete
         return reports
 
-    def _nothing_said(self, key: Key, state: CodeState) -> None:
+    def _no_details(self, key: Key, state: CodeState) -> None:
         state.audited = True
         if not state.present:
             del self.states[key]

@@ -62,7 +62,7 @@ def events_topic(node: str) -> str:
     return f"{_NODES}/{node}/events"
 
 
-def heard_topic(node: str) -> str:
+def ack_topic(node: str) -> str:
     """Return where the aggregator acknowledges to a node what it keeps of it."""
     return f"{_NODES}/{node}/heard"
 

@@ -83,7 +83,7 @@ class Acting:
         api: VcJobs,
         aggregators: Aggregators,
         leadership: Leadership,
-        telling: JobEvents,
+        events: JobEvents,
         clock: Clock,
         *,
         acts: bool,
@@ -105,7 +105,7 @@ class Acting:
         self._api = api
         self._aggregators = aggregators
         self._leadership = leadership
-        self._telling = telling
+        self._events = events
         self._clock = clock
         self._changed = asyncio.Event()
         self._own_starts_ms: tuple[int, ...] = ()
@@ -300,7 +300,7 @@ class Acting:
     ) -> float:
         """Make the write that is due; seconds until the next round."""
         if not self.acts:
-            self._telling.would(job, decision)
+            self._events.would(job, decision)
             return _IDLE_SECONDS
         now_ms = self._clock().wall_ms
         before = kept_of(job)
@@ -334,7 +334,7 @@ class Acting:
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
         if decision.write is DueWrite.START:
             self.starts += 1
-        self._telling.wrote(job, decision)
+        self._events.wrote(job, decision)
         return _AGAIN_SECONDS
 
     async def _make(self, job: ElasticJob, decision: RestartDecision, now_ms: int) -> str:
@@ -381,7 +381,7 @@ class Acting:
                 )
             )
             if self._leadership.leads:
-                self._telling.state(job, state, why, is_overdue=decision.is_overdue)
+                self._events.state(job, state, why, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
         here = {job.uid for job in jobs}
         self._judged &= here

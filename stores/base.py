@@ -297,19 +297,19 @@ class EventChannel(Protocol):
     Whoever sends repeats until it has been ``HistoryAck``: that a broker took it proves nothing.
     """
 
-    async def tell(self, telling: HistoryBatch) -> None:
+    async def send(self, batch: HistoryBatch) -> None:
         """Send a batch to the broker. Raises ``StoreUnavailable``."""
 
-    def heard(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
+    def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
         """Follow for ever what the aggregator keeps of ``node``, from its last acknowledgement on.
 
         After ``Interrupted`` something may have been lost on the way: send again.
         """
 
-    def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
+    def batches(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         """Follow for ever the batches of all nodes."""
 
-    async def acknowledge(self, heard: HistoryAck) -> None:
+    async def acknowledge(self, acks: HistoryAck) -> None:
         """Publish to a node what is kept of it, retained for later subscribers."""
 
 

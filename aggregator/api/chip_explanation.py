@@ -164,15 +164,15 @@ class _Reasons:
     def public(self, fault: CodeFault) -> tuple[str, int | None]:
         """Who told of a public fault, and when it ends by itself."""
         _, _, number = fault.chip.rpartition("-")
-        told = [
+        active = [
             one
             for one in self._standing
             if one.code == fault.code and number in map(str, one.devices)
         ]
-        if not told:
+        if not active:
             return "a public fault that the node's document carries", None
-        who = ", ".join(f"{one.resource} ({one.fault_id})" for one in told)
-        ends = [one.ends_at_ms for one in told]
+        who = ", ".join(f"{one.resource} ({one.fault_id})" for one in active)
+        ends = [one.ends_at_ms for one in active]
         known = [at_ms for at_ms in ends if at_ms is not None]
         if len(known) == len(ends):
             until_ms = max(known)

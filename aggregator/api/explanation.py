@@ -127,9 +127,9 @@ def explain(
     switch = newest(pipeline.switch.inboxes, node)
     server = newest(pipeline.node.inboxes, node)
     documents = tuple(
-        lane.kind.document(home)
-        for lane in pipeline.lanes
-        if (home := lane.shelf.home(node)) is not None
+        table.kind.document(home)
+        for table in pipeline.tables
+        if (home := table.layout.home(node)) is not None
     )
     reported = None if report is None else report.record
     switches = None if switch is None else switch.record

@@ -65,11 +65,11 @@ class RankTableService:
         self._listening_log.begins(client)
         try:
             mailbox.put(client.job)
-            told: str | None = None
+            sent: str | None = None
             while (job := await mailbox.take()) is not None:
                 text = self._tables.text(job)
-                if text is not None and text != told:
-                    told = text
+                if text is not None and text != sent:
+                    sent = text
                     await context.write(wire.RankTableStream(jobId=job, rankTable=text))
                     self.sent += 1
             await leave(context, mailbox.closed)

@@ -30,17 +30,17 @@ class ChipTracker:
     """What one source holds of one chip."""
 
     def __init__(
-        self, source: str, chip: Subject, believed: Iterable[str], card_lost_after_seconds: float
+        self, source: str, chip: Subject, tracked: Iterable[str], card_lost_after_seconds: float
     ) -> None:
         self._source = source
         self._chip = chip
         self._card_lost_after_seconds = card_lost_after_seconds
         self._drop = chip, CARD_DROP
-        self._codes = ListTracker(source, ((chip, code) for code in believed))
+        self._codes = ListTracker(source, ((chip, code) for code in tracked))
         self._failing: dict[Query, str] = {}
         self._answered: set[Query] = set()
         self._blind = False
-        self._said_answered = False
+        self._reported_answered = False
         self._dropped = False
         self._silent_since: float | None = None
         self._silent_too_long = False
@@ -126,9 +126,9 @@ class ChipTracker:
         self._silent_since = None
         self._silent_too_long = False
         complete = not self._failing and len(self._answered) == len(Query)
-        if (complete or self._dropped) and (self._blind or not self._said_answered):
+        if (complete or self._dropped) and (self._blind or not self._reported_answered):
             self._blind = False
-            self._said_answered = True
+            self._reported_answered = True
             return [SourceAnswered(self._source, self._chip, now_ms)]
         return []
 

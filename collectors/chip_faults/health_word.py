@@ -52,8 +52,8 @@ class ChipWord:
                 self.asks_again_at = again_at
                 return []
         self._unanswered = None
-        said = word, self._codes
-        if said == self._reported:
+        read = word, self._codes
+        if read == self._reported:
             return []
-        self._reported = said
-        return [HealthRead(self._source, self._chip, now_ms, *said)]
+        self._reported = read
+        return [HealthRead(self._source, self._chip, now_ms, *read)]

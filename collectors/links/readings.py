@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dcmi_shim.hccn.answers import Optical
 
-_LANES = range(4)
+_NETWORK_LANES = range(4)
 _COUNTERS = {
     "npu_chip_mac_rx_bad_pkt_num": "mac_rx_bad_pkt_num",
     "npu_chip_mac_tx_bad_pkt_num": "mac_tx_bad_pkt_num",
@@ -54,9 +54,13 @@ def _optical(optical: Optical) -> Mapping[str, float]:
         "npu_chip_optical_vcc": optical.number("Vcc"),
         "npu_chip_optical_temp": optical.number("temperature"),
     }
-    for lane in _LANES:
-        numbers[f"npu_chip_optical_tx_power_{lane}"] = optical.number(f"Tx_Power{lane}")
-        numbers[f"npu_chip_optical_rx_power_{lane}"] = optical.number(f"Rx_Power{lane}")
+    for network_lane in _NETWORK_LANES:
+        numbers[f"npu_chip_optical_tx_power_{network_lane}"] = optical.number(
+            f"Tx_Power{network_lane}"
+        )
+        numbers[f"npu_chip_optical_rx_power_{network_lane}"] = optical.number(
+            f"Rx_Power{network_lane}"
+        )
     if optical.present is not None:
         numbers["npu_chip_optical_state"] = float(optical.present)
     return {name: value for name, value in numbers.items() if value is not None}

@@ -69,7 +69,7 @@ class OomKills:
         self.accounted = accounted
         self._suspected = 0
 
-    def told(self) -> None:
+    def count_fault(self) -> None:
         """The log told of one."""
         if self.accounted is not None:
             self.accounted += 1

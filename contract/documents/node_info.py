@@ -95,7 +95,7 @@ class NodeRecord(msgspec.Struct, frozen=True):
     beat: NodeBeat | None = None
 
     @property
-    def tells_parts(self) -> bool:
+    def has_parts(self) -> bool:
         """Whether faults and status are reported."""
         return self.generation is not Generation.B
 
@@ -113,17 +113,19 @@ def decode_node_info(name: str, data: Mapping[str, str]) -> NodeRecord:
     inner = outer.node_info
     parts = _inner_tree(inner.fault_dev_list, inner.node_status)
     expected = go_json.check_code(parts)
-    told_ms = _milliseconds(data.get(TIME_KEY, ""))
+    reported_ms = _milliseconds(data.get(TIME_KEY, ""))
     faults = tuple(device for device in inner.fault_dev_list or () if device is not None)
     if outer.check_code == expected:
-        return NodeRecord(faults, inner.node_status, told_ms)
+        return NodeRecord(faults, inner.node_status, reported_ms)
     beat = inner.beat
     if beat is not None:
         beaten_ms = beat.at_seconds * 1000 if 0 < beat.at_seconds <= _YEAR_9999 else 0
         if outer.check_code == go_json.check_code(_with_beat(parts, beat)):
-            return NodeRecord(faults, inner.node_status, told_ms or beaten_ms, Generation.C, beat)
+            return NodeRecord(
+                faults, inner.node_status, reported_ms or beaten_ms, Generation.C, beat
+            )
         if outer.check_code == go_json.check_code(_beat_tree(beat)):
-            return NodeRecord((), "", told_ms or beaten_ms, Generation.B, beat)
+            return NodeRecord((), "", reported_ms or beaten_ms, Generation.B, beat)
     raise CheckCodeMismatch(
         name, "CheckCode", f"is {outer.check_code!r}, the content has {expected}"
     )
@@ -230,7 +232,7 @@ def _milliseconds(text: str) -> int:
     if _RFC3339.fullmatch(text) is None:
         return 0
     try:
-        moment = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         return 0
-    return round(moment.timestamp() * 1000)
+    return round(parsed.timestamp() * 1000)

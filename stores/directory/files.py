@@ -44,7 +44,7 @@ _LOCK_STEP_SECONDS = 0.002
 _LARGEST_BYTES = 16 * 1024 * 1024
 
 # A failure of this process or of the disk says nothing about the document.
-_SAYS_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
+_PROVES_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
 # What no repetition cures; everything else may pass (a full disk, a mount that comes back).
 _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
@@ -299,7 +299,7 @@ def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno in _SAYS_NOTHING:
+        if error.errno in _PROVES_NOTHING:
             raise storage_error(error, f"read {path}") from error
         raise MalformedFile(f"cannot be opened: {error.strerror}", "") from None
     try:

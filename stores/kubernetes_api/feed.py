@@ -157,7 +157,7 @@ class Feed(Generic[AnyItem, Value]):
         try:
             key, value = self._read(item)
         except ValueError as error:
-            return _Read(self._say(item.metadata, error), None)
+            return _Read(self._log_state(item.metadata, error), None)
         return None if value is None else _Read(key, value)
 
     def _read(self, item: AnyItem) -> tuple[str, Value | None]:
@@ -172,9 +172,9 @@ class Feed(Generic[AnyItem, Value]):
             metadata = _identified.decode(content).metadata
         except (msgspec.DecodeError, RecursionError):
             metadata = ObjectMetadata()
-        return self._say(metadata, error), metadata
+        return self._log_state(metadata, error), metadata
 
-    def _say(self, metadata: ObjectMetadata, error: Exception) -> str:
+    def _log_state(self, metadata: ObjectMetadata, error: Exception) -> str:
         key = self._kind.key(metadata)
         if key not in self._unreadable and len(self._unreadable) < _NAMED:
             who = (

@@ -149,7 +149,7 @@ class KubernetesObjects:
             "PATCH",
             f"{_path(node)}/status?{wire.FIELD_MANAGER}",
             msgspec.json.encode(
-                {"metadata": {key: told for key, told in metadata.items() if told}}
+                {"metadata": {key: value for key, value in metadata.items() if value}}
             ),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )

@@ -79,20 +79,20 @@ class Complaints:
     """Logs of each topic once what is wrong with it, and again when something else is."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
-    def tell(self, topic: str, problem: str) -> None:
+    def log_once(self, topic: str, problem: str) -> None:
         """Write it to the log, unless it was logged before."""
-        if self._told.get(topic) == problem:
+        if self._logged.get(topic) == problem:
             return
         # Anybody who may write can make up topics; the log and this memory have an end.
-        if topic in self._told or len(self._told) < _MOST_COMPLAINTS:
-            self._told[topic] = problem
+        if topic in self._logged or len(self._logged) < _MOST_COMPLAINTS:
+            self._logged[topic] = problem
             _log.warning("%s is left out: %s", topic, problem)
 
     def forget(self, topic: str) -> None:
         """It is good now."""
-        self._told.pop(topic, None)
+        self._logged.pop(topic, None)
 
 
 class Latest:
@@ -239,7 +239,7 @@ class BrokerDocuments:
             place = document_place(topic)
             if selection is not None and selection.spoilt and place is not None:
                 return spoilt(place, str(error), version_of(payload), selection)
-            self._complaints.tell(topic, f"it is no document: {error}")
+            self._complaints.log_once(topic, f"it is no document: {error}")
             return known
         self._complaints.forget(topic)
         return document

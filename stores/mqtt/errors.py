@@ -36,8 +36,8 @@ _FIRST_REFUSAL = _UNSPECIFIED
 _PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
 
 
-def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreError:
-    """Why there is no connection; ``said`` is the connection's log."""
+def connect_error(address: BrokerAddress, error: Exception, reason: str) -> StoreError:
+    """Why there is no connection; ``reason`` is the connection's log."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return StoreForbidden(
             f"{address}: the broker's certificate is not accepted: {error.verify_message}; "
@@ -54,9 +54,9 @@ def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreE
         return StoreUnavailable(f"{address}: no connection: {error.strerror or error}")
     if isinstance(error, aiomqtt.MqttCodeError):
         return _refused_connection(address, error)
-    if "SSL" in said or "ssl" in said:
+    if "SSL" in reason or "ssl" in reason:
         return StoreForbidden(
-            f"{address}: the broker refused the TLS connection: {said}; it may ask for another "
+            f"{address}: the broker refused the TLS connection: {reason}; it may ask for another "
             "client certificate (mqtt.certificate_file, mqtt.key_file)"
         )
     return StoreUnavailable(f"{address}: no connection: {error}")

@@ -92,7 +92,7 @@ class Sizes:
     ) -> None:
         self._address = address
         self._steady_seconds = steady_seconds
-        self._told: int | None = None
+        self._announced: int | None = None
         self._learned: int | None = None
         """The smallest packet that was not taken."""
         self._suspect: int | None = None
@@ -104,14 +104,14 @@ class Sizes:
     @property
     def limit(self) -> int | None:
         """The largest packet that is sent; ``None`` without a limit that is known."""
-        known = [self._told] if self._told is not None else []
+        known = [self._announced] if self._announced is not None else []
         if self._learned is not None:
             known.append(self._learned - 1)
         return min(known, default=None)
 
     def begin(self, limits: BrokerLimits) -> None:
         """A connection is there."""
-        self._told = limits.packet_bytes
+        self._announced = limits.packet_bytes
 
     def check(self, topic: str, size: int) -> None:
         """Raise ``StoreRefused`` for a packet that the broker would not take."""
@@ -119,7 +119,7 @@ class Sizes:
             self._try_again()
         limit = self.limit
         if limit is not None and size > limit:
-            how = "takes" if limit == self._told else "has shown to take"
+            how = "takes" if limit == self._announced else "has shown to take"
             raise StoreRefused(
                 f"{topic} has {size} bytes as a packet, and {self._address} {how} at most {limit}: "
                 f"raise {_SET_SIZE}; nothing else is held up"
@@ -142,7 +142,7 @@ class Sizes:
 
     def broke(self, largest: int, *, was_too_large: bool) -> None:
         """The connection broke while ``largest`` was on its way, 0 for nothing."""
-        self._told = None
+        self._announced = None
         if was_too_large and largest:
             self.refuse(largest)
         elif largest > max(self._taken, LEAST_BYTES):

@@ -22,9 +22,9 @@ from elastic.job import read_group, read_job, read_pod
 from elastic.job_cache import KINDS, SCHEDULER, evictions_of
 from service.clock import Instant
 from stores.cluster import Snapshot
-from tests.elastic.world import (
+from tests.elastic.bench import (
     STEP_MS,
-    World,
+    Bench,
     command_name,
     raw_group,
     raw_of,
@@ -64,11 +64,11 @@ class Seen(msgspec.Struct, frozen=True):
 class Process:
     """One instance of ``Acting``, with a view of the cluster that is behind."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
         self.leads = True
         self.holder = ""
-        self._kill_in = world.chance.choice((None, None, None, 1, 2, 3, 4))
+        self._kill_in = bench.chance.choice((None, None, None, 1, 2, 3, 4))
         self._seen = Seen()
         self._not_ready: dict[str, tuple[int, int | None]] = {}
         """Nodes that were read: when, and since when they were NotReady then."""
@@ -78,7 +78,7 @@ class Process:
             part,
             part,
             part,
-            lambda: Instant(world.now_ms, world.now_ms),
+            lambda: Instant(bench.now_ms, bench.now_ms),
             acts=True,
             ends_on_network_faults=True,
             deletes_on_dead_nodes=True,
@@ -87,20 +87,20 @@ class Process:
 
     def see(self, kinds: Sequence[str]) -> None:
         """Have watches show what there is now; each kind for itself."""
-        world, observe = self.world, self.acting.known.observe
+        bench, observe = self.bench, self.acting.known.observe
         for kind in kinds:
             if kind == "jobs":
                 items: dict[str, Any] = {
-                    uid_of(j): read_job(raw_of(j)) for j in world.jobs.values()
+                    uid_of(j): read_job(raw_of(j)) for j in bench.jobs.values()
                 }
             elif kind == "pods":
-                items = {uid: read_pod(raw) for uid, raw in world.raw_pods().items()}
+                items = {uid: read_pod(raw) for uid, raw in bench.raw_pods().items()}
             elif kind == "groups":
-                items = {uid: read_group(raw_group(uid)) for uid in world.groups}
+                items = {uid: read_group(raw_group(uid)) for uid in bench.groups}
             elif kind == SCHEDULER:
                 items = {"s": _GRACE_OVER_TIME}
             else:
-                entries = {k: {"RescheduleRecords": v} for k, v in world.records.items()}
+                entries = {k: {"RescheduleRecords": v} for k, v in bench.records.items()}
                 data = {"recent-reschedule-records": json.dumps(entries)}
                 items = {"r": evictions_of(msgspec.Raw(json.dumps({"data": data}).encode()))}
             observe(kind, Snapshot(items))
@@ -108,76 +108,76 @@ class Process:
     async def read(self, _namespace: str, name: str) -> bytes:
         """See ``VcJobs``."""
         self._ask(0.03)
-        if name not in self.world.jobs:
+        if name not in self.bench.jobs:
             raise StoreNotFound(f"{name} is not there")
-        return raw_of(self.world.jobs[name])
+        return raw_of(self.bench.jobs[name])
 
     async def pods(self, _namespace: str, name: str) -> list[msgspec.Raw]:
         """See ``VcJobs``."""
-        mine = (pod for pod in self.world.pods.values() if pod["job"] == name)
+        mine = (pod for pod in self.bench.pods.values() if pod["job"] == name)
         return [msgspec.Raw(raw_pod(pod)) for pod in mine]
 
     async def node(self, name: str) -> bytes:
         """See ``VcJobs``."""
         self._ask(0.03)
-        world = self.world
-        since_ms = world.nodes.not_ready.get(name)
-        self._not_ready[name] = (world.now_ms, since_ms)
+        bench = self.bench
+        since_ms = bench.nodes.not_ready.get(name)
+        self._not_ready[name] = (bench.now_ms, since_ms)
         ready = {"type": "Ready", "status": "True" if since_ms is None else "Unknown"}
         ready["lastTransitionTime"] = text_of(since_ms or 0)
         return raw_of({"metadata": {"name": name}, "status": {"conditions": [ready]}})
 
     async def patch(self, _namespace: str, name: str, patch: list[dict[str, Any]]) -> str:
         """See ``VcJobs``."""
-        write = partial(self.world.write, name, patch[0]["value"], None, patch)
+        write = partial(self.bench.write, name, patch[0]["value"], None, patch)
         return str(self._write(write))
 
     async def patch_status(self, _namespace: str, name: str, patch: dict[str, Any]) -> str:
         """See ``VcJobs``."""
         version = patch["metadata"]["resourceVersion"]
-        return str(self._write(partial(self.world.write, name, version, patch["status"], None)))
+        return str(self._write(partial(self.bench.write, name, version, patch["status"], None)))
 
     async def jobs(self) -> list[msgspec.Raw]:
         """See ``VcJobs``."""
         self._ask(0.03)
-        return [msgspec.Raw(raw_of(job)) for job in self.world.jobs.values()]
+        return [msgspec.Raw(raw_of(job)) for job in self.bench.jobs.values()]
 
     async def is_commanded(self, _namespace: str, name: str, uid: str) -> bool:
         """See ``VcJobs``."""
         self._ask(0.03)
-        return command_name(name, uid) in self.world.commands
+        return command_name(name, uid) in self.bench.commands
 
     async def terminate(self, _namespace: str, name: str, uid: str) -> None:
         """See ``VcJobs``. The link was down for 20 s by what this process knew."""
         seen = self._seen
         stood_ms = seen.at_ms - seen.links.get(uid, seen.at_ms)
-        why = f"seed {self.world.seed}: {name} is ended, its link down for {stood_ms} ms"
+        why = f"seed {self.bench.seed}: {name} is ended, its link down for {stood_ms} ms"
         assert stood_ms >= _LINK_DOWN_MS, why
-        self._write(partial(self.world.terminate, name, uid))
+        self._write(partial(self.bench.terminate, name, uid))
 
     async def delete_pod(self, _namespace: str, name: str, uid: str) -> None:
         """See ``VcJobs``. The node was silent and NotReady all the time, by what was known."""
-        world, seen = self.world, self._seen
-        pod = world.pods.get(name)
+        bench, seen = self.bench, self._seen
+        pod = bench.pods.get(name)
         if pod is not None and pod["uid"] == uid:
-            node, why = pod["node"], f"seed {world.seed}: {name} is deleted by force"
+            node, why = pod["node"], f"seed {bench.seed}: {name} is deleted by force"
             at_ms, since_ms = self._not_ready[node]
             grace_ms = _GRACE_OVER_TIME * 1000
             assert not seen.is_alarm, why
             assert seen.at_ms - seen.silent.get(node, seen.at_ms) > grace_ms, f"{why}: not silent"
             assert since_ms is not None, f"{why}: Ready"
             assert at_ms - since_ms > grace_ms, f"{why}: not ready for {at_ms - since_ms} ms"
-            assert pod["deleted_at_ms"] <= world.now_ms, f"{why}: within its grace"
-        self._write(partial(world.delete_pod, name, uid))
+            assert pod["deleted_at_ms"] <= bench.now_ms, f"{why}: within its grace"
+        self._write(partial(bench.delete_pod, name, uid))
 
     def _write(self, write: Callable[[], object]) -> object:
         """A write is lost, late or not answered; or the process ends before or after it."""
         self._end()
         self._ask(0.05)
-        world = self.world
-        if not world.is_calm and world.chance.random() < 0.05:
-            at_ms = world.now_ms + world.chance.randint(1, 5) * STEP_MS
-            world.late.append((at_ms, write))
+        bench = self.bench
+        if not bench.is_calm and bench.chance.random() < 0.05:
+            at_ms = bench.now_ms + bench.chance.randint(1, 5) * STEP_MS
+            bench.late.append((at_ms, write))
             raise StoreUnavailable("no answer in time")
         new = write()
         self._end()
@@ -186,20 +186,20 @@ class Process:
 
     def _ask(self, share: float) -> None:
         """An answer is lost, or comes some seconds late."""
-        world = self.world
-        if world.is_calm:
+        bench = self.bench
+        if bench.is_calm:
             return
-        if world.chance.random() < share:
+        if bench.chance.random() < share:
             raise StoreUnavailable("no answer in time")
-        if world.chance.random() < 0.02:
+        if bench.chance.random() < 0.02:
             self._wait()
 
     def _wait(self) -> None:
-        for _ in range(self.world.chance.randint(1, 9)):
-            self.world.step()
+        for _ in range(self.bench.chance.randint(1, 9)):
+            self.bench.step()
 
     def _end(self) -> None:
-        if self._kill_in is not None and not self.world.is_calm:
+        if self._kill_in is not None and not self.bench.is_calm:
             self._kill_in -= 1
             if self._kill_in == 0:
                 raise Killed
@@ -208,16 +208,16 @@ class Process:
         self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
     ) -> AggregatorReply:
         """See ``Aggregators``: the largest size that there are nodes for."""
-        world = self.world
+        bench = self.bench
         # A fault has to be seen for 20 s without a gap.
         share = 0.1 if sized or judged else 0.01
-        if not world.is_calm and world.chance.random() < share:
+        if not bench.is_calm and bench.chance.random() < share:
             return AggregatorReply(troubles=("the aggregator is away",))
         found = []
-        waiting = sum(1 for pod in world.pods.values() if not pod["node"])
-        room = max(0, len(world.free()) - waiting)
+        waiting = sum(1 for pod in bench.pods.values() if not pod["node"])
+        room = max(0, len(bench.free()) - waiting)
         for job in (*sized, *judged):
-            most = world.originals.get(job.name, 0)
+            most = bench.originals.get(job.name, 0)
             count = min(most, room)
             room -= count
             why = f"there is room for {count} × 8 cards"
@@ -225,10 +225,10 @@ class Process:
             version = int(job.version)
             found.append(EndedJob("default", job.name, version, advice if job in sized else None))
         over, links = self._over(room) if running else ([], {})
-        versions = [int(one["metadata"]["resourceVersion"]) for one in world.jobs.values()]
-        nodes = world.nodes
-        seen = Seen(world.now_ms, links, dict(nodes.silent), nodes.is_alarm)
-        if not world.is_calm and world.chance.random() < 0.05:
+        versions = [int(one["metadata"]["resourceVersion"]) for one in bench.jobs.values()]
+        nodes = bench.nodes
+        seen = Seen(bench.now_ms, links, dict(nodes.silent), nodes.is_alarm)
+        if not bench.is_calm and bench.chance.random() < 0.05:
             self._wait()
         self._seen = seen
         ended = EndedJobs(max(versions, default=0), (), tuple(found), tuple(over))
@@ -237,15 +237,15 @@ class Process:
 
     def _over(self, room: int) -> tuple[list[EndedJob], dict[str, int]]:
         """Return the jobs of several pods that run over a network fault, and since when."""
-        world, found, links = self.world, [], {}
-        for name, item in world.jobs.items():
-            used = {pod["node"] for pod in world.mine(name)}
-            cut = {node: at for node, at in world.nodes.links_down.items() if node in used}
+        bench, found, links = self.bench, [], {}
+        for name, item in bench.jobs.items():
+            used = {pod["node"] for pod in bench.mine(name)}
+            cut = {node: at for node, at in bench.nodes.links_down.items() if node in used}
             if item["status"]["state"]["phase"] != "Running" or len(used) < 2 or not cut:
                 continue
-            if not used.isdisjoint((*world.nodes.bad, *world.nodes.silent)):
+            if not used.isdisjoint((*bench.nodes.bad, *bench.nodes.silent)):
                 continue  # It is the scheduler's.
-            count = min(world.originals[name], room + len(used) - len(cut))
+            count = min(bench.originals[name], room + len(used) - len(cut))
             version = int(item["metadata"]["resourceVersion"])
             faults = tuple(FaultUnder(NETWORK, node, at_ms) for node, at_ms in sorted(cut.items()))
             advice = ElasticAdvice("default", name, replicas=count or None, cards=8)
@@ -260,42 +260,42 @@ class Process:
         """See ``JobEvents``."""
 
 
-def run(seed: int) -> World:
+def run(seed: int) -> Bench:
     """Play one run; returns the cluster at its end. Raises ``AssertionError``."""
     return asyncio.run(_run(seed))
 
 
-async def _run(seed: int) -> World:
-    world = World(seed)
-    processes = [Process(world), Process(world)]
+async def _run(seed: int) -> Bench:
+    bench = Bench(seed)
+    processes = [Process(bench), Process(bench)]
     kinds = tuple(KINDS)
     for number in range(STEPS + _SETTLED_STEPS):
         if number >= STEPS:
-            world.calm_down()
-        world.step()
+            bench.calm_down()
+        bench.step()
         for index, process in enumerate(processes):
-            seen = kinds if world.is_calm else [k for k in kinds if world.chance.random() < 0.7]
+            seen = kinds if bench.is_calm else [k for k in kinds if bench.chance.random() < 0.7]
             process.see(seen)
             # Now and then both lead.
-            process.leads = index == 0 if world.is_calm else world.chance.random() < 0.7
+            process.leads = index == 0 if bench.is_calm else bench.chance.random() < 0.7
             try:
                 await process.acting.round()
             except Killed:
-                processes[index] = Process(world)
-    _check_end(world, processes[0])
-    return world
+                processes[index] = Process(bench)
+    _check_end(bench, processes[0])
+    return bench
 
 
-def _check_end(world: World, process: Process) -> None:
+def _check_end(bench: Bench, process: Process) -> None:
     states = {one.name: one for one in process.acting.jobs}
-    for name, job in world.jobs.items():
-        assert uid_of(job) not in world.deleted, f"seed {world.seed}"
+    for name, job in bench.jobs.items():
+        assert uid_of(job) not in bench.deleted, f"seed {bench.seed}"
         phase = job["status"]["state"]["phase"]
         if phase == "Running" and job["spec"]["tasks"][0]["replicas"]:
             continue
         shown = states[name]
         waits = ("no-cause", "waiting-for-room", "too-many-starts", "starting")
-        assert shown.state in waits, f"seed {world.seed}: {name} is {phase}: {shown}"
-        is_left = uid_of(job) in world.ending and shown.state == "no-cause"
-        assert not is_left, f"seed {world.seed}: {name} was ended by us and stays so"
-        assert shown.why, f"seed {world.seed}: {name} waits without a reason"
+        assert shown.state in waits, f"seed {bench.seed}: {name} is {phase}: {shown}"
+        is_left = uid_of(job) in bench.ending and shown.state == "no-cause"
+        assert not is_left, f"seed {bench.seed}: {name} was ended by us and stays so"
+        assert shown.why, f"seed {bench.seed}: {name} waits without a reason"

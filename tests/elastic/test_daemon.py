@@ -377,14 +377,14 @@ def test_what_people_ask(bed: Bed, elastic: Elastic) -> None:
 def test_a_job_that_is_none(bed: Bed) -> None:
     """As a process: the exit status is that of the command."""
     where = ("--kubeconfig", str(bed.plane.kubeconfig))
-    for name, status, says in (("asked", 2, "NAMESPACE/NAME"), ("default/nobody", 3, "not found")):
+    for name, status, text in (("asked", 2, "NAMESPACE/NAME"), ("default/nobody", 3, "not found")):
         done = subprocess.run(
             [sys.executable, "-m", "vigil", "elastic", "show", name, *where],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert (done.returncode, says in done.stderr) == (status, True), done.stderr
+        assert (done.returncode, text in done.stderr) == (status, True), done.stderr
 
 
 def _vigil(bed: Bed, *arguments: str) -> str:

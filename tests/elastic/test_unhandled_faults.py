@@ -208,7 +208,7 @@ async def test_a_job_is_ended_after_20_seconds_over_a_network_fault(
     assert bench.done == (done or ENDED), "there is one Command"
 
 
-async def test_without_the_setting_nobody_is_asked() -> None:
+async def test_without_the_setting_no_request_is_sent() -> None:
     bench = Bench(vcjob(phase="Running"))
     bench.answer = over()
     await bench.rounds(30)
@@ -243,20 +243,20 @@ async def test_a_link_that_was_up_again_or_not_seen_counts_from_then_on(
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "text"),
     [
         (over(replicas=None), "there is room for 0"),
         (over(replicas=5), "does not allow"),
         (msgspec.structs.replace(over(), troubles=("silence alarm",)), "the job runs"),
     ],
 )
-async def test_a_job_without_another_place_goes_on(answer: AggregatorReply, says: str) -> None:
+async def test_a_job_without_another_place_goes_on(answer: AggregatorReply, text: str) -> None:
     bench = Bench(vcjob(phase="Running"), network=True)
     bench.answer = answer
     await bench.rounds(40)
     assert bench.done == []
     assert bench.shown()[0] == "running"
-    assert says in bench.shown()[1]
+    assert text in bench.shown()[1]
 
 
 @pytest.mark.parametrize("annotations", [{"npu-vigil/elastic": "off"}, {"minReplicas": "0"}])
@@ -476,7 +476,7 @@ async def test_without_the_setting_it_is_only_named() -> None:
         {"raw_pods": [_raw_pod("n2", left_seconds=-1)]},
     ],
 )
-async def test_a_pod_stays_while_anything_says_that_it_may_live(change: dict[str, Any]) -> None:
+async def test_a_pod_stays_while_anything_shows_that_it_may_live(change: dict[str, Any]) -> None:
     bench = dead()
     for name, value in change.items():
         setattr(bench, name, value)

@@ -177,7 +177,7 @@ def test_a_chip_is_isolated_by_a_person_and_released(site: Site) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_release_says_which_level_stays(folder_site: Site) -> None:
+def test_a_release_names_the_level_that_stays(folder_site: Site) -> None:
     site, node = folder_site, folder_site.node
     node.emulator.occur(3, SEPARATES)
     node.until(lambda now: now.codes(3) == {SEPARATES}, "the fault is shown")

@@ -214,7 +214,7 @@ def test_what_the_account_may_do(account: Account) -> None:
 
 
 @pytest.mark.apiserver
-def test_what_is_refused_says_why(account: Account) -> None:
+def test_what_is_refused_names_the_reason(account: Account) -> None:
     _, text = account.ask(ROWS["the image"])
     assert "how many chips a container asks for" in text
     _, text = account.ask(ROWS["the size of a running job"])

@@ -164,7 +164,7 @@ def test_a_daemon_that_hangs_is_left(
     assert f"{stand.url} gives no answer: timed out" in errors
 
 
-def test_without_any_source_each_verb_says_what_to_do(verb: str, tmp_path: Path) -> None:
+def test_without_any_source_each_verb_names_the_remedy(verb: str, tmp_path: Path) -> None:
     status, output, errors = run_verb(*VERBS[verb], "--state-dir", str(tmp_path))
     assert (status, output) == (3, b"")
     for text in ("no daemon listens there", "--server", "--kubeconfig", "--store"):

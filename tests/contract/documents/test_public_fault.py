@@ -52,7 +52,7 @@ class Example:
     """A worked example, and what it tells."""
 
     text: str
-    told: tuple[tuple[str, str], ...]
+    assertions: tuple[tuple[str, str], ...]
 
 
 EXAMPLES = {
@@ -95,8 +95,8 @@ def taken(message: PublicFault) -> tuple[PublicFaultEntry, ...]:
 def test_worked_examples(name: str) -> None:
     example = EXAMPLES[name]
     message = decode_public_fault("cm", {DATA_KEY: example.text})
-    told = tuple((fault.fault_code, fault.assertion) for fault in taken(message))
-    assert told == example.told
+    assertions = tuple((fault.fault_code, fault.assertion) for fault in taken(message))
+    assert assertions == example.assertions
     assert encode_public_fault(message) == {DATA_KEY: example.text}
 
 

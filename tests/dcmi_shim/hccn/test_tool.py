@@ -43,10 +43,12 @@ async def test_the_drivers_libraries_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_it_is_asked_again_while_somebody_else_runs_it(tmp_path: Path) -> None:
+async def test_it_is_asked_again_while_another_program_runs_it(tmp_path: Path) -> None:
     count = tmp_path / "count"
-    says = f'echo x >> {count}; [ $(wc -l < {count}) -ge 3 ] && echo "link status: DOWN" && exit 0'
-    tool = _tool(tmp_path, f'{says}; echo "{BUSY}"; exit 11')
+    script = (
+        f'echo x >> {count}; [ $(wc -l < {count}) -ge 3 ] && echo "link status: DOWN" && exit 0'
+    )
+    tool = _tool(tmp_path, f'{script}; echo "{BUSY}"; exit 11')
     assert await tool.ask(hccn.LINK, 0, 10) is False
     assert len(count.read_text().splitlines()) == 3
 

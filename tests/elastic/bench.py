@@ -28,7 +28,7 @@ _ENDING_PATH = "/metadata/annotations/npu-vigil~1elastic-ending"
 _ENDED = ("Failed", "Terminated", "Aborted")
 
 
-class World:
+class Bench:
     """Jobs, pods, Commands and nodes, and who changes them."""
 
     def __init__(self, seed: int) -> None:
@@ -53,7 +53,7 @@ class World:
         """How often there is trouble that ends a job: one over a network fault has to run long."""
         self.controller_works = True
         self.late: list[tuple[int, Callable[[], object]]] = []
-        """Writes that arrive when nobody waits for their answer any more, and when they do."""
+        """Writes that arrive when no caller waits for their answer any more, and when they do."""
         self.writes = 0
         self.starts = 0
         self.ends = 0
@@ -310,6 +310,7 @@ class World:
         return {pod["uid"]: raw_pod(pod) for pod in self.pods.values()}
 
 
+<<<<<<< 73632d8b0e2d7551b9375006783e7d129a4874e7
 def uid_of(job: dict[str, Any]) -> str:
     """Return the uid of a job."""
     uid: str = job["metadata"]["uid"]
@@ -319,6 +320,144 @@ def uid_of(job: dict[str, Any]) -> str:
 def command_name(job: str, uid: str) -> str:
     """Return the name of the Command that ends a job."""
     return f"{job}-terminatejob-{uid}"
+=======
+class Process:
+    """One instance of ``Acting``, with a view of the world that is behind."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.leads = True
+        self.holder = ""
+        self._kill_in = bench.chance.choice((None, None, None, 1, 2, 3))
+        self.acting = Acting(
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            lambda: Instant(bench.now_ms, bench.now_ms),
+            acts=True,
+            ends_on_network_faults=True,
+        )
+        self.see(tuple(KINDS))
+
+    def see(self, kinds: Sequence[str]) -> None:
+        """Have watches show what there is now; each kind for itself."""
+        bench, observe = self.bench, self.acting.known.observe
+        for kind in kinds:
+            if kind == "jobs":
+                items: dict[str, Any] = {
+                    j["metadata"]["uid"]: read_job(_raw(j)) for j in bench.jobs.values()
+                }
+            elif kind == "pods":
+                items = {uid: read_pod(raw) for uid, raw in bench.raw_pods().items()}
+            elif kind == "groups":
+                items = {name: read_group(_raw_group(name)) for name in bench.groups}
+            elif kind == "scheduler":
+                items = {}
+            else:
+                entries = {k: {"RescheduleRecords": v} for k, v in bench.records.items()}
+                data = {"recent-reschedule-records": json.dumps(entries)}
+                items = {"r": evictions_of(msgspec.Raw(json.dumps({"data": data}).encode()))}
+            observe(kind, Snapshot(items))
+
+    async def read(self, _namespace: str, name: str) -> bytes:
+        """See ``VcJobs``."""
+        self._fail(0.03)
+        if name not in self.bench.jobs:
+            raise StoreNotFound(f"{name} is not there")
+        return _raw(self.bench.jobs[name])
+
+    async def pods(self, _namespace: str, name: str) -> list[msgspec.Raw]:
+        """See ``VcJobs``."""
+        raw = self.bench.raw_pods()
+        return [msgspec.Raw(raw[pod["name"]]) for pod in self.bench.mine(name)]
+
+    async def patch(self, _namespace: str, name: str, patch: list[dict[str, Any]]) -> str:
+        """See ``VcJobs``."""
+        return self._write(name, patch[0]["value"], None, patch)
+
+    async def patch_status(self, _namespace: str, name: str, patch: dict[str, Any]) -> str:
+        """See ``VcJobs``."""
+        version = patch["metadata"]["resourceVersion"]
+        return self._write(name, version, patch["status"], None)
+
+    async def terminate(self, _namespace: str, name: str, uid: str) -> None:
+        """See ``VcJobs``."""
+        assert uid == f"u-{name}"
+        self._end()
+        self._fail(0.05)
+        self.bench.terminate(name)
+        self._end()
+        self._fail(0.05)
+
+    def _write(self, name: str, version: str, status: Any, patch: Any) -> str:
+        """A write is lost, late or not answered; or the process ends before or after it."""
+        self._end()
+        self._fail(0.05)
+        bench = self.bench
+        if not bench.is_calm and bench.chance.random() < 0.05:
+            at_ms = bench.now_ms + bench.chance.randint(1, 5) * _STEP_MS
+            bench.late.append((at_ms, partial(bench.write, name, version, status, patch)))
+            raise StoreUnavailable("no answer in time")
+        new = bench.write(name, version, status, patch)
+        self._end()
+        self._fail(0.05)
+        return new
+
+    def _fail(self, share: float) -> None:
+        if not self.bench.is_calm and self.bench.chance.random() < share:
+            raise StoreUnavailable("no answer in time")
+
+    def _end(self) -> None:
+        if self._kill_in is not None and not self.bench.is_calm:
+            self._kill_in -= 1
+            if self._kill_in == 0:
+                raise Killed
+
+    async def ask(
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
+    ) -> AggregatorReply:
+        """See ``Aggregators``: the largest size that there are nodes for."""
+        bench = self.bench
+        # A fault has to be seen for 20 s without a gap.
+        share = 0.1 if sized or judged else 0.01
+        if not bench.is_calm and bench.chance.random() < share:
+            return AggregatorReply(troubles=("the aggregator is away",))
+        found = []
+        waiting = sum(1 for pod in bench.pods.values() if not pod["node"])
+        room = max(0, len(bench.free()) - waiting)
+        for job in (*sized, *judged):
+            most = bench.originals.get(job.name, 0)
+            count = min(most, room)
+            room -= count
+            why = f"there is room for {count} × 8 cards"
+            advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
+            version = int(job.version)
+            found.append(EndedJob("default", job.name, version, advice if job in sized else None))
+        over = []
+        for name, since_ms in bench.cut.items() if running else ():
+            item = bench.jobs[name]
+            pods = bench.mine(name)
+            if item["status"]["state"]["phase"] != "Running" or len(pods) < 2:
+                continue
+            advice = ElasticAdvice("default", name, replicas=len(pods), cards=8)
+            version = int(item["metadata"]["resourceVersion"])
+            fault = FaultUnder("NETWORK", pods[0]["node"], since_ms)
+            over.append(EndedJob("default", name, version, advice, (fault,)))
+        versions = [int(one["metadata"]["resourceVersion"]) for one in bench.jobs.values()]
+        return AggregatorReply(EndedJobs(max(versions, default=0), (), tuple(found), tuple(over)))
+
+    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
+        """See ``JobEvents``."""
+
+    def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
+        """See ``JobEvents``."""
+
+
+def run(seed: int) -> Bench:
+    """Play one run; returns the bench at its end. Raises ``AssertionError``."""
+    return asyncio.run(_run(seed))
+>>>>>>> 20becf0cbca5537f97496d126f389fe9e4f96953
 
 
 def _pod(name: str, job: dict[str, Any], number: int) -> dict[str, Any]:

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from contract.documents.cluster_device import DeviceRecord
 
-TOLD_MS = 1_760_000_000_000
+REPORTED_MS = 1_760_000_000_000
 OCCURRED_MS = 1_760_000_123_456
 
 
-def at(seconds: float, told_ms: int = TOLD_MS) -> Instant:
+def at(seconds: float, reported_ms: int = REPORTED_MS) -> Instant:
     """``seconds`` after the beginning."""
-    return Instant(told_ms + round(seconds * 1000), round(seconds * 1000))
+    return Instant(reported_ms + round(seconds * 1000), round(seconds * 1000))
 
 
 def one(
@@ -48,8 +48,11 @@ def one(
     return PublicFaultEntry(name, kind, code, time_ms, assertion, influence=influence)
 
 
-def told(
-    *faults: PublicFaultEntry, resource: str = "CCAE", at_ms: int = TOLD_MS, name: str = "message-1"
+def fault_message(
+    *faults: PublicFaultEntry,
+    resource: str = "CCAE",
+    at_ms: int = REPORTED_MS,
+    name: str = "message-1",
 ) -> PublicFault:
     """A message."""
     return PublicFault(name, at_ms, "1.0", resource, list(faults))
@@ -86,9 +89,15 @@ def begun(
     seconds: float = 0,
     namespaces: tuple[str, ...] = ("*",),
 ) -> PublicFaultsPlugin:
+<<<<<<< 73632d8b0e2d7551b9375006783e7d129a4874e7
     """One that has begun, with nodes ``n1`` and ``n2`` unless told otherwise."""
     known = places("n1", "n2") if known is None else known
     faults = PublicFaultsPlugin(known, namespaces=namespaces)
+=======
+    """Return a plugin that has begun, by default with the nodes ``n1`` and ``n2``."""
+    faults = PublicFaultsPlugin(namespaces=namespaces)
+    faults.know(places("n1", "n2") if known is None else known)
+>>>>>>> 20becf0cbca5537f97496d126f389fe9e4f96953
     assert list(faults.restore(kept or {}, at(seconds))) == []
     faults.observe(0, STATISTIC, DocumentsListed(()), at(seconds))
     faults.step(at(seconds))
