@@ -78,7 +78,7 @@ class Leadership(Protocol):
         """Whether the election fails."""
 
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
-        """Campaign until cancelled; ``on_change`` is called when ``leads`` or ``holder`` changes."""
+        """Campaign until cancelled; call ``on_change`` when ``leads`` or ``holder`` changes."""
 
     async def confirm(self) -> bool:
         """Ask who leads, after a refused write; whether it is this process."""

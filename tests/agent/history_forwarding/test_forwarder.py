@@ -74,7 +74,7 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
         on_changes=lambda rows: forwarder.count(rows),
     )
     forwarder = HistoryForwarder(way, "node-1", journal, directory, _now_ms)
-    forwarder = asyncio.create_task(forwarder.run())
+    running = asyncio.create_task(forwarder.run())
     for episode in episodes:
         change = Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", episode, _now_ms(), "")
         await journal.committed(
@@ -84,8 +84,8 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
         if len(way.episodes()) >= wanted:
             break
         await asyncio.sleep(0.02)
-    forwarder.cancel()
-    await asyncio.wait({forwarder})
+    running.cancel()
+    await asyncio.wait({running})
     await journal.close()
 
 

@@ -89,15 +89,9 @@ def begun(
     seconds: float = 0,
     namespaces: tuple[str, ...] = ("*",),
 ) -> PublicFaultsPlugin:
-<<<<<<< 73632d8b0e2d7551b9375006783e7d129a4874e7
-    """One that has begun, with nodes ``n1`` and ``n2`` unless told otherwise."""
+    """Return a plugin that has begun, by default with the nodes ``n1`` and ``n2``."""
     known = places("n1", "n2") if known is None else known
     faults = PublicFaultsPlugin(known, namespaces=namespaces)
-=======
-    """Return a plugin that has begun, by default with the nodes ``n1`` and ``n2``."""
-    faults = PublicFaultsPlugin(namespaces=namespaces)
-    faults.know(places("n1", "n2") if known is None else known)
->>>>>>> 20becf0cbca5537f97496d126f389fe9e4f96953
     assert list(faults.restore(kept or {}, at(seconds))) == []
     faults.observe(0, STATISTIC, DocumentsListed(()), at(seconds))
     faults.step(at(seconds))
