@@ -178,11 +178,6 @@ class Catalogue:
         """Return the severity with which the driver raises ``code``, if that is known."""
         return self.severities.get(code)
 
-    def name_of(self, code: str) -> str | None:
-        """Return the English name of ``code``, if it has one."""
-        facts = self.facts.get(code)
-        return facts.name_en or None if facts is not None else None
-
 
 def _by_table(
     level: SwitchLevel | NodeLevel | ChipLevel | None, code: str, of: str
