@@ -11,6 +11,8 @@ from zlib import crc32
 
 import msgspec
 
+from contract.validation_texts import decode_text
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -54,5 +56,5 @@ def decoded(texts: Mapping[str, K], decode: Callable[[K], T]) -> tuple[dict[str,
         try:
             found[name] = decode(text)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            problems.append(f"{name}: {error}")
+            problems.append(f"{name}: {decode_text(error)}")
     return found, problems

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from contract.validation_texts import decode_text
+
 if TYPE_CHECKING:
     from collectors.base import SavedState
 
@@ -25,5 +27,5 @@ def remembered(memory: SavedState, source: str, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        _log.warning("%s: what was remembered makes no sense: %s", source, error)
+        _log.warning("%s: what was remembered makes no sense: %s", source, decode_text(error))
         return None

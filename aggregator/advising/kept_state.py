@@ -20,6 +20,8 @@ from advisor.scheduler_view.cluster_cache import has
 from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
 from advisor.scheduler_view.state import CachedJob, NodeMemory, SchedulerState, SeenConfigMap
 from aggregator.state_buckets import ChangedBuckets, bucket_of
+from contract.counted import counted
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -226,10 +228,12 @@ def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]
             raise ValueError(_TOO_LARGE)
         missing = sorted(set(head.buckets) - texts.keys())
         if missing:
-            raise ValueError(f"{len(missing)} documents are missing, the first one is {missing[0]}")
+            raise ValueError(
+                f"{counted(len(missing), 'document')} missing: the first one is {missing[0]}"
+            )
         parts = [_bucket.decode(text) for name, text in sorted(texts.items()) if name != _HEAD]
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(decode_text(error)) from None
     found = {}
     for profile in Profile:
         rows: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}

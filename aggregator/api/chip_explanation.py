@@ -18,6 +18,7 @@ from aggregator.processors.state_types import (
     Times,
 )
 from contract.codes.levels import ChipLevel
+from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
 from contract.documents.separation import chip_of
 from contract.documents.switch_info import event_key
@@ -195,7 +196,7 @@ class _Reasons:
             f"{code} (last at {shown_time(at_ms)})" for code, at_ms in sorted(one.codes.items())
         )
         why = (
-            f"in manual separation, because {policy.threshold} times within "
+            f"in manual separation, because {counted(policy.threshold, 'time')} within "
             f"{policy.window_hours} h came: {codes}"
         )
         by_hand = "an operator may release it: vigil release"

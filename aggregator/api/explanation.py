@@ -27,6 +27,7 @@ from aggregator.jobs.message_types import Health
 from aggregator.jobs.node_impact import NodeImpact
 from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import ActivePublicFault
+from contract.counted import counted
 from contract.documents.node_info import NodeRecord, render_node_entry
 from contract.pages.faults import FaultStatus, names_of
 from service.clock import shown_time
@@ -271,7 +272,7 @@ def _about_job(
     else:
         count = len(part.faults)
         since = shown_time(part.since_ms)
-        faults = "1 fault" if count == 1 else f"{count} faults"
+        faults = counted(count, "fault")
         yield f"{faults} of this node hit {name} since {since}, which makes it {part.health.word}"
     for one in relations:
         what = f"{one.code} on {one.subject} (since {shown_time(one.since_ms)})"

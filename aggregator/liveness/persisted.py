@@ -16,6 +16,7 @@ import msgspec
 from aggregator.liveness.persisted_row import LastSeen
 from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.names import node_name_problem
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,7 +37,7 @@ def decode(content: str) -> tuple[LastSeen, ...]:
     try:
         found = _decoder.decode(content)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(decode_text(error)) from None
     return tuple(one for one in found if node_name_problem(one.node) is None)
 
 

@@ -25,6 +25,7 @@ from contract.codes.policies import (
     longest_release_ms,
 )
 from contract.errors import ConfigurationError, Problem
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -272,4 +273,6 @@ def read_table(name: str, model: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=model)
     except msgspec.MsgspecError as error:
-        raise ConfigurationError(f"contract/data/{name}", [Problem("$", str(error))]) from None
+        raise ConfigurationError(
+            f"contract/data/{name}", [Problem("$", decode_text(error))]
+        ) from None

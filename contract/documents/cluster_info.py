@@ -16,6 +16,7 @@ from contract.errors import DocumentError
 from contract.go import encode as go_json
 from contract.go.decode import GoStruct, Int32, Int64, decode
 from contract.names import CLUSTER_DEVICE_PREFIX, DEVICE_INFO_PREFIX
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -78,7 +79,9 @@ def entry_texts(value: str, document: str) -> dict[str, str]:
     try:
         return {key: bytes(raw).decode() for key, raw in _raw_entries.decode(value).items()}
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise DocumentError(document, "$", f"is no object of entries: {error}") from None
+        raise DocumentError(
+            document, "$", f"is no object of entries: {decode_text(error)}"
+        ) from None
 
 
 def read_device_entry(key: str, text: str, document: str) -> tuple[str, DeviceEntry]:
@@ -178,7 +181,9 @@ def verify_value(
     try:
         entries = reader.decode(value)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise DocumentError(document, "$", f"a reader would refuse it: {error}") from None
+        raise DocumentError(
+            document, "$", f"a reader would refuse it: {decode_text(error)}"
+        ) from None
     if len(entries) != nodes:
         raise DocumentError(
             document, "$", f"has {counted(len(entries), 'node')} and must have {nodes}"

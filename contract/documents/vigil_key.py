@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from contract.errors import DocumentError
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,7 +132,7 @@ def decode_vigil_key(text: str, document: str) -> VigilRecord:
         if version == VERSION:
             return _decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DocumentError(document, VIGIL_KEY, str(error)) from None
+        raise DocumentError(document, VIGIL_KEY, decode_text(error)) from None
     raise DocumentError(
         document, VIGIL_KEY, f"is of version {version}, this release reads version {VERSION}"
     )

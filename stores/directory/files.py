@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
+from contract.validation_texts import decode_text
 from stores.base import Document
 from stores.document_names import is_name, is_namespace
 
@@ -120,7 +121,7 @@ def read(root: Path, namespace: str, name: str) -> Document | None:
     try:
         file = _decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedFile(str(error), _digest(content)) from None
+        raise MalformedFile(decode_text(error), _digest(content)) from None
     version = _version(content, status)
     return Document(namespace, name, file.data, file.labels, file.annotations, version)
 

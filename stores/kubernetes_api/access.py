@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from contract.errors import StoreUnavailable
+from contract.validation_texts import decode_text
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.client.connection import ApiConnection
 from stores.kubernetes_api.own_node_only import is_own_node_only, is_refused_by_policy
@@ -63,7 +64,9 @@ class Access:
         try:
             return msgspec.json.decode(body, type=_Version).git_version
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"what answers is no API server: {error}") from error
+            raise StoreUnavailable(
+                f"what answers is no API server: {decode_text(error)}"
+            ) from error
 
     async def missing(self, rights: Iterable[Right]) -> tuple[Right, ...]:
         """Return those of ``rights`` that are not granted."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import msgspec
 
 from contract.errors import StoreNotFound
+from contract.validation_texts import decode_text
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.kubernetes_api.watch import ListPage, Pages, watched
 from stores.kubernetes_api.wire import Item, ObjectMetadata, item_decoder
@@ -162,7 +163,9 @@ class Feed(Generic[AnyItem, Value]):
                 "/".join(filter(None, (metadata.namespace, metadata.name))) or "one without a name"
             )
             self._unreadable[key] = who
-            _log.warning("of the %s %s cannot be read: %s", self._kind.name, who, error)
+            _log.warning(
+                "of the %s %s cannot be read: %s", self._kind.name, who, decode_text(error)
+            )
         return key
 
     def _readable(self, key: str) -> None:

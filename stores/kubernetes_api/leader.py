@@ -12,6 +12,7 @@ import msgspec
 
 from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from contract.validation_texts import decode_text
 from stores.base import Tenure
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.namespaces import create_namespace
@@ -121,7 +122,9 @@ class KubernetesLeaderLease:
         try:
             return self._tenure(_decoder.decode(body))
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error
+            raise StoreUnavailable(
+                f"the answer to {what} is no Lease: {decode_text(error)}"
+            ) from error
 
     def _tenure(self, lease: _Lease) -> Tenure:
         self._added = lease.metadata

@@ -13,6 +13,7 @@ import msgspec
 
 from contract.names import HEARTBEAT_NAMESPACE, HEARTBEAT_PREFIX, heartbeat_name, node_name_problem
 from contract.refusal import Reason
+from contract.validation_texts import decode_text
 from stores.base import Beat
 
 LABEL = ("npu-vigil/heartbeat", "true")
@@ -102,7 +103,7 @@ def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
             try:
                 good.append(decoder.decode(raw))
             except msgspec.ValidationError as error:
-                problems.append(str(error))
+                problems.append(decode_text(error))
         return good, problems
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import node_name_problem
+from contract.validation_texts import decode_text
 from stores.base import NodeChanged, NodeObject, NodesListed
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
@@ -109,7 +110,9 @@ class KubernetesObjects:
         try:
             return _object(_node.decode(answer))
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer for node {node} is no Node: {error}") from error
+            raise StoreUnavailable(
+                f"the answer for node {node} is no Node: {decode_text(error)}"
+            ) from error
 
     async def set_node(
         self,

@@ -9,6 +9,7 @@ import msgspec
 from contract.documents.elastic_job import LEASE as ELASTIC_LEASE
 from contract.errors import StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from contract.validation_texts import decode_text
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.pages import ObjectPages
 
@@ -48,7 +49,9 @@ class Remains(ObjectPages):
             try:
                 nodes = msgspec.json.decode(page, type=_Nodes).items
             except msgspec.DecodeError as error:
-                raise StoreUnavailable(f"the list of Nodes makes no sense: {error}") from error
+                raise StoreUnavailable(
+                    f"the list of Nodes makes no sense: {decode_text(error)}"
+                ) from error
             found |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
         return frozenset(found)
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from contract.errors import StoreNotFound, StoreUnavailable
+from contract.validation_texts import decode_text
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster import KubernetesCluster
@@ -147,14 +148,16 @@ class VcJobs(ObjectPages):
         try:
             return wire.item_decoder.decode(answer).metadata.resource_version
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer for Job {job} is none: {error}") from error
+            raise StoreUnavailable(
+                f"the answer for Job {job} is none: {decode_text(error)}"
+            ) from error
 
 
 def _items(page: bytes) -> list[msgspec.Raw]:
     try:
         return _lists.decode(page).items
     except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"a list makes no sense: {error}") from error
+        raise StoreUnavailable(f"a list makes no sense: {decode_text(error)}") from error
 
 
 def _command(name: str, uid: str) -> str:

@@ -21,6 +21,7 @@ from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.names import node_name_problem
 from contract.refusal import Reason
 from contract.topics import ALL_BEATS, beat_topic, is_beat_topic, node_of
+from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from stores.base import Beat
 from stores.refusals import Refusals
@@ -67,7 +68,7 @@ def decode_pulse(node: str, payload: bytes) -> HeartbeatMessage:
     try:
         pulse = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(decode_text(error)) from None
     if pulse.node != node:
         raise OfAnotherNode(f"it is one of {pulse.node[:_NAME_LENGTH]!r}")
     if not pulse.holder and not pulse.is_broken:

@@ -11,6 +11,7 @@ import msgspec
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
+from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from stores.base import Changed, Deleted, Document, DocumentsListed, spoilt
 from stores.document_names import is_name, is_namespace
@@ -66,7 +67,7 @@ def decode(topic: str, payload: bytes) -> Document:
     try:
         found = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(str(error)) from None
+        raise MalformedMessage(decode_text(error)) from None
     return Document(*place, found.data, found.labels, found.annotations, version_of(payload))
 
 
