@@ -131,7 +131,7 @@ class ListTracker:
         complete: bool = True,
         apart: frozenset[Key] = frozenset(),
     ) -> list[Report]:
-        """The driver gave its list in answer to a query made at ``asked_at``.
+        """Take in the driver's list, the answer to a query made at ``asked_at``.
 
         A list that is not ``complete`` says nothing about what is not in it; ``apart`` are keys
         that are judged elsewhere. What is listed is reported in the driver's order, which is the

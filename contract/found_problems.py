@@ -40,7 +40,7 @@ class FoundProblems:
         return count
 
     def all(self) -> tuple[Problem, ...]:
-        """What was found; where that is too much, the first one says so."""
+        """Return what was found; where that is too much, the first one says so."""
         if not self._more:
             return tuple(self._kept)
         count = len(self._kept) + self._more

@@ -31,7 +31,7 @@ class Added(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()
 
     def beside(self, document: Document) -> Document:
-        """``document`` as it is written: with what others added."""
+        """Return ``document`` as it is written: with what others added."""
         if not (self.labels or self.annotations or self.data):
             return document
         return msgspec.structs.replace(

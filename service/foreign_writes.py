@@ -113,7 +113,7 @@ class ForeignWrites:
         self._stands = True
 
     def pause_seconds(self, now: float) -> float:
-        """For how long we may not write yet; 0 without a conflict."""
+        """Return for how long we may not write yet; 0 without a conflict."""
         if not self.is_conflict:
             return 0.0
         return max(0.0, self._paused_from + self._pause_seconds - now)

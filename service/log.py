@@ -61,7 +61,7 @@ def is_journal(descriptor: int, environment: Mapping[str, str]) -> bool:
 
 
 def last_words(text: str) -> str:
-    """``text`` about why the program ends, as it is to be written to standard error."""
+    """Return ``text`` about why the program ends, as it is written to standard error."""
     return _prefixed(text, _ERROR) if is_journal(STANDARD_ERROR, os.environ) else text
 
 

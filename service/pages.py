@@ -90,7 +90,7 @@ def _showing(value: Callable[[], object]) -> Callable[[web.Request], Awaitable[w
 
 
 def json_response(value: object, status: int = 200) -> web.Response:
-    """``value`` as the answer to a request."""
+    """Return ``value`` as the answer to a request."""
     return web.Response(
         body=msgspec.json.encode(value) + b"\n", status=status, content_type="application/json"
     )

@@ -72,7 +72,7 @@ class Stalls:
 
     @contextlib.contextmanager
     def busy(self, what: str) -> Iterator[None]:
-        """``what`` is being done inside, and should not take more than a minute."""
+        """Note that ``what`` is done inside, which should not take more than a minute."""
         self.of(what, BUSY_SECONDS)
         try:
             yield

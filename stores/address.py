@@ -137,5 +137,5 @@ def _wrong(url: str, what: str) -> ConfigurationError:
 
 
 def shown(url: str) -> str:
-    """``url`` without the password that may stand in it by mistake."""
+    """Return ``url`` without the password that may stand in it by mistake."""
     return re.sub("//.*@", "//…@", url)

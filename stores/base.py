@@ -333,7 +333,7 @@ class LeaderLease(Protocol):
         """Follow it for ever; without a Lease, ``holder`` and ``version`` are empty."""
 
     async def read(self) -> Tenure:
-        """As it is now."""
+        """Return it as it is now."""
 
     async def write(self, tenure: Tenure) -> Tenure:
         """Take, renew or give up the Lease whose version is ``tenure.version``, as it is then.

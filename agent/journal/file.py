@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.journal.retention import prune
 from agent.journal.unacknowledged import SCHEMA as UNHEARD_SCHEMA
-from agent.journal.unacknowledged import delete_unacknowledged, identify, keep_acknowledged, rename
+from agent.journal.unacknowledged import identify, rename
 from contract.errors import JournalError
 from service.private import private_database
 
@@ -28,10 +29,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "journal.sqlite"
 SCHEMA_VERSION = 1
-_PRUNE_ROWS = 500
 _BUSY_SECONDS = 0.1
 _WAL_BYTES_KEPT = 1 << 20
-_NEVER = (1 << 63) - 1
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS rows (
@@ -54,16 +53,6 @@ _IN_FORCE_AT_SNAPSHOT = (
     "SELECT max(sequence) FROM rows WHERE kind = 'fault-configuration' AND sequence <"
     " (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
 )
-
-
-def _true_at_a_snapshot(kind: str) -> str:
-    """SQL: the row ``old`` is of ``kind``, and a snapshot comes before the next such row."""
-    return (
-        f"old.kind = '{kind}' AND"
-        " (SELECT min(sequence) FROM rows WHERE kind = 'snapshot' AND sequence > old.sequence)"
-        f" < coalesce((SELECT min(sequence) FROM rows WHERE kind = '{kind}'"
-        f" AND sequence > old.sequence), {_NEVER})"
-    )
 
 
 class RowKind(StrEnum):
@@ -193,53 +182,10 @@ class JournalFile:
             return False
 
     def prune(self, *, older_than_ms: int, max_bytes: int, acknowledged: int | None = None) -> bool:
-        """Delete some of the oldest rows if they are too old or the file is too large.
-
-        What a start needs (last snapshot and all since, last configuration, which Events were sent,
-        what was told of storage faults)
-        stays, and so does what a replay needs that begins with the oldest snapshot: the fault
-        configuration and the usage of that time.
-
-        ``acknowledged``: changes behind it are still to be sent to an aggregator. They go when
-        everything else is gone and the file is too large still, and are counted in
-        ``unacknowledged_deleted``. It is ``None`` where no aggregator reads them. Returns whether
-        there may be more to delete.
-        """
-        connection = self._connection
-        too_large = self._bytes() > max_bytes
-        if acknowledged is not None:
-            keep_acknowledged(connection, acknowledged)
-        deleted = connection.execute(
-            "DELETE FROM rows WHERE sequence IN ("
-            "  SELECT sequence FROM rows AS old"
-            "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
-            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
-            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
-            "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'public-faults')"
-            f"  AND NOT ({_true_at_a_snapshot('usage')})"
-            f"  AND NOT ({_true_at_a_snapshot('fault-configuration')})"
-            "  AND NOT (kind = 'changes' AND sequence > ?)"
-            "  ORDER BY sequence LIMIT ?)"
-            " AND (? OR at_ms < ?)",
-            (
-                _NEVER if acknowledged is None else acknowledged,
-                _PRUNE_ROWS,
-                too_large,
-                older_than_ms,
-            ),
-        ).rowcount
-        unacknowledged = 0
-        if acknowledged is not None and deleted < _PRUNE_ROWS and self._bytes() > max_bytes:
-            unacknowledged = delete_unacknowledged(connection, acknowledged, _PRUNE_ROWS)
-            self.unacknowledged_deleted += unacknowledged
-        return _PRUNE_ROWS in (deleted, unacknowledged)
-
-    def _bytes(self) -> int:
-        pages, free, size = (
-            self._connection.execute(f"PRAGMA {name}").fetchone()[0]
-            for name in ("page_count", "freelist_count", "page_size")
-        )
-        return int((pages - free) * size)
+        """Delete rows as ``retention.prune`` does; return whether there may be more to delete."""
+        done = prune(self._connection, older_than_ms, max_bytes, acknowledged)
+        self.unacknowledged_deleted += done.unacknowledged
+        return done.may_be_more
 
     def close(self) -> None:
         """Close the connection; the last one to close moves the WAL into the file."""

@@ -26,6 +26,7 @@ from agent.journal.file import (
     RowKind,
     body_of,
 )
+from agent.journal.retention import MAX_AGE_MS, MAX_BYTES
 from agent.journal.slow_commits import SlowCommits
 from contract.counted import counted
 from contract.errors import JournalError
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.journal")
 
 _HELD_BYTES = 8 << 20
-_MAX_AGE_MS = 30 * 86_400_000
 _RETRY_SECONDS = 0.5
 _SYNC_SECONDS = 1.0
 _PRUNE_SECONDS = 60.0
@@ -81,7 +81,7 @@ class Journal:
         wall_clock: Callable[[], int],
         on_recovered: Callable[[], None],
         on_changes: Callable[[int], None] = lambda _: None,
-        max_bytes: int = 64 << 20,
+        max_bytes: int = MAX_BYTES,
         held_bytes: int = _HELD_BYTES,
     ) -> None:
         self._path = directory / FILE_NAME
@@ -277,7 +277,7 @@ class Journal:
                     file.rename()
                     self._renaming = False
                 if time.monotonic() >= next_prune:
-                    oldest_ms = self._wall_clock() - _MAX_AGE_MS
+                    oldest_ms = self._wall_clock() - MAX_AGE_MS
                     before = file.unacknowledged_deleted
                     more = file.prune(
                         older_than_ms=oldest_ms,

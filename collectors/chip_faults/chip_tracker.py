@@ -97,7 +97,7 @@ class ChipTracker:
         by_chip: bool,
         hangs: bool = False,
     ) -> list[Report]:
-        """A query got no answer; ``by_chip`` is whether the chip itself failed to give it.
+        """Take in a query without an answer; ``by_chip`` is whether the chip itself gave none.
 
         A missing driver process or missing rights are not the chip's. Whose it is that a call
         ``hangs``, nobody knows.

@@ -35,7 +35,7 @@ class ChipWord:
         """When the next question is due because the last one had no answer."""
 
     def list_changed(self, codes: Iterable[str], at: float) -> None:
-        """The chip lists other codes than before."""
+        """Take in that the chip lists other codes than before."""
         self._codes = tuple(sorted(codes))
         if self._unanswered is None:
             self._unanswered, self._changed_at = 0, at

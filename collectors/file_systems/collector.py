@@ -155,7 +155,7 @@ class FileSystemsRun:
         self._look_now = asyncio.Event()
 
     def observe(self, reports: Sequence[Report]) -> None:
-        """The kernel's log made a file system read-only, or something of it was lost."""
+        """Look again soon: the log reports a read-only file system, or a part of it was lost."""
         for report in reports:
             if isinstance(report, Gap) and report.source == KERNEL_LOG:
                 self._look_now.set()
@@ -169,7 +169,7 @@ class FileSystemsRun:
                 self._look_now.set()
 
     async def wait(self) -> None:
-        """Until the next look is due."""
+        """Wait until the next look is due."""
         await is_set_within(self._look_now, self._collector.period_seconds)
 
     async def look(self) -> None:

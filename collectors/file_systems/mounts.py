@@ -47,7 +47,7 @@ def kinds_on_devices(filesystems: str) -> frozenset[str]:
 def local_file_systems(
     mountinfo: str, kinds: Collection[str], excluded: Collection[str]
 ) -> dict[int, FileSystem]:
-    """By device number, each with its shortest mount point outside of ``excluded``.
+    """Return them by device number, with the shortest mount point outside of ``excluded``.
 
     What other mounts hide is left out; so is what is mounted below ``excluded`` paths only (the
     volumes of pods). A line that cannot be understood is no mount.

@@ -97,7 +97,7 @@ class HangTracker:
         return self._hung
 
     def idle(self, now_ms: int) -> list[Report]:
-        """No process uses the chip."""
+        """Take in that no process uses the chip."""
         self._forget()
         self._processes = frozenset()
         return [*self._answered(now_ms), *self._moves(now_ms)]
@@ -105,7 +105,7 @@ class HangTracker:
     def sampled(
         self, processes: frozenset[int], figures: Figures, troubles: str, now_ms: int
     ) -> list[Report]:
-        """``processes`` use the chip; ``troubles`` is why figures are missing."""
+        """Take in that ``processes`` use the chip; ``troubles`` is why figures are missing."""
         if processes != self._processes:
             self._forget()
             self._processes = processes

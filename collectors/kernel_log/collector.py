@@ -278,7 +278,7 @@ class KernelLogRun:
             self._report([SourceAnswered(self._source, NODE, self._around.wall_clock())])
 
     def blind(self, error: OSError) -> None:
-        """The log cannot be read."""
+        """Take in that the log cannot be read."""
         if self._answers is False:
             return
         self._answers = False

@@ -131,7 +131,7 @@ class Position:
         return self.sequence is None or sequence > self.sequence
 
     def read(self, sequence: int, now_ms: int) -> list[Report]:
-        """This record is read now; a gap before it is reported."""
+        """Take in a record that was read; a gap before it is reported."""
         before, self.sequence = self.sequence, sequence
         lost = 0 if before is None else sequence - before - 1
         overrun, self._overrun = self._overrun, False
@@ -143,7 +143,7 @@ class Position:
         ]
 
     def at_the_end(self) -> bool:
-        """Everything that is there was read; whether the log is not the one that was remembered.
+        """Take in that all was read; return whether the log is another one than remembered.
 
         That is so in a machine that was set back to an earlier state. It goes on from there.
         """

@@ -52,14 +52,14 @@ class LinkTracker:
         return self._answered is False
 
     def event(self, at: float) -> None:
-        """The driver reported something about a network code of the chip."""
+        """Take in that the driver reported a network code of the chip."""
         self._event_at = at
         self._settled = False
         if self.check_at is None:
             self.check_at = at + LAG_SECONDS
 
     def asked(self, at: float) -> None:
-        """The tool is asked now."""
+        """Take in that the tool is asked now."""
         if self.check_at is None or at < self.check_at:
             return
         again = self._event_at + LAG_SECONDS

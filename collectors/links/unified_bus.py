@@ -43,7 +43,7 @@ class UnifiedBus:
             self._tool.discard(seen.subject)
 
     def found(self, chip: Subject, *, down: bool) -> None:
-        """The tool found the ports of ``chip`` so."""
+        """Take in the ports of ``chip`` as the tool found them."""
         if down:
             self._tool.add(chip)
         else:

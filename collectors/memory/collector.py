@@ -120,7 +120,7 @@ class MemoryRun:
         return self._kept.accounted if self._kept.boot == self._boot else 0
 
     def observe(self, reports: Sequence[Report]) -> None:
-        """The kernel's log tells of kills, or that something of it was lost."""
+        """Take in what the kernel's log reports of kills, and that a part of it was lost."""
         for report in reports:
             if isinstance(report, Gap | Observation) and report.source == KERNEL_LOG:
                 if isinstance(report, Gap):
@@ -129,7 +129,7 @@ class MemoryRun:
                     self._kills.count_fault()
 
     async def wait(self) -> None:
-        """Until the next look is due."""
+        """Wait until the next look is due."""
         pause = self._collector.period_seconds
         if self._kills.is_suspicious:
             pause = min(pause, _SOON_SECONDS)

@@ -70,12 +70,12 @@ class OomKills:
         self._suspected = 0
 
     def count_fault(self) -> None:
-        """The log told of one."""
+        """Note a kill that the log reported."""
         if self.accounted is not None:
             self.accounted += 1
 
     def counted(self, total: int) -> int:
-        """The kernel has counted ``total``: how many of them nobody told of."""
+        """Return how many of ``total``, which the kernel has counted, no log reported."""
         if self.accounted is None or self.accounted >= total:
             self.accounted = total
             self._suspected = 0

@@ -95,7 +95,7 @@ def _trimmed(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def split(fault: DeviceFault) -> Iterable[CodeFault]:
-    """One fault per code of an object of the wire (clusterd#1.6)."""
+    """Return one fault per code of an object of the wire (clusterd#1.6)."""
     times = fault.fault_time_and_level_map or {}
     for code in fault.fault_code.replace(" ", "").split(","):
         listed = times.get(code)
@@ -110,7 +110,7 @@ def split(fault: DeviceFault) -> Iterable[CodeFault]:
 
 
 def healed(record: DeviceRecord) -> DeviceRecord:
-    """``record`` without any fault.
+    """Return ``record`` without any fault.
 
     The free list is not widened: a reader takes it as it is, and no report shows that a chip that
     was isolated may be used (``docs/spec/consumers.md#7.1``, M14).

@@ -59,7 +59,7 @@ def numbered(prefix: str, name: str) -> int | None:
 
 
 def member(key: str, text: str) -> str:
-    """One member of a value: ``key`` and the entry's JSON text."""
+    """Return one member of a value: ``key`` and the entry's JSON text."""
     return f"{go_json.encode(key)}:{text}"
 
 

@@ -62,7 +62,7 @@ def read_switch_entry(key: str, text: str, document: str) -> tuple[str, SwitchRe
 
 
 def healed_switch(record: SwitchRecord) -> SwitchRecord:
-    """``record`` without any fault (M9)."""
+    """Return ``record`` without any fault (M9)."""
     return msgspec.structs.replace(record, events=(), level="", status="Healthy", times=())
 
 

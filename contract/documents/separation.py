@@ -48,7 +48,7 @@ class UpgradeReason(GoStruct, frozen=True):
 
 
 def written_code(code: str) -> str:
-    """``code`` as it is written in a reason."""
+    """Return ``code`` as it is written in a reason."""
     return code if code == AUTOFILL_CODE else code.lower()
 
 

@@ -118,7 +118,7 @@ def _is_in(where: str, places: set[str]) -> bool:
 
 
 def parsed(text: str, document: str, where: str = "$") -> Any:
-    """``text`` as ``parse`` gives it. Raises ``DocumentError`` for what is no JSON."""
+    """Return ``text`` as ``parse`` gives it. Raises ``DocumentError`` for what is no JSON."""
     try:
         return parse(text)
     except RecursionError:

@@ -36,7 +36,7 @@ def encode(value: Any) -> str:
 
 
 def sorted_map(value: dict[str, Any]) -> dict[str, Any]:
-    """``value`` in the key order that Go writes a map in: bytewise."""
+    """Return ``value`` in the key order that Go writes a map in: bytewise."""
     return {key: value[key] for key in sorted(value)}
 
 

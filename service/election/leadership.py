@@ -423,7 +423,7 @@ def _safe_ms(tenure: Tenure) -> int:
 def leadership(
     stores: Iterable[Store], identity: str, duration_seconds: int, clock: Clock
 ) -> Leadership:
-    """By the first store with Leases, else by the first with a lock, else without an election."""
+    """Return who elects: the first store with Leases, else the first with a lock, else none."""
     stores = tuple(stores)
     for store in stores:
         if (lease := store.leader_lease) is not None:

@@ -34,11 +34,14 @@ class Open(Protocol):
     """Since when a request is awaited that is not whole; ``None`` between two requests."""
     unsent_since: float | None
 
-    def proceed(self) -> None: ...
+    def proceed(self) -> None:
+        """Have its request answered."""
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """Return its descriptor."""
 
-    def abort(self) -> None: ...
+    def abort(self) -> None:
+        """Close it at once, whatever is unsent."""
 
 
 class Connections:

@@ -69,7 +69,7 @@ class Access:
             ) from error
 
     async def missing(self, rights: Iterable[Right]) -> tuple[Right, ...]:
-        """Those of ``rights`` that are not granted."""
+        """Return those of ``rights`` that are not granted."""
         return tuple([right for right in rights if not await self._allowed(right)])
 
     async def has_namespace(self, namespace: str, free_name: str) -> bool | None:

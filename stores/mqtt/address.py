@@ -21,7 +21,7 @@ class BrokerAddress(NamedTuple):
 
 
 def parse_address(url: str) -> BrokerAddress:
-    """``mqtt[s]://HOST[:PORT]``; the ports are 1883 and 8883. Raises ``ValueError`` with why."""
+    """Parse ``mqtt[s]://HOST[:PORT]``; ports are 1883 and 8883. Raises ``ValueError`` with why."""
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         raise ValueError("has a user in it; give mqtt.user and mqtt.password_file instead")

@@ -101,7 +101,7 @@ class LastWill:
         return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
 
     def beaten(self, pulse: HeartbeatMessage) -> None:
-        """This beat was made; the next will repeats it."""
+        """Note that this beat was made; the next will repeats it."""
         if pulse.node == self._node:
             self._last = pulse
 
@@ -123,7 +123,7 @@ class ReceivedHeartbeats:
         self.end_reason = ""
 
     def begin_list(self) -> None:
-        """All that is retained comes now."""
+        """Begin a list: all that is retained comes now."""
         self.end_reason = ""
         self._listed = set()
 
@@ -175,7 +175,7 @@ class ReceivedHeartbeats:
         self._received[node] = _ReceivedBeat(payload, pulse, time.monotonic())
 
     def end(self, reason: str) -> None:
-        """Nothing more comes."""
+        """End it: nothing more comes."""
         self.end_reason = reason
 
     def beats(self) -> tuple[Beat, ...]:

@@ -85,7 +85,7 @@ class Sink:
         self._more.set()
 
     def end(self, reason: str) -> None:
-        """Nothing more comes."""
+        """End it: nothing more comes."""
         self._waiting.clear()
         self._end = self._end or reason
         self._more.set()
@@ -107,7 +107,7 @@ class Taker(Protocol):
         """Take a message."""
 
     def end(self, reason: str) -> None:
-        """Nothing more comes."""
+        """End it: nothing more comes."""
 
 
 class Session:
@@ -199,7 +199,7 @@ class Session:
                 sink.put(message)
 
     def end(self, reason: str) -> None:
-        """The connection is no more."""
+        """End it: the connection is closed."""
         self._end = reason
         self._client = None
         self._over.set()

@@ -92,7 +92,7 @@ class Complaints:
             _log.warning("%s is left out: %s", topic, problem)
 
     def forget(self, topic: str) -> None:
-        """It is good now."""
+        """Forget its trouble: it is good now."""
         self._logged.pop(topic, None)
 
 
@@ -122,7 +122,7 @@ class Latest:
             self._passed_on(message.topic)
 
     def end(self, reason: str) -> None:
-        """Nothing more comes."""
+        """End it: nothing more comes."""
         self._waiting = {}
         self._end = self._end or reason
         self._more.set()

@@ -37,7 +37,7 @@ _PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
 
 
 def connect_error(address: BrokerAddress, error: Exception, reason: str) -> StoreError:
-    """Why there is no connection; ``reason`` is the connection's log."""
+    """Return why there is no connection; ``reason`` is the connection's log."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return StoreForbidden(
             f"{address}: the broker's certificate is not accepted: {error.verify_message}; "

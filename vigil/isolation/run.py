@@ -23,7 +23,9 @@ from vigil.isolation.change import (
     released,
     without_separation,
 )
-from vigil.isolation.places import FoundChip, Published, ShownChip, beats_of, find, refusal
+from vigil.isolation.found_chip import FoundChip, beats_of, find
+from vigil.isolation.refusal import refusal
+from vigil.isolation.shown_isolation import Published, ShownChip
 from vigil.reports.show import print_lines
 
 if TYPE_CHECKING:

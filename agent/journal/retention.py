@@ -1,0 +1,77 @@
+"""How long the journal keeps its rows, and how large its file may be. Blocking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from agent.journal.unacknowledged import delete_unacknowledged, keep_acknowledged
+
+if TYPE_CHECKING:
+    import sqlite3
+
+MAX_AGE_MS = 30 * 86_400_000
+MAX_BYTES = 64 << 20
+_ROWS = 500
+"""So many at a time: appending waits for no longer than that."""
+_NEVER = (1 << 63) - 1
+
+
+class Pruned(NamedTuple):
+    """What ``prune`` did: ``unacknowledged`` rows of changes went before they were acknowledged."""
+
+    may_be_more: bool
+    unacknowledged: int
+
+
+def prune(
+    connection: sqlite3.Connection, older_than_ms: int, max_bytes: int, acknowledged: int | None
+) -> Pruned:
+    """Delete some of the oldest rows if they are too old or the file is too large.
+
+    What a start needs stays: last snapshot and all since, last configuration, which Events and
+    storage faults were sent. So does what a replay needs that begins with the oldest snapshot: the
+    fault configuration and the usage of that time.
+
+    ``acknowledged``: changes behind it are still to be sent to an aggregator. They go when
+    everything else is gone and the file is too large still. It is ``None`` where no aggregator
+    reads them.
+    """
+    too_large = _bytes(connection) > max_bytes
+    if acknowledged is not None:
+        keep_acknowledged(connection, acknowledged)
+    deleted = connection.execute(
+        "DELETE FROM rows WHERE sequence IN ("
+        "  SELECT sequence FROM rows AS old"
+        "  WHERE sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
+        "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'configuration')"
+        "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'events')"
+        "  AND sequence IS NOT (SELECT max(sequence) FROM rows WHERE kind = 'public-faults')"
+        f"  AND NOT ({_true_at_a_snapshot('usage')})"
+        f"  AND NOT ({_true_at_a_snapshot('fault-configuration')})"
+        "  AND NOT (kind = 'changes' AND sequence > ?)"
+        "  ORDER BY sequence LIMIT ?)"
+        " AND (? OR at_ms < ?)",
+        (_NEVER if acknowledged is None else acknowledged, _ROWS, too_large, older_than_ms),
+    ).rowcount
+    unacknowledged = 0
+    if acknowledged is not None and deleted < _ROWS and _bytes(connection) > max_bytes:
+        unacknowledged = delete_unacknowledged(connection, acknowledged, _ROWS)
+    return Pruned(_ROWS in (deleted, unacknowledged), unacknowledged)
+
+
+def _true_at_a_snapshot(kind: str) -> str:
+    """SQL: the row ``old`` is of ``kind``, and a snapshot comes before the next such row."""
+    return (
+        f"old.kind = '{kind}' AND"
+        " (SELECT min(sequence) FROM rows WHERE kind = 'snapshot' AND sequence > old.sequence)"
+        f" < coalesce((SELECT min(sequence) FROM rows WHERE kind = '{kind}'"
+        f" AND sequence > old.sequence), {_NEVER})"
+    )
+
+
+def _bytes(connection: sqlite3.Connection) -> int:
+    pages, free, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)

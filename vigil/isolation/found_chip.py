@@ -1,0 +1,111 @@
+"""Which documents isolate a chip, and which chips a node has."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.node.labels import BASE_DEVICE_INFOS
+from aggregator.processors import manual_info
+from contract.documents.device_info import decode
+from contract.documents.isolation_request import read_requests
+from contract.documents.separation import chip_of, read_names
+from contract.errors import DocumentError, StoreError, StoreRefused
+from contract.names import (
+    DEVICE_INFO_NAMESPACE,
+    device_info_name,
+)
+from vigil.isolation.change import is_named, is_separated
+
+if TYPE_CHECKING:
+    from stores.base import Beat, Document, Store
+    from vigil.forget.nodes import Stores
+
+
+@dataclass
+class FoundChip:
+    """What the stores have of a chip, named ``chip`` once its node is known.
+
+    ``reports`` are the device-info documents of its node, ``separating`` the stores whose
+    ``clusterd-manual-info-cm`` has it. ``problems`` say what could not be read.
+    """
+
+    chip: str
+    reports: list[tuple[Store, Document]] = field(default_factory=list)
+    separating: list[Store] = field(default_factory=list)
+    chips: set[str] = field(default_factory=set)
+    chips_are_complete: bool = True
+    beats: tuple[Beat, ...] | None = None
+    """``None``: they may not be read."""
+    problems: list[str] = field(default_factory=list)
+
+    def holders(self) -> list[str]:
+        """Return the documents that isolate the chip, each with its store."""
+        return [
+            *(
+                f"{document.namespace}/{document.name} of {store.url}"
+                for store, document in self.reports
+                if is_named(document, self.chip)
+            ),
+            *(
+                f"{manual_info.NAMESPACE}/{manual_info.NAME} of {store.url}"
+                for store in self.separating
+            ),
+        ]
+
+
+async def find(stores: Stores, node: str, chip: str) -> FoundChip:
+    """Read what the stores have of a chip. Raises ``StoreError``."""
+    found = FoundChip(chip)
+    for store in stores.read:
+        document = await store.get(DEVICE_INFO_NAMESPACE, device_info_name(node))
+        if document is not None:
+            found.reports.append((store, document))
+            await _read_chips(found, store, document, node)
+    number = chip.rpartition("-")[2]
+    if number == chip and number.isdecimal():
+        types = {name.rpartition("-")[0] for name in found.chips}
+        if len(types) == 1:
+            found.chip = f"{types.pop()}-{int(number)}"
+    for store in (*stores.read, *stores.published):
+        document = await store.get(manual_info.NAMESPACE, manual_info.NAME)
+        try:
+            if document is not None and is_separated(document, node, found.chip):
+                found.separating.append(store)
+        except DocumentError as error:
+            found.problems.append(f"{error}; it is left as it is")
+    found.beats = await beats_of(stores, node)
+    return found
+
+
+async def _read_chips(found: FoundChip, store: Store, document: Document, node: str) -> None:
+    try:
+        info = decode(document.data, document.name)
+    except DocumentError as error:
+        found.chips_are_complete = False
+        found.problems.append(f"{error}; its writer repairs it when it publishes again")
+        return
+    listed = {*info.free, *info.unhealthy, *info.network_unhealthy, *info.recovering}
+    found.chips |= {name.strip() for name in listed if chip_of(name) is not None}
+    found.chips |= {fault.npu_name for fault in info.faults if chip_of(fault.npu_name) is not None}
+    numbers = (read_names(document.data) or frozenset()) | read_requests(
+        document.annotations
+    ).keys()
+    found.chips |= {f"{info.device_type}-{number}" for number in numbers}
+    if store.objects is None:
+        return
+    # A chip that a pod uses is in no list of device-info.
+    try:
+        there = (await store.objects.get_node(node)).annotations.get(BASE_DEVICE_INFOS, "")
+        found.chips |= set(json.loads(there))
+    except (StoreError, ValueError, TypeError):
+        found.chips_are_complete = False
+
+
+async def beats_of(stores: Stores, node: str) -> tuple[Beat, ...] | None:
+    """Return the heartbeats of a node; ``None`` where the account may not read them."""
+    try:
+        return tuple([beat for store in stores.read for beat in await store.beats(node)])
+    except StoreRefused:
+        return None
