@@ -31,7 +31,7 @@ class SavedState(Protocol):
     """
 
     def read(self) -> bytes | None:
-        """What was written last; ``None`` when there is nothing that can be read."""
+        """Return what was written last; ``None`` when there is nothing that can be read."""
 
     def write(self, content: bytes) -> None:
         """Keep ``content`` instead, soon; never blocks, and a failure is only logged."""

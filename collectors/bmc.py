@@ -183,6 +183,6 @@ class BmcTracker:
 
 
 def plausible_ms(raised_at_seconds: int, now_ms: int) -> int | None:
-    """The BMC's time of an alarm in milliseconds, unless its clock is evidently wrong."""
+    """Return the BMC's time of an alarm in milliseconds, unless its clock is evidently wrong."""
     raised_at_ms = raised_at_seconds * 1000
     return raised_at_ms if _OLDEST_MS <= raised_at_ms <= now_ms + _AHEAD_MS else None

@@ -46,7 +46,7 @@ _TIMEX_BYTES = 512
 
 
 def offset_seconds() -> float:
-    """The host's clock less the time since boot."""
+    """Return the host's clock less the time since boot."""
     offset = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return offset / 1e9
 

@@ -15,6 +15,7 @@ from advisor.checks.ended_vcjobs import PODS_LEFT
 from contract.documents.elastic_job import FINISHED
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.scheduling import go_integer
+from contract.validation_texts import decode_text
 from elastic.aggregator_client import MOST_JOBS, AggregatorReply
 from elastic.conditions import kept_of, original_of
 from elastic.decision import (
@@ -325,7 +326,7 @@ class Acting:
             return self._was_refused(job, error)
         except (StoreError, msgspec.DecodeError) as error:
             self.refusals["unavailable"] += 1
-            _log.warning("%s: %s", job.key, error)
+            _log.warning("%s: %s", job.key, decode_text(error))
             return _AGAIN_SECONDS
         self._refused.pop(job.uid, None)
         if version:

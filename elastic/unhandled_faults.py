@@ -13,6 +13,7 @@ import msgspec
 
 from contract.documents.elastic_job import read_ending
 from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
+from contract.validation_texts import decode_text
 from elastic.continuous_faults import ContinuousFaults
 from elastic.job import read_job
 from elastic.network_faults import COMMANDED_MS, NetworkFaults, is_under_way
@@ -118,7 +119,7 @@ class UnhandledFaults:
             except StoreNotFound:
                 continue  # Kubernetes deletes its pods itself.
             except (StoreError, msgspec.DecodeError) as error:
-                troubles.append(f"Node {node}: {error}")
+                troubles.append(f"Node {node}: {decode_text(error)}")
                 continue
             if since_ms and now.wall_ms - since_ms > grace_ms:
                 dead.add(node)

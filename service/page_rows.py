@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 from aiohttp import hdrs, web
 
+from contract.validation_texts import decode_text
 from service.operations import Parameter, refused
 
 if TYPE_CHECKING:
@@ -134,4 +135,4 @@ def _key_of(token: str) -> tuple[str, ...]:
         text = base64.b64decode(token.encode(), altchars=b"-_", validate=True)
         return msgspec.json.decode(text, type=tuple[str, ...])
     except (binascii.Error, msgspec.MsgspecError, UnicodeError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(decode_text(error)) from None

@@ -181,7 +181,7 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
         yield Finding(FindingSeverity.WARNING, "NO_DEVICE_ENTRY", called, text)
     elif len(view.free) > view.idle.get(view.resource, 0):
         text = (
-            f"{len(view.free)} cards are listed as free, Kubernetes has"
+            f"the list of free cards has {len(view.free)}, Kubernetes has"
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
         yield Finding(FindingSeverity.WARNING, "FREE_LIST_TOO_LONG", called, text)

@@ -18,6 +18,7 @@ from advisor import snapshot
 from advisor.inputs.quantities import amount
 from contract import scheduling
 from contract.errors import DocumentError
+from contract.validation_texts import decode_problem
 
 Raw: TypeAlias = Mapping[str, Any] | msgspec.Raw
 _Texts = dict[str, str] | None
@@ -269,8 +270,8 @@ def _read(raw: Raw, model: type[T], kind: str) -> T:
             return msgspec.json.decode(raw, type=model)
         return msgspec.convert(raw, model)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        what, _, where = str(error).partition(" - at `")
-        raise DocumentError(_called(raw, kind), where.rstrip("`") or "$", what) from None
+        problem = decode_problem(error)
+        raise DocumentError(_called(raw, kind), problem.where, problem.what) from None
 
 
 def _called(raw: Raw, kind: str) -> str:

@@ -22,9 +22,11 @@ from aggregator.public_faults.message_documents import MessageOrigin
 from aggregator.public_faults.message_processor import MessageProcessor
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.validation import existing_devices
+from contract.counted import counted
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
 from contract.names import PUBLIC_FAULT_LABEL
+from contract.validation_texts import decode_text
 from pacing.cooperative import whole
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 
@@ -149,7 +151,7 @@ class PublicFaultsPlugin:
         table = self._tables.in_force
         if table != before:
             place = self._tables.place
-            _log.info("public faults: %d codes, from %s", len(table.levels), place)
+            _log.info("public faults: %s, from %s", counted(len(table.levels), "code"), place)
             self._ledger.judge_again(table.levels)
 
     def step(self, now: Instant) -> frozenset[str]:
@@ -171,8 +173,8 @@ class PublicFaultsPlugin:
                 self._looked_ms = now.steady_ms
                 processor.look_for_absent()
             for node in self._away.look(self._ledger.nodes.keys(), self._places, now):
-                count = self._ledger.forget(node)
-                _log.warning("node %s has been away for a day: %d faults are dropped", node, count)
+                faults = counted(self._ledger.forget(node), "fault")
+                _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
         return self.take_changed_nodes()
 
@@ -308,7 +310,7 @@ class PublicFaultsPlugin:
             try:
                 self._ledger.was_used |= msgspec.json.decode(self._kept_about, type=_About).used
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                unreadable.append(f"{_ABOUT}: {error}")
+                unreadable.append(f"{_ABOUT}: {decode_text(error)}")
         self._ledger.judge_again(self._tables.in_force.levels)
         processor.restore(state)
         self._away.restore(state.away, now)
@@ -342,7 +344,11 @@ class PublicFaultsPlugin:
                 taken = sum(self._ledger.adopt(one) for one in faults)
                 if data:
                     self._ledger.was_used = True
-                    _log.info("%d public faults are taken over from %s", taken, statistic_view.NAME)
+                    _log.info(
+                        "%s taken over from %s",
+                        counted(taken, "public fault"),
+                        statistic_view.NAME,
+                    )
                 for problem in strange[:10]:
                     _log.warning("left out: %s", problem)
             self._ledger.judge_again(self._tables.in_force.levels)

@@ -58,13 +58,13 @@ class ChipTracker:
         return self._blind
 
     def next_check(self, query: Query) -> float | None:
-        """When ``query`` must be asked because of events; it may have been tried already."""
+        """Return when ``query`` must be asked because of events; it may have been tried already."""
         return (
             self._codes.next_check() if query is Query.CODES else self._codes.check_of([self._drop])
         )
 
     def event(self, seen: Observation, at: float) -> list[Report]:
-        """An event arrived: OCCUR, RECOVER or ONCE."""
+        """Take in an event, OCCUR, RECOVER or ONCE; return what follows from it."""
         if seen.assertion is Assertion.ONCE:
             return [seen]
         return self._codes.event(seen, at, list_is_blind=self._code_query_is_blind())
@@ -73,7 +73,7 @@ class ChipTracker:
         return Query.CODES in self._failing or Query.CODES not in self._answered
 
     def codes_answered(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
-        """The driver listed ``codes`` in answer to a query made at ``asked_at``."""
+        """Take in ``codes``, which the driver listed when it was asked at ``asked_at``."""
         listed = tuple(codes)
         reports = self._answer(Query.CODES, asked_at, now_ms)
         keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
@@ -83,7 +83,7 @@ class ChipTracker:
         return reports + self._judge_drop(now_ms)
 
     def health_answered(self, ready: bool, asked_at: float, now_ms: int) -> list[Report]:
-        """The health query was answered; not ``ready`` is a card that dropped."""
+        """Take in the answer to the health query; not ``ready`` is a card that dropped."""
         self._dropped = not ready
         return self._answer(Query.HEALTH, asked_at, now_ms) + self._judge_drop(now_ms)
 

@@ -66,7 +66,7 @@ _NEVER = float("inf")
 
 
 def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
-    """How often lists are asked without events when a round of them takes ``round_seconds``."""
+    """Return how often lists are asked without events; a round of them takes ``round_seconds``."""
     return max(wanted_seconds, round_seconds / _MOST_BUSY)
 
 

@@ -122,7 +122,7 @@ class _Round:
 
 
 def usage_of(stats: os.statvfs_result) -> FileSystemUsage:
-    """What is taken of that which anybody but root may take."""
+    """Return the share that is in use of what users other than root may have."""
     taken = stats.f_blocks - stats.f_bfree
     space = _percent(taken, taken + stats.f_bavail)
     inodes = stats.f_files - stats.f_ffree

@@ -320,7 +320,7 @@ def _opened(device: str) -> Iterator[int]:
 
 
 def explained(device: str, error: OSError) -> str:
-    """Why the log cannot be read, and what to do."""
+    """Return why the log cannot be read, and what to do."""
     what = f"{device} cannot be read: {error.strerror or error}"
     if error.errno in (errno.EPERM, errno.EACCES):
         return f"{what}; the agent needs CAP_SYSLOG and, in a container, access to that device"

@@ -156,7 +156,7 @@ class MemoryRun:
             reports.append(self._observation(MEMORY_PRESSURE, assertion, now_ms, text))
         lost = 0 if kills is None else self._kills.counted(kills)
         if lost:
-            text = f"the kernel killed {lost} more processes than its log tells"
+            text = f"the kernel killed more processes than its log has: {lost} more"
             reports.append(self._observation(OOM_KILL, Assertion.ONCE, now_ms, text))
         if reports:
             self._around.report(reports)

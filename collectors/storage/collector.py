@@ -134,7 +134,7 @@ class StorageRun:
         )
 
     def kept(self) -> dict[str, tuple[SavedFlag, ...]]:
-        """What the next process has to know."""
+        """Return what the next process has to know."""
         return self._tracker.kept(_now(), self._surroundings.wall_clock())
 
     async def look(self) -> bool:

@@ -85,7 +85,7 @@ class StorageTracker:
         }
 
     def kept(self, at: float, now_ms: int) -> dict[str, tuple[SavedFlag, ...]]:
-        """What the next process has to know."""
+        """Return what the next process has to know."""
         return {
             instance: tuple(
                 SavedFlag(flag.raised, now_ms - round((at - flag.since) * 1000)) for flag in flags

@@ -71,12 +71,12 @@ class PublicFault(GoStruct, frozen=True):
 
 
 def encode_public_fault(message: PublicFault) -> dict[str, str]:
-    """The data of the ConfigMap that carries ``message``."""
+    """Return the data of the ConfigMap that carries ``message``."""
     return {DATA_KEY: go_json.encode(msgspec.to_builtins(message))}
 
 
 def decode_public_fault(document: str, data: dict[str, str]) -> PublicFault:
-    """The message in a ConfigMap, not judged yet. Raises ``DocumentError``."""
+    """Return the message in a ConfigMap, not judged yet. Raises ``DocumentError``."""
     text = data.get(DATA_KEY)
     if text is None:
         raise DocumentError(document, DATA_KEY, "the data key is missing")
@@ -90,7 +90,7 @@ def accepted(
     codes: Collection[str],
     resources: Collection[str],
 ) -> tuple[tuple[PublicFaultEntry, ...], tuple[Problem, ...]]:
-    """The faults of ``message`` that a reader takes, and why it takes no others.
+    """Return the faults of ``message`` that a reader takes, and why it takes no others.
 
     ``codes`` and ``resources`` are the configured ones. No node is known by its serial number.
     Raises ``DocumentError`` for a message that is refused as a whole.

@@ -105,7 +105,7 @@ class InForce(msgspec.Struct, frozen=True):
     places: dict[str, ConfigurationPlace] = {}
 
     def place_of(self, key: str) -> ConfigurationPlace:
-        """Where the document ``key`` in force was found."""
+        """Return where the document ``key`` in force was found."""
         return self.places.get(key, ConfigurationPlace.SHIPPED)
 
 
@@ -139,7 +139,7 @@ class Judged:
 
 
 def catalogue_of(texts: FaultTexts) -> Catalogue:
-    """The tables that ``texts`` make.
+    """Return the tables that ``texts`` make.
 
     Raises ``ConfigurationError`` for texts that cannot be decoded.
     """
@@ -216,7 +216,7 @@ def judge(
     before: InForce,
     unreadable: Mapping[str, str] | None = None,
 ) -> Judged:
-    """Which documents are in force, each by itself, after ``before``.
+    """Return which documents are in force, each by itself, after ``before``.
 
     ``config_maps`` has the data of each ConfigMap, ``None`` for one that is not there. Of one that
     is not in it, nothing is known: what it gave once stays. ``files`` are texts by

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from contract.errors import StoreNotFound, StoreUnavailable
+from contract.validation_texts import decode_text
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.cluster import KubernetesCluster
@@ -28,20 +29,11 @@ _ACCEPTED = 202
 _JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
-class _Versioned(msgspec.Struct):
-    version: str = msgspec.field(default="", name="resourceVersion")
-
-
-class _Answer(msgspec.Struct):
-    metadata: _Versioned
-
-
 class _List(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
 _lists = msgspec.json.Decoder(_List)
-_answers = msgspec.json.Decoder(_Answer)
 
 
 class VcJobs(ObjectPages):
@@ -139,7 +131,7 @@ class VcJobs(ObjectPages):
             raise wire.refusal(status, answer, f"end Job {namespace}/{name}")
 
     async def is_commanded(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether a Command to end a job waits for the controller."""
+        """Return whether a Command that ends a job waits for the controller."""
         check_names(namespace, name)
         try:
             await self.get(f"{_commands(namespace)}/{quote(_command(name, uid), safe='')}")
@@ -154,16 +146,18 @@ class VcJobs(ObjectPages):
         if status != _OK:
             raise wire.refusal(status, answer, f"write Job {job}")
         try:
-            return _answers.decode(answer).metadata.version
+            return wire.item_decoder.decode(answer).metadata.resource_version
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer for Job {job} is none: {error}") from error
+            raise StoreUnavailable(
+                f"the answer for Job {job} is none: {decode_text(error)}"
+            ) from error
 
 
 def _items(page: bytes) -> list[msgspec.Raw]:
     try:
         return _lists.decode(page).items
     except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"a list makes no sense: {error}") from error
+        raise StoreUnavailable(f"a list makes no sense: {decode_text(error)}") from error
 
 
 def _command(name: str, uid: str) -> str:

@@ -301,7 +301,7 @@ class _TlsSocket(ssl.SSLSocket):
 
 
 def tls_of(mqtt: Mqtt) -> ssl.SSLContext:
-    """How a broker is judged, and what it is shown. Raises ``OSError`` or ``ssl.SSLError``."""
+    """Return how a broker is judged, and what it is shown. Raises ``OSError``, ``ssl.SSLError``."""
     context = ssl.create_default_context(cafile=mqtt.ca_file)
     context.sslsocket_class = _TlsSocket
     if mqtt.certificate_file is not None:

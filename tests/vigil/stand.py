@@ -61,7 +61,7 @@ class Stand:
 
     It listens on the socket ``path``, else on a free port. An answer waits until ``pause`` is set;
     ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far. With
-    ``events`` there is a stream, which sends what is put into it; ``None`` ends it.
+    ``events`` there is a stream, which sends what is put into it; ``None`` ends the stream.
     """
 
     def __init__(self, path: Path | None = None) -> None:

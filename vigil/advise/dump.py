@@ -15,6 +15,7 @@ from advisor.inputs import kubernetes_objects
 from advisor.snapshot import ClusterSnapshot, StoredConfigMap
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.scheduling import go_integer
+from contract.validation_texts import decode_text
 from vigil.advise.json_values import JsonValue, parts_of
 from vigil.advise.latest_time import LatestTime
 
@@ -134,7 +135,7 @@ class _Reader:
         try:
             head = _head.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            problems.append((index, f"item {index}", f"is no object: {error}"))
+            problems.append((index, f"item {index}", f"is no object: {decode_text(error)}"))
             return
         kind = head.kind or part.outer.kind.removesuffix("List")
         known = _KINDS.get((head.version.partition("/")[0] if "/" in head.version else "", kind))

@@ -14,8 +14,8 @@ from vigil.daemon_client import UnknownNode
 from vigil.reports.answers import AgentAnswer
 from vigil.reports.explanation import is_meant
 from vigil.reports.job_report import leader_of
-from vigil.reports.show import wrapped
 from vigil.reports.status_report import STATUS, agent_source, in_language, names_of, other_node
+from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
