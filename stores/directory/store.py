@@ -50,21 +50,27 @@ P = ParamSpec("P")
 class DirectoryStore:
     """Documents as files under ``root``, which must be on a local file system."""
 
+    absence_is_deletion = False
+    """A directory may be unmounted, replaced or not mounted yet."""
+    largest_document = None
+    """None of ours is too large."""
+    objects = None
+    """A directory has neither Events nor Nodes."""
+    cluster = None
+    """A directory knows neither Nodes nor pods."""
+    channel = None
+    leader_lease = None
+
     def __init__(self, url: str, root: Path, *, others_may_write: bool = True) -> None:
-        self._url = url
+        self.url = url
         self._root = root
         self._owner = OwnerCheck(root, others_may_write=others_may_write)
         self._complained: dict[_Key, str] = {}
         self._thread = OneThread(str(root))
         self._lister = Lister(root, self._thread)
         self._heartbeats = DirectoryHeartbeats(root, self._owner)
-        self._leader_lock = DirectoryLock(root)
-        self._mark = DirectoryMark(root, self._owner, self._thread)
-
-    @property
-    def url(self) -> str:
-        """See ``Store``."""
-        return self._url
+        self.leader_lock = DirectoryLock(root)
+        self.mark = DirectoryMark(root, self._owner, self._thread)
 
     @property
     def refusals(self) -> Refusals:
@@ -72,49 +78,9 @@ class DirectoryStore:
         return self._heartbeats.refusals
 
     @property
-    def absence_is_deletion(self) -> bool:
-        """See ``Store``. A directory may be unmounted, replaced or not mounted yet."""
-        return False
-
-    @property
     def missed_changes(self) -> int:
         """See ``Store``."""
         return self._lister.missed
-
-    @property
-    def largest_document(self) -> None:
-        """See ``Store``. None of ours is too large."""
-        return
-
-    @property
-    def objects(self) -> None:
-        """See ``Store``. A directory has neither Events nor Nodes."""
-        return
-
-    @property
-    def cluster(self) -> None:
-        """See ``Store``. A directory knows neither Nodes nor pods."""
-        return
-
-    @property
-    def channel(self) -> None:
-        """See ``Store``."""
-        return
-
-    @property
-    def leader_lease(self) -> None:
-        """See ``Store``."""
-        return
-
-    @property
-    def leader_lock(self) -> DirectoryLock:
-        """See ``Store``."""
-        return self._leader_lock
-
-    @property
-    def mark(self) -> DirectoryMark:
-        """See ``Store``."""
-        return self._mark
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""

@@ -53,69 +53,30 @@ _pages: msgspec.json.Decoder[ListPage[wire.ConfigMap]] = msgspec.json.Decoder(
 class KubernetesStore:
     """ConfigMaps of the API server that ``kubeconfig`` names, or of this pod's."""
 
+    absence_is_deletion = True
+    missed_changes = None
+    """An API server reports all changes."""
+    largest_document = None
+    """None of ours is too large."""
+    channel = None
+    """Events of Kubernetes are for people."""
+    leader_lock = None
+    mark = None
+    """An API server has certificates."""
+
     def __init__(self, url: str, kubeconfig: str | None, *, by_operator: bool = False) -> None:
-        self._url = url
+        self.url = url
         self._manager = wire.OPERATOR_MANAGER if by_operator else wire.FIELD_MANAGER
         self._connection = ApiConnection(kubeconfig)
         self._heartbeats = LeaseHeartbeats(self._connection)
-        self._objects = KubernetesObjects(self._connection)
-        self._cluster = KubernetesCluster(self._connection)
-        self._leader_lease = KubernetesLeaderLease(self._connection)
-
-    @property
-    def url(self) -> str:
-        """See ``Store``."""
-        return self._url
+        self.objects = KubernetesObjects(self._connection)
+        self.cluster = KubernetesCluster(self._connection)
+        self.leader_lease = KubernetesLeaderLease(self._connection)
 
     @property
     def refusals(self) -> Refusals:
         """See ``Store``."""
         return self._heartbeats.refusals
-
-    @property
-    def absence_is_deletion(self) -> bool:
-        """See ``Store``."""
-        return True
-
-    @property
-    def missed_changes(self) -> None:
-        """See ``Store``. An API server reports all changes."""
-        return
-
-    @property
-    def largest_document(self) -> None:
-        """See ``Store``. None of ours is too large."""
-        return
-
-    @property
-    def objects(self) -> KubernetesObjects:
-        """See ``Store``."""
-        return self._objects
-
-    @property
-    def cluster(self) -> KubernetesCluster:
-        """See ``Store``."""
-        return self._cluster
-
-    @property
-    def channel(self) -> None:
-        """See ``Store``. Events of Kubernetes are for people."""
-        return
-
-    @property
-    def leader_lease(self) -> KubernetesLeaderLease:
-        """See ``Store``."""
-        return self._leader_lease
-
-    @property
-    def leader_lock(self) -> None:
-        """See ``Store``."""
-        return
-
-    @property
-    def mark(self) -> None:
-        """See ``Store``. An API server has certificates."""
-        return
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""

@@ -23,7 +23,7 @@ from stores.touch import TOUCHED, touched_now
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from stores.base import Beat, Document, EventChannel, LastWriter, Selection, WatchEvent
+    from stores.base import Beat, Document, LastWriter, Selection, WatchEvent
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.connection import Session
     from stores.mqtt.settings import Mqtt
@@ -41,6 +41,20 @@ class MqttStore:
     the beat that it will make.
     """
 
+    absence_is_deletion = False
+    """A broker without persistence comes back empty."""
+    missed_changes = None
+    """A broker reports all changes."""
+    objects = None
+    """A broker has neither Events nor Nodes."""
+    cluster = None
+    """A broker knows neither Nodes nor pods."""
+    leader_lease = None
+    """A broker cannot compare versions, so it cannot elect a leader."""
+    leader_lock = None
+    mark = None
+    """A broker has none."""
+
     def __init__(
         self,
         url: str,
@@ -49,14 +63,14 @@ class MqttStore:
         node: str | None,
         to_be: Beat | None = None,
     ) -> None:
-        self._url = url
+        self.url = url
         will = None if node is None else LastWill(node, to_be)
         self._connection = BrokerConnection(
             address, mqtt, node, (lambda: None) if will is None else will.of_next_connection
         )
         self._documents = BrokerDocuments(self._connection, shows_flags=mqtt.protocol == "5")
         self._heartbeats = BrokerHeartbeats(self._connection, will)
-        self._channel = MqttChannel(self._connection, self._heartbeats.refusals)
+        self.channel = MqttChannel(self._connection, self._heartbeats.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
         self._names_refusals = mqtt.protocol == "5"
         self._writable: set[str] = set()
@@ -65,60 +79,15 @@ class MqttStore:
         self._proven_in: Session | None = None
 
     @property
-    def url(self) -> str:
-        """See ``Store``."""
-        return self._url
-
-    @property
     def refusals(self) -> Refusals:
         """See ``Store``."""
         return self._heartbeats.refusals
-
-    @property
-    def absence_is_deletion(self) -> bool:
-        """See ``Store``. A broker without persistence comes back empty."""
-        return False
-
-    @property
-    def missed_changes(self) -> None:
-        """See ``Store``. A broker reports all changes."""
-        return
 
     @property
     def largest_document(self) -> int | None:
         """See ``Store``."""
         limit = self._connection.sizes.limit
         return None if limit is None else limit - _PACKET_BYTES
-
-    @property
-    def objects(self) -> None:
-        """See ``Store``. A broker has neither Events nor Nodes."""
-        return
-
-    @property
-    def cluster(self) -> None:
-        """See ``Store``. A broker knows neither Nodes nor pods."""
-        return
-
-    @property
-    def channel(self) -> EventChannel:
-        """See ``Store``."""
-        return self._channel
-
-    @property
-    def leader_lease(self) -> None:
-        """See ``Store``. A broker cannot compare versions, so it cannot elect a leader."""
-        return
-
-    @property
-    def leader_lock(self) -> None:
-        """See ``Store``."""
-        return
-
-    @property
-    def mark(self) -> None:
-        """See ``Store``. A broker has none."""
-        return
 
     async def get(self, namespace: str, name: str) -> Document | None:
         """See ``Store``."""

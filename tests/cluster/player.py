@@ -8,29 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
-
-import pytest
 
 from aggregator import process
 from aggregator.config import AggregatorConfiguration
 from tests.cluster import steps, wire
 from tests.cluster.apiserver import ApiServer, Client
 from tests.cluster.grpc_server import MemoryServer, Refused
+from tests.parts.recording_player import RecordingPlayer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
     from pathlib import Path
+
+    import pytest
 
     from tests.cluster.apiserver import Change
 
 AT_LAST_SECONDS = 60.0
 """How long a recording goes on after its last step: longer than a deleted node is shown healthy."""
 
-_SEED = 5
+_JITTERS = ("pacing.backoff", "stores.kubernetes_api.watch")
 _CONFIG_MAPS = "api/v1/configmaps"
 _PODS = "api/v1/pods"
 OURS = "npu-vigil-"
@@ -116,7 +116,7 @@ class InMemory:
             yield wire.answer(method, message)
 
 
-class Player:
+class Player(RecordingPlayer):
     """A cluster in memory and the aggregators that live in it, one after the other."""
 
     def __init__(
@@ -127,6 +127,7 @@ class Player:
         without: tuple[str, ...] = (),
         configuration: Mapping[str, Any] | None = None,
     ) -> None:
+        super().__init__()
         self.played = Played()
         self.api = ApiServer(self._changed, without)
         self.configuration = dict(configuration or {})
@@ -134,12 +135,8 @@ class Player:
         """Namespace and name of ConfigMaps that are given, not made."""
         self._unix_ms_at_0 = unix_ms_at_0
         self._place = place
-        self._loop = asyncio.get_running_loop()
-        self._begin = self._loop.time()
-        self._life: asyncio.Task[None] | None = None
         self._client: Client | None = None
         self._grpc: list[MemoryServer] = []
-        self._stop: Callable[[], object] = lambda: None
         self._streams: list[asyncio.Task[None]] = []
         self._step = -1
         steps.prepare(self.api)
@@ -147,28 +144,17 @@ class Player:
     @contextlib.contextmanager
     def replaced(self) -> Iterator[pytest.MonkeyPatch]:
         """Within the block aggregators have the edges of this place."""
-        chance = _Chance(_SEED)
         now = SimpleNamespace(time_ns=lambda: self.wall_ms * 1_000_000)
-        with pytest.MonkeyPatch.context() as patch:
+        with self.edges("service.tasks.on_stop", "aggregator.process.serving", _JITTERS) as patch:
             patch.delenv("NOTIFY_SOCKET", raising=False)
             patch.setenv("POD_NAME", "aggregator-0")
             patch.setenv("KUBECONFIG", "in-memory")
             patch.setattr("stores.address.kubeconfig_files", lambda _: None)
             patch.setattr("stores.kubernetes_api.store.ApiConnection", lambda _: self._connect())
             patch.setattr("service.clock.time", now)
-            patch.setattr("service.tasks.on_stop", self._take_stop)
             patch.setattr("aggregator.process.set_up_logging", lambda: None)
-            patch.setattr("aggregator.process.serving", _no_pages)
-            patch.setattr("asyncio.to_thread", _at_once)
-            patch.setattr("pacing.backoff.random", chance)
-            patch.setattr("stores.kubernetes_api.watch.random", chance)
             patch.setattr("grpc.aio.server", self._serve)
             yield patch
-
-    @property
-    def at_ms(self) -> int:
-        """Since the first step."""
-        return round((self._loop.time() - self._begin) * 1000)
 
     @property
     def wall_ms(self) -> int:
@@ -208,21 +194,12 @@ class Player:
         await self.close()
         return self.played
 
-    async def until(self, seconds: float) -> None:
-        """Let time pass. An aggregator that ends by itself is an error."""
-        left = seconds - (self._loop.time() - self._begin)
-        if left > 0:
-            await asyncio.sleep(left)
-        if self._life is not None and self._life.done():
-            await self._life
-            raise AssertionError("the aggregator ended")
-
     async def pass_time(self, seconds: float) -> None:
-        """The same, from now on."""
+        """Let so much time pass from now on."""
         await self.until(self._loop.time() - self._begin + seconds)
 
     async def do(self, step: Mapping[str, Any]) -> None:
-        """Do a step now."""
+        """See ``RecordingPlayer``."""
         step = dict(step)
         match step["do"]:
             case "restart-aggregator":
@@ -302,9 +279,6 @@ class Player:
         self._grpc.append(MemoryServer(interceptors or ()))
         return self._grpc[-1]
 
-    def _take_stop(self, sent: Callable[[], object]) -> None:
-        self._stop = sent
-
     async def _call(self, method: str, request: dict[str, Any]) -> None:
         try:
             message = await self.services.call(method, request)
@@ -351,20 +325,3 @@ def _shown(at_ms: int, name: str, new: dict[str, Any] | None, *, by_hand: bool) 
         return Shown(at_ms, name, None, {}, by_hand)
     labels = dict(new["metadata"].get("labels") or {})
     return Shown(at_ms, name, dict(new.get("data", {})), labels, by_hand)
-
-
-class _Chance(random.Random):
-    """Jitter in steps of the clock, so that no pause leaves less than a step."""
-
-    def uniform(self, a: float, b: float) -> float:
-        return round(super().uniform(a, b) * 1024) / 1024
-
-
-async def _at_once(function: Callable[..., object], *arguments: object, **named: object) -> object:
-    """Instead of a thread, whose work would take no time."""
-    return function(*arguments, **named)
-
-
-@contextlib.asynccontextmanager
-async def _no_pages(*_: object, **__: object) -> AsyncIterator[None]:
-    yield

@@ -25,12 +25,13 @@ from collectors.registry import COLLECTORS
 from collectors.storage.collector import StorageSection
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from stores.base import Document, NodeObject
+from tests.parts.recording_player import merged
 from tests.replay.bmc import NoRecordedTool, RecordedBmc, RecordedDevice
 from tests.replay.noded import SERIAL_NUMBER, standing
-from tests.replay.player import Player, merged
+from tests.replay.player import Player
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from agent.pages.status import AgentStatus
     from collectors.base import Collector
@@ -94,12 +95,9 @@ class NodePlayer(Player):
             patch.setattr("agent.collector_setup.COLLECTORS", _of_recordings())
             yield
 
-    async def until(self, at_ms: float) -> None:
-        """Let time pass until then."""
-        await self._until(at_ms / 1000)
-
-    async def do(self, step: dict[str, Any]) -> None:
-        """Do a step of the recording now."""
+    async def do(self, step: Mapping[str, Any]) -> None:
+        """See ``RecordingPlayer``."""
+        step = dict(step)
         match step["do"]:
             case "bmc" | "bmc-hang" | "bmc-error":
                 self.bmc.do(step)
@@ -113,14 +111,12 @@ class NodePlayer(Player):
             case name if name in ELSEWHERE:
                 pass
             case _:
-                await self._do(step)
+                await super().do(step)
 
     async def all_steps(self) -> None:
         """Do all steps at their times, and go on until the end of the recording."""
-        for step in self._recording["steps"]:
-            await self.until(step["at_ms"])
-            await self.do(step)
-        await self.until(self._recording["end_ms"])
+        await self.do_all(self._recording["steps"])
+        await self.until(self._recording["end_ms"] / 1000)
 
     async def end(self) -> None:
         """End the agent, if it runs."""
@@ -130,10 +126,6 @@ class NodePlayer(Player):
         """The journal of an agent that does not run is lost."""
         assert self._life is None
         shutil.rmtree(self._place / "state")
-
-    def at_ms(self) -> int:
-        """The time since the first step."""
-        return self._at_ms()
 
     def known_codes(self) -> set[str]:
         """The codes of the server that the agent knows of."""
@@ -197,7 +189,7 @@ class NodePlayer(Player):
 
     def _changed(self, name: str, document: Document | None, by: str) -> None:
         if name == node_info_name(self.node):
-            self.shown.append(Seen(self._at_ms(), by, document))
+            self.shown.append(Seen(self.at_ms, by, document))
 
 
 def _of_recordings() -> tuple[type[Collector], ...]:

@@ -18,6 +18,7 @@ from contract.errors import StoreError
 from contract.names import NODE_INFO_NAMESPACE, node_info_name
 from stores.base import Document
 from tests.compatibility import different, unlisted
+from tests.parts.recording_player import merged
 from tests.replay.node import ELSEWHERE
 from tests.replay.noded import (
     RECORDED_PERIOD_SECONDS,
@@ -26,7 +27,6 @@ from tests.replay.noded import (
     tree_of,
     upstream_at,
 )
-from tests.replay.player import merged
 from tests.replay.real import CannotPlay
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from contract.errors import StoreConflict, StoreRefused
 from stores.base import NodeObject
 from stores.interruption import Interrupted
+from tests.parts.recording_player import merged
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,8 +35,8 @@ class RecordedObjects:
     ) -> None:
         """Somebody sets labels and annotations of the Node; ``None`` removes one."""
         self.node = NodeObject(
-            _merged(self.node.labels, labels),
-            _merged(self.node.annotations, annotations),
+            merged(self.node.labels, labels),
+            merged(self.node.annotations, annotations),
             str(int(self.node.version or 0) + 1),
         )
         if self._is_up():
@@ -100,8 +101,3 @@ class RecordedObjects:
     def _send(self, node: NodeObject | Interrupted) -> None:
         for queue in self._watches:
             queue.put_nowait(node)
-
-
-def _merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
-    merged = {key: value for key, value in old.items() if patch.get(key, "") is not None}
-    return merged | {key: value for key, value in patch.items() if value is not None}

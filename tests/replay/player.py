@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import random
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import pytest
 from msgspec.structs import replace
 
 from agent.config import AgentConfiguration
@@ -29,6 +27,7 @@ from collectors.memory.collector import MemorySection
 from collectors.storage.collector import StorageSection
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Document, PodUsage
+from tests.parts.recording_player import RecordingPlayer, merged
 from tests.replay.cluster import RecordedCluster
 from tests.replay.driver import RecordedDriver
 from tests.replay.journal import RecordedJournal
@@ -37,7 +36,7 @@ from tests.replay.switches import RecordedSwitches
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from agent.exit_deadline import ExitDeadline
     from dcmi_shim.driver import Driver
@@ -47,8 +46,7 @@ NODE = "node-1"
 SETTLED_SECONDS = 10.0
 """How long a recording goes on after its last step, at least."""
 OPERATOR = "operator"
-_SEED = 5
-"""Of jitters, so that a recording always goes the same way."""
+_JITTERS = ("agent.heartbeat.heartbeat", "agent.publishing.public_fault", "pacing.backoff")
 
 
 @dataclass(frozen=True)
@@ -99,68 +97,46 @@ async def play(recording: dict[str, Any], settle_seconds: float = SETTLED_SECOND
         return player.played
 
 
-class Player:
+class Player(RecordingPlayer):
     """A node, its agent (maybe in shadow) and its cluster."""
 
     def __init__(self, recording: dict[str, Any], place: Path, *, in_shadow: bool = False) -> None:
+        super().__init__()
         self.played = Played()
         self.agent: Agent | None = None
         self._in_shadow = in_shadow
         self._recording = recording
-        self._loop = asyncio.get_running_loop()
-        self._begin = self._loop.time()
         self._started_ms = int(recording["started_ms"])
         self._place = place
         self._driver = RecordedDriver(recording["profile"], self._wall_clock)
         self._tool = RecordedTool()
         self._switches = RecordedSwitches()
         self.cluster = RecordedCluster(self._changed)
-        self._life: asyncio.Task[int] | None = None
-        self._stop: Callable[[], object] = lambda: None
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
         """Within the block agents have the recording's edges."""
         steady = SimpleNamespace(monotonic=self._loop.time)
-        chance = _Chance(_SEED)
-        with pytest.MonkeyPatch.context() as patch:
+        with self.edges("agent.daemon.on_stop", "agent.daemon.serving", _JITTERS) as patch:
             patch.setattr("agent.wiring.Journal", RecordedJournal)
-            patch.setattr("agent.daemon.on_stop", self._take_stop)
-            patch.setattr("agent.daemon.serving", _no_pages)
-            patch.setattr("asyncio.to_thread", _at_once)
             patch.setattr("agent.publishing.device_info.time", steady)
-            patch.setattr("agent.heartbeat.heartbeat.random", chance)
-            patch.setattr("agent.publishing.public_fault.random", chance)
-            patch.setattr("pacing.backoff.random", chance)
             patch.setattr("collectors.links.collector.HccnTool", self._tool.here)
             patch.setattr("collectors.switch.SwitchDriver", self._switches.here)
             yield
 
     async def run(self, settle_seconds: float) -> None:
         """Do the steps at their times, and go on until the recording ended."""
-        for step in self._recording["steps"]:
-            await self._until(step["at_ms"] / 1000)
-            await self._do(step)
+        await self.do_all(self._recording["steps"])
         await asyncio.sleep(settle_seconds)
-        await self._until(ends_ms(self._recording) / 1000)
+        await self.until(ends_ms(self._recording) / 1000)
         await self._end()
 
-    def _at_ms(self) -> int:
-        return round((self._loop.time() - self._begin) * 1000)
-
     def _wall_clock(self) -> int:
-        return self._started_ms + self._at_ms()
+        return self._started_ms + self.at_ms
 
-    async def _until(self, seconds: float) -> None:
-        """Let time pass, and see to it that an agent that ends by itself is seen."""
-        left = seconds - (self._loop.time() - self._begin)
-        if left > 0:
-            await asyncio.sleep(left)
-        if self._life is not None and self._life.done():
-            await self._life
-            raise AssertionError("the agent ended")
-
-    async def _do(self, step: dict[str, Any]) -> None:
+    async def do(self, step: Mapping[str, Any]) -> None:
+        """See ``RecordingPlayer``."""
+        step = dict(step)
         match step["do"]:
             case "start-agent":
                 await self._start()
@@ -235,9 +211,6 @@ class Player:
             await self._life
         self._life = None
 
-    def _take_stop(self, posted: Callable[[], object]) -> None:
-        self._stop = posted
-
     def _edit(self, step: dict[str, Any]) -> None:
         """What an operator does to a ConfigMap."""
         name = step["name"]
@@ -274,27 +247,4 @@ class Player:
         if name == device_info_name(NODE):
             data = None if document is None else document.data
             labels = {} if document is None else document.labels
-            self.played.shown.append(Shown(self._at_ms(), data, labels, by))
-
-
-class _Chance(random.Random):
-    """Jitter in steps of the clock, so that no pause leaves less than a step."""
-
-    def uniform(self, a: float, b: float) -> float:
-        return round(super().uniform(a, b) * 1024) / 1024
-
-
-async def _at_once(function: Callable[..., object], *arguments: object, **named: object) -> object:
-    """Instead of a thread, whose work would take no time."""
-    return function(*arguments, **named)
-
-
-@contextlib.asynccontextmanager
-async def _no_pages(*_: object, **__: object) -> AsyncIterator[None]:
-    yield
-
-
-def merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
-    """``old`` with a merge patch applied: ``None`` removes a key."""
-    merged = {key: value for key, value in old.items() if patch.get(key, "") is not None}
-    return merged | {key: value for key, value in patch.items() if value is not None}
+            self.played.shown.append(Shown(self.at_ms, data, labels, by))

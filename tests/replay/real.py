@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from contract.names import DEVICE_INFO_NAMESPACE, REPORT_LABEL, device_info_name
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
+from tests.parts.recording_player import merged
 from tests.replay.player import OPERATOR, Shown, ends_ms
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class RealPlay:
         if step["action"] == "edit":
             there = await self.store.get(DEVICE_INFO_NAMESPACE, name)
             assert there is not None
-            data, labels = there.data | data, _merged(there.labels, labels)
+            data, labels = there.data | data, merged(there.labels, labels)
         self._by_operator.append((data, labels))
         await self.store.put(Document(DEVICE_INFO_NAMESPACE, name, data, labels))
 
@@ -189,8 +190,3 @@ class RealPlay:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:
-    merged = {key: value for key, value in old.items() if patch.get(key, "") is not None}
-    return merged | {key: value for key, value in patch.items() if value is not None}

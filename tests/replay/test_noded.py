@@ -46,14 +46,14 @@ async def test_recording(name: str, tmp_path: Path) -> None:
     found: defaultdict[int, list[Difference]] = defaultdict(list)
     with time_zone(start.get("environment", {}).get("TZ")), player.replaced():
         for do, (at_ms, next_ms) in zip(recording["steps"], pairwise(times), strict=True):
-            await player.until(at_ms)
+            await player.until(at_ms / 1000)
             await player.do(do)
             if do["do"] == "http-get" and do["answer"]["status"] == OK:
                 found[at_ms] += different(do["answer"]["body"], health(player), "$.health")
             if next_ms - at_ms < 100:
                 continue  # the next step belongs to this one
             # Just before the next step, which is noted when it is done, up to 30 ms later.
-            await player.until(next_ms - 40)
+            await player.until((next_ms - 40) / 1000)
             upstream, ours = upstream_at(recording, next_ms - 40), tree_of(player.document)
             rested += [upstream, ours]
             found[next_ms] += different(upstream, ours)

@@ -16,7 +16,7 @@ from tests.replay.node import NodePlayer
 from tests.replay.noded import RECORDINGS, recorded_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from contract.documents.public_fault import PublicFault
 
@@ -39,8 +39,8 @@ class StoragePlayer(NodePlayer):
         self.is_away = False
         self.posted: list[tuple[int, PublicFault]] = []
 
-    async def do(self, step: dict[str, Any]) -> None:
-        """Do a step of the recording now."""
+    async def do(self, step: Mapping[str, Any]) -> None:
+        """See ``RecordingPlayer``."""
         if step["do"] == "fault-service":
             self.is_away = step["action"] == "stop"
         await super().do(step)
@@ -49,7 +49,7 @@ class StoragePlayer(NodePlayer):
         """Instead of a call over gRPC."""
         if self.is_away:
             return None, "nobody listens"
-        self.posted.append((self.at_ms(), message))
+        self.posted.append((self.at_ms, message))
         return 0, ""
 
     def _configuration(self) -> AgentConfiguration:

@@ -18,6 +18,8 @@ from stores.base import Document, NodeObject
 from tests.replay.player import NODE, OPERATOR, SETTLED_SECONDS, Player
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agent.shadow.difference_log import ReportedDifference, ShadowStatus
 
 
@@ -65,19 +67,19 @@ class _ShadowPlayer(Player):
         super().__init__(recording, place, in_shadow=True)
         self.writers: list[tuple[int, str]] = []
 
-    async def _do(self, step: dict[str, Any]) -> None:
+    async def do(self, step: Mapping[str, Any]) -> None:
         if step["do"] == "stop-agent":
             return
         if step["do"] == "configmap" and step["name"] == "mindx-dl-deviceinfo":
             self.writers.append((self._wall_clock(), OPERATOR))
-        await super()._do(step)
+        await super().do(step)
 
     async def write(self, rows: list[dict[str, Any]]) -> None:
         """Write what the plugin wrote, at its times."""
         for row in rows:
             if "data" not in row or row.get("by") == OPERATOR:
                 continue
-            await asyncio.sleep(max(0.0, (row["at_ms"] - self._at_ms()) / 1000))
+            await asyncio.sleep(max(0.0, (row["at_ms"] - self.at_ms) / 1000))
             self.writers.append((self._wall_clock(), "plugin"))
             name, labels = device_info_name(NODE), dict([REPORT_LABEL])
             self.cluster.change(Document(DEVICE_INFO_NAMESPACE, name, row["data"], labels))
