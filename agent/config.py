@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeAlias, TypeVar
 from pydantic import AfterValidator, Field, create_model, model_validator
 
 from collectors.registry import COLLECTORS
-from contract.configuration import (
-    Directory,
-    HostName,
-    ListenAddress,
-    Mqtt,
-    Section,
-    StoreAddress,
-    load,
-)
 from contract.names import node_name_problem
-from service.files import read_toml
+from contract.settings import HostName, ListenAddress, Section, StoreAddress
+from service.configuration import load, read_toml
+from stores.directory.settings import Directory
+from stores.mqtt.settings import Mqtt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -343,7 +343,7 @@ class Agent:
         if not await parts.journal.close():
             log.error("not everything is in the journal: %s", parts.journal.status().trouble)
         if self._was_stopped:
-            self._leaving.status = 0
+            self._leaving.note_complete()
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(1):
                 await parts.store.close()

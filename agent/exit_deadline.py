@@ -17,8 +17,7 @@ class ExitDeadline:
     """Ends the process if it has not ended by itself soon after ``begin``."""
 
     def __init__(self) -> None:
-        self.status = 1
-        """The exit status then; 0 once everything is where it belongs."""
+        self._status = 1
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
@@ -28,6 +27,10 @@ class ExitDeadline:
             self._timer.daemon = True
             self._timer.start()
 
+    def note_complete(self) -> None:
+        """Let the exit status be 0: everything is where it belongs."""
+        self._status = 0
+
     def cancel(self) -> None:
         """Nothing holds the process any more."""
         if self._timer is not None:
@@ -36,4 +39,4 @@ class ExitDeadline:
     def _leave(self) -> None:
         log.error("the end takes too long; leaving without it")
         flush_log()
-        os._exit(self.status)
+        os._exit(self._status)

@@ -80,7 +80,7 @@ def restore(
         return fresh
     if machine and state.machine and state.machine != machine:
         log.warning(
-            "the journal is of another machine: its %d chips are not used, nor is what else "
+            "the journal is of another machine: its chips (%d) are not used, nor is what else "
             "it has of the hardware. The state of the published document stays in force",
             len(state.chips),
         )

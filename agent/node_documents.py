@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
     from typing import NoReturn
 
+    from agent.chip_allocation import StoreAllocation
     from agent.fault_state import FaultState
     from agent.journal.file import JournalRow
     from agent.journal.journal import Journal
@@ -129,12 +130,17 @@ class NodeDocuments:
         cards_together: bool = False,
         restored_row: JournalRow | None = None,
         beating: NodeInfoBeat | None = None,
+        allocation: StoreAllocation | None = None,
     ) -> None:
         self._desk = desk
         named = VigilKeyText(self._state, desk.wall_clock, self._wake_now).named
         self._named_blind = (lambda: None) if shadowed else named
         self.device_info = DeviceInfoDocument(
-            node, self._state, self._named_blind, cards_together=cards_together
+            node,
+            self._state,
+            self._named_blind,
+            cards_together=cards_together,
+            allocation=allocation,
         )
         self._node_info = (
             NodeInfoDocument(node, self._state, self._key_in_node_info)

@@ -116,6 +116,7 @@ class AgentParts:
             first_sequence=first_sequence(remembered, boot_id()),
             wall_clock=wall_clock,
             on_recovered=self.verdicts.recovered,
+            on_changes=self._changes_committed,
         )
         self.old_readers = old_readers(
             "lease" if configuration.shadow else configuration.heartbeat.generation,
@@ -151,6 +152,7 @@ class AgentParts:
             and not configuration.shadow
             else None
         )
+        self.usage = self._usage_of_chips()
         self.documents = NodeDocuments(
             configuration.node_name,
             configuration.documents,
@@ -172,6 +174,7 @@ class AgentParts:
             cards_together=configuration.compatibility.duo_cards == "together",
             restored_row=remembered.public_faults,
             beating=self.old_readers.beating,
+            allocation=self.usage,
         )
         self.duo_cards = None
         if configuration.compatibility.duo_cards == "apart":
@@ -210,9 +213,8 @@ class AgentParts:
             trouble=lambda: driver.trouble,
             wall_clock=wall_clock,
         )
-        self.usage = self._usage_of_chips()
         self.events = self._events_of(store)
-        self.serial_number = serial_number_of(configuration, os.environ)
+        self.serial_number = serial_number_of(configuration, os.environ, self._look_at_node)
         self.node_object = self._node_object_of(store)
         self.forwarder = forwarder_of(
             store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
@@ -266,6 +268,10 @@ class AgentParts:
             return lambda: None  # it does not run
         return self.progress.of("heartbeat", _PATIENCE_SECONDS)
 
+    def _look_at_node(self) -> None:
+        if self.node_object is not None:
+            self.node_object.wake()
+
     def _look_at_rights(self) -> None:
         if self.own_node_only is not None:
             self.own_node_only.wake()
@@ -318,6 +324,10 @@ class AgentParts:
         )
         return FaultServiceClient(address, self.documents.storage_faults, edges)
 
+    def _changes_committed(self, rows: int) -> None:
+        if self.forwarder is not None:
+            self.forwarder.count(rows)
+
     def _post(self, event: KubernetesEvent) -> None:
         if self.events is not None:
             self.events.post(event)
@@ -331,17 +341,11 @@ class AgentParts:
         events = self.store.usage(node)
         if events is None:
             return None
-        usage = StoreAllocation(node, events, self.journal, self.wall_clock, self._occupied)
+        usage = StoreAllocation(
+            node, events, self.journal, self.wall_clock, lambda now_ms: self.documents.wake(now_ms)
+        )
         usage.remember(self.remembered.usage)
-        self.device_info.in_use = usage.chips
-        self.device_info.awaits_usage = True
         return usage
-
-    def _occupied(self, now_ms: int) -> None:
-        assert self.usage is not None
-        self.device_info.in_use = self.usage.chips
-        self.device_info.awaits_usage = False
-        self.documents.wake(now_ms)
 
     def _show(self, subject: Subject, name: str, value: float | None) -> None:
         if value is None:

@@ -8,17 +8,11 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from aggregator.accepted_namespaces import ALL
-from contract.configuration import (
-    Directory,
-    HostName,
-    ListenAddress,
-    Mqtt,
-    Section,
-    StoreAddress,
-    load,
-)
-from service.files import read_toml
+from contract.settings import HostName, ListenAddress, Section, StoreAddress
+from service.configuration import load, read_toml
+from stores.directory.settings import Directory
 from stores.document_names import is_namespace
+from stores.mqtt.settings import Mqtt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

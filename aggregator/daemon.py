@@ -24,6 +24,7 @@ from aggregator.failover.takeover import Takeover
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.cluster_watch import follow
 from aggregator.inputs.node_document_reader import read_documents
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.jobs.job_view import JobView
 from aggregator.liveness.legacy_watch import LegacyHeartbeatWatch
 from aggregator.liveness.monitor import HeartbeatMonitor
@@ -32,7 +33,7 @@ from aggregator.merge.known_nodes import KnownNodes
 from aggregator.merge.pipeline import Pipeline, lost_of
 from aggregator.merge.stale_documents import StaleDocuments
 from aggregator.missed_writes.reader import MissedWrites, documents_of
-from aggregator.notify.leader_events import send_leader
+from aggregator.notify.leader_events import LeaderEvents
 from aggregator.notify.notifier import Notifier
 from aggregator.notify.pod_labels import Labelling
 from aggregator.plugin_host import PluginHost
@@ -82,7 +83,9 @@ _FIT_SECONDS = 1.0
 """How long a store that is away holds up the first publication of what the others say."""
 
 
-def _advising(clusters: Sequence[Cluster], clock: Clock, stream: Stream) -> Advising | None:
+def _advising(
+    clusters: Sequence[Cluster], clock: Clock, stream: Stream, wake: Callable[[], None]
+) -> Advising | None:
     """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
     from aggregator.advising.advice import Advising
 
@@ -90,7 +93,7 @@ def _advising(clusters: Sequence[Cluster], clock: Clock, stream: Stream) -> Advi
         for one in changes:
             stream.send("advice", one, {one.node})
 
-    return Advising(clusters[0], clock, send) if clusters else None
+    return Advising(clusters[0], clock, send, wake) if clusters else None
 
 
 class Serve(Protocol):
@@ -141,14 +144,15 @@ class Aggregator:
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
         self.cluster_state = ClusterState([store.cluster is not None for store in stores.values()])
-        self.public_faults = PublicFaultsPlugin(len(stores), public_fault_namespaces)
+        sources = tuple(self._source(url, lasts=url in lasting) for url in stores)
+        self._places = KnownNodes(sources, self.cluster_state)
+        self.public_faults = PublicFaultsPlugin(self._places, len(stores), public_fault_namespaces)
         self.pipeline = Pipeline(
-            tuple(stores),
+            sources,
             touch_period_seconds,
             facts=self.cluster_state.facts,
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
-            lasting=lasting,
         )
         self.absences = {
             source.url: Absence(source, {"device-info": source.devices, "node-info": source.nodes})
@@ -156,14 +160,12 @@ class Aggregator:
             if isinstance(source.devices, LastingFeed) and isinstance(source.nodes, LastingFeed)
         }
         """What each store lacks that may come back without what it had."""
-        self._places = KnownNodes(self.pipeline, self.cluster_state)
-        self.public_faults.know(self._places)
         self.board = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
         self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
-        self.advising = _advising(clusters, clock, self.stream) if advise else None
+        self.advising = _advising(clusters, clock, self.stream, self.wake) if advise else None
         self.notifier = Notifier(
             self.pipeline,
             self.cluster_state,
@@ -246,8 +248,6 @@ class Aggregator:
             )
             for url, absence in self.absences.items()
         }
-        if self.advising is not None:
-            self.advising.kept.changed = self.wake
         self.parts = PluginHost(
             (
                 memory,
@@ -273,6 +273,7 @@ class Aggregator:
             self.leadership,
             clock,
             self.stalls,
+            leader_changed=LeaderEvents(self.leadership, self.stream, clock).look,
             inherit=self._inherit,
             began=self._began_to_lead,
             copies=self.last_known,
@@ -340,11 +341,8 @@ class Aggregator:
                     feed.remember(document, now_ms)
             for node, beat in known.beats.items():
                 self.listener.remember(url, node, beat.holder, beat.interval_ms)
-            for feed in absence.feeds:
-                feed.kept = partial(self._keep_document, url, feed)
-                feed.has_agent = partial(self.listener.knows, url)
-        self.pipeline.knows_all = all(
-            url in found and found[url].is_complete for url in self.absences
+        self.pipeline.note_complete(
+            all(url in found and found[url].is_complete for url in self.absences)
         )
         first = self.publishers[0].store
         if not first.absence_is_deletion and first.url in found:
@@ -370,8 +368,6 @@ class Aggregator:
             for url, forgetting in self._forgetting.items():
                 tasks.create_task(forgetting.run(), name=f"follow what is forgotten in {url}")
             tasks.create_task(self._labelling.run(), name="label pods")
-            leader_events = send_leader(self.leadership, self.stream, self._clock)
-            tasks.create_task(leader_events, name="events of the leader")
             if self.advising is not None:
                 tasks.create_task(self.advising.run(), name="advice")
             tasks.create_task(self._read_repair.run(), name="read again what another leader knew")
@@ -408,12 +404,22 @@ class Aggregator:
                     self.last_known.is_listed(source.url)
         self._wake.set()
 
+    def _source(self, url: str, *, lasts: bool) -> DocumentSource:
+        """What is read of the documents of nodes in this store; ``lasts``: absence ends nothing."""
+        if not lasts:
+            return DocumentSource(url)
+        feed = partial(
+            LastingFeed,
+            keep=partial(self._keep_document, url),
+            has_agent=lambda node: self.listener.knows(url, node),
+        )
+        return DocumentSource(url, feed)
+
     def _keep_document(
-        self, url: str, feed: LastingFeed, node: str, document: Document | None
+        self, url: str, namespace: str, name: str, document: Document | None
     ) -> None:
         if document is None:
-            (name,) = feed.names_of((node,)).values()
-            self.last_known.drop(url, feed.selection.namespace or "", name)
+            self.last_known.drop(url, namespace, name)
         else:
             self.last_known.put(url, document)
 
@@ -529,15 +535,15 @@ class Aggregator:
             _log.warning("an earlier run's document is overwritten: %s", error)
         if not self._publish_lost:
             self.pipeline.set_lost(frozenset())
-        self.readiness.waits_for = "waiting for the state that was kept"
+        self.readiness.await_start("waiting for the state that was kept")
         await self.succession.restore()
         self.parts.begin(tasks)
-        self.readiness.waits_for = "waiting for the first list of the nodes' documents"
+        self.readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
         await self.marks.look()
         await self.notifier.seed(self._clock())
         self._step()
-        self.readiness.waits_for = None if self.leadership.follows else "waiting for a leader"
+        self.readiness.await_start(None if self.leadership.follows else "waiting for a leader")
 
     def _fit(self) -> None:
         """Keep documents within what every store takes now."""

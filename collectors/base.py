@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, Ty
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.configuration import Section
     from contract.observation import Report, Subject
+    from contract.settings import Section
     from dcmi_shim.interface import ChipDriver
 
 WallClock: TypeAlias = Callable[[], int]
@@ -31,7 +31,7 @@ class SavedState(Protocol):
     """
 
     def read(self) -> bytes | None:
-        """What was written last; ``None`` when there is nothing that can be read."""
+        """Return what was written last; ``None`` when there is nothing that can be read."""
 
     def write(self, content: bytes) -> None:
         """Keep ``content`` instead, soon; never blocks, and a failure is only logged."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from pydantic import Field
 
-from contract.configuration import Section
 from contract.errors import BmcError, ToolError
 from contract.observation import (
     NODE,
@@ -25,6 +24,7 @@ from contract.observation import (
     Subject,
     host_subject,
 )
+from contract.settings import Section
 from dcmi_shim.ipmi.bmc import Ipmi
 
 if TYPE_CHECKING:
@@ -183,6 +183,6 @@ class BmcTracker:
 
 
 def plausible_ms(raised_at_seconds: int, now_ms: int) -> int | None:
-    """The BMC's time of an alarm in milliseconds, unless its clock is evidently wrong."""
+    """Return the BMC's time of an alarm in milliseconds, unless its clock is evidently wrong."""
     raised_at_ms = raised_at_seconds * 1000
     return raised_at_ms if _OLDEST_MS <= raised_at_ms <= now_ms + _AHEAD_MS else None

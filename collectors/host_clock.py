@@ -19,7 +19,6 @@ from pydantic import Field
 from collectors.boot import boot_id
 from collectors.saved_state import remembered
 from contract.codes.host_codes import CLOCK, CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
-from contract.configuration import Section
 from contract.observation import (
     NODE,
     Assertion,
@@ -27,6 +26,7 @@ from contract.observation import (
     SourceAnswered,
     host_subject,
 )
+from contract.settings import Section
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ _TIMEX_BYTES = 512
 
 
 def offset_seconds() -> float:
-    """The host's clock less the time since boot."""
+    """Return the host's clock less the time since boot."""
     offset = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return offset / 1e9
 

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from contract.configuration import Section
 from contract.errors import DriverCallError, DriverError
 from contract.observation import chip_subject
+from contract.settings import Section
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """On-board switches of an A3 (``device-plugin#5.1``): events at once, the list as audit.
 
-The rules are those of ``list_tracker``. The library is this collector's own; elsewhere than on an
-A3 the collector reports nothing.
+The rules are those of ``driver_list_tracker``. The library is this collector's own; elsewhere than
+on an A3 the collector reports nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from pydantic import Field
 
-from collectors.list_tracker import LAG_SECONDS, ListedCode, ListTracker
+from collectors.driver_list_tracker import LAG_SECONDS, ListedCode, ListTracker
 from contract.codes.switch_codes import NOT_APPLICABLE, SwitchCode, format_switch_code
-from contract.configuration import Section
 from contract.documents.switch_info import SwitchPort, port_subject
 from contract.errors import DriverCallError, DriverError
 from contract.observation import (
@@ -25,6 +24,7 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
 )
+from contract.settings import Section
 from dcmi_shim.library.discovery import find_library
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.library.switch_calls import LIST_LENGTH
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from collectors.base import AgentOptions, CollectorContext
-    from collectors.list_tracker import Key
+    from collectors.driver_list_tracker import Key
     from contract.observation import Report
     from dcmi_shim.library.discovery import FoundLibrary
     from dcmi_shim.switch.event import DriverSwitchEvent

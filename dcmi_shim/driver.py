@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
-from dcmi_shim.library.installed import Installed
+from dcmi_shim.library.driver_upgrade import Installed
 from dcmi_shim.library.survey import chip_names, node_facts, survey, virtual_chips
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue, driver_event
@@ -131,7 +131,7 @@ class Driver:
 
     def wait_for_library(self) -> None:
         """Look for a library that is missing or cannot be loaded at the start until it can be."""
-        self._keeper.is_patient = True
+        self._keeper.wait_for_library()
 
     def look_for_more(self, more: bool) -> None:
         """List the chips again from time to time: some are missing."""
@@ -245,7 +245,7 @@ class Driver:
             return ()
         return (
             f"the driver calls the chips {found.chip_name} ({found.family}) now, and called them "
-            f"{known.chip_name} ({known.family}) before: what was known stays; restart the agent "
+            f"{known.chip_name} ({known.family}) before: what was known stays. Restart the agent "
             "if the cards were exchanged",
         )
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
-from contract.configuration import ListenAddress, Section, load
-from service.files import read_toml
+from contract.settings import ListenAddress, Section
+from service.configuration import load, read_toml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

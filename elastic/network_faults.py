@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
-from elastic.conditions import min_replicas, original_of
+from contract.counted import counted
+from contract.documents.elastic_job import FINISHED, read_ending
+from elastic.conditions import kept_of, min_replicas, original_of, unmet
+from elastic.continuous_faults import ContinuousFaults
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,48 +55,50 @@ def why_left(job: ElasticJob, fault: NetworkFault) -> str:
     if advice is None or advice.replicas is None or original is None:
         return f"there is no other place: {advice.why}" if advice is not None else "no advice"
     if not min_replicas(job) <= advice.replicas <= original.replicas:
-        return f"advised are {advice.replicas} pods, which the job does not allow"
+        return (
+            f"the advised size is {counted(advice.replicas, 'pod')}, which the job does not allow"
+        )
     return ""
+
+
+def is_under_way(job: ElasticJob) -> bool:
+    """Whether a job was ended for a network fault, or started again, and does not run yet."""
+    if job.is_deleted or unmet(job) or job.phase == "Running":
+        return False
+    if job.phase in ("Terminating", "Terminated"):
+        return read_ending(job.annotations) is not None
+    kept = kept_of(job)
+    return kept is not None and job.started == kept.start and job.phase not in FINISHED
 
 
 class NetworkFaults:
     """Since when jobs run over their faults, as far as this process has seen it without a gap."""
 
     def __init__(self) -> None:
-        self._looked_at_ms = 0
         self._found: dict[str, EndedJob] = {}
-        self._since_ms: dict[str, dict[tuple[str, int], int]] = {}
+        self._standing = ContinuousFaults[tuple[str, FaultUnder]](GAP_MS)
 
-    def look(self, found: Mapping[str, EndedJob], now_ms: int) -> None:
-        """Take in what stands under jobs now, by their uids. ``now_ms`` is the steady clock.
+    def look(self, found: Mapping[str, EndedJob], asked_ms: int, now_ms: int) -> None:
+        """Take in what stands under jobs, by their uids. Both times are of the steady clock.
 
         A fault that has begun anew counts from now on.
         """
-        is_gap = now_ms - self._looked_at_ms > GAP_MS
-        before = {} if is_gap else self._since_ms
-        self._looked_at_ms, self._found = now_ms, dict(found)
-        self._since_ms = {
-            uid: {
-                key: before.get(uid, {}).get(key, now_ms)
-                for key in ((one.node, one.since_ms) for one in job.faults)
-            }
-            for uid, job in found.items()
-        }
+        self._found = dict(found)
+        standing = ((uid, one) for uid, job in found.items() for one in job.faults)
+        self._standing.look(standing, asked_ms, now_ms)
 
     @property
     def are_any(self) -> bool:
         """Whether a job runs over a network fault."""
         return bool(self._found)
 
-    def under(self, job: ElasticJob, waits_for: str, now_ms: int) -> NetworkFault | None:
+    def under(self, job: ElasticJob, waits_for: str) -> NetworkFault | None:
         """Return the fault under a job; ``None`` where there is none."""
         found = self._found.get(job.uid)
         if found is None:
             return None
         lasting = {
-            node
-            for (node, _), since_ms in self._since_ms[job.uid].items()
-            if now_ms - since_ms >= LASTS_MS
+            one.node for one in found.faults if self._standing.stood_ms((job.uid, one)) >= LASTS_MS
         }
         nodes = sorted(lasting or {one.node for one in found.faults})
         return NetworkFault(

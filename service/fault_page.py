@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contract.pages.faults import FaultsPage, FaultStatus
 from service.operations import Operation, Parameter
-from service.snapshots import PAGING, PageRows
+from service.page_rows import PAGING, PageRows
 
 LEVEL = Parameter("level", "Only faults at this level", is_repeatable=True)
 CODE = Parameter("code", "Only faults with this code", is_repeatable=True)

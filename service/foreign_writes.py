@@ -11,6 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pacing.backoff import Backoff
+
+if TYPE_CHECKING:
+    import logging
 
 MANY = 4
 """So many foreign changes within a minute are a conflict."""
@@ -18,6 +24,12 @@ WINDOW_SECONDS = 60.0
 QUIET_SECONDS = 60.0
 FIRST_PAUSE_SECONDS = 1.0
 LAST_PAUSE_SECONDS = 45.0
+_QUIET = "no other program writes it any more"
+
+
+def pauses() -> Backoff:
+    """Make the pauses after which we write what other programs undo each time."""
+    return Backoff(FIRST_PAUSE_SECONDS, LAST_PAUSE_SECONDS, by_chance=0.0)
 
 
 @dataclass(frozen=True)
@@ -54,8 +66,16 @@ class ForeignWrites:
 
     def __init__(self) -> None:
         self.is_conflict = False
+        self.total = 0
+        """The changes that were counted so far."""
+        self.writer = UNKNOWN
+        """Who makes them during a conflict. Whoever writes the thing sets it."""
+        self._is_reported = False
+        self._over = _QUIET
+        """Why the last conflict ended."""
         self._at: deque[float] = deque(maxlen=MANY)
-        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._pauses = pauses()
+        self._pause_seconds = 0.0
         self._paused_from = 0.0
         self._stands = False
 
@@ -70,17 +90,19 @@ class ForeignWrites:
         Returns whether it is the first one after which we wait: a conflict begins with it, or it
         undoes what we wrote in one.
         """
+        self.total += 1
         self._at.append(now)
         if self.is_conflict:
             stood, self._stands = self._stands, False
             if stood:
-                self._pause_seconds = min(2 * self._pause_seconds, LAST_PAUSE_SECONDS)
+                self._pause_seconds = self._pauses.next_seconds()
             return stood
         self._stands = False
         if len(self._at) < MANY or now - self._at[0] >= WINDOW_SECONDS:
             return False
         self.is_conflict = True
-        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._pauses.reset()
+        self._pause_seconds = self._pauses.next_seconds()
         self._paused_from = now
         self._stands = False
         return True
@@ -107,7 +129,31 @@ class ForeignWrites:
         self.forget()
         return True
 
-    def forget(self) -> None:
-        """The changes so far were none of a stranger's: nothing counts any more."""
+    def forget(self, why: str = _QUIET) -> None:
+        """Count nothing of what was so far; a conflict is over because of ``why``."""
         self._at.clear()
         self.is_conflict = False
+        self.writer = UNKNOWN
+        self._over = why
+
+    def report(self, log: logging.Logger, what: str, place: str = "", remedy: str = "") -> None:
+        """Log once that a conflict about ``what`` has begun, and once that it is over.
+
+        To be called whenever ``is_conflict`` may have changed. ``place`` follows ``what`` in the
+        line, and ``remedy`` the advice.
+        """
+        if self.is_conflict == self._is_reported:
+            return
+        self._is_reported = self.is_conflict
+        if not self.is_conflict:
+            log.warning("%s%s: the conflict is over: %s", what, place, self._over)
+            return
+        log.error(
+            "conflict: %s%s, %d times within a minute. It is written once after each pause of 1 to "
+            "%d s until no other program writes it. Stop the other writer%s",
+            self.writer.changes(what),
+            place,
+            MANY,
+            LAST_PAUSE_SECONDS,
+            remedy,
+        )

@@ -35,7 +35,7 @@ def on_stop(on_signal: Callable[[], object]) -> None:
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """The errors in ``group``, without the groups."""
+    """Yield the errors in ``group``, without the groups."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from leaves(error)

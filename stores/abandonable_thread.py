@@ -32,7 +32,7 @@ class Work(Generic[T]):
         return self._thread.is_alive()
 
     async def result(self, deadline_seconds: float) -> T:
-        """What it returned or raised. Raises ``TimeoutError`` when it takes longer."""
+        """Return what it returned or raised. Raises ``TimeoutError`` when it takes longer."""
         async with asyncio.timeout(deadline_seconds):
             return await asyncio.shield(self._result)
 

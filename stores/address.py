@@ -14,8 +14,8 @@ from stores.mqtt.password import read_password
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from contract.configuration import Mqtt
     from stores.base import Beat, Store
+    from stores.mqtt.settings import Mqtt
 
 _KUBERNETES = "kubernetes:"
 _DIRECTORY = "directory:"
@@ -58,7 +58,8 @@ def _open_kubernetes(url: str, kubeconfig: str | Path | None, by_operator: bool)
 
 
 def kubeconfig_files(kubeconfig: str | Path | None) -> str | None:
-    """The files that define how to reach the API server; ``None`` for the pod's service account.
+    """Return the files that define how to reach the API server; ``None`` for the pod's service
+    account.
 
     Raises ``ConfigurationError`` where there are neither.
     """
@@ -97,8 +98,8 @@ def _open_directory(url: str, others_may_write: bool) -> Store:
 
 
 def _open_mqtt(url: str, mqtt: Mqtt | None, node: str | None, to_be: Beat | None) -> Store:
-    from contract.configuration import Mqtt
     from stores.mqtt.address import parse_address
+    from stores.mqtt.settings import Mqtt
 
     settings = mqtt or Mqtt()
     problems = list(_unreadable(settings))

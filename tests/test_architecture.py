@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections import defaultdict
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +14,15 @@ import pytest
 from tests.parts.tree import ROOT, files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Set
     from pathlib import Path
 
 DOCUMENT = ROOT / "docs" / "architecture.md"
 ROOMS = sorted((ROOT / "docs" / "rooms").glob("*.md"))
 _SCREENS = 120
 """Lines, which are a few screens."""
+
+_MOST_TERMS = 20
 
 _ROW = re.compile(r"^\| `([\w.]+)/` \| .* \| (\d?) ?\|$", re.MULTILINE)
 _NAMED = re.compile(
@@ -90,14 +93,108 @@ def test_a_file_that_is_not_there_is_found() -> None:
     assert not _is_there(name, ROOT / "agent")
 
 
-def test_a_public_class_name_stands_for_one_thing() -> None:
+@cache
+def _trees() -> dict[str, ast.Module]:
+    """Return each module of the product by its dotted name, generated code aside."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     rooms = project["tool"]["importlinter"]["root_packages"]
+    return {
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): ast.parse(
+            (ROOT / name).read_text(encoding="utf-8")
+        )
+        for name in files("*.py")
+        if name.partition("/")[0] in rooms and "_pb2" not in name
+    }
+
+
+def _boolean_terms(function: ast.AST) -> int:
+    """Return how many operands ``and`` and ``or`` have in a function, without functions in it."""
+    terms = 0
+    nodes = [*ast.iter_child_nodes(function)]
+    while nodes:
+        node = nodes.pop()
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            terms += len(node.values) if isinstance(node, ast.BoolOp) else 0
+            nodes += ast.iter_child_nodes(node)
+    return terms
+
+
+@pytest.mark.slow
+def test_no_function_has_more_than_20_boolean_terms() -> None:
+    found = {
+        f"{name}: {node.name}": terms
+        for name, tree in _trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (terms := _boolean_terms(node)) > _MOST_TERMS
+    }
+    assert found == {}
+
+
+def test_boolean_terms_are_the_operands_of_and_and_or() -> None:
+    (function,) = ast.parse("def one():\n    return a and (b or not c) if d < 1 else e\n").body
+    assert _boolean_terms(function) == 4
+
+
+def _imported(tree: ast.Module, modules: Set[str]) -> Iterator[str]:
+    """Yield what a module imports, also for types only and inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (one.name for one in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute"
+            for one in node.names:
+                whole = f"{node.module}.{one.name}"
+                yield whole if whole in modules else str(node.module)
+
+
+def _arrows(depth: int) -> dict[str, set[str]]:
+    """Return which folder or file imports which, where names have ``depth`` parts at most."""
+
+    def cut(name: str) -> str:
+        return ".".join(name.split(".")[:depth])
+
     found: dict[str, set[str]] = defaultdict(set)
-    for name in files("*.py"):
-        if name.partition("/")[0] in rooms and "_pb2" not in name:
-            for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    found[node.name].add(name)
+    trees = _trees()
+    for module, tree in trees.items():
+        found[cut(module)] |= {cut(one) for one in _imported(tree, trees.keys()) if one in trees}
+    return {name: behind - {name} for name, behind in found.items()}
+
+
+def _in_circles(arrows: Mapping[str, Set[str]]) -> set[str]:
+    """Return the names from which a way leads back to them, and those between two of these."""
+    left = {name: set(behind) for name, behind in arrows.items()}
+    while ends := {name for name, behind in left.items() if not behind & left.keys()}:
+        left = {name: behind for name, behind in left.items() if name not in ends}
+    while begins := left.keys() - set().union(*left.values()):
+        left = {name: behind for name, behind in left.items() if name not in begins}
+    return set(left)
+
+
+@pytest.mark.slow
+def test_no_files_import_each_other_in_a_circle() -> None:
+    arrows = _arrows(99)
+    assert len(arrows) > 700
+    assert _in_circles(arrows) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_no_folders_import_each_other_in_a_circle(depth: int) -> None:
+    assert _in_circles(_arrows(depth)) == set()
+
+
+def test_a_circle_is_found() -> None:
+    arrows = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": {"e"}, "e": set[str]()}
+    assert _in_circles(arrows) == {"b", "c"}
+
+
+@pytest.mark.slow
+def test_a_public_class_name_stands_for_one_thing() -> None:
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, tree in _trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].add(name)
     assert len(found) > 1000
     assert {name: where for name, where in found.items() if len(where) > 1} == {}

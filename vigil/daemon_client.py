@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
+from contract.validation_texts import decode_text
 from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ class DaemonClient:
             return msgspec.json.decode(body, type=model)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise StoreUnavailable(
-                f"{self.server}: its answer is not that of a daemon of this version: {error}"
+                f"{self.server}: its answer is not that of a daemon of this version: "
+                f"{decode_text(error)}"
             ) from None
 
     def refused(self, path: str, status: int, body: bytes) -> StoreUnavailable:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.status.options import (
+from vigil.sources.options import (
     Json,
     Kubeconfig,
     Lang,
@@ -63,7 +63,7 @@ def explain(
     from contract.codes.chip_codes import is_code
     from contract.codes.reference import describe_code
     from contract.errors import StoreUnavailable
-    from vigil.status.show import print_lines
+    from vigil.reports.show import print_lines
 
     language = language_of(lang)
     found = describe_code(what)
@@ -79,8 +79,8 @@ def explain(
         sys.exit(_UNKNOWN)
 
     from vigil.daemon_client import UnknownNode
-    from vigil.status.explained_lines import explanation_lines
-    from vigil.status.output import Output, show
+    from vigil.reports.explanation_lines import explanation_lines
+    from vigil.sources.watch import Output, show
 
     def ask(source: AnswerSource) -> Output:
         explained = source.explanation(node, part)
@@ -108,14 +108,16 @@ def _unknown(code: str) -> str:
 
     return (
         f"vigil: {quoted(code)!r} is in no table of fault codes. An unlisted code of a chip is "
-        "SeparateNPU when the driver calls it major or critical, and NotHandleFault when it calls "
-        "it minor or suggestion. docs/codes.md lists all codes."
+        "SeparateNPU when the driver calls it major or critical. It is NotHandleFault when the "
+        "driver calls it minor or suggestion. All codes are in docs/codes.md."
     )
 
 
 def _lines(found: CodeReference, language: str) -> Iterator[str]:
+    from vigil.reports.wrapping import wrapped
+
     name = found.name(language)
-    yield f"{found.code}  {name}"
+    yield from wrapped(f"{found.code}  {name}", _columns())
     if name != found.summary:
         yield from _field("english", found.summary)
     about = ", ".join(part for part in (found.component, found.module) if part)
@@ -144,13 +146,13 @@ def _sources(found: CodeReference) -> list[str]:
 
 
 def _field(heading: str, text: str) -> list[str]:
-    import textwrap
+    from vigil.reports.wrapping import wrapped
 
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=f"  {heading:<10}",
-        subsequent_indent=_INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, _columns(), f"  {heading:<10}", _INDENT)
+
+
+def _columns() -> int:
+    """Return the columns of a line: those of the terminal, but none that is hard to read."""
+    from vigil.reports.show import width
+
+    return min(width(), _WIDTH)

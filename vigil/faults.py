@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vigil.status.options import (
+from vigil.sources.options import (
     Json,
     Kubeconfig,
     Lang,
@@ -58,9 +58,9 @@ def faults(
     """
     import msgspec
 
-    from vigil.status.output import Output, show
-    from vigil.status.report import same_code
-    from vigil.status.show import newest_first, report_lines, worst_first
+    from vigil.reports.show import newest_first, report_lines, worst_first
+    from vigil.reports.status_report import same_code
+    from vigil.sources.watch import Output, show
 
     sources = sources_of(server, state_dir, kubeconfig, store)
     language = language_of(lang)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vigil.status.options import (
+from vigil.sources.options import (
     Json,
     Kubeconfig,
     Lang,
@@ -35,8 +35,8 @@ def jobs(
 
     Exit status: 0 no job is hit, 1 a job is hit or pods are not known, 2 wrong use, 3 no answer.
     """
-    from vigil.status.job_report import job_lines
-    from vigil.status.output import Output, show
+    from vigil.reports.job_report import job_lines
+    from vigil.sources.watch import Output, show
 
     sources = sources_of(server, state_dir, kubeconfig, store, "cluster")
     language = language_of(lang)

@@ -17,6 +17,7 @@ from advisor.scheduler_view.nodes import (
     SUB_HEALTHY_WORD,
     UNHEALTHY_WORD,
 )
+from contract.documents.update_time import LEAD_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,8 +34,6 @@ _ISOLATING = frozenset(
 """Levels that put a card into a list of unhealthy ones, in use or not (consumers#1.10)."""
 DIRECT_STALE_SECONDS = 600
 """The reader's own constant for documents of agents (1.5-3, ``deviceInfoRefreshTime``)."""
-_AHEAD_SECONDS = 5
-"""How far a stamp of a document may be ahead of the clock (M7)."""
 
 
 def cluster_findings(
@@ -58,7 +57,8 @@ def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
     if not is_known:
         found.append(
             "without the state of an earlier session: whether a job was already acted on, its"
-            " pending count, its remaining retries, kept keys of nodes, entries without a document"
+            " pending count and remaining retries. Kept keys of nodes and entries without a"
+            " document are not known either"
         )
     found += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
     return tuple(found)
@@ -152,7 +152,7 @@ def _ghosts(cache: ClusterCache) -> Iterator[Finding]:
 def is_ahead(name: str, cache: ClusterCache, now: int) -> bool:
     """Whether the stamp of the entry of a node is ahead of the clock."""
     entry = cache.devices.get(name)
-    return entry is not None and entry.UpdateTime > now + _AHEAD_SECONDS
+    return entry is not None and entry.UpdateTime > now + LEAD_SECONDS
 
 
 def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Finding]:
@@ -181,7 +181,7 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
         yield Finding(FindingSeverity.WARNING, "NO_DEVICE_ENTRY", called, text)
     elif len(view.free) > view.idle.get(view.resource, 0):
         text = (
-            f"{len(view.free)} cards are listed as free, Kubernetes has"
+            f"the list of free cards has {len(view.free)}, Kubernetes has"
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
         yield Finding(FindingSeverity.WARNING, "FREE_LIST_TOO_LONG", called, text)

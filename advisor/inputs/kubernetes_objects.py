@@ -18,9 +18,13 @@ from advisor import snapshot
 from advisor.inputs.quantities import amount
 from contract import scheduling
 from contract.errors import DocumentError
+from contract.validation_texts import decode_problem
 
 Raw: TypeAlias = Mapping[str, Any] | msgspec.Raw
 _Texts = dict[str, str] | None
+
+_LONGEST_SHARED = 128
+"""Characters of a text that is looked for among others; what is remembered for that is bounded."""
 
 
 class _OwnerReference(msgspec.Struct):
@@ -266,8 +270,8 @@ def _read(raw: Raw, model: type[T], kind: str) -> T:
             return msgspec.json.decode(raw, type=model)
         return msgspec.convert(raw, model)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        what, _, where = str(error).partition(" - at `")
-        raise DocumentError(_called(raw, kind), where.rstrip("`") or "$", what) from None
+        problem = decode_problem(error)
+        raise DocumentError(_called(raw, kind), problem.where, problem.what) from None
 
 
 def _called(raw: Raw, kind: str) -> str:
@@ -294,13 +298,13 @@ def node(raw: Raw) -> snapshot.SchedulerNode:
     status = read.status or _NodeStatus()
     spec = read.spec or _NodeSpec()
     return snapshot.SchedulerNode(
-        name=read.metadata.name,
+        name=_one_text(read.metadata.name),
         uid=read.metadata.uid,
         is_ready=any(
             condition.type == "Ready" and condition.status == "True"
             for condition in status.conditions or ()
         ),
-        labels=read.metadata.labels or {},
+        labels=_of_shared_texts(read.metadata.labels),
         annotations=read.metadata.annotations or {},
         capacity=_shared(
             _amounts(status.capacity, f"Node {read.metadata.name}", "$.status.capacity")
@@ -320,26 +324,26 @@ def pod(raw: Raw) -> snapshot.SchedulerPod:
     called = f"Pod {metadata.namespace}/{metadata.name}"
     grace = spec.termination_grace_period_seconds
     return snapshot.SchedulerPod(
-        namespace=metadata.namespace,
+        namespace=_one_text(metadata.namespace),
         name=metadata.name,
         uid=metadata.uid,
-        node=spec.node_name or "",
-        phase=status.phase or "Pending",
+        node=_one_text(spec.node_name or ""),
+        phase=_one_text(status.phase or "Pending"),
         labels=_shared(metadata.labels or {}),
-        annotations=metadata.annotations or {},
+        annotations=_of_shared_texts(metadata.annotations),
         owner=_owner(metadata),
         created_at_ms=_created_at_ms(metadata, called),
         is_terminating=metadata.deletion is not None,
         deletion_grace_seconds=metadata.deletion_grace,
-        restart_policy=spec.restart_policy or "Always",
+        restart_policy=_one_text(spec.restart_policy or "Always"),
         termination_grace_seconds=30 if grace is None else grace,
         requests=_shared(_requests(spec, called)),
         node_selector=_shared(spec.node_selector or {}),
         node_affinity=_affinity(spec),
         tolerations=_one_of(_tolerations(spec)),
-        scheduler_name=spec.scheduler_name or "",
-        task_index=_task_index(spec),
-        containers=tuple(_container(one) for one in status.containers or ()),
+        scheduler_name=_one_text(spec.scheduler_name or ""),
+        task_index=_one_text(_task_index(spec)),
+        containers=_one_of(tuple(_container(one) for one in status.containers or ())),
     )
 
 
@@ -355,14 +359,14 @@ def pod_group(raw: Raw) -> snapshot.PodGroup:
     read = _read(raw, _PodGroup, "PodGroup")
     metadata, spec = read.metadata, read.spec or _PodGroupSpec()
     return snapshot.PodGroup(
-        namespace=metadata.namespace,
+        namespace=_one_text(metadata.namespace),
         name=metadata.name,
         uid=metadata.uid,
-        phase=(read.status and read.status.phase) or "",
+        phase=_one_text((read.status and read.status.phase) or ""),
         min_member=spec.min_member or 0,
-        min_resources={key: str(value) for key, value in (spec.min_resources or {}).items()},
-        labels=metadata.labels or {},
-        annotations=metadata.annotations or {},
+        min_resources=_shared({key: str(one) for key, one in (spec.min_resources or {}).items()}),
+        labels=_shared(metadata.labels or {}),
+        annotations=_of_shared_texts(metadata.annotations),
         owner=_owner(metadata),
         created_at_ms=_created_at_ms(metadata, f"PodGroup {metadata.namespace}/{metadata.name}"),
     )
@@ -374,25 +378,28 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
     metadata, spec = read.metadata, read.spec or _VcJobSpec()
     status = read.status or _VcJobStatus()
     tasks = spec.tasks or ()
-    policies = [_policy(one, "") for one in spec.policies or ()]
-    policies += [_policy(one, task.name) for task in tasks for one in task.policies or ()]
     return snapshot.VcJob(
-        namespace=metadata.namespace,
+        namespace=_one_text(metadata.namespace),
         name=metadata.name,
         uid=metadata.uid,
-        labels=metadata.labels or {},
-        annotations=metadata.annotations or {},
+        labels=_shared(metadata.labels or {}),
+        annotations=_of_shared_texts(metadata.annotations),
         replicas=sum(1 if task.replicas is None else task.replicas for task in tasks),
         min_available=spec.min_available or 0,
         max_retry=spec.max_retry,
-        policies=tuple(policies),
-        phase=(status.state and status.state.phase) or "",
+        policies=_one_of(_policies(spec, tasks)),
+        phase=_one_text((status.state and status.state.phase) or ""),
         retry_count=status.retry_count or 0,
         created_at_ms=_created_at_ms(metadata, f"Job {metadata.namespace}/{metadata.name}"),
         template=_template(metadata, tasks),
         version=metadata.version,
-        terms=_terms(metadata, spec, tasks),
+        terms=_one_of(_terms(metadata, spec, tasks)),
     )
+
+
+def _policies(spec: _VcJobSpec, tasks: Sequence[_Task]) -> tuple[snapshot.LifecyclePolicy, ...]:
+    of_job = (_policy(one, "") for one in spec.policies or ())
+    return (*of_job, *(_policy(one, task.name) for task in tasks for one in task.policies or ()))
 
 
 def _terms(metadata: _Metadata, spec: _VcJobSpec, tasks: Sequence[_Task]) -> snapshot.VcJobTerms:
@@ -431,12 +438,12 @@ def _template(metadata: _Metadata, tasks: Sequence[_Task]) -> snapshot.Scheduler
                 metadata.namespace,
                 f"{metadata.name}-{task.name}-0",
                 "",
-                labels=own.labels or {},
-                annotations=own.annotations or {},
-                requests=requests,
-                node_selector=spec.node_selector or {},
+                labels=_shared(own.labels or {}),
+                annotations=_of_shared_texts(own.annotations),
+                requests=_shared(requests),
+                node_selector=_shared(spec.node_selector or {}),
                 node_affinity=_affinity(spec),
-                tolerations=_tolerations(spec),
+                tolerations=_one_of(_tolerations(spec)),
             )
     return found
 
@@ -504,15 +511,36 @@ def _one_dict(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
     return dict(items)
 
 
+def shared_texts(texts: dict[str, str]) -> dict[str, str]:
+    """Return one value for all objects that have the same texts; nobody changes it."""
+    return _shared(texts)
+
+
 @lru_cache(maxsize=1024)
-def _one_of(value: tuple[snapshot.Toleration, ...]) -> tuple[snapshot.Toleration, ...]:
+def _one_of(value: T) -> T:
     return value
+
+
+def _one_text(text: str) -> str:
+    """Return one value for all texts that are equal, but for long ones: few objects share them."""
+    return _known_text(text) if len(text) <= _LONGEST_SHARED else text
+
+
+@lru_cache(maxsize=4096)
+def _known_text(text: str) -> str:
+    # Not ``sys.intern``: in Python 3.12 that keeps a text for ever.
+    return text
+
+
+def _of_shared_texts(texts: _Texts) -> dict[str, str]:
+    """Return texts of which equal ones are one value: most objects have the same ones."""
+    return {_one_text(key): _one_text(text) for key, text in (texts or {}).items()}
 
 
 def _owner(metadata: _Metadata) -> snapshot.ControllingOwner | None:
     for one in metadata.owners or ():
         if one.controller:
-            return snapshot.ControllingOwner(one.kind, one.name, one.uid)
+            return _one_of(snapshot.ControllingOwner(one.kind, one.name, one.uid))
     return None
 
 

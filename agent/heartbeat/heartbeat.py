@@ -139,7 +139,7 @@ class Heartbeat:
             case ClaimState.WAITING:
                 return (
                     f"waits to see whether another agent with the node name {self.node} still runs "
-                    f"on {other.holder}: it has gone if its heartbeat does not change for "
+                    f"on {other.holder}. It has gone if its heartbeat does not change for "
                     f"{duration_seconds(other):g} s"
                 )
         return None

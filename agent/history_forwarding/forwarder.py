@@ -100,7 +100,6 @@ class HistoryForwarder:
             "episodes are not told to an aggregator: %s; they are kept",
             "an aggregator hears of episodes again",
         )
-        journal.on_changes = self._changed
 
     def status(self) -> HistoryForwarderStatus:
         """How it is now."""
@@ -124,7 +123,8 @@ class HistoryForwarder:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _changed(self, rows: int) -> None:
+    def count(self, rows: int) -> None:
+        """Count ``rows`` of changes that the journal has committed; they are sent next."""
         self._behind += rows
         if self._since_ms is None:
             self._since_ms = self._wall_clock()
@@ -155,7 +155,8 @@ class HistoryForwarder:
         self._trouble.end()
         begins = self._course.sent_upto is None or sequence < (self._acknowledged or 0)
         rows = self._course.acknowledge(sequence, self._now())
-        self._acknowledged = self._journal.acknowledged = sequence
+        self._acknowledged = sequence
+        self._journal.acknowledge(sequence)
         self._more = True
         if begins:
             await self._count(sequence)
@@ -207,7 +208,7 @@ class HistoryForwarder:
             return False
         self._name = unacknowledged.journal
         if self._journal.acknowledged is None:
-            self._journal.acknowledged = unacknowledged.acknowledged
+            self._journal.acknowledge(unacknowledged.acknowledged)
         await self._count(unacknowledged.acknowledged)
         await self._apply_acks()
         return True

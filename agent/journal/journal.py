@@ -69,7 +69,8 @@ class Journal:
     """The journal of one agent, used from one event loop.
 
     ``on_recovered`` is called on the loop when rows may be missing behind the journal's trouble:
-    the owner then appends a snapshot, which makes the journal whole again.
+    the owner then appends a snapshot, which makes the journal whole again. ``on_changes`` is called
+    on the loop when so many rows of changes were committed.
     """
 
     def __init__(
@@ -79,16 +80,15 @@ class Journal:
         first_sequence: int,
         wall_clock: Callable[[], int],
         on_recovered: Callable[[], None],
+        on_changes: Callable[[int], None] = lambda _: None,
         max_bytes: int = 64 << 20,
         held_bytes: int = _HELD_BYTES,
     ) -> None:
         self._path = directory / FILE_NAME
-        self.acknowledged: int | None = None
-        """How far an aggregator heard the changes; ``None`` where none is told of them."""
-        self.on_changes: Callable[[int], None] | None = None
-        """Called on the loop when so many rows of changes were committed."""
+        self._acknowledged: int | None = None
         self._wall_clock = wall_clock
         self._on_recovered = on_recovered
+        self._on_changes = on_changes
         self._max_bytes = max_bytes
         self._held_bytes_limit = held_bytes
         self._loop = asyncio.get_running_loop()
@@ -137,9 +137,18 @@ class Journal:
             self._condition.notify_all()
         return self._next_sequence - 1
 
+    @property
+    def acknowledged(self) -> int | None:
+        """Up to where an aggregator has the changes; ``None`` where none is sent them."""
+        return self._acknowledged
+
+    def acknowledge(self, sequence: int) -> None:
+        """Note that an aggregator has the changes up to ``sequence``: retention may take them."""
+        self._acknowledged = sequence
+
     def rename(self) -> None:
         """Have it told from its beginning, under another name, which it gets soon."""
-        self.acknowledged = 0
+        self._acknowledged = 0
         with self._condition:
             self._renaming = True
             self._condition.notify_all()
@@ -221,8 +230,8 @@ class Journal:
 
     def _rows_committed(self, sequence: int, dropped: int, changes: int) -> None:
         self._committed = sequence
-        if changes and self.on_changes is not None:
-            self.on_changes(changes)
+        if changes:
+            self._on_changes(changes)
         while self._waiters and self._waiters[0][0] <= sequence:
             waiter = self._waiters.popleft()[1]
             if not waiter.done():
@@ -273,7 +282,7 @@ class Journal:
                     more = file.prune(
                         older_than_ms=oldest_ms,
                         max_bytes=self._max_bytes,
-                        acknowledged=self.acknowledged,
+                        acknowledged=self._acknowledged,
                     )
                     self._forgot(file.unacknowledged_deleted - before)
                     next_prune = time.monotonic() + (0.05 if more else _PRUNE_SECONDS)

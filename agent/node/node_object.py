@@ -22,7 +22,7 @@ from agent.node.serial_number import ANNOTATION as SERIAL_NUMBER
 from contract.errors import StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, ForeignWrites
+from service.foreign_writes import ForeignWrites
 from service.trouble import Trouble
 from stores.base import WRITE_SECONDS
 from stores.interruption import Interrupted, followed
@@ -77,21 +77,23 @@ class NodeObjectWriter:
         self._written: dict[Key, tuple[str | None, float]] = {}
         self._foreign: defaultdict[Key, ForeignWrites] = defaultdict(ForeignWrites)
         self._writes = 0
-        self._foreign_writes = 0
         self._trouble = Trouble(
             log,
             "%s; tried until it can",
             f"node {node} can be read and written again",
             level=logging.ERROR,
         )
-        if serial_number is not None:
-            serial_number.listen(self._wake.set)
+
+    def wake(self) -> None:
+        """Look at the Node again: what is to be written on it may have changed."""
+        self._wake.set()
 
     def status(self) -> NodeObjectStatus:
         """How it is now."""
         fought = (name for (_, name), foreign in self._foreign.items() if foreign.is_conflict)
         conflicts = tuple(sorted(fought))
-        return NodeObjectStatus(self._writes, self._foreign_writes, conflicts, self._trouble.reason)
+        changes = sum(foreign.total for foreign in self._foreign.values())
+        return NodeObjectStatus(self._writes, changes, conflicts, self._trouble.reason)
 
     async def run(self) -> NoReturn:
         """Keep the Node until cancelled."""
@@ -134,21 +136,11 @@ class NodeObjectWriter:
         self._wake.set()
 
     def _was_changed(self, key: Key, now: float) -> None:
-        self._foreign_writes += 1
         foreign = self._foreign[key]
-        was_conflict = foreign.is_conflict
         foreign.saw(now)
         if not foreign.is_conflict:
-            log.warning("%s %s of the node: the agent repaired a foreign change", *key)
-        elif not was_conflict:
-            log.error(
-                "%s %s of the node: conflict: another program wrote it %d times within a "
-                "minute. The agent writes it once after each pause of 1 to %d s. Stop the other "
-                "program",
-                *key,
-                MANY,
-                LAST_PAUSE_SECONDS,
-            )
+            log.warning("%s: the agent repaired a foreign change", _text(key))
+        foreign.report(log, _text(key))
 
     async def _follow_chips(self) -> None:
         if self._chips is not None:
@@ -214,9 +206,9 @@ class NodeObjectWriter:
         found: dict[Key, str | None] = {}
         due: list[float] = []
         for key, foreign in self._foreign.items():
-            if foreign.ended(now):
-                log.warning("%s %s of the node: the conflict is over", *key)
-            elif foreign.is_conflict:
+            foreign.ended(now)
+            foreign.report(log, _text(key))
+            if foreign.is_conflict:
                 due.append(foreign.seconds_until_over(now))
         for key, value in (*self._ours(), *self._left_behind()):
             if _value_of(self._seen, key) == value:
@@ -234,6 +226,11 @@ class NodeObjectWriter:
     def _left_behind(self) -> Iterable[tuple[Key, None]]:
         if self._chips is not None and self._seen is not None:
             yield from ((key, None) for key in self._chips.left_behind(self._seen))
+
+
+def _text(key: Key) -> str:
+    """Return what a key is in a line of the log."""
+    return f"{' '.join(key)} of the node"
 
 
 def _value_of(node: NodeObject, key: Key) -> str | None:

@@ -37,20 +37,21 @@ class SerialNumberStatus(msgspec.Struct, frozen=True):
 
 
 class SerialNumber:
-    """Asks for the number until the BMC tells it; that of a running server does not change."""
+    """Asks for the number until the BMC returns it; that of a running server does not change.
 
-    def __init__(self, ipmi: Ipmi, period_seconds: float) -> None:
+    ``on_found`` is called when it becomes known.
+    """
+
+    def __init__(
+        self, ipmi: Ipmi, period_seconds: float, on_found: Callable[[], None] = lambda: None
+    ) -> None:
         self._ipmi = ipmi
         self._pause_seconds = period_seconds
-        self._on_found: Callable[[], None] = lambda: None
+        self._on_found = on_found
         self._trouble = Trouble(
             log, "the serial number of the server is not known: %s; asked again"
         )
         self.number: str | None = None
-
-    def listen(self, on_found: Callable[[], None]) -> None:
-        """``on_found`` is called when it becomes known."""
-        self._on_found = on_found
 
     def status(self) -> SerialNumberStatus:
         """How it is now."""
@@ -83,7 +84,9 @@ class SerialNumber:
 
 
 def serial_number_of(
-    configuration: AgentConfiguration, environment: Mapping[str, str]
+    configuration: AgentConfiguration,
+    environment: Mapping[str, str],
+    on_found: Callable[[], None] = lambda: None,
 ) -> SerialNumber | None:
     """Who asks for it: whoever owns the document about the server's parts, and may ask its BMC."""
     bmc = configuration.settings_of(BmcSection)
@@ -95,4 +98,4 @@ def serial_number_of(
         bmc.deadline_seconds,
         trust_driver=configuration.trust_driver,
     )
-    return SerialNumber(ipmi, bmc.period_seconds)
+    return SerialNumber(ipmi, bmc.period_seconds, on_found)

@@ -254,7 +254,7 @@ def _publications(status: AgentStatus, records: Mapping[str, Publication]) -> It
             acknowledged.add_metric([kind], publication.acknowledged_at_ms / 1000)
         conflict.add_metric([kind], publication.conflict_since_ms is not None)
         if publication.conflict_since_ms is not None:
-            writer.add_metric([kind, record.conflict_writer.name], 1)
+            writer.add_metric([kind, record.foreign.writer.name], 1)
         elif publication.left_to_writer is not None:
             writer.add_metric([kind, publication.left_to_writer], 1)
         foreign.add_metric([kind], publication.foreign_writes)

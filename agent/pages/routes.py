@@ -13,7 +13,7 @@ from agent.pages.status import fault_row
 from service import event_stream, fault_page, operations, pages
 from service.history_page import OPERATION as HISTORY
 from service.history_page import history_page
-from service.snapshots import snapshot
+from service.page_rows import snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

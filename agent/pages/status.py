@@ -413,14 +413,14 @@ def publication_status(
         conflict=(
             None
             if record.conflict_since_ms is None
-            else f"conflict: {record.conflict_writer.changes(document)}"
+            else f"conflict: {record.foreign.writer.changes(document)}"
         ),
-        conflict_writer=record.conflict_writer.name or None,
+        conflict_writer=record.foreign.writer.name or None,
         left_to=None if other is None else str(other),
         left_to_writer=None if other is None else other.writer.name,
         watch_trouble=record.watch_trouble,
         watch_trouble_since_ms=record.watch_trouble_since_ms,
-        foreign_writes=record.foreign_writes,
+        foreign_writes=record.foreign.total,
     )
 
 

@@ -75,11 +75,8 @@ def _absent(
     if item.source not in held.reported_by and not (waits and item.source == LINK_SOURCE):
         return known
     left = tuple(source for source in held.reported_by if source != item.source)
-    has_events = not isinstance(known, ChipState) or known.listed is None
-    is_of_links = item.source == CHIP_SOURCE and _is_of_links(item.code) and has_events
     is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in draft.state.of(NODE).blind
-    is_silent = isinstance(known, ChipState) and known.silent and item.source != CHIP_SOURCE
-    if not left and not is_of_links and not is_silent:
+    if not left and not _outlasts(known, item):
         because = "its source does not list it any more"
         return end(known, item.subject, held, item.seen_at_ms, because, draft)
     unconfirmed_at_ms = held.unconfirmed_at_ms
@@ -87,6 +84,14 @@ def _absent(
         unconfirmed_at_ms = item.seen_at_ms
     held = replace(held, witnesses=left, unconfirmed_at_ms=unconfirmed_at_ms)
     return replace(known, faults=known.faults | {held.code: held})
+
+
+def _outlasts(known: SubjectState, item: Observation) -> bool:
+    """Return whether a fault outlasts its last source, which does not list it any more."""
+    if item.source != CHIP_SOURCE:
+        return isinstance(known, ChipState) and known.silent
+    has_events = not isinstance(known, ChipState) or known.listed is None
+    return has_events and _is_of_links(item.code)
 
 
 def tool_went_blind(known: SubjectState) -> SubjectState:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import operator
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -66,11 +66,23 @@ PATIENCE_SECONDS = 1.5
 """How long the first document waits for chips, switches and pods of which nothing is known yet."""
 
 
+class Allocation(Protocol):
+    """Which chips pods use, as far as a store that knows of pods has answered."""
+
+    @property
+    def chips(self) -> ChipAllocation:
+        """Chips in use, as they were last known."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the store has answered, or failed, since the start."""
+
+
 class DeviceInfoDocument:
     """Renders the document from ``state``; ``inventory`` is set once the driver has answered.
 
     ``named_blind`` is what our own data key names, ``None`` where there is to be no such key;
-    ``cards_together`` is that of ``render``.
+    ``cards_together`` is that of ``render``. ``allocation``: ``None`` where no store knows of pods.
     """
 
     def __init__(
@@ -80,21 +92,28 @@ class DeviceInfoDocument:
         named_blind: Callable[[], NamedSource | None] = lambda: None,
         *,
         cards_together: bool = False,
+        allocation: Allocation | None = None,
     ) -> None:
         self._cards_together = cards_together
         self._named_blind = named_blind
         self.namespace = DEVICE_INFO_NAMESPACE
         self.name = device_info_name(node)
         self._state = state
-        self.in_use = ChipAllocation()
-        self.awaits_usage = False
-        """Whether a store that knows of pods has not told yet which chips they use."""
+        self._allocation = allocation
         self._inventory: Inventory | None = None
         self._made_of: tuple[object, ...] = ()
         self._made: DesiredDocument | None = None
         self._inventory_at = 0.0
         self.server_before: ServerState | None = None
         """What the document that was there at the start says of the server."""
+
+    @property
+    def _in_use(self) -> ChipAllocation:
+        return ChipAllocation() if self._allocation is None else self._allocation.chips
+
+    @property
+    def _awaits_allocation(self) -> bool:
+        return self._allocation is not None and not self._allocation.answered
 
     @property
     def inventory(self) -> Inventory | None:
@@ -128,7 +147,7 @@ class DeviceInfoDocument:
         inventory, state = self._inventory, self._state()
         if inventory is None or inventory.virtual or not self._is_known(inventory, state):
             return None
-        made_of = state, inventory, self.in_use, self._named_blind()
+        made_of = state, inventory, self._in_use, self._named_blind()
         if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
             # All four are immutable, and one event asks more than once.
             self._made_of, self._made = made_of, self._make(*made_of)
@@ -179,7 +198,7 @@ class DeviceInfoDocument:
             one is not None and ((one.was_read and not one.silent) or CHIP_SOURCE in one.blind)
             for one in known
         )
-        return chips and not self.awaits_usage and is_known(state, family_of(inventory))
+        return chips and not self._awaits_allocation and is_known(state, family_of(inventory))
 
     def found(self, existing: Document | None) -> None:
         """Take what the document that is there at the start says of the server."""
@@ -231,7 +250,7 @@ class DeviceInfoDocument:
         except DocumentError:
             return ()
         there = chips_of(found)
-        used = self.in_use.used | self.in_use.assigned
+        used = self._in_use.used | self._in_use.assigned
         because = "the program that wrote device-info before does not list it"
         return (
             *remembered_chips(found),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from service.foreign_writes import UNKNOWN
+if TYPE_CHECKING:
+    from service.foreign_writes import ForeignWrites
 
 BUCKETS_SECONDS = (0.005, 0.01, 0.02, 0.03, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
@@ -48,19 +50,18 @@ class Lag(msgspec.Struct):
 class Publication:
     """The record of one document's publishing; written by the publisher, read by metrics."""
 
-    def __init__(self) -> None:
+    def __init__(self, foreign: ForeignWrites) -> None:
         self.writes: Counter[tuple[str, str]] = Counter()
         """Attempts by reason (first, change, repair, refresh) and result."""
         self.stages = {stage: Histogram() for stage in Stage}
-        self.foreign_writes = 0
+        self.foreign = foreign
+        """The changes of the document by other programs."""
         self.acknowledged_at_ms: int | None = None
         self.acknowledged_stamp: int | None = None
         self.acknowledged_revision: int | None = None
         self.trouble: str | None = None
         self.trouble_since_ms: int | None = None
         self.conflict_since_ms: int | None = None
-        self.conflict_writer = UNKNOWN
-        """Who writes the document during a conflict."""
         self.watch_trouble: str | None = None
         self.watch_trouble_since_ms: int | None = None
         self.waiting: Lag | None = None

@@ -14,15 +14,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from agent.publishing.publication import Lag, Publication
 from agent.publishing.update_time import Stamps
 from contract.errors import DocumentError, StoreConflict, StoreError, StoreRefused
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.foreign_parts import added_by_others, differences
-from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWriter, ForeignWrites
+from service.foreign_parts import differences
+from service.owned_document import Overtaken, OwnedDocument, made_unless
 from service.stalls import going_on
 from stores.base import (
     READ_SECONDS,
@@ -46,8 +44,6 @@ _IDLE_SECONDS = 300.0
 _TICK_SECONDS = 0.001
 """Timers may fire early by the resolution of their clock; what is left is not spun away."""
 _MARK_SECONDS = 10.0
-_LONG_SECONDS = 0.5
-"""A write that takes longer is looked after."""
 _COMMITS = 3
 _BACKOFF_FIRST_SECONDS = 0.1
 _BACKOFF_LAST_SECONDS = 2.0
@@ -142,25 +138,25 @@ def _same(one: Document | None, other: Document | None) -> bool:
     return not differences(one, other)
 
 
-class _Overtaken(Exception):
-    """There is something to publish that must not wait for a write that says nothing new."""
-
-
 class DocumentPublisher:
-    """Publishes ``namespace/name`` to ``store``."""
+    """Publishes ``namespace/name`` to ``store``.
+
+    It is a document writer, see ``service/owned_document.py``.
+    """
 
     def __init__(self, store: Store, namespace: str, name: str, edges: PublisherCallbacks) -> None:
-        self.record = Publication()
         self.name = name
         self._store = store
         self.namespace = namespace
+        self._document = OwnedDocument(namespace, name)
+        self._foreign = self._document.foreign
+        self.record = Publication(self._foreign)
         self._edges = edges
         self._stamps = Stamps()
         self._woken = asyncio.Event()
         self._reconnected = asyncio.Event()
         self._was_read = False
         self._read_again = True
-        self._shown: Document | None = None
         self._looked_at: Document | None = None
         self._flying: _Write | None = None
         self._unsure: _Write | None = None
@@ -170,12 +166,9 @@ class DocumentPublisher:
         self._number: int | None = None
         self._watched_version: str | None = None
         self._watched_document: Document | None = None
-        self._own_version: str | None = None
-        self._left_out: tuple[str, ...] = ()
         self._is_unseen = False
         self._may_have_forgotten = False
         """Whether the store was away since what it shows was last judged."""
-        self._foreign = ForeignWrites()
         self._backoff = Backoff(_BACKOFF_FIRST_SECONDS, _BACKOFF_LAST_SECONDS)
 
     @property
@@ -234,8 +227,8 @@ class DocumentPublisher:
             # What woke us is not for this document, or it must wait for something unknown.
             self.record.waiting = None
             if self._foreign.is_conflict:
-                self._foreign.forget()
-                self._end_conflict("it is not ours to write")
+                self._foreign.forget("it is not ours to write")
+                self._report_conflict()
             return _Pause(_IDLE_SECONDS, self._woken)
         reason, due_seconds = self._why_write(wanted)
         if due_seconds > 0:
@@ -246,7 +239,8 @@ class DocumentPublisher:
             if unseen_seconds <= 0:
                 return await self._read()
             return _Pause(min(due_seconds, unseen_seconds), self._woken)
-        if reason == "first" and self._shown is not None and self._is_edited(self._shown):
+        shown = self._document.there
+        if reason == "first" and shown is not None and self._is_edited(shown):
             return None
         now_ms = self._edges.wall_clock()
         stamp, early_seconds = self._stamps.next(now_ms, _now())
@@ -287,10 +281,9 @@ class DocumentPublisher:
         reason, due_seconds = self._what_differs(wanted)
         now = _now()
         if self._foreign.is_conflict and self._edges.has_rival():
-            self._foreign.forget()
-            self._end_conflict("another agent with this node name wrote it")
+            self._forget_rival()
         elif self._foreign.ended(now):
-            self._end_conflict("nobody else writes it any more")
+            self._report_conflict()
         if not self._foreign.is_conflict:
             return reason, due_seconds
         over_seconds = self._foreign.seconds_until_over(now)
@@ -298,10 +291,17 @@ class DocumentPublisher:
             return reason, min(due_seconds, over_seconds)
         return "conflict", min(self._foreign.pause_seconds(now), over_seconds)
 
-    def _end_conflict(self, why: str) -> None:
-        self.record.conflict_since_ms = None
-        self.record.conflict_writer = UNKNOWN
-        log.warning("%s: the conflict is over: %s", self.name, why)
+    def _forget_rival(self) -> None:
+        self._foreign.forget("another agent with this node name wrote it")
+        self._report_conflict()
+
+    def _report_conflict(self) -> None:
+        """Log and record that a conflict has begun or is over, if that is so."""
+        self._foreign.report(log, self.name)
+        if not self._foreign.is_conflict:
+            self.record.conflict_since_ms = None
+        elif self.record.conflict_since_ms is None:
+            self.record.conflict_since_ms = self._edges.wall_clock()
 
     def _what_differs(self, wanted: DesiredDocument) -> tuple[str, float]:
         """The same as if nobody else wrote."""
@@ -309,7 +309,7 @@ class DocumentPublisher:
             return "first", 0.0
         if wanted.content != self._acknowledged.content:
             return "change", 0.0
-        if not _same(self._shown, self._acknowledged.document):
+        if self._document.differences(self._acknowledged.document):
             return "repair", 0.0
         return "refresh", max(0.0, self._acknowledged_at + wanted.refresh_seconds - _now())
 
@@ -323,7 +323,7 @@ class DocumentPublisher:
     # Requests.
 
     async def _write(self, write: _Write) -> _Pause | None:
-        if write.document is None and self._shown is None:
+        if write.document is None and self._document.there is None:
             self.record.waiting = None
             self._agree(write)
             return None
@@ -334,13 +334,19 @@ class DocumentPublisher:
             self.record.writes[write.reason, "invalid"] += 1
             self._begin_trouble(f"not written, its readers would refuse it: {error}")
             return _Pause(_REFUSED_SECONDS, self._woken)
+
+        def is_overtaken() -> bool:
+            newest = self._edges.wanted() if write.reason == "refresh" else None
+            return newest is not None and newest.content != write.content
+
         self.record.waiting = None
         self._flying = write
         self._foreign.wrote(_now())
         try:
             async with asyncio.timeout(WRITE_SECONDS):
-                version = await going_on(self._made(write), self._edges.progress)
-        except _Overtaken:
+                request = made_unless(self._request(write.document), is_overtaken)
+                version = await going_on(request, self._edges.progress)
+        except Overtaken:
             self._unsure = write
             self._read_again = True
             return None
@@ -359,50 +365,18 @@ class DocumentPublisher:
         self._accept(write, version)
         return None
 
-    async def _made(self, write: _Write) -> str:
-        """Make a write; one that only refreshes and takes long gives way to a change."""
-        request = asyncio.create_task(self._request(write.document))
-        try:
-            while True:
-                await asyncio.wait((request,), timeout=_LONG_SECONDS)
-                if request.done():
-                    return request.result()
-                wanted = self._edges.wanted()
-                is_changed = wanted is not None and wanted.content != write.content
-                if write.reason == "refresh" and is_changed:
-                    raise _Overtaken
-        finally:
-            request.cancel()
-
     async def _request(self, document: Document | None) -> str:
-        """Put ``document`` in the place of what is shown, or delete that; the new version."""
-        shown = self._shown
-        if shown is not None and (document is None or self._edges.is_in_the_way(shown)):
-            # One that arrives late deletes nothing that was written after it.
-            expected = None if self._foreign.is_conflict else shown.version
-            await self._store.delete(self.namespace, self.name, expected=expected)
-            shown = None
-        if document is None:
-            return ""
-        document = self._with_others(document, shown)
-        if self._foreign.is_conflict:
-            # Who writes all the time would always be there between our look and our write.
-            return await self._store.put(document)
-        expected = "" if shown is None else shown.version
-        return await self._store.put(document, expected=expected)
+        """Put ``document`` in the place of what is shown, or delete that; the new version.
 
-    def _with_others(self, document: Document, shown: Document | None) -> Document:
-        """``document`` with what others added to the one that is shown."""
-        added = added_by_others(shown)
-        if added.left_out != self._left_out:
-            self._left_out = added.left_out
-            if added.left_out:
-                log.warning(
-                    "%s: there is no room for what others added, it is removed: %s",
-                    self.name,
-                    ", ".join(added.left_out),
-                )
-        return added.beside(document)
+        One that arrives late replaces and deletes nothing that was written after it. Except in a
+        conflict: who writes all the time would always be there between our look and our write.
+        """
+        demands = not self._foreign.is_conflict
+        shown = self._document.there
+        if document is not None and shown is not None and self._edges.is_in_the_way(shown):
+            await self._document.replace(self._store, None, demands=demands)
+            self._document.observe(None)
+        return await self._document.replace(self._store, document, demands=demands)
 
     async def _read(self) -> _Pause | None:
         # Before the request: what changes while it is answered has to be read again.
@@ -414,7 +388,8 @@ class DocumentPublisher:
         except (StoreError, TimeoutError) as error:
             self._read_again = True
             return self._trouble(_reason(error), refused=isinstance(error, StoreRefused))
-        before, self._shown = self._shown, shown
+        before = self._document.there
+        self._document.observe(shown)
         self._is_unseen = False
         if shown is not None:
             self._stamps.saw(self._edges.stamp_of(shown))
@@ -455,25 +430,16 @@ class DocumentPublisher:
         assert self._acknowledged is not None
         if _same(shown, self._acknowledged.document):
             return False
-        return not _same(shown, before) or (self._is_own_answer(shown) and self._foreign.stands)
-
-    def _is_own_answer(self, shown: Document | None) -> bool:
-        """Whether this is what the store made of our own last write."""
-        return shown is not None and bool(shown.version) and shown.version == self._own_version
+        is_answer = self._document.is_own_answer and self._foreign.stands
+        return is_answer or not _same(shown, before)
 
     def _accept(self, write: _Write, version: str) -> None:
-        before, self._shown = self._shown, None
-        self._own_version = version
+        if not self._document.acknowledge(write.document, version):
+            self._read_again = True
         if write.document is not None:
-            written = added_by_others(before).beside(write.document)
-            self._shown = msgspec.structs.replace(written, version=version)
-            if before is not None and before.version == version:
-                # The write changed nothing: what was there may not be what was written.
-                self._shown = before
-                self._read_again = True
             watched = self._watched_document
-            if watched is not None and watched.version == version and _same(watched, written):
-                self._shown = watched
+            if watched is not None and watched.version == version:
+                self._observe_same(watched, write.document)
             self._stamps.saw(write.stamp)
             self._stamps.wrote(_now())
         self._unsure = None
@@ -481,6 +447,13 @@ class DocumentPublisher:
         self._works_again()
         self.record.acknowledged(write.reason, write.lag, write.begun_ms, self._edges.wall_clock())
         self._agree(write)
+
+    def _observe_same(self, watched: Document | None, written: Document | None) -> bool:
+        """Take in what the watch shows, with what others added, if it is what was ``written``."""
+        is_same = _same(watched, written)
+        if is_same:
+            self._document.observe(watched)
+        return is_same
 
     def _agree(self, write: _Write) -> None:
         """The store shows what ``write`` wants."""
@@ -503,11 +476,10 @@ class DocumentPublisher:
         if shown is not None and self._edges.on_foreign(shown):
             return
         if self._edges.has_rival():
-            self._foreign.forget()
+            self._forget_rival()
             return
-        self.record.foreign_writes += 1
         if self._foreign.saw(_now()):
-            self.record.conflict_writer = await self._writer(shown)
+            await self._find_writer()
             await self._edges.before_repair()
             if self._edges.wanted() is None:
                 self._edges.on_others_write(before, shown)
@@ -515,26 +487,14 @@ class DocumentPublisher:
         if not self._foreign.is_conflict:
             what = "deleted or spoilt" if shown is None else "changed"
             log.warning("%s: somebody else %s it; it is repaired", self.name, what)
-        elif self.record.conflict_since_ms is None:
-            self.record.conflict_since_ms = self._edges.wall_clock()
-            log.error(
-                "conflict: %s, %d times within a minute; we write it once after each pause of 1 to "
-                "%d s until nobody else does. Stop the other writer",
-                self.record.conflict_writer.changes(self.name),
-                MANY,
-                LAST_PAUSE_SECONDS,
-            )
+        self._report_conflict()
 
-    async def _writer(self, shown: Document | None) -> ForeignWriter:
-        """Who writes the document besides us, as far as the store knows."""
-        if self._is_own_answer(shown) and self._acknowledged is not None:
-            return ForeignWriter(differing=differences(shown, self._acknowledged.document))
-        try:
-            async with asyncio.timeout(READ_SECONDS):
-                found = await self._store.other_writer(self.namespace, self.name)
-        except (StoreError, TimeoutError):
-            return self.record.conflict_writer
-        return UNKNOWN if found is None else ForeignWriter(found.name)
+    async def _find_writer(self) -> None:
+        """Find out who writes the document besides us."""
+        is_answer = self._document.is_own_answer and self._acknowledged is not None
+        written = None if self._acknowledged is None else self._acknowledged.document
+        self._document.differing = self._document.differences(written) if is_answer else ()
+        await self._document.find_writer(self._store)
 
     def _begin_trouble(self, reason: str) -> None:
         if self.record.trouble is None:
@@ -591,16 +551,17 @@ class DocumentPublisher:
             self._reconnected.set()
         if self._flying is not None:
             # What the request replaces may be shown late; anything else, nobody would see later.
-            was_there = "" if self._shown is None else self._shown.version
+            was_there = self._document.version
             if not _same(shown, self._flying.document) and (
                 self._watched_version != was_there or isinstance(event, Deleted)
             ):
                 self._look_again()
-        elif self._acknowledged is not None and _same(shown, self._acknowledged.document):
+        elif self._acknowledged is not None and self._observe_same(
+            shown, self._acknowledged.document
+        ):
             self._may_have_forgotten = False
             self._is_unseen = False
-            self._shown = shown  # with what others added, which the next write keeps
-        elif shown is not None or self._shown is not None:
+        elif shown is not None or self._document.there is not None:
             self._look_again()
 
     def _look_again(self) -> None:

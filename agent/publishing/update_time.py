@@ -8,7 +8,8 @@ its beginning: its end would wait for the next second.
 
 from __future__ import annotations
 
-AHEAD_SECONDS = 5
+from contract.documents.update_time import LEAD_SECONDS
+
 _LARGEST = 2**62
 _PAUSES_SECONDS = (0.0, 0.0, 0.008, 0.02, 0.06, 0.2)
 """How long after the write before it each write of a row may go out; the last one for all more.
@@ -55,11 +56,11 @@ class Stamps:
             return clock, pause
         # A stamp further ahead than we ever write means that the clock was set back, or that
         # somebody else's was wrong. Waiting for the clock to get there could take for ever.
-        if self._previous > clock + AHEAD_SECONDS:
+        if self._previous > clock + LEAD_SECONDS:
             self._anchor = (self._previous, monotonic_seconds)
             clock, fraction = self._previous, 0.0
         stamp = max(clock, self._previous + 1)
-        early = stamp - clock - AHEAD_SECONDS
+        early = stamp - clock - LEAD_SECONDS
         return stamp, pause if early <= 0 else max(pause, early - fraction)
 
     def _pause(self, monotonic_seconds: float) -> float:

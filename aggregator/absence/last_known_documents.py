@@ -48,20 +48,27 @@ class LastingFeed(DocumentWatch):
     """Nodes whose document the store lacks."""
     absences: int
     """How often a document came to be absent."""
-    kept: Callable[[str, Document | None], None]
-    """Is called with each good document, and ``None`` for a node that was ended."""
 
     def __init__(
-        self, namespace: str, prefix: str, inboxes: tuple[DocumentCache[Any], ...]
+        self,
+        namespace: str,
+        prefix: str,
+        inboxes: tuple[DocumentCache[Any], ...],
+        *,
+        keep: Callable[[str, str, Document | None], None] = lambda *_: None,
+        has_agent: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        """``keep`` is called with namespace and name of each good document, with ``None`` for that
+        of a node that was ended. ``has_agent`` returns whether an agent of ours has beaten for a
+        node: it writes again what is older.
+        """
         super().__init__(namespace, prefix, inboxes)
         self.absent = {}
         self.absences = 0
         self.older: dict[str, Document] = {}
         """What a list shows instead of a newer document of a node."""
-        self.kept = lambda _node, _document: None
-        self.has_agent: Callable[[str], bool] = lambda _: False
-        """Whether an agent of ours has beaten for a node: it writes again what is older."""
+        self._keep = keep
+        self._has_agent = has_agent
 
     def remember(self, document: Document, now_ms: int) -> None:
         """Take in what an earlier run knew, before the store has shown anything."""
@@ -94,7 +101,8 @@ class LastingFeed(DocumentWatch):
         self.older.pop(node, None)
         self._forget(node)
         self.deleted.add(node)
-        self.kept(node, None)
+        (name,) = self.names_of((node,)).values()
+        self._keep(self.selection.namespace or "", name, None)
         return frozenset({node})
 
     def unconfirm_deletions(self) -> None:
@@ -131,14 +139,14 @@ class LastingFeed(DocumentWatch):
             self.absent.pop(node, None)
             self.older.pop(node, None)
             if not self._is_refused(node):
-                self.kept(node, document)
+                self._keep(document.namespace, document.name, document)
         return changed
 
     def _is_of_the_past(self, node: str, document: Document) -> bool:
         """See ``DocumentWatch``. A store that was set back shows what its agent writes again."""
         inbox = self.inboxes[0]
         is_other = node in inbox.reports and not inbox.is_last_good(node, document)
-        if not is_other or not self.has_agent(node):
+        if not is_other or not self._has_agent(node):
             return False
         age = self._age(document)
         if age is None or age >= self.number(node):

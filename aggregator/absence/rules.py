@@ -19,6 +19,7 @@ import logging
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from contract.counted import counted
 from contract.documents.write_numbers import NoWrites, decode_owned, decode_writes
 from service.shortened import shortened
 
@@ -284,8 +285,8 @@ class Absence:
         are_many = len(nodes) > _FEW and len(nodes) * _SHARE > len(self.nodes)
         held = sum(node in self._held for node in nodes)
         return (
-            f"{self.url} lacks documents of {len(nodes)} of {len(self.nodes)} nodes, their last "
-            f"state stays: {shortened(sorted(nodes))}"
+            f"{self.url} lacks documents of {len(nodes)} of {counted(len(self.nodes), 'node')}, "
+            f"their last state stays: {shortened(sorted(nodes))}"
             + (f"; of {held} a deletion is held back" if held else "")
             + "; vigil forget NODE ends one that is gone"
         ), are_many

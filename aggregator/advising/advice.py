@@ -51,16 +51,22 @@ class Advising:
     """The advisor of one cluster. It reads for itself, so that nothing waits for it."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, send: Callable[[Iterable[AdviceChange]], None]
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        send: Callable[[Iterable[AdviceChange]], None],
+        keep: Callable[[], None] = lambda: None,
     ) -> None:
-        """``send`` gets what is advised otherwise than before."""
+        """``send`` gets what is advised otherwise than before, ``keep`` is called when there is
+        something to be kept.
+        """
         self._send = send
         self._cluster = cluster
         self._clock = clock
         self._objects = AdvisedObjects()
         self._rules = RuleFeeds(self._objects, self._follow)
         self._sessions = Sessions()
-        self.kept = KeptState(self._restore)
+        self.kept = KeptState(self._restore, keep)
         self._is_restored = asyncio.Event()
         self.answers = NewestReports(self._objects, self.status)
         self.what_if = WhatIf(self._objects, lambda: self._sessions.states, lambda: clock().wall_ms)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from advisor.inputs import kubernetes_objects
-from advisor.snapshot import ClusterSnapshot, SchedulerPod, StoredConfigMap
+from advisor.snapshot import ClusterSnapshot, SchedulerNode, SchedulerPod, StoredConfigMap
+from aggregator.advising.kept_annotations import node_as_decided, pod_as_decided
 from aggregator.advising.outcomes import Watched
 from contract import scheduling
 from contract.errors import DocumentError
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from advisor.snapshot import AscendJob
-
-_LONGEST_ANNOTATION = 4096
-"""Of a pod are kept; what decisions read is shorter."""
 
 _MOST_GRACES = 50_000
 """Pods that begin to end between two computations; of more the grace is not compared."""
@@ -47,11 +45,12 @@ def _readable(read: Callable[[msgspec.Raw], Any]) -> Callable[[msgspec.Raw], Any
     return one
 
 
+def _node(raw: msgspec.Raw) -> SchedulerNode:
+    return node_as_decided(kubernetes_objects.node(raw))
+
+
 def _pod(raw: msgspec.Raw) -> SchedulerPod:
-    pod = kubernetes_objects.pod(raw)
-    for key in [key for key, text in pod.annotations.items() if len(text) > _LONGEST_ANNOTATION]:
-        del pod.annotations[key]
-    return pod
+    return pod_as_decided(kubernetes_objects.pod(raw))
 
 
 def _rule(raw: msgspec.Raw) -> StoredConfigMap | None:
@@ -79,7 +78,7 @@ _DOCUMENTS: ObjectKind[StoredConfigMap] = ObjectKind(
     {"labelSelector": "=".join(CLUSTER_LABEL)},
 )
 KINDS: dict[str, ObjectKind[Any]] = {
-    "nodes": ObjectKind("Nodes", "/api/v1/nodes", _readable(kubernetes_objects.node)),
+    "nodes": ObjectKind("Nodes", "/api/v1/nodes", _readable(_node)),
     "pods": ObjectKind("pods", "/api/v1/pods", _readable(_pod)),
     "podgroups": ObjectKind(
         "PodGroups",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.api.operations import (
+    ADVICE_JOB_PATH,
+    ADVICE_OUTCOMES_PATH,
+    ADVICE_PATH,
+    ADVICE_WHAT_IF_PATH,
+)
 from service.pages import json_response
 
 if TYPE_CHECKING:
     from aiohttp import web
 
     from aggregator.api.collect_status import Picture
-
-PATH = "/api/v1/advice"
-OUTCOMES_PATH = f"{PATH}/outcomes"
-WHAT_IF_PATH = f"{PATH}/what-if"
-JOB_PATH = f"{PATH}/{{namespace}}/{{podgroup}}"
 
 _NOT_WANTED = "nothing is advised here: set advice.enabled"
 
@@ -27,10 +28,10 @@ class AdvicePages:
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Serve all of them."""
-        router.add_get(PATH, self._all)
-        router.add_get(OUTCOMES_PATH, self._outcomes)
-        router.add_get(WHAT_IF_PATH, self._what_if)
-        router.add_get(JOB_PATH, self._job)
+        router.add_get(ADVICE_PATH, self._all)
+        router.add_get(ADVICE_OUTCOMES_PATH, self._outcomes)
+        router.add_get(ADVICE_WHAT_IF_PATH, self._what_if)
+        router.add_get(ADVICE_JOB_PATH, self._job)
 
     async def _all(self, request: web.Request) -> web.Response:
         found = self._picture.advice(request.query.get("node"))

@@ -45,7 +45,7 @@ from aggregator.api.status import (
 )
 from aggregator.processors.status import all_counted, all_separated, separation_status
 from pacing.cooperative import all_of
-from service.snapshots import SLICE_ROWS
+from service.page_rows import SLICE_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

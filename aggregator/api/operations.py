@@ -7,7 +7,6 @@ import msgspec
 from advisor.checks.ended_vcjobs import EndedJobs
 from aggregator.advising.outcomes import Missed
 from aggregator.advising.status import AdviceChange, AdviceOfJob, AdviceStatus, AssumedAdvice
-from aggregator.api import advice_pages
 from aggregator.api.cluster_state_status import ClusterStateStatus
 from aggregator.api.explanation import Explanation
 from aggregator.api.rejections import RefusedStatus, RejectedCount
@@ -28,7 +27,12 @@ from aggregator.public_faults.status import PublicFaultStatus
 from contract.pages.changes import BlindChange, FaultChange, JobChange, LeaderChange
 from service import event_stream, fault_page, history_page
 from service.operations import Operation, Parameter
-from service.snapshots import PAGING
+from service.page_rows import PAGING
+
+ADVICE_PATH = "/api/v1/advice"
+ADVICE_OUTCOMES_PATH = f"{ADVICE_PATH}/outcomes"
+ADVICE_WHAT_IF_PATH = f"{ADVICE_PATH}/what-if"
+ADVICE_JOB_PATH = f"{ADVICE_PATH}/{{namespace}}/{{podgroup}}"
 
 
 class NodesPage(msgspec.Struct, frozen=True):
@@ -176,19 +180,19 @@ OPERATIONS: tuple[Operation, ...] = (
         (404,),
     ),
     Operation(
-        advice_pages.PATH,
+        ADVICE_PATH,
         "What the scheduler will do about what is published",
         AdvicePage,
         (Parameter("node", "Only what is about this node and the jobs there, with placement"),),
         (404,),
     ),
     Operation(
-        advice_pages.OUTCOMES_PATH,
+        ADVICE_OUTCOMES_PATH,
         "Whether the scheduler has deleted the pods that were foretold, and no others",
         AdviceOutcomes,
     ),
     Operation(
-        advice_pages.WHAT_IF_PATH,
+        ADVICE_WHAT_IF_PATH,
         "What would follow in the next session, with assumptions and without. One is computed at a "
         "time",
         AssumedAdvice,
@@ -204,7 +208,7 @@ OPERATIONS: tuple[Operation, ...] = (
         (404, 503),
     ),
     Operation(
-        advice_pages.JOB_PATH,
+        ADVICE_JOB_PATH,
         "What the scheduler will do with one PodGroup, and where its pods can go",
         AdviceOfJob,
         (
@@ -237,8 +241,8 @@ OPERATIONS: tuple[Operation, ...] = (
     history_page.OPERATION,
     Operation(
         event_stream.PATH,
-        "Changes as they happen: events change (of what is published), blind (of which sources "
-        "give agents no answer), job (of which jobs are hit), leader, advice (of what the "
+        "Changes as they happen. Events are change (of what is published), blind (sources that "
+        "give agents no answer), job (jobs that are hit) and leader. Others are advice (what the "
         "scheduler will do with a job), and gap where some are lost",
         FaultChange,
         event_stream.PARAMETERS,

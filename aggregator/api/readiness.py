@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from aggregator.api.status import ProbeStatus
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from aggregator.failover.takeover import Takeover
     from aggregator.liveness.unread_heartbeats import Unread
     from aggregator.merge.pipeline import Pipeline
-    from aggregator.publish.document_state import OwnedDocument
+    from aggregator.publish.document_state import WatchedDocument
     from aggregator.publish.publisher import StorePublisher
     from service.clock import Clock
     from service.election.leadership import Leadership
@@ -46,7 +47,7 @@ class Readiness:
         absences: Collection[Absence],
         clock: Clock,
     ) -> None:
-        self.waits_for: str | None = "waiting for the stores to answer"
+        self._waits_for: str | None = "waiting for the stores to answer"
         self._pipeline = pipeline
         self._publishers = publishers
         self._succession = succession
@@ -59,11 +60,15 @@ class Readiness:
         self._clock = clock
         self._complete: dict[str, int] | None = None
 
+    def await_start(self, reason: str | None) -> None:
+        """Set what the start waits for; ``None`` once it waits for nothing."""
+        self._waits_for = reason
+
     def await_publication(self) -> None:
         """We begin to lead: wait until the stores have what is known now."""
         names = self._pipeline.documents
         self._complete = {name: self._pipeline.revision(name) for name in names}
-        self.waits_for = "waiting for the first publication"
+        self._waits_for = "waiting for the first publication"
 
     def look(self) -> None:
         """See whether the stores have it."""
@@ -73,17 +78,17 @@ class Readiness:
             for name, revision in self._complete.items():
                 output = publisher.outputs.get(name)
                 if output is None or output.acknowledged < revision:
-                    self.waits_for = f"waiting for {name} to be in {publisher.store.url}"
+                    self._waits_for = f"waiting for {name} to be in {publisher.store.url}"
                     return
         self._complete = None
-        self.waits_for = None
-        _log.info("everything known is published: %d nodes", len(self._pipeline.nodes))
+        self._waits_for = None
+        _log.info("everything known is published: %s", counted(len(self._pipeline.nodes), "node"))
 
     def health(self) -> ProbeStatus:
         """The cheap part of the picture, for probes."""
         not_served = self._not_served()
         served = () if not_served is None else (not_served,)
-        if self.waits_for is None or self._follows():
+        if self._waits_for is None or self._follows():
             not_ready = (*served, *self._marks(), *self._failing())
             return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
         why = (
@@ -91,7 +96,7 @@ class Readiness:
             for source in self._pipeline.sources
             if source.interrupted is not None
         )
-        not_ready = (self.waits_for, *why, *self._marks(), *served)
+        not_ready = (self._waits_for, *why, *self._marks(), *served)
         return ProbeStatus(self._stalls.stalled(), not_ready, self._warnings())
 
     def _failing(self) -> Iterator[str]:
@@ -122,7 +127,7 @@ class Readiness:
 
     def _warnings(self) -> tuple[str, ...]:
         """Heartbeats that are not read, documents that cannot be written or that others write."""
-        written: list[tuple[str, OwnedDocument[Any]]] = [
+        written: list[tuple[str, WatchedDocument[Any]]] = [
             (publisher.store.url, output)
             for publisher in self._publishers
             for _, output in sorted(publisher.outputs.items())
@@ -132,12 +137,12 @@ class Readiness:
         return (
             *(one.text for one in self._unread() if not one.is_long),
             *(
-                f"{output.name} is not written to {url}: {output.error}"
+                f"{output.name} is not written to {url}: {output.trouble.reason}"
                 for url, output in written
-                if output.error is not None
+                if output.trouble.reason is not None
             ),
             *(
-                f"conflict: {output.conflict_writer.changes(output.name)} in {url}"
+                f"conflict: {output.foreign.writer.changes(output.name)} in {url}"
                 for url, output in written
                 if output.conflict
             ),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aggregator.api import metrics
 from aggregator.api.advice_pages import AdvicePages
 from aggregator.api.operations import OPERATIONS
-from aggregator.api.snapshot_pages import SnapshotPages
+from aggregator.api.row_pages import SnapshotPages
 from service import event_stream, operations, pages
 from service.history_page import OPERATION as HISTORY
 from service.history_page import history_page

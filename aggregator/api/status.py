@@ -490,10 +490,10 @@ def document_statuses(
                 writes=output.writes_total,
                 touches=output.touches_total,
                 left_out_nodes=output.left_out,
-                foreign_writes=output.foreign_total,
+                foreign_writes=output.foreign.total,
                 refused_writes=output.refused_total,
                 conflict=output.conflict,
-                conflict_writer=output.conflict_writer.name or None,
-                error=output.error or output.touch_error,
+                conflict_writer=output.foreign.writer.name or None,
+                error=output.trouble.reason or output.touch_trouble.reason,
                 lag_seconds=0.0 if since_ms is None else max(0, now_ms - since_ms) / 1000,
             )

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from contract.documents.cluster_device import DeviceRecord, render_device_entry
+from contract.documents.update_time import LEAD_SECONDS
 
 if TYPE_CHECKING:
     from service.clock import Instant
-
-AHEAD_SECONDS = 5
-"""How far a stamp may lead the clock."""
 
 _PACE_MS = 1000
 
@@ -61,7 +59,7 @@ def merge(
     if render_device_entry(node, record, previous.stamp) == previous.text:
         return msgspec.structs.replace(previous, record=record, whole=True)
     stamp = max(previous.stamp + 1, _reported(record, now))
-    early_ms = (stamp - AHEAD_SECONDS) * 1000 - now.wall_ms
+    early_ms = (stamp - LEAD_SECONDS) * 1000 - now.wall_ms
     if early_ms > 0 and previous.made_at_ms is not None:
         until_ms = min(now.steady_ms + early_ms, previous.made_at_ms + _PACE_MS)
         if now.steady_ms < until_ms:
@@ -76,4 +74,4 @@ def _same(record: DeviceRecord, other: DeviceRecord) -> bool:
 
 def _reported(record: DeviceRecord, now: Instant) -> int:
     """What the node says, unless its clock runs ahead of ours."""
-    return min(record.update_time, now.wall_ms // 1000 + AHEAD_SECONDS)
+    return min(record.update_time, now.wall_ms // 1000 + LEAD_SECONDS)

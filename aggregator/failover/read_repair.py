@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.inputs.read_by_name import read_by_name
+from contract.counted import counted
 from contract.errors import StoreError
 from pacing.backoff import Backoff
 from service.trouble import Trouble
@@ -61,9 +62,9 @@ class ReadRepair:
             backoff = Backoff()
             trouble = Trouble(
                 _log,
-                "what another leader published of %d nodes stays, they cannot be read: %s",
+                "what another leader published of %s stays, which cannot be read: %s",
                 "",
-                len(self._pipeline.unconfirmed),
+                counted(len(self._pipeline.unconfirmed), "node"),
             )
             while nodes := self._pipeline.unconfirmed:
                 if problem := await self._ask(nodes):

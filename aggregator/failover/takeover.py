@@ -37,7 +37,8 @@ _GIVE_UP_SECONDS = 0.7
 
 class Takeover:
     """Who writes. ``inherit`` is told whom the leader before has published as lost, ``began`` that
-    everything is restored and the publishers may write.
+    everything is restored and the publishers may write. ``leader_changed`` is called when another
+    process leads, also while this one follows.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Takeover:
         clock: Clock,
         stalls: Stalls,
         *,
+        leader_changed: Callable[[], None],
         inherit: Callable[[frozenset[str]], None],
         began: Callable[[], None],
         copies: LastKnown | None = None,
@@ -78,6 +80,7 @@ class Takeover:
         self._parts = parts
         self._leadership = leadership
         self._clock = clock
+        self._leader_changed = leader_changed
         self._inherit = inherit
         self._began = began
         self._tasks: asyncio.TaskGroup | None = None
@@ -101,7 +104,7 @@ class Takeover:
         """Campaign, lead and follow until cancelled."""
         self._tasks = tasks
         self.is_warm = True
-        tasks.create_task(self._leadership.run(self._changed.set), name="campaign")
+        tasks.create_task(self._leadership.run(self._look_at_leader), name="campaign")
         while True:
             while not self._leadership.leads:
                 await self._anything()
@@ -110,6 +113,10 @@ class Takeover:
             while self._leadership.leads and self._leadership.taken_total == term:
                 await self._anything()
             await self._hand_over()
+
+    def _look_at_leader(self) -> None:
+        self._leader_changed()
+        self._changed.set()
 
     async def _anything(self) -> None:
         await self._changed.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from aggregator.grpc.subscriptions import SubscriberWorkqueue
     from service.clock import Clock
 
-_log = logging.getLogger(__name__)
 
 NAME = "fault.Fault"
 _REGISTERED = wire.Status(code=0, info="register success")

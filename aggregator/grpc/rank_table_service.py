@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from pacing.token_bucket import TokenBucket
     from service.clock import Clock
 
-_log = logging.getLogger(__name__)
 
 NAME = "config.Config"
 _REGISTERED = wire.Status(code=0, info="register success")

@@ -195,17 +195,16 @@ class ClusterState:
         if groups:
             self._groups_of[job.key] = tuple(groups)
 
-    def facts(self, node: str, lost: bool = False) -> NodeContext:
-        """What is known of a node; ``lost``: it fell silent."""
+    def facts(self, node: str) -> NodeContext:
+        """What is known of a node besides its documents and heartbeats."""
         if not self._pods.known:
-            return NodeContext(None, lost)
+            return NodeContext()
         pods = self._pods_on.get(node)
         if pods is None:
-            return NodeContext(_NONE, lost)
+            return NodeContext(_NONE)
         used = frozenset(chip for pod in pods for chip in pod.chips)
-        return NodeContext(
-            used, lost, pods, {pod.job: self._jobs[pod.job] for pod in pods if pod.job}
-        )
+        jobs = {pod.job: self._jobs[pod.job] for pod in pods if pod.job}
+        return NodeContext(used, pods=pods, jobs=jobs)
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """The pods of a node, in order of namespace and name."""

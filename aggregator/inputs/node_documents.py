@@ -30,7 +30,7 @@ from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from aggregator.cluster_documents.kinds import Content, DocumentKind
     from contract.documents.isolation_request import IsolationRequest
@@ -369,12 +369,17 @@ class DocumentWatch:
 class DocumentSource:
     """Everything that one store said; ``feed`` makes a watch of it."""
 
-    def __init__(self, url: str, feed: type[DocumentWatch] = DocumentWatch) -> None:
+    def __init__(
+        self,
+        url: str,
+        feed: Callable[[str, str, tuple[DocumentCache[Any], ...]], DocumentWatch] | None = None,
+    ) -> None:
         self.url = url
         self.device = DocumentCache(DEVICE)
         self.switch = DocumentCache(SWITCH)
         self.node = DocumentCache(NODE)
         devices = (self.device, self.switch)
+        feed = DocumentWatch if feed is None else feed
         self.devices = feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
         self.nodes = feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
         self.feeds = (self.devices, self.nodes)

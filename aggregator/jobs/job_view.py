@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.jobs.held import Held
 from aggregator.jobs.index import PodIndex
-from aggregator.jobs.labels import PodLabel, wanted_labels
+from aggregator.jobs.left_places import Held
 from aggregator.jobs.message_types import CLUSTER
 from aggregator.jobs.messages import message, node_info
 from aggregator.jobs.mindie_groups import Groups
@@ -19,6 +18,7 @@ from aggregator.jobs.node_view import ViewedNodes
 from aggregator.jobs.rank_faults import fault_devices
 from aggregator.jobs.ranks import RankRecord, rank_records, seats
 from aggregator.jobs.relation_inputs import followed, pods_hit, relevant
+from aggregator.jobs.relation_labels import PodLabel, wanted_labels
 from aggregator.jobs.relation_state import RelationState
 from aggregator.jobs.relation_tables import SHIPPED
 from aggregator.jobs.status import hit_job, job_status, relation_statuses

@@ -69,6 +69,10 @@ class LegacyHeartbeatWatch:
         self._seen = Seen(proven=frozenset(changed_at_ms))
         self.listing = self._remembered = liveness.remembered(beats, changed_at_ms)
 
+    def silence(self, node: str) -> None:
+        """Count the node as silent: another leader has published it as lost."""
+        self.listing = liveness.silenced(self.listing, node)
+
     def last_seen(self) -> tuple[LastSeen, ...]:
         """What the next leader is to know; of heartbeats that go on, nothing but that."""
         now = self._clock()

@@ -196,7 +196,7 @@ class HeartbeatMonitor:
             for url, one in self._beats.items():
                 self._beats[url] = liveness.silenced(one, node)
             for old in self._old.values():
-                old.listing = liveness.silenced(old.listing, node)
+                old.silence(node)
 
     async def _listen(self, url: str, store: Store) -> NoReturn:
         while True:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from aggregator.inputs.node_documents import newest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from aggregator.inputs.cluster_state import ClusterState
-    from aggregator.merge.pipeline import Pipeline
+    from aggregator.inputs.node_documents import DocumentSource
     from service.clock import Instant
 
 _log = logging.getLogger(__name__)
@@ -24,16 +24,16 @@ back what is said of the nodes of others."""
 
 
 class KnownNodes:
-    """Places as the pipeline's documents and the world tell them.
+    """Nodes and chips of the documents of ``sources`` and of ``cluster_state``.
 
     A chip that a pod uses may be in no list of the node's document (``device-plugin#1.3``),
     and document and pod do not change at the same moment, so a chip that was seen once is known as
     long as its node is.
     """
 
-    def __init__(self, pipeline: Pipeline, cluster_state: ClusterState) -> None:
+    def __init__(self, sources: Sequence[DocumentSource], cluster_state: ClusterState) -> None:
         self.synced = False
-        self._pipeline = pipeline
+        self._sources = sources
         self._cluster_state = cluster_state
         self._chips: dict[str, frozenset[str]] = {}
         self._equal: dict[frozenset[str], frozenset[str]] = {}
@@ -44,7 +44,7 @@ class KnownNodes:
         """See ``Places``."""
         if self._cluster_state.node(node) is not None:
             return True
-        return any(node in source.devices.present for source in self._pipeline.sources)
+        return any(node in source.devices.present for source in self._sources)
 
     def chips(self, node: str) -> frozenset[str] | None:
         """See ``Places``."""
@@ -58,7 +58,7 @@ class KnownNodes:
     def look(self, nodes: Iterable[str], now: Instant) -> None:
         """Something was told of these nodes."""
         for node in nodes:
-            report = newest(self._pipeline.device.inboxes, node)
+            report = newest((one.device for one in self._sources), node)
             if report is not None:
                 known = self._chips.get(node, frozenset())
                 seen = report.record.chips.union(self._cluster_state.facts(node).used or ())
@@ -74,7 +74,7 @@ class KnownNodes:
 
     def _sync(self, now: Instant) -> None:
         """Whether nobody is unknown any more only because nothing was read yet."""
-        sources = self._pipeline.sources
+        sources = self._sources
         if self._until_ms is None:
             self._until_ms = now.steady_ms + PATIENCE_MS
         silent = []

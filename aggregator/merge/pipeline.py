@@ -33,7 +33,7 @@ from contract.names import CLUSTER_NODE_NAME
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from aggregator.cluster_documents.shards import Value
     from aggregator.processors.engine import PublicFaultProcessor
@@ -82,21 +82,18 @@ class Pipeline:
 
     def __init__(
         self,
-        stores: Sequence[str],
+        sources: Iterable[DocumentSource],
         touch_period_seconds: float,
         *,
         facts: Callable[[str], NodeContext] | None = None,
         public: PublicFaultProcessor | None = None,
         deleted_after_ms: int = 0,
-        lasting: Collection[str] = (),
     ) -> None:
         """``deleted_after_ms``: a document that is gone for so long was deleted (0: at once). See
-        ``forget_deleted``. ``lasting``: stores in which absence ends nothing.
+        ``forget_deleted``.
         """
-        self.sources = tuple(
-            DocumentSource(url, LastingFeed if url in lasting else DocumentWatch) for url in stores
-        )
-        self.knows_all = not lasting
+        self.sources = tuple(sources)
+        self._knows_all = not any(isinstance(one.devices, LastingFeed) for one in self.sources)
         """Whether all is known that the stores had in an earlier run: who is only in documents of
         that run was deleted, or ended."""
         self.processing = ProcessorEngine(len(self.sources), facts or _nothing, public)
@@ -203,6 +200,10 @@ class Pipeline:
             table.unconfirmed -= nodes
         self._dirty |= nodes
 
+    def note_complete(self, knows_all: bool) -> None:
+        """Take in whether all is known that the stores had in an earlier run."""
+        self._knows_all = knows_all
+
     def judge_again(self, nodes: Iterable[str]) -> None:
         """Something that is not in documents of nodes has changed about these nodes."""
         self._dirty |= frozenset(nodes)
@@ -262,7 +263,7 @@ class Pipeline:
         nodes: set[str] = set()
         for table in self.tables:
             settled = table.kind.name in self._settled
-            was_all_known = self.knows_all and table.kind.name in fresh
+            was_all_known = self._knows_all and table.kind.name in fresh
             indices: set[int] = set()
             for node in sorted(self._dirty | table.due(now)):
                 if not table.is_confirmed(node):

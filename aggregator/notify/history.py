@@ -25,6 +25,7 @@ from aggregator.notify.history_file import (
     read_standing,
 )
 from contract.errors import StoreError
+from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.broken_database import is_damaged, move_aside
@@ -172,7 +173,7 @@ class ClusterHistory:
         try:
             return await asyncio.to_thread(read_page, self._path, asked)
         except (*_TROUBLE, msgspec.MsgspecError) as error:
-            raise StoreError(f"{self._path} cannot be read: {error}") from error
+            raise StoreError(f"{self._path} cannot be read: {decode_text(error)}") from error
 
     async def _listen(self, url: str, channel: EventChannel) -> NoReturn:
         async for event in channel.batches():

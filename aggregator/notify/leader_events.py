@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from contract.pages.changes import LeaderChange
 
@@ -12,27 +11,27 @@ if TYPE_CHECKING:
     from service.election.leadership import Leadership
     from service.event_stream import Stream
 
-_LOOK_SECONDS = 0.25
-
 
 def role_of(leadership: Leadership) -> str:
     """Return ``leader``, or ``follower of HOLDER``."""
     return "leader" if leadership.leads else f"follower of {leadership.holder or 'nobody'}"
 
 
-async def send_leader(leadership: Leadership, stream: Stream, clock: Clock) -> NoReturn:
-    """Send an event each time that the leader is another one, until cancelled.
+class LeaderEvents:
+    """Sends an event each time that the leader is another one than it was before."""
 
-    A follower gets no call when another process begins to lead, so this looks four times a second.
-    """
-    before = _now(leadership)
-    while True:
-        await asyncio.sleep(_LOOK_SECONDS)
-        now = _now(leadership)
-        if now != before:
-            before = now
-            stream.send("leader", LeaderChange(clock().wall_ms, *now))
+    def __init__(self, leadership: Leadership, stream: Stream, clock: Clock) -> None:
+        self._leadership = leadership
+        self._stream = stream
+        self._clock = clock
+        self._before = self._now()
 
+    def look(self) -> None:
+        """Send who leads, if that has changed."""
+        before, self._before = self._before, self._now()
+        if self._before != before:
+            self._stream.send("leader", LeaderChange(self._clock().wall_ms, *self._before))
 
-def _now(leadership: Leadership) -> tuple[str, bool, str]:
-    return role_of(leadership), leadership.leads, leadership.holder
+    def _now(self) -> tuple[str, bool, str]:
+        leadership = self._leadership
+        return role_of(leadership), leadership.leads, leadership.holder

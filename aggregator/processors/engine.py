@@ -181,7 +181,7 @@ class ProcessorEngine:
         """Do what is due; returns nodes to be judged again."""
         if self._began_ms is None:
             self._began_ms = now.steady_ms
-        self.documents.is_patient = now.steady_ms < self._began_ms + _PATIENCE_MS
+        self.documents.wait_for_stores(now.steady_ms < self._began_ms + _PATIENCE_MS)
         due = [key for key, at_ms in self._due.items() if at_ms <= now.steady_ms]
         for key in due:
             del self._due[key]

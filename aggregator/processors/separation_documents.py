@@ -44,7 +44,7 @@ class SeparationDocuments:
     def __init__(self, separation: ManualSeparation, stores: int) -> None:
         self.problems: dict[tuple[int, str], str] = {}
         """Store and place of what cannot be read, and why. What was in force stays."""
-        self.is_patient = True
+        self._waits_for_stores = True
         """Whether a store that has not answered yet is still waited for."""
         self._stores = stores
         self._separation = separation
@@ -159,12 +159,16 @@ class SeparationDocuments:
             self.problems[key] = str(error)
             _log.warning("refused, what was known stays: %s", error)
 
+    def wait_for_stores(self, waits: bool) -> None:
+        """Set whether ``views`` waits until every store was listed."""
+        self._waits_for_stores = waits
+
     def views(self) -> tuple[View, ...]:
         """The list of separated chips, once it is known what every store has of it; of one that
         is away for long it is taken over when it is back.
         """
         silent = sum(selection == _CHIPS for _, selection in self._unlisted)
-        if silent and (self.is_patient or silent == self._stores):
+        if silent and (self._waits_for_stores or silent == self._stores):
             return ()
         return (View(NAMESPACE, manual_info.NAME, rendered(self._separation.chips) or None),)
 

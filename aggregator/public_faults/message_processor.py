@@ -49,17 +49,19 @@ _LOGGED_MOST = 250
 
 
 class MessageProcessor:
-    """``places`` is ``None`` until it is known which nodes there are; until then messages wait."""
+    """Messages wait until ``begin``: until then it is not known which nodes there are."""
 
     def __init__(
         self,
         rows: Rows,
         ledger: ActiveFaults,
         tables: FaultTables,
+        places: NodeLookup,
         sources: int,
         namespaces: Namespaces,
     ) -> None:
-        self.places: NodeLookup | None = None
+        self._places = places
+        self._has_begun = False
         self.documents = MessageDocuments(rows, sources)
         self.waiting = PendingMessages(rows)
         self.absent = UnknownNodes(rows)
@@ -68,7 +70,7 @@ class MessageProcessor:
         self.record = Record()
         self.rejections = Rejections()
         self.namespaces = namespaces
-        self.now = Instant(0, 0)
+        self._now = Instant(0, 0)
         """The time at which the next piece is done."""
         self._serves = False
         self._looks = 0
@@ -78,28 +80,32 @@ class MessageProcessor:
         self._limits = MessageLimits()
         self._recent = Recent()
 
+    def advance(self, now: Instant) -> None:
+        """Do the next piece at this time."""
+        self._now = now
+
     def sending(self, message: PublicFault) -> Work[ValidationReply]:
         """Take in a message that came over gRPC."""
         resource = self._reader.known(message.resource)
         try:
             reports, problems = yield from self._reader.reports(
-                message, "message", self.now.wall_ms
+                message, "message", self._now.wall_ms
             )
         except DocumentError as error:
             return self._answered(INVALID, resource, [Problem(error.where, error.what)])
         held = 0
-        if self.places is None:
+        if not self._has_begun:
             reports, limited = self._within_limits(message.resource, reports)
             if reports and self.waiting.put(None, reports):
                 held = len(reports)
             elif reports:
                 limited.append(Problem("message", "too many others wait: say it again later"))
         else:
-            reports, missing, _ = yield from self._placing(reports, self.places)
+            reports, missing, _ = yield from self._placing(reports)
             problems += missing
             reports, limited = self._within_limits(message.resource, reports)
             overtaken: list[Problem] = []
-            limited += yield from self._apply_reports(reports, self.places, overtaken)
+            limited += yield from self._apply_reports(reports, overtaken)
             problems += overtaken
         code = LIMITED if limited else OK if reports else INVALID
         return self._answered(code, resource, [*limited, *problems], held)
@@ -109,7 +115,7 @@ class MessageProcessor:
     ) -> ValidationReply:
         verdict = {INVALID: "refused", LIMITED: "limited"}.get(code, "held" if held else "taken")
         self.record.count(resource, verdict)
-        self.record.judged(f"messages of {resource} over gRPC", refused, self.now)
+        self.record.judged(f"messages of {resource} over gRPC", refused, self._now)
         return answer(code, tuple(refused), held=held)
 
     def observe(self, source: int, event: WatchEvent) -> None:
@@ -121,7 +127,7 @@ class MessageProcessor:
         for origin in new:
             text = self.documents.texts[origin]
             if text is not None:
-                self._recent.note(origin, text, self.now)
+                self._recent.note(origin, text, self._now)
         for origin in gone:
             self.record.gone(_named(origin))
             self.rejections.gone(origin)
@@ -142,13 +148,13 @@ class MessageProcessor:
             if origin not in self.documents.texts:
                 continue  # it went meanwhile
             text = self.documents.texts[origin]
-            one = yield from self._reader.read(origin.place, text, self.now.wall_ms)
+            one = yield from self._reader.read(origin.place, text, self._now.wall_ms)
             self.rejections.judged(origin, one.foreign)
             if one.own:
                 read.append((one.sent_at_ms, origin, text, one.own, one.problems))
             else:
                 self.record.count(one.resource, "refused")
-                self.record.judged(_named(origin), one.problems, self.now)
+                self.record.judged(_named(origin), one.problems, self._now)
         for _, origin, text, reports, problems in sorted(read, key=lambda one: one[:2]):
             yield 1
             may = not self.waiting.has(origin)
@@ -166,15 +172,21 @@ class MessageProcessor:
         self.backlog.add(self._apply_restored())
 
     def _apply_restored(self) -> Work[None]:
-        for origin, text in tuple(self._recent.since(self.now)):
+        for origin, text in tuple(self._recent.since(self._now)):
             yield 1
-            if self.places is None or self.documents.texts.get(origin) == text:
+            if not self._has_begun or self.documents.texts.get(origin) == text:
                 continue
-            one = yield from self._reader.read(origin.place, text, self.now.wall_ms)
+            one = yield from self._reader.read(origin.place, text, self._now.wall_ms)
             # What is refused of it was named when it came.
-            good, _, _ = yield from self._placing(one.own, self.places)
+            good, _, _ = yield from self._placing(one.own)
             newer = [one for one in good if self._ledger.is_newer(one)]
-            yield from self._apply_reports(newer, self.places)
+            yield from self._apply_reports(newer)
+
+    def begin(self) -> None:
+        """From now on it is known which nodes there are: take in what has waited."""
+        self._has_begun = True
+        self.serve()
+        self.backlog.do_piece()
 
     def serve(self) -> None:
         """Take in what has waited, as far as it is its time."""
@@ -204,38 +216,38 @@ class MessageProcessor:
 
     def look_for_absent(self) -> None:
         """Take in what documents said of nodes that are there now."""
-        if self.places is None or not self.absent or self.backlog:
+        if not self._has_begun or not self.absent or self.backlog:
             return
         self._looks += 1
         if self._looks % _LOOKS == 0:
             for place in self.absent.places:  # those of an earlier run that are no more
                 self.absent.forget(place, self.documents.holds)
-        come = self.absent.come(self.places)
+        come = self.absent.come(self._places)
         if come:
-            self.backlog.add(self._coming(come, self.places))
+            self.backlog.add(self._coming(come))
 
-    def _coming(self, come: list[UnplacedFault], places: NodeLookup) -> Work[None]:
+    def _coming(self, come: list[UnplacedFault]) -> Work[None]:
         for one in sorted(come, key=lambda one: one.report.reported_at_ms):
             yield 1
             report = one.report
             if not self.absent.keeps(one):
                 continue
             is_over = report.assertion == "once" and (
-                self.now.wall_ms - report.received_at_ms > OVERTAKEN_MS
+                self._now.wall_ms - report.received_at_ms > OVERTAKEN_MS
             )
             if is_over or not self.documents.holds(one.place, one.digest):
                 self.absent.drop(report)
                 continue
-            good, missing, _ = yield from self._placing((report,), places)
+            good, missing, _ = yield from self._placing((report,))
             nodes = frozenset(one.node for one in good)
-            if good and self._limits.take(report.resource, nodes, self.now.steady_ms):
+            if good and self._limits.take(report.resource, nodes, self._now.steady_ms):
                 self.absent.put(one)  # later
                 continue
-            full = yield from self._apply_reports(good, places)
+            full = yield from self._apply_reports(good)
             self.absent.drop(report)
             if one.is_all and not self.absent.has(one.place):
                 where = f"public faults in {one.place}"
-                self.record.judged(where, [*missing, *full], self.now)
+                self.record.judged(where, [*missing, *full], self._now)
 
     def restore(self, state: PersistedRows) -> None:
         """Go on where an earlier run ended. What documents say that has not counted, counts."""
@@ -258,29 +270,29 @@ class MessageProcessor:
         problems: Iterable[Problem],
     ) -> Work[bool]:
         """Take in a message that was judged, if it is its time."""
-        if self.places is None:
+        if not self._has_begun:
             return False
         text = None if origin is None else self.documents.texts.get(origin)
-        good, missing, absent = yield from self._placing(reports, self.places)
+        good, missing, absent = yield from self._placing(reports)
         resource = next(iter(reports)).resource
         if good and origin is not None:
             nodes = frozenset(one.node for one in good)
-            if self._limits.take(resource, nodes, self.now.steady_ms, whole=True):
+            if self._limits.take(resource, nodes, self._now.steady_ms, whole=True):
                 return False
-        full = yield from self._apply_reports(good, self.places)
+        full = yield from self._apply_reports(good)
         if origin is None:
             found = [*missing, *full]
-            self.record.judged("messages over gRPC that waited", found, self.now)
+            self.record.judged("messages over gRPC that waited", found, self._now)
         elif origin in self.documents.texts:
             is_all = len(missing) == len(absent) and not any((*problems, *full))
             for report in absent:
                 self.absent.put(UnplacedFault(report, origin.place, digest_of(text), is_all))
-            self.record.judged(_named(origin), [*problems, *missing, *full], self.now)
+            self.record.judged(_named(origin), [*problems, *missing, *full], self._now)
         self.record.count(self._reader.known(resource), "taken" if good else "refused")
         return True
 
     def _placing(
-        self, reports: Iterable[PublicFaultReport], places: NodeLookup
+        self, reports: Iterable[PublicFaultReport]
     ) -> Work[tuple[list[PublicFaultReport], list[Problem], list[PublicFaultReport]]]:
         """What is about nodes and chips that are there, what is not and why, and which of that is
         about nodes that may come.
@@ -297,11 +309,11 @@ class MessageProcessor:
             if recovers and self._ledger.get(report.key) is not None:
                 good.append(report)  # also when its node has gone
                 continue
-            one, wrong = placed(report, places)
+            one, wrong = placed(report, self._places)
             problems += wrong
             if one is not None:
                 good.append(one)
-            elif not recovers and not is_there(report.node, report.serial_number, places):
+            elif not recovers and not is_there(report.node, report.serial_number, self._places):
                 absent.append(report)
         return good, problems, absent
 
@@ -309,7 +321,7 @@ class MessageProcessor:
         self, resource: str, reports: list[PublicFaultReport]
     ) -> tuple[list[PublicFaultReport], list[Problem]]:
         nodes = frozenset(one.node or one.serial_number for one in reports)
-        refused = self._limits.take(resource, nodes, self.now.steady_ms)
+        refused = self._limits.take(resource, nodes, self._now.steady_ms)
         problems = [
             Problem(f"node {node}", f"{resource} may say no more of it now")
             for node in sorted(refused)
@@ -319,7 +331,6 @@ class MessageProcessor:
     def _apply_reports(
         self,
         reports: Iterable[PublicFaultReport],
-        places: NodeLookup,
         overtaken: list[Problem] | None = None,
     ) -> Work[list[Problem]]:
         """Take in what is said; returns what cannot be. To ``overtaken`` is added what says nothing
@@ -334,8 +345,8 @@ class MessageProcessor:
                 what = f"{report.code} is not configured any more"
                 problems.append(Problem(f"fault {report.fault_id}", what))
                 continue
-            is_placed = bool(places.chips(report.node))
-            outcome = self._ledger.apply(report, str(level or ""), self.now, placed=is_placed)
+            is_placed = bool(self._places.chips(report.node))
+            outcome = self._ledger.apply(report, str(level or ""), self._now, placed=is_placed)
             self.record.count(self._reader.known(report.resource), outcome)
             if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
                 what = f"something newer was told of it on node {report.node!r}"

@@ -22,9 +22,11 @@ from aggregator.public_faults.message_documents import MessageOrigin
 from aggregator.public_faults.message_processor import MessageProcessor
 from aggregator.public_faults.status import PublicFaultStatus
 from aggregator.public_faults.validation import existing_devices
+from contract.counted import counted
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
 from contract.names import PUBLIC_FAULT_LABEL
+from contract.validation_texts import decode_text
 from pacing.cooperative import whole
 from stores.base import Changed, Deleted, DocumentsListed, Selection
 
@@ -69,12 +71,17 @@ class _About(msgspec.Struct, frozen=True):
 
 
 class PublicFaultsPlugin:
-    """``sources`` is how many stores are read; documents count from these ``namespaces``."""
+    """``places`` says which nodes and chips there are, ``sources`` is how many stores are read.
+
+    Documents count from these ``namespaces``.
+    """
 
     inputs = (MESSAGES, STATISTIC, CONFIG_MAP)
     name = "public-faults"
 
-    def __init__(self, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)) -> None:
+    def __init__(
+        self, places: NodeLookup, sources: int = 1, namespaces: tuple[str, ...] = (ALL,)
+    ) -> None:
         self.ready = asyncio.Event()
         """Set once it is known which nodes there are."""
         self._rows = persisted_rows.Rows()
@@ -82,10 +89,10 @@ class PublicFaultsPlugin:
         self._tables = FaultTables()
         self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
         self._processor = MessageProcessor(
-            self._rows, self._ledger, self._tables, sources, self.namespaces
+            self._rows, self._ledger, self._tables, places, sources, self.namespaces
         )
         self._away = DeletedNodes(self._rows)
-        self._places: NodeLookup | None = None
+        self._places = places
         self._sources = sources
         self._statistic: dict[int, Mapping[str, str]] = {}
         """What each store has of upstream's document now."""
@@ -99,10 +106,6 @@ class PublicFaultsPlugin:
         self.turn = asyncio.Lock()
         """Held by whom a message is taken in piece by piece: the next one must not overtake it."""
         self._view: tuple[int, View] | None = None
-
-    def know(self, places: NodeLookup) -> None:
-        """From now on this says which nodes and chips there are."""
-        self._places = places
 
     def configure(self, text: str | None) -> frozenset[str]:
         """The file with codes and resources has this text; ``None``: there is no file."""
@@ -139,18 +142,16 @@ class PublicFaultsPlugin:
         return self._processor.sending(message)
 
     def _settle(self, now: Instant) -> None:
-        self._processor.now = now
-        if self._places is not None and self._places.synced and not self.ready.is_set():
+        self._processor.advance(now)
+        if self._places.synced and not self.ready.is_set():
             self.ready.set()
-            self._processor.places = self._places
-            self._processor.serve()
-            self._processor.backlog.do_piece()
+            self._processor.begin()
 
     def _judge_again(self, before: PublicFaultTable) -> None:
         table = self._tables.in_force
         if table != before:
             place = self._tables.place
-            _log.info("public faults: %d codes, from %s", len(table.levels), place)
+            _log.info("public faults: %s, from %s", counted(len(table.levels), "code"), place)
             self._ledger.judge_again(table.levels)
 
     def step(self, now: Instant) -> frozenset[str]:
@@ -160,27 +161,27 @@ class PublicFaultsPlugin:
             self._take_over(now)
         self._ledger.step(now)
         self._settle(now)
-        processor, places = self._processor, self._processor.places
-        if places is not None:
+        processor = self._processor
+        if self.ready.is_set():
             if self._tried_ms + _WAITING_MS <= now.steady_ms:
                 self._tried_ms = now.steady_ms
                 if processor.waiting:
                     processor.serve()
                 for key in tuple(self._ledger.unplaced):
-                    self._look_for_chips(key, places, now)
+                    self._look_for_chips(key, now)
             if self._looked_ms + _ABSENT_MS <= now.steady_ms:
                 self._looked_ms = now.steady_ms
                 processor.look_for_absent()
-            for node in self._away.look(self._ledger.nodes.keys(), places, now):
-                count = self._ledger.forget(node)
-                _log.warning("node %s has been away for a day: %d faults are dropped", node, count)
+            for node in self._away.look(self._ledger.nodes.keys(), self._places, now):
+                faults = counted(self._ledger.forget(node), "fault")
+                _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
         return self.take_changed_nodes()
 
-    def _look_for_chips(self, key: Key, places: NodeLookup, now: Instant) -> None:
+    def _look_for_chips(self, key: Key, now: Instant) -> None:
         standing = self._ledger.get(key)
         assert standing is not None
-        existing = existing_devices(standing.devices, places.chips(standing.node))
+        existing = existing_devices(standing.devices, self._places.chips(standing.node))
         if existing is None:
             return
         missing = [device for device in standing.devices if device not in existing]
@@ -302,14 +303,14 @@ class PublicFaultsPlugin:
         self._is_whole = self._kept_about is not None
         state, unreadable = persisted_rows.read(kept)
         processor = self._processor
-        processor.now = now
+        processor.advance(now)
         self._rows.clear()
         self._ledger.restore(state.faults, state.over, now)
         if self._kept_about is not None:
             try:
                 self._ledger.was_used |= msgspec.json.decode(self._kept_about, type=_About).used
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                unreadable.append(f"{_ABOUT}: {error}")
+                unreadable.append(f"{_ABOUT}: {decode_text(error)}")
         self._ledger.judge_again(self._tables.in_force.levels)
         processor.restore(state)
         self._away.restore(state.away, now)
@@ -343,7 +344,11 @@ class PublicFaultsPlugin:
                 taken = sum(self._ledger.adopt(one) for one in faults)
                 if data:
                     self._ledger.was_used = True
-                    _log.info("%d public faults are taken over from %s", taken, statistic_view.NAME)
+                    _log.info(
+                        "%s taken over from %s",
+                        counted(taken, "public fault"),
+                        statistic_view.NAME,
+                    )
                 for problem in strange[:10]:
                     _log.warning("left out: %s", problem)
             self._ledger.judge_again(self._tables.in_force.levels)

@@ -1,20 +1,21 @@
 """One document in one store: is what the store shows ours, and must it be written?
 
-Pure. The store's watch tells of own writes too, earlier or later than the write returns, so a
-document is judged only while no write is in flight. Each write replaces the version that was seen
-last, so that one computed from an older document is refused. Source: ``consumers#7.1``, M21.
+Pure, but for the log. ``service/owned_document.py`` has the contract. The store's watch shows own
+writes too, before or after the write returns, so a document is judged only while no write is in
+flight. Each write replaces the version that was seen last, so that one computed from an older
+document is refused. Source: ``consumers#7.1``, M21.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from contract.documents.reader_keys import is_key_acted_on
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
-from service.foreign_parts import NOTHING, added_by_others, differences
-from service.foreign_writes import UNKNOWN, ForeignWrites
+from service.owned_document import OwnedDocument, StoreContent
+from service.trouble import Trouble
 from stores.base import Document
 from stores.touch import TOUCHED
 
@@ -22,17 +23,12 @@ if TYPE_CHECKING:
     from aggregator.cluster_documents.shards import Value
     from service.clock import Instant
 
+_log = logging.getLogger(__name__)
+
 LATE_MS = 2000
 """An earlier own document that is shown for longer is no late event: somebody put it back."""
 
 _NEVER = -1
-
-
-class StoreContent(Enum):
-    """What the store shows when it is no document."""
-
-    NOTHING = "nothing"
-    UNKNOWN = "unknown"
 
 
 class DesiredContent(Protocol):
@@ -45,46 +41,31 @@ class DesiredContent(Protocol):
 W = TypeVar("W", bound=DesiredContent)
 
 
-class OwnedDocument(Generic[W]):
-    """What is known of one document of ours, which must have ``labels`` and may have others.
-
-    ``all_keys``: its readers act on each of its data keys, so all of them are ours.
-    """
-
-    all_keys = False
+class WatchedDocument(OwnedDocument, Generic[W]):
+    """One document of ours as its watch shows it; it must have ``labels`` and may have others."""
 
     def __init__(self, namespace: str, name: str, labels: dict[str, str]) -> None:
-        self.namespace = namespace
-        self.name = name
+        super().__init__(namespace, name)
         self.labels = labels
         self.acknowledged = _NEVER
         """Revision of the value that the store is known to have."""
-        self.shown: Document | StoreContent = StoreContent.UNKNOWN
-        self.foreign = ForeignWrites()
-        self.conflict_writer = UNKNOWN
-        """Who writes it besides us during a conflict."""
-        self.foreign_total = 0
         self.writes_total = 0
         self.touches_total = 0
         self.refused_total = 0
         """Writes that the store refused because they were computed from an older document."""
-        self.version: str | None = None
-        """Of the document that was seen last, empty for none; ``None`` while nobody knows."""
         self.is_input = False
         """Whether others may change it, because that is read: no number of changes stops us. What
         the store makes of our own writes is no such change."""
         self.fenced = True
         """Whether nobody who led before can write the document any more."""
-        self.error: str | None = None
-        """Why the last write failed; ``None`` after one that did not."""
-        self.touch_error: str | None = None
-        """Why the last touch failed; ``None`` after one that did not."""
+        self.trouble = Trouble(
+            _log, "%s is not published, trying again: %s", "%s is published again", name
+        )
+        """Why the last write failed."""
+        self.touch_trouble = Trouble(_log, "%s is not touched, trying again: %s", "", name)
+        """Why the last touch failed."""
         self.asks_who = False
         """Whether it is time to find out who else writes it."""
-        self.differing: tuple[str, ...] = ()
-        """What the answer to our own last write has otherwise than the write."""
-        self.added = NOTHING
-        """What others added to it, which our writes keep."""
         self.pending_since_ms: int | None = None
         """Wall time since when a change waits for its acknowledgement."""
         self._judged = True
@@ -115,11 +96,11 @@ class OwnedDocument(Generic[W]):
         raise NotImplementedError
 
     def document(self, value: W) -> Document | None:
-        """The document that says ``value``, as it is written; ``None``: it is deleted."""
+        """Return the document for ``value`` without what others added; ``None``: there is none."""
         data = self.data(value)
         if data is None:
             return None
-        return self.added.beside(Document(self.namespace, self.name, data, self.labels))
+        return Document(self.namespace, self.name, data, self.labels)
 
     def begin(self, now: Instant, *, fence: bool) -> None:
         """We lead from now on, and what was known of own writes is another leader's affair.
@@ -127,8 +108,7 @@ class OwnedDocument(Generic[W]):
         ``fence``: one who led before may have a write under way, and the watch may be behind.
         """
         self.acknowledged = _NEVER
-        self.foreign.forget()
-        self.conflict_writer = UNKNOWN
+        self.foreign.forget("another aggregator led since")
         self.asks_who = False
         self.fenced = not fence
         self.pending_since_ms = None
@@ -137,6 +117,7 @@ class OwnedDocument(Generic[W]):
         self._judged = self.shown is StoreContent.UNKNOWN
         self._late_since_ms = None
         self._own_versions.clear()
+        self.own_version = None
         self._replaced.clear()
         self._uncertain = self._touched = self._foreign = None
 
@@ -159,18 +140,17 @@ class OwnedDocument(Generic[W]):
         """The store's watch said what is there; ``UNKNOWN`` while it says nothing."""
         if self._is_first_list:
             self._may_have_forgotten = self._is_first_list = False
-        self.shown = shown
         self._judged = shown is StoreContent.UNKNOWN
         self._late_since_ms = None
-        if shown is StoreContent.NOTHING:
-            self.version = ""
-            self.added = NOTHING
-        elif isinstance(shown, Document) and not self._is_older(shown):
-            self.version = shown.version
-            self.added = added_by_others(shown, all_keys=self.all_keys)
+        if shown is StoreContent.UNKNOWN or self._is_older(shown):
+            self.shown = shown
+        else:
+            self.observe(None if shown is StoreContent.NOTHING else shown)
 
-    def _is_older(self, shown: Document) -> bool:
+    def _is_older(self, shown: Document | StoreContent) -> bool:
         """Whether this is known to be from before our last write."""
+        if isinstance(shown, StoreContent):
+            return False
         return shown.version in self._replaced or shown.version in tuple(self._own_versions)[:-1]
 
     def sees(self, document: Document | None) -> None:
@@ -231,16 +211,17 @@ class OwnedDocument(Generic[W]):
             return
         self.differing = ()
         if self._is_newest_own():
-            if value.revision != self.acknowledged or not self._is_own_version():
+            if value.revision != self.acknowledged or not self.is_own_answer:
                 return
-            self.differing = self._differences(value)
+            self.differing = self.differences(self.document(value))
         self._repair = True
         if self._may_have_forgotten and not self.differing:
             return
         self._foreign = None if isinstance(self.shown, StoreContent) else self._ours(self.shown)
-        self.foreign_total += 1
         # What an operator may change as often as he likes, a webhook may not.
-        if (self.differing or not self.is_input) and self.foreign.saw(_seconds(now)):
+        if self.is_input and not self.differing:
+            self.foreign.total += 1
+        elif self.foreign.saw(_seconds(now)):
             self.asks_who = True
 
     def _is_late(self, now: Instant) -> bool:
@@ -280,24 +261,13 @@ class OwnedDocument(Generic[W]):
             return False
         if self.shown.immutable:
             return False
-        return self._is_own_version() or self._ours(self.shown) == self._uncertain
-
-    def _is_own_version(self) -> bool:
-        newest = self._own_versions[-1] if self._own_versions else None
-        return isinstance(self.shown, Document) and self.shown.version == newest
+        return self.is_own_answer or self._ours(self.shown) == self._uncertain
 
     def _shows_exactly(self, value: W) -> bool:
         """Whether what is ours is there; what others added is their business."""
         if self.shown is StoreContent.UNKNOWN:
             return False
-        return not self._differences(value)
-
-    def _differences(self, value: W) -> tuple[str, ...]:
-        """What of ours is shown otherwise than ``value`` has it."""
-        data = self.data(value)
-        wanted = None if data is None else Document(self.namespace, self.name, data, self.labels)
-        shown = None if isinstance(self.shown, StoreContent) else self.shown
-        return differences(shown, wanted, all_keys=self.all_keys)
+        return not self.differences(self.document(value))
 
     def written(self, version: str, value: W, replaced: str | None) -> None:
         """A write was acknowledged with ``version``; it is empty where the document is gone.
@@ -309,9 +279,9 @@ class OwnedDocument(Generic[W]):
         if replaced:
             self._replaced.append(replaced)
         self._own_versions.append(version)
-        self.version = version
+        self.own_version = self.version = version
         self._has(value)
-        self.error = None
+        self.trouble.end()
         self.writes_total += 1
         self.fenced = True
         self._uncertain = None
@@ -329,7 +299,7 @@ class OwnedDocument(Generic[W]):
 
     def failed(self, reason: str, value: W) -> None:
         """A write got no acknowledgement; it may have reached the store nevertheless."""
-        self.error = reason
+        self.trouble.begin(reason)
         self._uncertain = self.data(value)
 
     def touched(self, value: W) -> None:
@@ -341,7 +311,7 @@ def _seconds(now: Instant) -> float:
     return now.steady_ms / 1000
 
 
-class ClusterDocument(OwnedDocument["Value"]):
+class ClusterDocument(WatchedDocument["Value"]):
     """What is known of one cluster document."""
 
     def __init__(self, name: str) -> None:
@@ -352,14 +322,13 @@ class ClusterDocument(OwnedDocument["Value"]):
         self.nodes = 0
 
     def data(self, value: Value) -> dict[str, str]:
-        """See ``OwnedDocument``."""
+        """See ``WatchedDocument``."""
         return {self.name: value.text}
 
     def document(self, value: Value) -> Document:
-        """See ``OwnedDocument``."""
+        """See ``WatchedDocument``."""
         data, annotations = self.data(value), value.annotations
-        ours = Document(self.namespace, self.name, data, self.labels, annotations)
-        return self.added.beside(ours)
+        return Document(self.namespace, self.name, data, self.labels, annotations)
 
     def _has(self, value: Value) -> None:
         super()._has(value)

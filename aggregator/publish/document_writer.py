@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NoReturn
+from typing import TYPE_CHECKING, Generic, NoReturn
 
-from aggregator.publish.document_state import LATE_MS, OwnedDocument, StoreContent, W
+from aggregator.publish.document_state import LATE_MS, W, WatchedDocument
 from contract.errors import DocumentError, StoreConflict, StoreError
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.foreign_writes import LAST_PAUSE_SECONDS, MANY, UNKNOWN, ForeignWriter
+from service.owned_document import Overtaken, StoreContent, made_unless
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from aggregator.publish.touch_schedule import TouchSchedule
     from aggregator.publish.write_queue import WriteQueue
@@ -35,7 +35,6 @@ _RECHECK_SECONDS = 60.0
 _TICK_SECONDS = 0.001
 _LONGEST_WINDOW_SECONDS = 0.2
 _NO_LEADER_SECONDS = 0.5
-_LONG_SECONDS = 0.5
 
 
 def compares_versions(store: Store) -> bool:
@@ -70,7 +69,7 @@ class DocumentWriter(Generic[W]):
     def __init__(
         self,
         desk: WriterContext,
-        output: OwnedDocument[W],
+        output: WatchedDocument[W],
         *,
         value: Callable[[], W],
         check: Callable[[W], None] = lambda _: None,
@@ -100,12 +99,12 @@ class DocumentWriter(Generic[W]):
             self.wake.clear()
             value = self._value()
             before = output.acknowledged
-            was_conflict = output.conflict
             must = output.must_write(value, self._clock())
             if output.asks_who:
                 await self._ask_who()
-            if output.conflict != was_conflict:
-                self._log_conflict()
+            output.foreign.report(
+                _log, output.name, f" in {self._store.url}", "; is there a second aggregator?"
+            )
             if output.acknowledged != before:
                 self._acknowledged(output.acknowledged)
             if not self._desk.leadership.leads:
@@ -126,32 +125,10 @@ class DocumentWriter(Generic[W]):
         """
         output = self.output
         output.asks_who = False
-        if not await self._desk.leadership.confirm():
-            output.foreign.forget()
-            return
-        if output.differing:
-            output.conflict_writer = ForeignWriter(differing=output.differing)
-            return
-        try:
-            found = await self._store.other_writer(output.namespace, output.name)
-        except StoreError:
-            return
-        output.conflict_writer = UNKNOWN if found is None else ForeignWriter(found.name)
-
-    def _log_conflict(self) -> None:
-        output = self.output
-        if not output.conflict:
-            output.conflict_writer = UNKNOWN
-            _log.warning("the conflict about %s in %s is over", output.name, self._store.url)
-            return
-        _log.error(
-            "conflict: %s in %s, %d times within a minute; we write it once after each pause of 1 "
-            "to %d s until nobody else does. Stop the other writer; is there a second aggregator?",
-            output.conflict_writer.changes(output.name),
-            self._store.url,
-            MANY,
-            LAST_PAUSE_SECONDS,
-        )
+        if await self._desk.leadership.confirm():
+            await output.find_writer(self._store)
+        else:
+            output.foreign.forget("another aggregator leads")
 
     async def _write(self, value: W, backoff: Backoff) -> None:
         """Write once, and let some time pass."""
@@ -186,9 +163,7 @@ class DocumentWriter(Generic[W]):
         try:
             output.sees(await self._store.get(output.namespace, output.name))
         except StoreError as error:
-            if output.error is None:
-                _log.warning("%s is not published, trying again: %s", output.name, error)
-            output.error = str(error)
+            output.trouble.begin(str(error))
             self._fails(error, asked_ms)
             return False
         return True
@@ -199,7 +174,7 @@ class DocumentWriter(Generic[W]):
         if not output.fenced and not isinstance(output.shown, StoreContent):
             # Who led before computed what it may still write from the version before this touch.
             await self._touch(value)
-            output.fenced = output.touch_error is None
+            output.fenced = output.touch_trouble.reason is None
         elif not output.settled:
             await self._wait(LATE_MS / 1000)
         elif output.conflict:
@@ -214,47 +189,35 @@ class DocumentWriter(Generic[W]):
     async def _touch(self, value: W) -> None:
         output, asked_ms = self.output, self._clock().steady_ms
         output.touched(value)
-        was = output.touch_error
         try:
             with self._stalls.busy(f"touch {output.name} in {self._store.url}"):
                 # One that arrives late, or a second attempt, is needed no more. What fences off who
                 # led before must be made, whatever there is.
                 expected = output.version if self._is_conditional and output.fenced else None
                 touch = self._store.touch(output.namespace, output.name, expected=expected)
-                if not output.fenced:
+                if output.fenced:
+                    await made_unless(touch, self._must_write)
+                else:
                     await touch
-                elif not await self._unless_changed(touch):
-                    return
+        except Overtaken:
+            return
         except StoreError as error:
             if self._touches is not None:
                 self._touches.failed(output.name, self._clock())
-            output.touch_error = str(error)
+            output.touch_trouble.begin(str(error))
             if not isinstance(error, StoreConflict):
                 self._fails(error, asked_ms)
-            if was is None:
-                _log.warning("%s is not touched, trying again: %s", output.name, error)
             if not output.fenced:
                 await self._wait(_NO_LEADER_SECONDS)
             return
         if self._touches is not None:
             self._touches.written(output.name, self._clock())
-        output.touch_error = None
+        output.touch_trouble.end()
         output.touches_total += 1
         self._desk.failing.succeeded()
 
-    async def _unless_changed(self, touch: Coroutine[Any, Any, None]) -> bool:
-        """Wait for a touch; whether it was made: one that takes long gives way to a change."""
-        touching = asyncio.create_task(touch)
-        try:
-            while True:
-                await asyncio.wait((touching,), timeout=_LONG_SECONDS)
-                if touching.done():
-                    touching.result()
-                    return True
-                if self.output.must_write(self._value(), self._clock()):
-                    return False
-        finally:
-            touching.cancel()
+    def _must_write(self) -> bool:
+        return self.output.must_write(self._value(), self._clock())
 
     async def _wait(self, seconds: float) -> None:
         await is_set_within(self.wake, seconds)
@@ -262,13 +225,13 @@ class DocumentWriter(Generic[W]):
     async def _attempt(self, value: W) -> int | None:
         """Write once; the milliseconds it took, or ``None`` where it failed."""
         output = self.output
-        was = output.error
         began_ms = self._clock().steady_ms
         replaced = output.version
         try:
             self._check(value)
             with self._stalls.busy(f"write {output.name} to {self._store.url}"):
-                version = await self._put(value)
+                document, demands = output.document(value), self._is_conditional
+                version = await output.replace(self._store, document, demands=demands)
         except StoreConflict as error:
             await self._refused(error)
             return None
@@ -277,28 +240,15 @@ class DocumentWriter(Generic[W]):
             output.tried(self._clock())
             output.failed(str(error), value)
             self._fails(error, began_ms)
-            if was is None:
-                _log.warning("%s is not published, trying again: %s", output.name, error)
             return None
         output.tried(self._clock())
         output.written(version, value, replaced)
         self._desk.failing.succeeded()
-        if was is not None:
-            _log.info("%s is published again", output.name)
         return self._clock().steady_ms - began_ms
 
     def _fails(self, error: Exception, asked_ms: int) -> None:
         name = self.output.name
         self._desk.failing.failed(name, f"{name}: {error}", asked_ms)
-
-    async def _put(self, value: W) -> str:
-        output = self.output
-        expected = output.version if self._is_conditional else None
-        document = output.document(value)
-        if document is not None:
-            return await self._store.put(document, expected=expected)
-        await self._store.delete(output.namespace, output.name, expected=expected or None)
-        return ""
 
     async def _refused(self, error: StoreConflict) -> None:
         """Somebody else wrote since: see what, but first whether we still lead."""
@@ -312,7 +262,7 @@ class DocumentWriter(Generic[W]):
         try:
             document = await self._store.get(output.namespace, output.name)
         except StoreError as trouble:
-            output.error = str(trouble)
+            output.trouble.begin(str(trouble))
             self._fails(trouble, asked_ms)
             return
         output.sees(document)

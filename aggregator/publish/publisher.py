@@ -15,12 +15,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.cluster_documents.kinds import kind_of
-from aggregator.publish.document_state import ClusterDocument, StoreContent
+from aggregator.publish.document_state import ClusterDocument
 from aggregator.publish.document_writer import DocumentWriter, WriterContext, ended
 from aggregator.publish.touch_schedule import TouchSchedule
 from aggregator.publish.write_queue import WriteQueue
 from contract.errors import StoreError
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
+from service.owned_document import StoreContent
 from service.store_outage import Failing
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from stores.interruption import Interrupted

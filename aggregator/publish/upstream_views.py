@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from aggregator.plugin import View
-from aggregator.publish.document_state import OwnedDocument, StoreContent
+from aggregator.publish.document_state import WatchedDocument
 from aggregator.publish.document_writer import DocumentWriter, WriterContext, ended
 from contract.errors import StoreError
+from service.owned_document import StoreContent
 from service.store_outage import Failing
 from service.trouble import Trouble
 from stores.base import Changed, Deleted, DocumentsListed, Selection
@@ -47,13 +48,13 @@ class Showing(msgspec.Struct, frozen=True):
     revision: int
 
 
-class ViewOutput(OwnedDocument[Showing]):
+class ViewOutput(WatchedDocument[Showing]):
     """What is known of one view in one store. Its readers act on whatever key it has."""
 
     all_keys = True
 
     def data(self, value: Showing) -> dict[str, str] | None:
-        """See ``OwnedDocument``."""
+        """See ``WatchedDocument``."""
         return value.view.data
 
 

@@ -51,8 +51,7 @@ def _begun(texts: Mapping[str, str], statistic: Mapping[str, str]) -> PublicFaul
     places.synced = True
     for node in (NODE, OTHER):
         places.see_report(node, _RECORD)
-    faults = PublicFaultsPlugin()
-    faults.know(places)
+    faults = PublicFaultsPlugin(places)
     faults.restore(texts, _at(0))
     left = Document("cluster-system", "statistic-fault-info", dict(statistic))
     faults.observe(0, STATISTIC, DocumentsListed((left,) if statistic else ()), _at(0))
@@ -160,7 +159,7 @@ class LeftPublicFaults:
         _check(_begun({}, {"PublicFaults": text}))
         if '"devIds"' in text:
             return
-        faults = PublicFaultsPlugin()
+        faults = PublicFaultsPlugin(KnownPlaces())
         for problem in faults.restore({"07": text}, _at(0)):
             raise VigilError(problem)
         faults = _begun({"07": text}, {})

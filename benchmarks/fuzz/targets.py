@@ -65,7 +65,7 @@ from contract.operator_rules.fault_configuration import (
 )
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
 from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY
-from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_history
+from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_ups
 from dcmi_shim.hccn.tables import parse_port_enabled, parse_ports
 from dcmi_shim.ipmi.alarms import reading
 from dcmi_shim.ipmi.serial_number import asking_for_serial_number
@@ -73,7 +73,7 @@ from dcmi_shim.ipmi.tool import parse_raw
 from dcmi_shim.values import Chip, Inventory
 from stores.base import Document
 from stores.kubernetes_api.objects import KubernetesObjects
-from stores.kubernetes_api.pods import follow_pods
+from stores.kubernetes_api.pods_with_chips import follow_pods
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -198,7 +198,7 @@ def _link(text: str) -> None:
 
 
 def _history(text: str) -> None:
-    parse_link_history(text, _HCCN_CHIP)
+    assert parse_link_ups(text, _HCCN_CHIP) >= 0
 
 
 def _ports(text: str) -> None:

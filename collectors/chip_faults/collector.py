@@ -18,10 +18,9 @@ from pydantic import Field
 
 from collectors.chip_faults.chip_tracker import ChipTracker, Query
 from collectors.chip_faults.health_word import ChipWord
-from collectors.list_tracker import LAG_SECONDS
+from collectors.driver_list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import RESET_FINISHED, code_of
 from contract.codes.families import FAMILIES
-from contract.configuration import Section
 from contract.errors import DriverCallError, DriverCallStuck, DriverGone
 from contract.observation import (
     NODE,
@@ -32,6 +31,7 @@ from contract.observation import (
     Subject,
     chip_subject,
 )
+from contract.settings import Section
 from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import DriverGap
 from pacing.waiting import is_set_within
@@ -66,7 +66,7 @@ _NEVER = float("inf")
 
 
 def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
-    """How often lists are asked without events when a round of them takes ``round_seconds``."""
+    """Return how often lists are asked without events; a round of them takes ``round_seconds``."""
     return max(wanted_seconds, round_seconds / _MOST_BUSY)
 
 

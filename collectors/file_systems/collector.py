@@ -24,7 +24,6 @@ from collectors.file_systems.tracker import (
 )
 from collectors.saved_state import remembered
 from contract.codes.host_codes import FILE_SYSTEMS, KERNEL_LOG, READ_ONLY
-from contract.configuration import Section, at_most
 from contract.observation import (
     NODE,
     Assertion,
@@ -33,6 +32,7 @@ from contract.observation import (
     SourceAnswered,
     SourceBlind,
 )
+from contract.settings import Section, at_most
 from pacing.waiting import is_set_within
 from stores.abandonable_thread import Work
 
@@ -122,7 +122,7 @@ class _Round:
 
 
 def usage_of(stats: os.statvfs_result) -> FileSystemUsage:
-    """What is taken of that which anybody but root may take."""
+    """Return the share that is in use of what users other than root may have."""
     taken = stats.f_blocks - stats.f_bfree
     space = _percent(taken, taken + stats.f_bavail)
     inodes = stats.f_files - stats.f_ffree

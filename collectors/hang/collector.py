@@ -16,9 +16,9 @@ from pydantic import Field
 from collectors.hang.tracker import Figures, HangThresholds, HangTracker
 from contract.codes.chip_codes import HANG
 from contract.codes.families import FAMILIES
-from contract.configuration import Section
 from contract.errors import DriverCallError, DriverError, ToolError, ToolNonsense, ToolSilent
 from contract.observation import Assertion, Observation, SourceBlind, chip_subject
+from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_COUNTERS, A5_PORTS, COUNTERS, HccnTool
 from dcmi_shim.library.enums import Utilization
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED

@@ -35,7 +35,6 @@ from contract.codes.host_codes import (
     KERNEL_LOG,
     READ_ONLY,
 )
-from contract.configuration import Section
 from contract.observation import (
     NODE,
     Assertion,
@@ -45,6 +44,7 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from contract.settings import Section
 from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def _opened(device: str) -> Iterator[int]:
 
 
 def explained(device: str, error: OSError) -> str:
-    """Why the log cannot be read, and what to do."""
+    """Return why the log cannot be read, and what to do."""
     what = f"{device} cannot be read: {error.strerror or error}"
     if error.errno in (errno.EPERM, errno.EACCES):
         return f"{what}; the agent needs CAP_SYSLOG and, in a container, access to that device"

@@ -56,7 +56,7 @@ class KernelLogTracker:
         self._logged: dict[str, LogTime] = {}
 
     def begin(self, now: LogTime, *, same_boot: bool) -> list[Report]:
-        """The log of this boot is going to be read. What held in another boot is over."""
+        """End what held in another boot: the log of this boot is going to be read."""
         for code in self._tracked:
             logged_ms = self._kept_ms.get(code, now.wall_ms) if same_boot else 0
             age = max(0.0, (now.wall_ms - logged_ms) / 1000)
@@ -74,7 +74,7 @@ class KernelLogTracker:
         return [self._observation(message, Assertion.OCCUR, now, raised_ms)] if is_new else []
 
     def over(self, now: LogTime) -> list[Report]:
-        """What was not repeated for long enough by now."""
+        """Return what was not repeated for long enough by now."""
         gone = [code for code in self._logged if self._ends(code) <= now.steady]
         for code in gone:
             del self._logged[code]
@@ -84,7 +84,7 @@ class KernelLogTracker:
         ]
 
     def next_end(self) -> float | None:
-        """When something is over that is not repeated until then."""
+        """Return when something is over that is not repeated until then."""
         return min(map(self._ends, self._logged), default=None)
 
     def logged_ms(self) -> dict[str, int]:
@@ -126,7 +126,7 @@ class Position:
         self._overrun = True
 
     def is_news(self, sequence: int) -> bool:
-        """Whether this record was not read before."""
+        """Return whether this record was not read before."""
         self._newest = sequence
         return self.sequence is None or sequence > self.sequence
 

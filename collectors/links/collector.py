@@ -27,7 +27,6 @@ from contract.codes.chip_codes import (
     is_network,
 )
 from contract.codes.families import FAMILIES
-from contract.configuration import Section
 from contract.errors import ToolError, ToolMissing, ToolSilent
 from contract.observation import (
     NODE,
@@ -38,6 +37,7 @@ from contract.observation import (
     SourceBlind,
     chip_subject,
 )
+from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
 from pacing.waiting import is_set_within
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dcmi_shim.hccn.tool import COUNTERS, LINK_HISTORY, OPTICAL, SPEED, ToolQuestion
+from dcmi_shim.hccn.tool import COUNTERS, LINK_UPS, OPTICAL, SPEED, ToolQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dcmi_shim.hccn.answers import LinkHistory, Optical
+    from dcmi_shim.hccn.answers import Optical
 
 _NETWORK_LANES = range(4)
 _COUNTERS = {
@@ -45,8 +45,8 @@ def _speed(speed: int | None) -> Mapping[str, float]:
     return {} if speed is None else {"npu_chip_link_speed": float(speed)}
 
 
-def _history(history: LinkHistory) -> Mapping[str, float]:
-    return {"npu_chip_link_up_num": float(history.ups)}
+def _ups(ups: int) -> Mapping[str, float]:
+    return {"npu_chip_link_up_num": float(ups)}
 
 
 def _optical(optical: Optical) -> Mapping[str, float]:
@@ -80,7 +80,7 @@ class Readings:
 
 SLOW_ROUND = (
     Readings(SPEED, _speed),
-    Readings(LINK_HISTORY, _history),
+    Readings(LINK_UPS, _ups),
     Readings(OPTICAL, _optical),
     Readings(COUNTERS, _counters),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from collectors.list_tracker import LAG_SECONDS
+from collectors.driver_list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import LINK_DOWN
 from contract.codes.levels import Severity
 from contract.observation import Assertion, Observation, SourceAnswered, SourceBlind
@@ -98,7 +98,7 @@ class LinkTracker:
         return reports
 
     def ended(self, codes: Iterable[str], now_ms: int) -> list[Report]:
-        """What follows from a fault that the driver reported recovered; the tool is asked yet."""
+        """Return what ends with faults that the driver reports as recovered; ask the tool later."""
         gone = [code for code in codes if code in self._present]
         self._present.difference_update(gone)
         return [self._observation(code, Assertion.ABSENT, now_ms, "recovered") for code in gone]

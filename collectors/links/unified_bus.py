@@ -50,7 +50,7 @@ class UnifiedBus:
             self._tool.discard(chip)
 
     def changes(self, chips: Iterable[Subject], now_ms: int) -> list[Report]:
-        """What is different now from what was reported; ``chips`` are all of the node."""
+        """Return what is different now from what was reported; ``chips`` are all of the node."""
         down = self._driver | self._tool
         everyone = set(chips)
         code = UB_SUB_HEALTH if len(everyone) > 1 and everyone <= down else UB_SEPARATE

@@ -24,7 +24,6 @@ from collectors.memory.pressure import (
 )
 from collectors.saved_state import remembered
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY, MEMORY_PRESSURE, OOM_KILL
-from contract.configuration import Section, at_most
 from contract.observation import (
     NODE,
     Assertion,
@@ -34,6 +33,7 @@ from contract.observation import (
     SourceBlind,
     host_subject,
 )
+from contract.settings import Section, at_most
 from pacing.waiting import is_set_within
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class MemoryRun:
             reports.append(self._observation(MEMORY_PRESSURE, assertion, now_ms, text))
         lost = 0 if kills is None else self._kills.counted(kills)
         if lost:
-            text = f"the kernel killed {lost} more processes than its log tells"
+            text = f"the kernel killed more processes than its log has: {lost} more"
             reports.append(self._observation(OOM_KILL, Assertion.ONCE, now_ms, text))
         if reports:
             self._around.report(reports)

@@ -21,15 +21,12 @@ from collectors.saved_state import remembered
 from collectors.storage.status_file import read_checked
 from collectors.storage.status_parser import DPC, DTFS, StorageClient, parse
 from collectors.storage.tracker import SavedFlag, StorageTracker
-from contract.configuration import ListenAddress, Section
 from contract.observation import Assertion, Observation, SourceAnswered, storage_subject
+from contract.settings import ListenAddress, Section
 
 if TYPE_CHECKING:
     from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report
-
-DPC_FILE = "/user/mind-cluster/dpcstatus/dpc_status_check"
-DTFS_FILE = "/user/mind-cluster/dtfsstatus/dtfs_status_check"
 
 
 class StoredFlags(msgspec.Struct, frozen=True):
@@ -137,7 +134,7 @@ class StorageRun:
         )
 
     def kept(self) -> dict[str, tuple[SavedFlag, ...]]:
-        """What the next process has to know."""
+        """Return what the next process has to know."""
         return self._tracker.kept(_now(), self._surroundings.wall_clock())
 
     async def look(self) -> bool:

@@ -2,9 +2,9 @@
 
 Unknown is not healthy (``noded#10``, D-11): an instance at fault that is not listed any
 more, and a file that lists none, end nothing. Such an instance is waited for until it is listed
-again, or until the host was started anew. Two clocks are used, as in ``list_tracker``: ``at`` is
-seconds of one that never jumps, ``now_ms`` the host's, for reports and for what outlives this
-process.
+again, or until the host was started anew. Two clocks are used, as in ``driver_list_tracker``:
+``at`` is seconds of one that never jumps, ``now_ms`` the host's, for reports and for what outlives
+this process.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class StorageTracker:
         self._subject = storage_subject(client.name)
         option = f"storage.{client.name.lower()}_file"
         self._way_out = (
-            "they are at fault until they are listed as well or the host starts anew; if they are "
+            "they are at fault until they are listed as well or the host starts anew. If they are "
             f'gone for good, start this agent once with {option} = ""'
         )
         self._tracked = set(tracked)
@@ -85,7 +85,7 @@ class StorageTracker:
         }
 
     def kept(self, at: float, now_ms: int) -> dict[str, tuple[SavedFlag, ...]]:
-        """What the next process has to know."""
+        """Return what the next process has to know."""
         return {
             instance: tuple(
                 SavedFlag(flag.raised, now_ms - round((at - flag.since) * 1000)) for flag in flags

@@ -134,19 +134,19 @@ def decode_node_info(name: str, data: Mapping[str, str]) -> NodeRecord:
 def encode_node_info(
     faults: Iterable[FaultDevice], status: str, update_time: str
 ) -> dict[str, str]:
-    """The data of a node-info ConfigMap. ``update_time`` is RFC 3339 text."""
+    """Return the data of a node-info ConfigMap. ``update_time`` is RFC 3339 text."""
     return {DATA_KEY: _signed(_inner_tree(list(faults), status)), TIME_KEY: update_time}
 
 
 def encode_beating_node_info(
     faults: Iterable[FaultDevice], status: str, beat: NodeBeat
 ) -> dict[str, str]:
-    """The data of a node-info ConfigMap of generation C; it has no ``updateTime``."""
+    """Return the data of a node-info ConfigMap of generation C; it has no ``updateTime``."""
     return {DATA_KEY: _signed(_with_beat(_inner_tree(list(faults), status), beat))}
 
 
 def encode_node_beat(beat: NodeBeat) -> dict[str, str]:
-    """The data of a node-info ConfigMap of generation B: the heartbeat and nothing else."""
+    """Return the data of a node-info ConfigMap of generation B: the heartbeat and nothing else."""
     return {DATA_KEY: _signed(_beat_tree(beat))}
 
 
@@ -189,7 +189,7 @@ def _unordered(faults: Iterable[FaultDevice]) -> list[tuple[str, int, str, list[
 
 
 def render_node_entry(node: str, record: NodeRecord) -> str:
-    """The value of a node's member in cluster-info-node-cm. Empty lists are ``null`` there."""
+    """Return the value of a node's member in cluster-info-node-cm; empty lists are ``null``."""
     devices = [_device_tree(device, empty=None) for device in record.faults]
     return go_json.encode(
         {

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
-from contract.codes.bmc import parse_device_type
+from contract.codes.bmc_device_types import parse_device_type
 from contract.codes.levels import Severity
 from contract.errors import ConfigurationError, EmulatorError, Problem
 from dcmi_shim.emulator.codes import parse_code
@@ -59,7 +59,7 @@ class _ReplyStruct(ctypes.Structure):
 
 @dataclass(frozen=True)
 class BmcAlarm:
-    """An active alarm. ``device`` is a device type by name or byte (``contract.codes.bmc``).
+    """An active alarm. ``device`` is a device type by name or byte (``bmc_device_types``).
 
     ``raised_at_seconds`` is the BMC's own time (Unix epoch), now unless given.
     """

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, assert_never
 
 from pydantic import AfterValidator, Field
 
-from contract.codes.bmc import parse_device_type
+from contract.codes.bmc_device_types import parse_device_type
 from dcmi_shim.emulator.bmc import (
     MAX_EVENTS_PER_REPLY,
     TEXT_BYTES,

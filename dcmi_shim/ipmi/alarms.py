@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from contract.codes.bmc import device_type
+from contract.codes.bmc_device_types import device_type
 from contract.codes.chip_codes import format_code
 from contract.codes.levels import Severity
 from contract.errors import BmcError
@@ -38,7 +38,7 @@ _SHOWN_BYTES = 24
 class Alarm(msgspec.Struct, frozen=True):
     """One active alarm, as the BMC lists it.
 
-    ``code`` has 8 upper-case hexadecimal digits, ``device`` is a name of ``contract.codes.bmc``.
+    ``code`` has 8 upper-case hexadecimal digits, ``device`` is a name of ``bmc_device_types``.
     ``raised_at_seconds`` is the BMC's own clock (Unix epoch), right or wrong. ``severity`` is
     ``None`` for a value that has no name.
     """

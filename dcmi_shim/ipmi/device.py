@@ -118,8 +118,8 @@ class IpmiDevice:
     def _stuck(self) -> BmcError:
         age = self._monotonic() - self._since
         return BmcError(
-            f"{self._path}: {self._doing} has not returned for {age:.0f} s; nothing else is "
-            "tried until it does; the BMC or the kernel's ipmi modules may need a restart"
+            f"{self._path}: {self._doing} has not returned for {age:.0f} s, and nothing else is "
+            "tried until it does. The BMC or the kernel's ipmi modules may need a restart"
         )
 
     def _begin(self, doing: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from contract.errors import DriverError, DriverGone
-from dcmi_shim.library.installed import Installed
+from dcmi_shim.library.driver_upgrade import Installed
 from dcmi_shim.switch.event import DriverSwitchEvent, switch_event
 from dcmi_shim.worker.calls import Calls
 from dcmi_shim.worker.event_queue import EventQueue

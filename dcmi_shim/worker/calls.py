@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
-    from dcmi_shim.library.installed import Installed
+    from dcmi_shim.library.driver_upgrade import Installed
     from dcmi_shim.values import Chip
     from dcmi_shim.worker.process import ChildProcess, Message
     from dcmi_shim.worker.supervisor import DriverSettings, Supervisor

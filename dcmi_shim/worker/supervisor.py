@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dcmi_shim.library.discovery import FoundLibrary
-    from dcmi_shim.library.installed import Installation, Installed
+    from dcmi_shim.library.driver_upgrade import Installation, Installed
 
 _log = logging.getLogger(__name__)
 _UNKILLABLE = 16
@@ -142,10 +142,14 @@ class Supervisor:
         self._not_replaced_reason: str | None = None
         self.tried = asyncio.Event()
         """Whether a start has succeeded or failed."""
-        self.is_patient = False
+        self._is_patient = False
         """Whether a library that cannot be loaded at the start is looked for again."""
         self.polling_reason: str | None = None
         """Why no events arrive; ``None`` while subscribed."""
+
+    def wait_for_library(self) -> None:
+        """See ``Driver``."""
+        self._is_patient = True
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -217,7 +221,7 @@ class Supervisor:
                 return await self._start()
             except DriverError as error:
                 is_passing = isinstance(error, DriverCallError | DriverGone)
-                if not self._opened_once and not is_passing and not self.is_patient:
+                if not self._opened_once and not is_passing and not self._is_patient:
                     raise
                 if self._serving is not None:
                     self._not_replaced(error)

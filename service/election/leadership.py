@@ -78,7 +78,7 @@ class Leadership(Protocol):
         """Whether the election fails."""
 
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
-        """Campaign until cancelled; ``on_change`` is called when ``leads`` changes."""
+        """Campaign until cancelled; call ``on_change`` when ``leads`` or ``holder`` changes."""
 
     async def confirm(self) -> bool:
         """Ask who leads, after a refused write; whether it is this process."""
@@ -145,8 +145,12 @@ class ByLock:
 
     async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
-        while not self._take():  # noqa: ASYNC110  (the kernel tells nobody)
-            await asyncio.sleep(_POLL_SECONDS)
+        holder = self.holder
+        while not self._take():
+            await asyncio.sleep(_POLL_SECONDS)  # the kernel calls nobody
+            before, holder = holder, self.holder
+            if holder != before:
+                on_change()
         self.leads = True
         self.taken_total += 1
         on_change()
@@ -250,10 +254,16 @@ class ByLease:
 
     async def _observe(self, tenure: Tenure) -> None:
         if self._own is None:
-            self._see(tenure)
+            self._see_other(tenure)
         elif tenure.holder != self._identity:
             # An event from before we took it, or somebody took it from us.
             await self.confirm()
+
+    def _see_other(self, tenure: Tenure) -> None:
+        before = self.holder
+        self._see(tenure)
+        if self.holder != before:
+            self._on_change()
 
     def _see(self, tenure: Tenure) -> None:
         if self._seen is None or self._seen.version != tenure.version:
@@ -376,7 +386,7 @@ class ByLease:
         except StoreError:
             return False
         if self._own is None:
-            self._see(tenure)
+            self._see_other(tenure)
             return False
         if tenure.holder == self._identity:
             self._own = tenure

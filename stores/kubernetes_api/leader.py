@@ -12,6 +12,7 @@ import msgspec
 
 from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from contract.validation_texts import decode_text
 from stores.base import Tenure
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.namespaces import create_namespace
@@ -32,12 +33,6 @@ NO_TENURE = Tenure("", 0)
 """The value where there is no Lease."""
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -46,7 +41,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.LabelledMetadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
@@ -64,7 +59,7 @@ class KubernetesLeaderLease:
         self._what = f"Lease {LEADER_NAMESPACE}/{name}"
         self._acquired: tuple[str, str] | None = None
         """Who acquired the Lease by us, and when."""
-        self._added = _Metadata()
+        self._added = wire.LabelledMetadata()
         """The labels and annotations of the Lease: all are other people's, and stay."""
 
     def watch(self) -> AsyncIterator[Tenure | Interrupted]:
@@ -127,7 +122,9 @@ class KubernetesLeaderLease:
         try:
             return self._tenure(_decoder.decode(body))
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error
+            raise StoreUnavailable(
+                f"the answer to {what} is no Lease: {decode_text(error)}"
+            ) from error
 
     def _tenure(self, lease: _Lease) -> Tenure:
         self._added = lease.metadata

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
 from stores.cluster import NodeState
-from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, kept
+from stores.kubernetes_api.feed import WatchedKind, kept
 from stores.kubernetes_api.watch import ListPage
+from stores.kubernetes_api.wire import Item, ObjectMetadata
 
 
 class _Annotations(msgspec.Struct):
@@ -22,9 +25,10 @@ class _Address(msgspec.Struct):
     address: str = ""
 
 
-class _Condition(msgspec.Struct):
+class _Condition(msgspec.Struct, rename="camel"):
     type: str = ""
     status: str = ""
+    last_transition_time: datetime | None = None
 
 
 class _Status(msgspec.Struct):
@@ -49,12 +53,26 @@ def _read(item: _Node) -> NodeState:
     )
 
 
+_nodes = msgspec.json.Decoder(_Node)
+
+
+def not_ready_since_ms(raw: bytes) -> int:
+    """Return since when a Node is not Ready (wall); 0 where it is, or where that is not known.
+
+    Raises ``msgspec.DecodeError``.
+    """
+    for one in _nodes.decode(raw).status.conditions:
+        if one.type == "Ready" and one.status != "True" and one.last_transition_time is not None:
+            return int(one.last_transition_time.timestamp() * 1000)
+    return 0
+
+
 NODES = WatchedKind[_Node, NodeState](
     name="nodes",
     path="/api/v1/nodes",
     query={},
     pages=msgspec.json.Decoder(ListPage[_Node]),
-    item=msgspec.json.Decoder(_Node),
+    item=_nodes,
     key=lambda metadata: metadata.name,
     read=_read,
 )

@@ -21,6 +21,7 @@ from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.names import node_name_problem
 from contract.refusal import Reason
 from contract.topics import ALL_BEATS, beat_topic, is_beat_topic, node_of
+from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from stores.base import Beat
 from stores.refusals import Refusals
@@ -67,7 +68,7 @@ def decode_pulse(node: str, payload: bytes) -> HeartbeatMessage:
     try:
         pulse = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(decode_text(error)) from None
     if pulse.node != node:
         raise OfAnotherNode(f"it is one of {pulse.node[:_NAME_LENGTH]!r}")
     if not pulse.holder and not pulse.is_broken:
@@ -92,7 +93,7 @@ class LastWill:
         self.connection = ""
 
     def of_next_connection(self) -> aiomqtt.Will:
-        """The will of a connection that is to be made."""
+        """Return the will of a connection that is to be made."""
         self.connection = uuid.uuid4().hex[:12]
         broken = msgspec.structs.replace(
             self._last, connection=self.connection, is_broken=True, writes=""
@@ -178,12 +179,12 @@ class ReceivedHeartbeats:
         self.end_reason = reason
 
     def beats(self) -> tuple[Beat, ...]:
-        """All nodes that beat or beat once."""
+        """Return all nodes that beat or beat once."""
         now = time.monotonic()
         return tuple(_beat(one, now) for one in self._received.values())
 
     def beat_of(self, node: str) -> tuple[Beat, ...]:
-        """The one of ``node``, if there is one.
+        """Return the one of ``node``, if there is one.
 
         A will from before the first beat is none: it may be of an agent that only waited until
         another one with the same name is gone.

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from contract.errors import DocumentError, OtherNodeError
+from contract.validation_texts import decode_text
 from stores.base import HistoryAck, HistoryBatch
 
 LARGEST_BYTES = 4 << 20
@@ -69,7 +70,7 @@ def _decoded(what: str, node: str, decoder: msgspec.json.Decoder[T], payload: by
     try:
         decoded = decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DocumentError(what, "$", f"cannot be read: {error}") from None
+        raise DocumentError(what, "$", f"cannot be read: {decode_text(error)}") from None
     if decoded.node != node:
         raise OtherNodeError(what, "$.node", f"is of {decoded.node[:_NAME_LENGTH]!r}")
     if not 0 < len(decoded.journal) <= _JOURNAL_LENGTH or not decoded.journal.isprintable():

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from contract.configuration import Mqtt
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.limits import Sizes
+    from stores.mqtt.settings import Mqtt
 
 _ANSWER_SECONDS = 10.0
 _PROTOCOLS = {"5": aiomqtt.ProtocolVersion.V5, "3.1.1": aiomqtt.ProtocolVersion.V311}
@@ -301,7 +301,7 @@ class _TlsSocket(ssl.SSLSocket):
 
 
 def tls_of(mqtt: Mqtt) -> ssl.SSLContext:
-    """How a broker is judged, and what it is shown. Raises ``OSError`` or ``ssl.SSLError``."""
+    """Return how a broker is judged, and what it is shown. Raises ``OSError``, ``ssl.SSLError``."""
     context = ssl.create_default_context(cafile=mqtt.ca_file)
     context.sslsocket_class = _TlsSocket
     if mqtt.certificate_file is not None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     import aiomqtt
 
-    from contract.configuration import Mqtt
     from stores.mqtt.address import BrokerAddress
+    from stores.mqtt.settings import Mqtt
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Sink:
         self._more.set()
 
     async def take(self) -> Received:
-        """The next one. Raises ``StoreUnavailable`` when there are no more."""
+        """Return the next one. Raises ``StoreUnavailable`` when there are no more."""
         while not self._waiting:
             if self._end:
                 raise StoreUnavailable(self._end)
@@ -347,7 +347,7 @@ class BrokerConnection:
         return self._address
 
     async def session(self) -> Session:
-        """The connection, if it is up or coming up for the first time; else why it is not."""
+        """Return the connection, if it is up or comes up for the first time; else why it is not."""
         self._start()
         while self._session is None:
             if self._error is not None:

@@ -11,6 +11,7 @@ import msgspec
 
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
+from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from stores.base import Changed, Deleted, Document, DocumentsListed, spoilt
 from stores.document_names import is_name, is_namespace
@@ -43,7 +44,7 @@ _decoder = msgspec.json.Decoder(_Payload)
 
 
 def encode(document: Document) -> bytes:
-    """The message that holds the document. Raises ``StoreRefused``."""
+    """Return the message that holds the document. Raises ``StoreRefused``."""
     place = f"{document.namespace}/{document.name}"
     try:
         payload = msgspec.json.encode(
@@ -57,7 +58,7 @@ def encode(document: Document) -> bytes:
 
 
 def decode(topic: str, payload: bytes) -> Document:
-    """The document in a message. Raises ``MalformedMessage``."""
+    """Return the document in a message. Raises ``MalformedMessage``."""
     place = document_place(topic)
     if place is None or not is_namespace(place[0]) or not is_name(place[1]):
         raise MalformedMessage("no document has this topic")
@@ -66,12 +67,12 @@ def decode(topic: str, payload: bytes) -> Document:
     try:
         found = _decoder.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedMessage(str(error)) from None
+        raise MalformedMessage(decode_text(error)) from None
     return Document(*place, found.data, found.labels, found.annotations, version_of(payload))
 
 
 def version_of(payload: bytes) -> str:
-    """What stands for the content of a message."""
+    """Return what stands for the content of a message."""
     return hashlib.blake2b(payload, digest_size=12).hexdigest()
 
 
@@ -127,7 +128,7 @@ class Latest:
         self._more.set()
 
     def taken(self) -> dict[str, bytes]:
-        """All there are now, by topic. Raises ``StoreUnavailable`` when no more will come."""
+        """Return all there are now, by topic; ``StoreUnavailable`` when no more will come."""
         if self._end:
             raise StoreUnavailable(self._end)
         taken, self._waiting = self._waiting, {}
@@ -161,7 +162,7 @@ class BrokerDocuments:
         self._complaints = Complaints()
 
     async def read(self, topics: tuple[str, ...]) -> dict[str, Document]:
-        """The documents retained below these filters, by topic."""
+        """Return the documents retained below these filters, by topic."""
         latest = Latest(self._passed_on)
         session = await self._connection.session()
         async with session.subscribed(topics, latest):

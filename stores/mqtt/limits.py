@@ -38,7 +38,7 @@ def limits_of(properties: object) -> BrokerLimits:
 
 
 def unusable(address: BrokerAddress, limits: BrokerLimits) -> StoreRefused | None:
-    """Why a broker with these limits cannot be used, with what to set; ``None`` if it can."""
+    """Return why a broker with these limits cannot be used and what to set, or ``None``."""
     if not limits.retains:
         return no_retain(address)
     if limits.qos < 1:
@@ -52,7 +52,7 @@ def unusable(address: BrokerAddress, limits: BrokerLimits) -> StoreRefused | Non
 
 
 def no_retain(address: BrokerAddress) -> StoreRefused:
-    """The broker keeps no retained messages."""
+    """Return the error for a broker that keeps no retained messages."""
     return StoreRefused(
         f"{address}: the broker keeps no retained messages, which all documents and heartbeats "
         "are: set retain_available true (mosquitto), or what your broker calls it"
@@ -60,7 +60,7 @@ def no_retain(address: BrokerAddress) -> StoreRefused:
 
 
 def no_qos(address: BrokerAddress) -> StoreRefused:
-    """The broker acknowledges nothing."""
+    """Return the error for a broker that acknowledges nothing."""
     return StoreRefused(
         f"{address}: the broker takes messages at QoS 0 only and so acknowledges none: set max_qos "
         "1 or 2 (mosquitto), or what your broker calls it"

@@ -23,10 +23,10 @@ from stores.touch import TOUCHED, touched_now
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from contract.configuration import Mqtt
     from stores.base import Beat, Document, EventChannel, LastWriter, Selection, WatchEvent
     from stores.mqtt.address import BrokerAddress
     from stores.mqtt.connection import Session
+    from stores.mqtt.settings import Mqtt
     from stores.refusals import Refusals
 
 

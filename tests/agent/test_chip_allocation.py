@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -139,9 +140,20 @@ def test_the_journal_keeps_the_last_usage_however_old(tmp_path: Path) -> None:
     assert read_remembered(tmp_path / FILE_NAME).usage == usages[1]
 
 
-def document() -> DeviceInfoDocument:
+NONE = ChipAllocation()
+
+
+@dataclass(frozen=True)
+class Allocated:
+    """What a store that knows of pods has answered."""
+
+    chips: ChipAllocation = NONE
+    answered: bool = True
+
+
+def document(allocation: Allocated) -> DeviceInfoDocument:
     state = after(healthy(), [*answered(0, 1), seen(Assertion.OCCUR, "8118043C")])
-    made = DeviceInfoDocument(NODE, lambda: state)
+    made = DeviceInfoDocument(NODE, lambda: state, allocation=allocation)
     made.identify(inventory())
     return made
 
@@ -177,8 +189,7 @@ CHIP_0 = frozenset({"Ascend910-0"})
 def test_pre_separation_spares_a_chip_in_use_and_pods_take_chips_off_the_free_list(
     in_use: ChipAllocation, free: str, unhealthy: str
 ) -> None:
-    made = document()
-    made.in_use = in_use
+    made = document(Allocated(in_use))
     assert lists(made) == (free, unhealthy)
 
 
@@ -187,8 +198,7 @@ def test_the_first_document_waits_for_pods_but_not_for_long(
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("agent.publishing.device_info.time.monotonic", lambda: now)
-    made = document()
-    made.awaits_usage = True
+    made = document(Allocated(answered=False))
     assert made.wanted() is None
     now += PATIENCE_SECONDS + 0.01
     assert made.wanted() is not None

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from contract.configuration import Mqtt
 from contract.documents.episodes import EpisodeEvent
 from contract.documents.node_info import FaultDevice
 from contract.documents.public_fault import (
@@ -44,6 +43,7 @@ from contract.observation import chip_subject
 from stores.address import open_store
 from stores.base import Beat, Document, HistoryBatch, Selection
 from stores.mqtt.channel_codec import encode_batch
+from stores.mqtt.settings import Mqtt
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import OUTPUTS
 from tests.aggregator.nodes import node_report

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.configuration import Mqtt
 from contract.errors import StoreError
 from stores.address import open_store
+from stores.mqtt.settings import Mqtt
 from tests.aggregator.chip_reader import ChipReader
 from tests.aggregator.fleet import Fleet
 from tests.aggregator.nodes import faulty, report

@@ -137,7 +137,7 @@ async def test_a_touch_that_comes_late_changes_nothing_and_is_nobodys_write(
         await site.device("n1", state(3), 3)
         assert numbers(site) == {"n1": 3}
         output = other.made.publishers[0].outputs[DEVICE]
-        assert output.foreign_total == 0
+        assert output.foreign.total == 0
         assert not output.conflict
         assert nothing_older_came(site)
 

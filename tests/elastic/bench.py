@@ -6,51 +6,30 @@ always hold; what is wrong is an ``AssertionError`` with the seed.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import json
 import random
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
-from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import read_ending, read_kept
-from contract.errors import StoreConflict, StoreNotFound, StoreUnavailable
-from elastic.aggregator_client import AggregatorReply
-from elastic.controller import Acting
-from elastic.job import read_group, read_job, read_pod
-from elastic.job_cache import KINDS, evictions_of
-from service.clock import Instant
-from stores.cluster import Snapshot
+from contract.errors import StoreConflict, StoreNotFound
 from tests.elastic.jobs import vcjob
+from tests.elastic.simulated_nodes import SimulatedNodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from elastic.decision import RestartDecision
-    from elastic.job import ElasticJob
+    from collections.abc import Callable, Mapping
 
 _BEGAN_MS = 1_795_428_000_000
-_STEP_MS = 1000
-STEPS = 160
-_SETTLED_STEPS = 120
-_NODES = 6
+STEP_MS = 1000
 _ACTIVE = ("", "Pending", "Running")
 _ENDING_PATH = "/metadata/annotations/npu-vigil~1elastic-ending"
 _ENDED = ("Failed", "Terminated", "Aborted")
 
 
-class Killed(Exception):
-    """The process ends here."""
-
-
 class Bench:
-    """Jobs, pods and nodes, and who changes them."""
+    """Jobs, pods, Commands and nodes, and who changes them."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -59,29 +38,34 @@ class Bench:
         self.version = 1
         self.jobs: dict[str, dict[str, Any]] = {}
         self.pods: dict[str, dict[str, Any]] = {}
+        self.commands: dict[str, str] = {}
+        """Commands that the controller has not obeyed yet: job by uid."""
         self.groups: set[str] = set()
+        """Jobs with a PodGroup, by uid."""
         self.records: dict[str, list[dict[str, Any]]] = {}
-        self.bad: set[str] = set()
-        self.cut: dict[str, int] = {}
-        """Jobs that run over a network fault, since when."""
-        self.commanded: set[str] = set()
-        """Jobs that we ended, until they are started again."""
+        self.nodes = SimulatedNodes(self.chance)
+        self.ending: set[str] = set()
+        """Jobs by uid that we ended, until they run again."""
         self.deleted: set[str] = set()
         self.originals: dict[str, int] = {}
         self.is_calm = False
+        self._often = self.chance.choice((1.0, 0.2))
+        """How often there is trouble that ends a job: one over a network fault has to run long."""
         self.controller_works = True
         self.late: list[tuple[int, Callable[[], object]]] = []
         """Writes that arrive when no caller waits for their answer any more, and when they do."""
         self.writes = 0
         self.starts = 0
         self.ends = 0
+        self.forced = 0
         for index in range(self.chance.randint(1, 3)):
             self._create(f"j{index}", self.chance.randint(2, 4))
 
     def _create(self, name: str, replicas: int) -> None:
         action = self.chance.choice(("TerminateJob", "RestartJob", "AbortJob"))
         item = vcjob(name, replicas, action=action, phase="")
-        item["metadata"] |= {"uid": f"u-{name}", "creationTimestamp": _text(self.now_ms)}
+        uid = f"u-{name}-{self.version}"
+        item["metadata"] |= {"uid": uid, "creationTimestamp": text_of(self.now_ms)}
         item["status"] = {"state": {"phase": ""}, "conditions": []}
         self.jobs[name] = item
         self.originals[name] = replicas
@@ -93,23 +77,31 @@ class Bench:
 
     def mine(self, name: str) -> list[dict[str, Any]]:
         """Return the pods of a job."""
-        return [pod for pod in self.pods.values() if pod["job"] == name]
+        uid = uid_of(self.jobs[name])
+        return [pod for pod in self.pods.values() if pod["owner"] == uid]
 
     def free(self) -> list[str]:
         """Return the nodes that take a pod."""
-        used = {pod["node"] for pod in self.pods.values()}
-        return [f"n{i}" for i in range(_NODES) if f"n{i}" not in used and f"n{i}" not in self.bad]
+        return self.nodes.free({pod["node"] for pod in self.pods.values()})
 
     def step(self) -> None:
         """Let a second pass: faults, pods, the controller, owners."""
-        self.now_ms += _STEP_MS
+        self.now_ms += STEP_MS
         self._deliver()
         if not self.is_calm:
             self._trouble()
         self._run_pods()
         if self.controller_works:
+            for command, uid in sorted(self.commands.items()):
+                self._obey(command, uid)
             for name, job in list(self.jobs.items()):
                 self._control(name, job)
+
+    def calm_down(self) -> None:
+        """End all trouble but dead nodes."""
+        if not self.is_calm:
+            self.is_calm = self.controller_works = True
+            self.nodes.settle()
 
     def _deliver(self) -> None:
         due = [write for at_ms, write in self.late if at_ms <= self.now_ms]
@@ -120,29 +112,14 @@ class Bench:
 
     def _trouble(self) -> None:
         chance = self.chance
-        if chance.random() < 0.05:
+        if chance.random() < 0.03:
             self.controller_works = not self.controller_works
-        if chance.random() < 0.06 and self.pods:
-            node = chance.choice(list(self.pods.values()))["node"]
-            if node:
-                self.bad.add(node)
-                self._evict(node)
-        if chance.random() < 0.05 and self.bad:
-            self.bad.remove(chance.choice(sorted(self.bad)))
-        if chance.random() < 0.05 and self.jobs:
-            self.cut[chance.choice(sorted(self.jobs))] = self.now_ms
-        if chance.random() < 0.02 and self.cut:
-            del self.cut[chance.choice(sorted(self.cut))]
+        used = [pod["node"] for pod in self.pods.values() if pod["node"]]
+        for node in self.nodes.trouble(used, self.now_ms, self._often):
+            self._evict(node)
         if chance.random() < 0.01 and self.jobs:
-            name = chance.choice(sorted(self.jobs))
-            self.deleted.add(name)
-            del self.jobs[name]
-            self.cut.pop(name, None)
-            self.commanded.discard(name)
-            for pod in self.mine(name):
-                del self.pods[pod["name"]]
-            self.groups.discard(name)
-        if chance.random() < 0.02 and self.jobs:
+            self._delete_job(chance.choice(sorted(self.jobs)))
+        if chance.random() < 0.02 * self._often and self.jobs:
             name = chance.choice(sorted(self.jobs))
             replicas = chance.randint(1, 4)
             kept = read_kept(self.jobs[name]["metadata"]["annotations"])
@@ -151,32 +128,49 @@ class Bench:
             original = kept.original.replicas if kept is not None and is_ours else replicas
             self._size(self.jobs[name], replicas)
             self.originals[name] = original
-        if chance.random() < 0.02 and self.pods:
+        if chance.random() < 0.02 * self._often and self.pods:
             pod = chance.choice(list(self.pods.values()))
             pod["phase"] = "Failed" if pod["phase"] == "Running" else pod["phase"]
         for pod in self.pods.values():
-            if pod["deleted"] and chance.random() < 0.05:
+            if pod["deleted_at_ms"] and chance.random() < 0.05:
                 pod["left"] += chance.randint(1, 10)
 
+    def _delete_job(self, name: str) -> None:
+        """Its owner deletes a job, and perhaps creates another one of its name at once."""
+        job = self.jobs.pop(name)
+        uid = uid_of(job)
+        self.deleted.add(uid)
+        self.ending.discard(uid)
+        self.commands = {name: one for name, one in self.commands.items() if one != uid}
+        self.groups.discard(uid)
+        for pod in list(self.pods.values()):
+            if pod["owner"] == uid:
+                self._delete(pod)
+        if self.chance.random() < 0.5:
+            self._create(name, self.chance.randint(2, 4))
+
     def _evict(self, node: str) -> None:
-        for name in {pod["job"] for pod in self.pods.values() if pod["node"] == node}:
-            job = self.jobs[name]
-            if job["status"]["state"]["phase"] != "Running":
+        owners = {pod["owner"] for pod in self.pods.values() if pod["node"] == node}
+        for name, job in self.jobs.items():
+            uid = uid_of(job)
+            if uid not in owners or job["status"]["state"]["phase"] != "Running":
                 continue
             reason = {"RescheduleReason": "CardUnhealthy", "NodeName": node, "PodName": "p"}
             record = {"RescheduleTimeStamp": self.now_ms // 1000, "ReasonOfTask": [reason]}
-            self.records.setdefault(f"default/{name}-u-{name}", []).append(record)
+            self.records.setdefault(f"default/{name}-{uid}", []).append(record)
             for pod in self.mine(name):
                 self._delete(pod)
 
     def _delete(self, pod: dict[str, Any]) -> None:
-        if not pod["deleted"]:
-            pod["deleted"] = True
-            pod["left"] = self.chance.randint(0, 5)
+        if not pod["deleted_at_ms"]:
+            pod["grace"] = pod["left"] = self.chance.randint(0, 5)
+            pod["deleted_at_ms"] = self.now_ms + pod["grace"] * 1000
 
     def _run_pods(self) -> None:
         for pod in list(self.pods.values()):
-            if pod["deleted"]:
+            if pod["node"] in self.nodes.not_ready:
+                continue
+            if pod["deleted_at_ms"]:
                 pod["left"] -= 1
                 if pod["left"] < 0:
                     del self.pods[pod["name"]]
@@ -186,12 +180,21 @@ class Bench:
             elif pod["phase"] == "Pending":
                 pod["phase"] = "Running"
 
+    def _obey(self, command: str, uid: str) -> None:
+        """Delete a Command, and end its job; one that does not run stays as it is."""
+        del self.commands[command]
+        job = next((one for one in self.jobs.values() if uid_of(one) == uid), None)
+        if job is not None and job["status"]["state"]["phase"] in _ACTIVE:
+            self._phase(job, "Terminating")
+        elif job is not None and job["status"]["state"]["phase"] != "Terminating":
+            self.ending.discard(uid)
+
     def _control(self, name: str, job: dict[str, Any]) -> None:
         phase, pods = job["status"]["state"]["phase"], self.mine(name)
         replicas = job["spec"]["tasks"][0]["replicas"]
         if phase in ("Terminating", "Aborting"):
             self._kill(name)
-            if all(pod["phase"] == "Failed" and not pod["deleted"] for pod in self.mine(name)):
+            if all(pod["phase"] == "Failed" and not pod["deleted_at_ms"] for pod in pods):
                 self._phase(job, "Terminated" if phase == "Terminating" else "Aborted")
         elif phase in _ENDED:
             self._kill(name)
@@ -200,11 +203,12 @@ class Bench:
             ending = {"TerminateJob": "Terminating", "AbortJob": "Aborting", "RestartJob": "Failed"}
             self._phase(job, ending[action])
         elif phase in _ACTIVE:
-            self.groups.add(name)
+            self.groups.add(uid_of(job))
             names = [f"{name}-w-{index}" for index in range(replicas)]
             for one in names:
                 if one not in self.pods:
-                    self.pods[one] = _pod(one, name)
+                    self.version += 1
+                    self.pods[one] = _pod(one, job, self.version)
             for pod in pods:
                 if pod["name"] not in names:
                     self._delete(pod)
@@ -225,11 +229,13 @@ class Bench:
         for pod in self.mine(name):
             if pod["phase"] != "Failed":
                 self._delete(pod)
-        self.groups.discard(name)
+        self.groups.discard(uid_of(self.jobs[name]))
 
     def _phase(self, job: dict[str, Any], phase: str) -> None:
+        if phase == "Running" and not read_ending(job["metadata"]["annotations"]):
+            self.ending.discard(uid_of(job))
         job["status"]["state"]["phase"] = phase
-        condition = {"status": phase, "lastTransitionTime": _text(self.now_ms)}
+        condition = {"status": phase, "lastTransitionTime": text_of(self.now_ms)}
         job["status"]["conditions"].append(condition)
         self._changed(job)
 
@@ -250,7 +256,9 @@ class Bench:
             _apply(job, patch[1])
             self._changed(job)
             return str(self.version)
-        living = [p["name"] for p in self.mine(name) if p["deleted"] or p["phase"] != "Failed"]
+        living = [
+            p["name"] for p in self.mine(name) if p["deleted_at_ms"] or p["phase"] != "Failed"
+        ]
         assert not living, f"seed {self.seed}: {name} is written while {living} live"
         self.writes += 1
         phase, before = job["status"]["state"]["phase"], job["spec"]["tasks"][0]["replicas"]
@@ -258,8 +266,6 @@ class Bench:
         if status is not None:
             job["status"]["state"] |= status["state"]
             self.starts += 1
-            self.cut.pop(name, None)
-            self.commanded.discard(name)
         else:
             for one in patch:
                 _apply(job, one)
@@ -269,227 +275,91 @@ class Bench:
             kept = read_kept(job["metadata"]["annotations"])
             assert kept is not None
             assert kept.original.replicas == most, f"seed {self.seed}: the original of {name}"
-        assert name not in self.deleted, f"seed {self.seed}: {name} was deleted"
+        assert uid_of(job) not in self.deleted, f"seed {self.seed}: {name} was deleted"
         self._changed(job)
         return str(self.version)
 
-    def terminate(self, name: str) -> None:
-        """Obey a Command of ours at once; a job that does not run stays as it is."""
+    def terminate(self, name: str, uid: str) -> None:
+        """Take a Command of ours; it waits until the controller obeys it."""
+        command = command_name(name, uid)
         job = self.jobs.get(name)
-        if job is None:
-            raise StoreNotFound(f"{name} is not there")
+        if command in self.commands or job is None or uid_of(job) != uid:
+            return  # The owner of a Command is gone, and so is the Command.
+        self.writes += 1
         assert read_ending(job["metadata"]["annotations"]), f"seed {self.seed}: {name} lost why"
-        if job["status"]["state"]["phase"] in _ACTIVE:
-            self.commanded.add(name)
-            self.ends += 1
-            self._phase(job, "Terminating")
+        others = self.ending - {uid}
+        assert not others, f"seed {self.seed}: {name} is ended beside {others}"
+        self.commands[command] = uid
+        self.ending.add(uid)
+        self.ends += 1
+
+    def delete_pod(self, name: str, uid: str) -> None:
+        """Delete a pod by force, where it has this uid."""
+        pod = self.pods.get(name)
+        if pod is None:
+            raise StoreNotFound(f"{name} is not there")
+        if pod["uid"] != uid:
+            raise StoreConflict(f"{name} has another uid")
+        assert pod["deleted_at_ms"], f"seed {self.seed}: nobody has deleted {name}"
+        self.writes += 1
+        self.forced += 1
+        del self.pods[name]
 
     def raw_pods(self) -> dict[str, bytes]:
         """Return all pods as the API has them, by uid."""
-        return {name: _raw_pod(pod) for name, pod in self.pods.items()}
+        return {pod["uid"]: raw_pod(pod) for pod in self.pods.values()}
 
 
-class Process:
-    """One instance of ``Acting``, with a view of the world that is behind."""
-
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
-        self.leads = True
-        self.holder = ""
-        self._kill_in = bench.chance.choice((None, None, None, 1, 2, 3))
-        self.acting = Acting(
-            self,  # type: ignore[arg-type]
-            self,  # type: ignore[arg-type]
-            self,  # type: ignore[arg-type]
-            self,  # type: ignore[arg-type]
-            lambda: Instant(bench.now_ms, bench.now_ms),
-            acts=True,
-            ends_on_network_faults=True,
-        )
-        self.see(tuple(KINDS))
-
-    def see(self, kinds: Sequence[str]) -> None:
-        """Have watches show what there is now; each kind for itself."""
-        bench, observe = self.bench, self.acting.known.observe
-        for kind in kinds:
-            if kind == "jobs":
-                items: dict[str, Any] = {
-                    j["metadata"]["uid"]: read_job(_raw(j)) for j in bench.jobs.values()
-                }
-            elif kind == "pods":
-                items = {uid: read_pod(raw) for uid, raw in bench.raw_pods().items()}
-            elif kind == "groups":
-                items = {name: read_group(_raw_group(name)) for name in bench.groups}
-            elif kind == "scheduler":
-                items = {}
-            else:
-                entries = {k: {"RescheduleRecords": v} for k, v in bench.records.items()}
-                data = {"recent-reschedule-records": json.dumps(entries)}
-                items = {"r": evictions_of(msgspec.Raw(json.dumps({"data": data}).encode()))}
-            observe(kind, Snapshot(items))
-
-    async def read(self, _namespace: str, name: str) -> bytes:
-        """See ``VcJobs``."""
-        self._fail(0.03)
-        if name not in self.bench.jobs:
-            raise StoreNotFound(f"{name} is not there")
-        return _raw(self.bench.jobs[name])
-
-    async def pods(self, _namespace: str, name: str) -> list[msgspec.Raw]:
-        """See ``VcJobs``."""
-        raw = self.bench.raw_pods()
-        return [msgspec.Raw(raw[pod["name"]]) for pod in self.bench.mine(name)]
-
-    async def patch(self, _namespace: str, name: str, patch: list[dict[str, Any]]) -> str:
-        """See ``VcJobs``."""
-        return self._write(name, patch[0]["value"], None, patch)
-
-    async def patch_status(self, _namespace: str, name: str, patch: dict[str, Any]) -> str:
-        """See ``VcJobs``."""
-        version = patch["metadata"]["resourceVersion"]
-        return self._write(name, version, patch["status"], None)
-
-    async def terminate(self, _namespace: str, name: str, uid: str) -> None:
-        """See ``VcJobs``."""
-        assert uid == f"u-{name}"
-        self._end()
-        self._fail(0.05)
-        self.bench.terminate(name)
-        self._end()
-        self._fail(0.05)
-
-    def _write(self, name: str, version: str, status: Any, patch: Any) -> str:
-        """A write is lost, late or not answered; or the process ends before or after it."""
-        self._end()
-        self._fail(0.05)
-        bench = self.bench
-        if not bench.is_calm and bench.chance.random() < 0.05:
-            at_ms = bench.now_ms + bench.chance.randint(1, 5) * _STEP_MS
-            bench.late.append((at_ms, partial(bench.write, name, version, status, patch)))
-            raise StoreUnavailable("no answer in time")
-        new = bench.write(name, version, status, patch)
-        self._end()
-        self._fail(0.05)
-        return new
-
-    def _fail(self, share: float) -> None:
-        if not self.bench.is_calm and self.bench.chance.random() < share:
-            raise StoreUnavailable("no answer in time")
-
-    def _end(self) -> None:
-        if self._kill_in is not None and not self.bench.is_calm:
-            self._kill_in -= 1
-            if self._kill_in == 0:
-                raise Killed
-
-    async def ask(
-        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool = False
-    ) -> AggregatorReply:
-        """See ``Aggregators``: the largest size that there are nodes for."""
-        bench = self.bench
-        # A fault has to be seen for 20 s without a gap.
-        share = 0.1 if sized or judged else 0.01
-        if not bench.is_calm and bench.chance.random() < share:
-            return AggregatorReply(troubles=("the aggregator is away",))
-        found = []
-        waiting = sum(1 for pod in bench.pods.values() if not pod["node"])
-        room = max(0, len(bench.free()) - waiting)
-        for job in (*sized, *judged):
-            most = bench.originals.get(job.name, 0)
-            count = min(most, room)
-            room -= count
-            why = f"there is room for {count} × 8 cards"
-            advice = ElasticAdvice("default", job.name, replicas=count or None, cards=8, why=why)
-            version = int(job.version)
-            found.append(EndedJob("default", job.name, version, advice if job in sized else None))
-        over = []
-        for name, since_ms in bench.cut.items() if running else ():
-            item = bench.jobs[name]
-            pods = bench.mine(name)
-            if item["status"]["state"]["phase"] != "Running" or len(pods) < 2:
-                continue
-            advice = ElasticAdvice("default", name, replicas=len(pods), cards=8)
-            version = int(item["metadata"]["resourceVersion"])
-            fault = FaultUnder("NETWORK", pods[0]["node"], since_ms)
-            over.append(EndedJob("default", name, version, advice, (fault,)))
-        versions = [int(one["metadata"]["resourceVersion"]) for one in bench.jobs.values()]
-        return AggregatorReply(EndedJobs(max(versions, default=0), (), tuple(found), tuple(over)))
-
-    def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
-        """See ``JobEvents``."""
-
-    def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
-        """See ``JobEvents``."""
+def uid_of(job: dict[str, Any]) -> str:
+    """Return the uid of a job."""
+    uid: str = job["metadata"]["uid"]
+    return uid
 
 
-def run(seed: int) -> Bench:
-    """Play one run; returns the bench at its end. Raises ``AssertionError``."""
-    return asyncio.run(_run(seed))
+def command_name(job: str, uid: str) -> str:
+    """Return the name of the Command that ends a job."""
+    return f"{job}-terminatejob-{uid}"
 
 
-async def _run(seed: int) -> Bench:
-    bench = Bench(seed)
-    processes = [Process(bench), Process(bench)]
-    kinds = tuple(KINDS)
-    for number in range(STEPS + _SETTLED_STEPS):
-        bench.is_calm = number >= STEPS
-        if bench.is_calm:
-            bench.controller_works = True
-            bench.bad.clear()
-        bench.step()
-        for index, process in enumerate(processes):
-            seen = kinds if bench.is_calm else [k for k in kinds if bench.chance.random() < 0.7]
-            process.see(seen)
-            # Now and then both believe that they lead.
-            process.leads = index == 0 if bench.is_calm else bench.chance.random() < 0.7
-            try:
-                await process.acting.round()
-            except Killed:
-                processes[index] = Process(bench)
-    _check_end(bench, processes[0])
-    return bench
+def _pod(name: str, job: dict[str, Any], number: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "uid": f"p-{name}-{number}",
+        "job": job["metadata"]["name"],
+        "owner": uid_of(job),
+        "node": "",
+        "phase": "Pending",
+        "deleted_at_ms": 0,
+        "grace": 0,
+        "left": 0,
+    }
 
 
-def _check_end(bench: Bench, process: Process) -> None:
-    states = {one.name: one for one in process.acting.jobs}
-    for name, job in bench.jobs.items():
-        assert job["metadata"]["uid"] == f"u-{name}", f"seed {bench.seed}"
-        phase = job["status"]["state"]["phase"]
-        if phase == "Running" and job["spec"]["tasks"][0]["replicas"]:
-            continue
-        shown = states[name]
-        waits = ("no-cause", "waiting-for-room", "too-many-starts", "starting")
-        assert shown.state in waits, f"seed {bench.seed}: {name} is {phase}: {shown}"
-        is_left = name in bench.commanded and shown.state == "no-cause"
-        assert not is_left, f"seed {bench.seed}: {name} was ended by us and stays so"
-        assert shown.why, f"seed {bench.seed}: {name} waits without a reason"
-
-
-def _pod(name: str, job: str) -> dict[str, Any]:
-    return {"name": name, "job": job, "node": "", "phase": "Pending", "deleted": False, "left": 0}
-
-
-def _raw(item: dict[str, Any]) -> bytes:
+def raw_of(item: dict[str, Any]) -> bytes:
+    """Return an object as the API has it."""
     return json.dumps(item).encode()
 
 
-def _raw_pod(pod: dict[str, Any]) -> bytes:
-    owner = {"kind": "Job", "name": pod["job"], "uid": f"u-{pod['job']}", "controller": True}
+def raw_pod(pod: dict[str, Any]) -> bytes:
+    """Return a pod as the API has it."""
+    owner = {"kind": "Job", "name": pod["job"], "uid": pod["owner"], "controller": True}
     metadata: dict[str, Any] = {
         "name": pod["name"],
         "namespace": "default",
-        "uid": pod["name"],
+        "uid": pod["uid"],
         "ownerReferences": [owner],
     }
-    if pod["deleted"]:
-        metadata["deletionTimestamp"] = _text(_BEGAN_MS)
+    if pod["deleted_at_ms"]:
+        metadata["deletionTimestamp"] = text_of(pod["deleted_at_ms"])
+        metadata["deletionGracePeriodSeconds"] = pod["grace"]
     content = {"spec": {"nodeName": pod["node"]}, "status": {"phase": pod["phase"]}}
-    return _raw({"metadata": metadata} | content)
+    return raw_of({"metadata": metadata} | content)
 
 
-def _raw_group(name: str) -> bytes:
-    owner = {"kind": "Job", "name": name, "uid": f"u-{name}"}
-    return _raw({"metadata": {"name": name, "ownerReferences": [owner]}})
+def raw_group(uid: str) -> bytes:
+    """Return the PodGroup of a job as the API has it."""
+    owner = {"kind": "Job", "name": uid, "uid": uid}
+    return raw_of({"metadata": {"name": uid, "ownerReferences": [owner]}})
 
 
 def _apply(job: dict[str, Any], operation: dict[str, Any]) -> None:
@@ -505,6 +375,7 @@ def _apply(job: dict[str, Any], operation: dict[str, Any]) -> None:
         place[parts[-1]] = copy.deepcopy(operation["value"])
 
 
-def _text(at_ms: int) -> str:
+def text_of(at_ms: int) -> str:
+    """Return a time as the API has it."""
     text = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
     return text.replace("+00:00", "Z")

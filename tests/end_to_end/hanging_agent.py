@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from collectors import registry
-from contract.configuration import Section
+from contract.settings import Section
 from vigil.main import main
 
 if TYPE_CHECKING:

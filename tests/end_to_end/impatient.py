@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import service.stalls
 from collectors import registry
-from contract.configuration import Section
+from contract.settings import Section
 from vigil.main import main
 
 if TYPE_CHECKING:

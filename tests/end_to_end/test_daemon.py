@@ -12,7 +12,7 @@ import pytest
 
 from agent import collector_setup, daemon
 from agent.config import AgentConfiguration
-from contract.configuration import Section
+from contract.settings import Section
 from service.tasks import STOP_SIGNALS
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from contract.configuration import Mqtt
+    from stores.mqtt.settings import Mqtt
 
 _log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.configuration import Mqtt
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, DEVICE_INFO_NAMESPACE, REPORT_LABEL
 from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, DocumentsListed, Selection
+from stores.mqtt.settings import Mqtt
 from tests.aggregator.daemon import Daemon
 from tests.end_to_end.mqtt_node import OnBroker
 from tests.end_to_end.node import WITHIN_A_SECOND, Node

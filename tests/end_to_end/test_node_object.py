@@ -155,10 +155,11 @@ def test_a_key_that_another_program_goes_on_writing_is_a_conflict(
         watched.edit(labels={"accelerator": f"turn-{turn}"})
         if turn < 3:
             node.wait(is_ours, f"repaired {turn}", 5)
-    node.wait(lambda: "accelerator of the node: conflict" in node.logged(), "the conflict")
+    conflict = "conflict: somebody else writes label accelerator of the node"
+    node.wait(lambda: conflict in node.logged(), "the conflict")
     assert 'npu_vigil_node_object_conflict{key="accelerator"} 1.0' in node.ask("/metrics")[1]
-    node.waits_for_text("label accelerator of the node: conflict")
-    assert node.logged().count("label accelerator of the node: conflict") == 1
+    node.waits_for_text(conflict)
+    assert node.logged().count(conflict) == 1
     node.wait(is_ours, "it is tried again", 10)
     watched.edit(annotations={"serverIndex": "7"})
     node.wait(lambda: watched.annotation("serverIndex") == "-2", "other keys are repaired", 5)

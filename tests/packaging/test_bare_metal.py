@@ -13,13 +13,13 @@ import grpc
 import pytest
 
 from contract import topics
-from contract.configuration import Mqtt
 from contract.errors import StoreForbidden, StoreUnavailable
 from contract.wire import pubfault_pb2
 from stores.address import open_store
 from stores.base import Document
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
+from stores.mqtt.settings import Mqtt
 from tests.parts.processes import Running, free_ports, program
 from tests.vigil.scan.conftest import Server
 

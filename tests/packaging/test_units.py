@@ -11,7 +11,7 @@ import pytest
 
 from agent.config import check_agent
 from aggregator.config import load_aggregator
-from service.files import read_toml
+from service.configuration import read_toml
 
 ROOT = Path(__file__).parent.parent.parent
 UNITS = sorted((ROOT / "systemd").glob("*.service"))

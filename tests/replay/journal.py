@@ -30,8 +30,9 @@ class RecordedJournal:
         first_sequence: int,
         wall_clock: Callable[[], int],
         on_recovered: Callable[[], None],
+        on_changes: Callable[[int], None] = lambda _: None,
     ) -> None:
-        del wall_clock, on_recovered
+        del wall_clock, on_recovered, on_changes
         self._path = directory / FILE_NAME
         self._rows: list[JournalRow] = []
         self._first = first_sequence

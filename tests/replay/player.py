@@ -195,7 +195,7 @@ class Player:
             self._configuration(),
             cast("Store", self.cluster),
             cast("Driver", self._driver),
-            cast("ExitDeadline", SimpleNamespace(begin=lambda: None)),
+            cast("ExitDeadline", SimpleNamespace(begin=lambda: None, note_complete=lambda: None)),
             self._wall_clock,
         )
         self._life = asyncio.create_task(self.agent.run(), name="agent")

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.configuration import Mqtt
 from stores.address import open_store
+from stores.mqtt.settings import Mqtt
 from tests.parts.api_proxy import ApiProxy
 from tests.parts.broker import AGGREGATOR
 

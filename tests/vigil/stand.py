@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
+    import queue
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -59,7 +60,8 @@ class Stand:
     """A server that gives one answer to everything, or with ``answers`` one for each path.
 
     It listens on the socket ``path``, else on a free port. An answer waits until ``pause`` is set;
-    ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far.
+    ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far. With
+    ``events`` there is a stream, which sends what is put into it; ``None`` ends the stream.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -70,6 +72,7 @@ class Stand:
         self.pause.set()
         self.raw: bytes | None = None
         self.asked: list[str] = []
+        self.events: queue.SimpleQueue[bytes | None] | None = None
         stand = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -80,6 +83,9 @@ class Stand:
                     self.wfile.write(stand.raw)
                     self.close_connection = True
                     return
+                if self.path.startswith("/api/v1/stream") and stand.events is not None:
+                    self._send(stand.events)
+                    return
                 status, body = stand.status, stand.body
                 if stand.answers:
                     found = stand.answers.get(self.path)
@@ -88,6 +94,14 @@ class Stand:
                 self.send_header("Content-Length", str(stand.length or len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def _send(self, events: queue.SimpleQueue[bytes | None]) -> None:
+                self.send_response(200)
+                self.send_header("Connection", "close")
+                self.end_headers()
+                self.wfile.write(b"retry: 1000\n\n")
+                while (event := events.get()) is not None:
+                    self.wfile.write(event)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -108,6 +122,8 @@ class Stand:
             yield self
         finally:
             self.pause.set()
+            if self.events is not None:
+                self.events.put(None)
             self.server.shutdown()
             thread.join()
             self.server.server_close()

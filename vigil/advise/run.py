@@ -8,12 +8,14 @@ import msgspec
 
 from advisor.advise import Advisor
 from advisor.inputs.scheduler_options import scheduler_options
+from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
 from advisor.report import AdviceReport, Finding, FindingSeverity
 from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import ClusterSnapshot
 from advisor.what_if.assume import assume
 from contract.errors import ConfigurationError, Problem
+from contract.validation_texts import decode_text
 from service.files import replace
 from vigil.advise.dump import sessions
 
@@ -104,7 +106,7 @@ def read_states(file: Path) -> States:
     try:
         states = msgspec.json.decode(content, type=States)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        what = f"is no state that an earlier run wrote: {error}"
+        what = f"is no state that an earlier run wrote: {decode_text(error)}"
         raise ConfigurationError(str(file), [Problem("$", what)]) from None
     if states.version != _STATE_VERSION:
         what = f"is {states.version}, this release reads {_STATE_VERSION}: begin a new file"
@@ -114,7 +116,7 @@ def read_states(file: Path) -> States:
 
 def _write_states(file: Path, states: States) -> None:
     try:
-        replace(file, msgspec.json.encode(states, order="deterministic"))
+        replace(file, msgspec.json.encode(states, enc_hook=as_dict, order="deterministic"))
     except OSError as error:
         raise ConfigurationError(
             str(file), [Problem("file", error.strerror or str(error))]

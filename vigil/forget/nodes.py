@@ -152,7 +152,7 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
         return _print_result(
             _DONE,
             "an aggregator publishes what is forgotten as healthy and drops it a touch period "
-            "later; one that does not run now does so when it is started",
+            "later. One that does not run now does so when it is started",
         )
     finally:
         await stores.close()
@@ -181,7 +181,7 @@ async def forget_mark(stores: Stores, identity: str, *, is_meant: bool) -> int:
         return _print_result(
             _DONE,
             f"{url} with the mark {now.id} takes the place of the directory with the mark "
-            f"{identity}, for each aggregator that knows that one; nodes that are not in it stay "
+            f"{identity}, for each aggregator that knows that one. Nodes that are not in it stay "
             "as they were until they are forgotten",
         )
     finally:

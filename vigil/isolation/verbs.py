@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn, TypeAlias
 import typer
 
 from vigil import agent_options as options  # noqa: TC001  (typer reads it)
-from vigil.status.options import Json  # noqa: TC001  (typer reads it)
+from vigil.sources.options import Json  # noqa: TC001  (typer reads it)
 
 if TYPE_CHECKING:
     from vigil.isolation.change import Isolation

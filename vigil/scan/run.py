@@ -10,13 +10,13 @@ from stores.address import open_store
 from vigil.scan.chips import look_at_driver
 from vigil.scan.cluster import look_at_cluster
 from vigil.scan.configuration import look_at_configuration
+from vigil.scan.directory_store import look_at_directory
 from vigil.scan.documents import look_at_fault_configuration, look_at_writers
 from vigil.scan.duo_cards import look_at_duo_cards
 from vigil.scan.findings import ExitStatus, problem, report
-from vigil.scan.folder import look_at_directory
 from vigil.scan.machine import look_at_clock, look_at_kernel_log, look_at_modules, look_at_user
 from vigil.scan.namespaces import look_at_namespaces
-from vigil.scan.place import look_at_place
+from vigil.scan.state_directory import look_at_place
 from vigil.scan.storage import look_at_storage
 from vigil.scan.tools import look_at_bmc, look_at_links, look_at_switches
 

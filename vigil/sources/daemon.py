@@ -5,25 +5,35 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from contract.errors import StoreError
 from vigil.daemon_client import NOT_FOUND, DaemonClient
-from vigil.status.explained import NodeExplanation, explain_node
-from vigil.status.job_report import JobReport, job_report
-from vigil.status.node_report import report_of
-from vigil.status.past import DaemonHistory
+from vigil.reports.explanation import NodeExplanation, explain_node
+from vigil.reports.fault_history import DaemonHistory
+from vigil.reports.job_report import JobReport, job_report
+from vigil.reports.node_report import report_of
 
 if TYPE_CHECKING:
+    from vigil.reports.status_report import StatusReport
     from vigil.sources.source import FaultHistory, Signal
-    from vigil.status.report import StatusReport
 
-_AGENT_SECONDS = 0.2
-_AGGREGATOR_SECONDS = 0.25
-_WITHOUT_SIGNAL_SECONDS = 2.0
-"""The stream of an aggregator has no events of heartbeats."""
 _AGAIN_SECONDS = 1.0
+
+
+class _Pace(NamedTuple):
+    """How often a daemon is asked: after an event, and without one.
+
+    Streams have no events of heartbeats, documents and readiness.
+    """
+
+    least_seconds: float
+    longest_seconds: float
+
+
+_AGENT = _Pace(0.1, 1.0)
+_AGGREGATOR = _Pace(0.25, 2.0)
 
 
 class DaemonSource:
@@ -49,39 +59,31 @@ class DaemonSource:
         return DaemonHistory(self._client, node, part, since_ms)
 
     def signal(self, node: str | None) -> Signal:
-        """See ``AnswerSource``. An agent is asked every 0.2 s.
-
-        An aggregator is asked after an event of its stream, at most 4 times a second.
-        """
-        if self._client.ask("/api/v1/leader")[0] == NOT_FOUND:
-            return _Pause()
+        """See ``AnswerSource``. A daemon is asked after an event of its stream."""
         path = "/api/v1/stream" + (f"?node={quote(node, safe='')}" if node else "")
-        return _Stream(self._client, path)
+        is_agent = self._client.ask("/api/v1/leader")[0] == NOT_FOUND
+        return _Stream(self._client, path, _AGENT if is_agent else _AGGREGATOR)
 
     def close(self) -> None:
         """See ``AnswerSource``."""
         self._client.close()
 
 
-class _Pause:
-    def wait(self) -> None:
-        time.sleep(_AGENT_SECONDS)
-
-
 class _Stream:
     """Waits for an event of the stream at ``path``."""
 
-    def __init__(self, client: DaemonClient, path: str) -> None:
+    def __init__(self, client: DaemonClient, path: str, pace: _Pace) -> None:
         self._client = client
         self._path = path
+        self._pace = pace
         self._came = threading.Event()
         self._last = 0.0
         threading.Thread(target=self._follow, daemon=True).start()
 
     def wait(self) -> None:
         """Wait for an event, and until the last return is long enough ago."""
-        self._came.wait(_WITHOUT_SIGNAL_SECONDS)
-        time.sleep(max(0.0, self._last + _AGGREGATOR_SECONDS - time.monotonic()))
+        self._came.wait(self._pace.longest_seconds)
+        time.sleep(max(0.0, self._last + self._pace.least_seconds - time.monotonic()))
         self._came.clear()
         self._last = time.monotonic()
 

@@ -9,19 +9,19 @@ from contract.codes.reference import CodeKind
 from contract.errors import StoreUnavailable
 from stores.cluster import Snapshot
 from stores.interruption import Interrupted
+from vigil.reports.job_report import JobFault, JobReport, JobRow
+from vigil.reports.status_report import is_harmless
 from vigil.sources.document_report import SOURCE
 from vigil.sources.document_rows import compared_faults
 from vigil.sources.store_contents import read_contents
-from vigil.status.job_report import JobFault, JobReport, JobRow
-from vigil.status.report import is_harmless
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from stores.base import Store
     from stores.cluster import PodState
+    from vigil.reports.status_report import FaultRow
     from vigil.sources.store_contents import StoreContents
-    from vigil.status.report import FaultRow
 
 _SUB_HEALTH = frozenset({"SubHealthFault", "SubHealth"})
 _WHOLE_NODE = frozenset({CodeKind.NODE, CodeKind.SWITCH})

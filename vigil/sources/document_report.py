@@ -10,9 +10,8 @@ from contract.codes.reference import CodeKind, describe_code
 from contract.errors import ConfigurationError, Problem
 from service.shortened import shortened
 from vigil.daemon_client import UnknownNode
-from vigil.sources.document_rows import ComparedFault, compared_faults
-from vigil.status.explained import NodeExplanation, PartExplanation, explained_fault, is_meant
-from vigil.status.report import (
+from vigil.reports.explanation import NodeExplanation, PartExplanation, explained_fault, is_meant
+from vigil.reports.status_report import (
     NAMED,
     BlindRow,
     StatusReport,
@@ -21,12 +20,13 @@ from vigil.status.report import (
     reasons_of_blind,
     reasons_of_faults,
 )
+from vigil.sources.document_rows import ComparedFault, compared_faults
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
+    from vigil.reports.explanation import FaultExplanation
     from vigil.sources.store_contents import NodeContents, StoreContents
-    from vigil.status.explained import FaultExplanation
 
 SOURCE = "documents of a store, without any daemon"
 _WELL = frozenset({"Healthy", ""})

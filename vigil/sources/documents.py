@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from stores.base import Store
+    from vigil.reports.explanation import NodeExplanation
+    from vigil.reports.job_report import JobReport
+    from vigil.reports.status_report import StatusReport
     from vigil.sources.source import Signal
     from vigil.sources.store_contents import StoreContents
-    from vigil.status.explained import NodeExplanation
-    from vigil.status.job_report import JobReport
-    from vigil.status.report import StatusReport
 
 _CLOSE_SECONDS = 2.0
 _CHANGE_SECONDS = 0.1

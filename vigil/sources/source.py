@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from vigil.status.explained import NodeExplanation
-    from vigil.status.job_report import JobReport
-    from vigil.status.past import Past, PastRow
-    from vigil.status.report import StatusReport
+    from vigil.reports.explanation import NodeExplanation
+    from vigil.reports.fault_history import Past, PastRow
+    from vigil.reports.job_report import JobReport
+    from vigil.reports.status_report import StatusReport
 
 
 class Signal(Protocol):

@@ -204,7 +204,7 @@ async def _nodes_with_plugin(
     if not _is_kubernetes(store):
         return frozenset()
     from stores.address import kubeconfig_files
-    from stores.kubernetes_api.remains import Remains
+    from stores.kubernetes_api.uninstall import Remains
 
     remains = Remains(kubeconfig_files(configuration.kubeconfig))
     try:
@@ -257,7 +257,7 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
         await plan.store.forget_beat(node)
     if _is_kubernetes(plan.store):
         from stores.address import kubeconfig_files
-        from stores.kubernetes_api.remains import Remains
+        from stores.kubernetes_api.uninstall import Remains
 
         remains = Remains(kubeconfig_files(configuration.kubeconfig))
         try:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from agent.config import AgentConfiguration
 from aggregator.config import AggregatorConfiguration
-from contract.configuration import parse_toml
 from contract.errors import ConfigurationError, Problem, quoted
 from contract.go.decode import folded
 from contract.operator_rules.fault_configuration import (
@@ -24,6 +23,7 @@ from contract.operator_rules.fault_configuration import (
     judge,
     judge_texts,
 )
+from service.configuration import parse_toml
 
 if TYPE_CHECKING:
     from pathlib import Path

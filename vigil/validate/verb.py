@@ -35,7 +35,7 @@ def validate(
 
     Shows all problems at once. Exit status 2 if there are any.
     """
-    from contract.configuration import parse_toml
+    from service.configuration import parse_toml
     from vigil.validate.checks import (
         DOCUMENT_OF_KIND,
         check_config_map,

@@ -67,11 +67,14 @@ def _now_ms() -> int:
 async def life(directory: Path, way: Way, first: int, episodes: list[str], wanted: int) -> None:
     """An agent of that directory runs until the aggregator has so many changes."""
     journal = Journal(
-        directory, first_sequence=first, wall_clock=_now_ms, on_recovered=lambda: None
+        directory,
+        first_sequence=first,
+        wall_clock=_now_ms,
+        on_recovered=lambda: None,
+        on_changes=lambda rows: forwarder.count(rows),
     )
-    forwarder = asyncio.create_task(
-        HistoryForwarder(way, "node-1", journal, directory, _now_ms).run()
-    )
+    forwarder = HistoryForwarder(way, "node-1", journal, directory, _now_ms)
+    running = asyncio.create_task(forwarder.run())
     for episode in episodes:
         change = Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", episode, _now_ms(), "")
         await journal.committed(
@@ -81,8 +84,8 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
         if len(way.episodes()) >= wanted:
             break
         await asyncio.sleep(0.02)
-    forwarder.cancel()
-    await asyncio.wait({forwarder})
+    running.cancel()
+    await asyncio.wait({running})
     await journal.close()
 
 

@@ -23,6 +23,7 @@ from contract.operator_rules.fault_configuration import InForce, judge_texts
 from contract.pages.faults import FaultsPage, FaultStatus, names_of
 from dcmi_shim.values import Chip, Inventory, StuckCall
 from service.event_stream import Stream
+from service.foreign_writes import ForeignWrites
 from service.pages import serving
 
 NOW_MS = 1_800_000_000_000
@@ -87,7 +88,9 @@ def picture(
 ) -> status.AgentStatus:
     publications = (
         status.publication_status("device-info", "doc", "directory:/x", record),
-        status.publication_status("node-info", "other", "directory:/x", Publication()),
+        status.publication_status(
+            "node-info", "other", "directory:/x", Publication(ForeignWrites())
+        ),
     )
     stuck = (StuckCall("dcmi_get_device_health", CHIP_3, NOW_MS),)
     driver = status.driver_status("/driver", INVENTORY, None, None, 2, stuck)
@@ -115,7 +118,7 @@ def picture(
 
 
 def published() -> Publication:
-    record = Publication()
+    record = Publication(ForeignWrites())
     record.acknowledged("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
     record.agrees(NOW_MS, NOW_MS // 1000, 7)
     record.waiting = Lag(NOW_MS - 2500, NOW_MS)
@@ -131,7 +134,7 @@ class Pages:
         self.heartbeat = WELL
         self.application = application(
             lambda: picture(self.record, self.stalled, self.heartbeat),
-            {"device-info": self.record, "node-info": Publication()},
+            {"device-info": self.record, "node-info": Publication(ForeignWrites())},
             JournalHistory(Path("/nowhere"), "node-1"),
             Stream("run"),
         )

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -251,6 +252,7 @@ LIVES = st.builds(lived, st.integers(0, 2**32), st.integers(20, 80))
 MANY = settings(max_examples=300, deadline=None)
 
 
+@pytest.mark.slow
 @MANY
 @given(LIVES, st.integers(0, 2**32))
 def test_document_is_what_the_journal_alone_contains(life: Life, seed: int) -> None:
@@ -271,6 +273,7 @@ def test_document_is_what_the_journal_alone_contains(life: Life, seed: int) -> N
     assert verify_published(encode(info, FAMILIES["Ascend910B"]), "doc") == info
 
 
+@pytest.mark.slow
 @MANY
 @given(LIVES)
 def test_every_level_has_a_reason_and_every_reason_an_entry(life: Life) -> None:

@@ -259,7 +259,7 @@ async def test_it_is_written_every_interval_and_each_beat_differs(tmp_path: Path
         assert this.seen[0] is None
         assert None not in this.seen[1:], "it is never blank"
         record = this.documents.records["node-info"]
-        assert record.foreign_writes == 0
+        assert record.foreign.total == 0
         assert record.waiting is None
         # Beats are no history.
         reported = this.kinds.count(RowKind.PUBLICATION)

@@ -62,7 +62,7 @@ async def test_what_is_not_wanted_any_more_is_deleted_and_comes_back(tmp_path: P
         bench.render("faulty")
         assert await bench.shows("faulty") < 1
         assert int((await bench.stored())["stamp"]) > stamp, "readers drop what is not newer"
-        assert bench.record.foreign_writes == 0
+        assert bench.record.foreign.total == 0
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(tmp_path: Path) ->
         bench.render("")
         await until(lambda: bench.acknowledged[-1:] == [("", 2)], "the absence is recognised")
         assert bench.store.deleted == 1
-        assert bench.record.foreign_writes == 0
+        assert bench.record.foreign.total == 0
 
 
 class Node:
@@ -221,9 +221,9 @@ async def test_a_conflict_names_who_writes(
     for number in range(1, 5):
         body = {"data": {"content": f"theirs {number}"}}
         await asyncio.to_thread(control_plane.request, "PATCH", path, body)
-        await until(lambda number=number: record.foreign_writes == number, "it is noticed", 10)  # type: ignore[misc]
+        await until(lambda number=number: record.foreign.total == number, "it is noticed", 10)  # type: ignore[misc]
     await until(lambda: record.conflict_since_ms is not None, "the conflict", 10)
-    assert record.conflict_writer.manager == "kubectl-edit"
+    assert record.foreign.writer.manager == "kubectl-edit"
     assert f"conflict: 'kubectl-edit' writes {PLACE[1]}, 4 times within a minute" in caplog.text
     written = len(node.acknowledged)
     await until(lambda: len(node.acknowledged) > written, "the next try", 20)

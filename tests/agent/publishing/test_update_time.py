@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.publishing.update_time import AHEAD_SECONDS, Stamps
+from agent.publishing.update_time import Stamps
+from contract.documents.update_time import LEAD_SECONDS
 
 
 def test_the_first_stamp_is_the_clock() -> None:
@@ -101,4 +102,4 @@ def test_stamps_grow_whatever_the_clock_does(steps: list[tuple[int, int]]) -> No
             last = stamp
             stamps.saw(stamp)
         else:
-            assert wait <= AHEAD_SECONDS
+            assert wait <= LEAD_SECONDS

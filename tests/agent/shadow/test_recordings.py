@@ -13,6 +13,7 @@ from tests.replay.player import recorded
 from tests.replay.test_device_plugin import RECORDINGS
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 @pytest.mark.parametrize("name", RECORDINGS)
 async def test_recording(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,7 +29,7 @@ from tests.aggregator.nodes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from contract.documents.node_info import FaultDevice
     from stores.base import WatchEvent
@@ -40,9 +41,14 @@ _NO_FAULTS: list[FaultDevice] = []
 class Bench:
     """A broker with nodes, and what is published of them."""
 
-    def __init__(self, nodes: Iterable[str] = ("n1", "n2")) -> None:
+    def __init__(
+        self,
+        nodes: Iterable[str] = ("n1", "n2"),
+        has_agent: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self.seconds = 0.0
-        self.pipeline = Pipeline([URL], 45, deleted_after_ms=2000, lasting=[URL])
+        feed = partial(LastingFeed, has_agent=has_agent)
+        self.pipeline = Pipeline([DocumentSource(URL, feed)], 45, deleted_after_ms=2000)
         (self.source,) = self.pipeline.sources
         devices, servers = self.source.devices, self.source.nodes
         assert isinstance(devices, LastingFeed)
@@ -250,8 +256,7 @@ def test_nothing_ends_while_the_store_is_another_one() -> None:
 
 
 def test_an_older_document_in_a_list_is_the_one_of_a_store_that_was_set_back() -> None:
-    bench = Bench()
-    bench.devices.has_agent = lambda _: True
+    bench = Bench(has_agent=lambda _: True)
     bench.apply_event(
         DocumentsListed((report("n1", healthy(T0 - 5)), report("n2", healthy(T0 + 5))))
     )
@@ -275,9 +280,9 @@ def test_what_only_an_earlier_run_published_stays_unless_all_was_known() -> None
     before = Document(CLUSTER_NAMESPACE, name, {name: text})
     for knows_all, after in ((False, {"n1": ILL, "n2": ILL}), (True, {"n1": ILL, "n2": ""})):
         bench = Bench(())
-        bench.pipeline = Pipeline([URL], 45, deleted_after_ms=2000, lasting=[URL])
+        bench.pipeline = Pipeline([DocumentSource(URL, LastingFeed)], 45, deleted_after_ms=2000)
         bench.pipeline.restore([before])
-        bench.pipeline.knows_all = knows_all
+        bench.pipeline.note_complete(knows_all)
         (bench.source,) = bench.pipeline.sources
         devices, servers = bench.source.devices, bench.source.nodes
         assert isinstance(devices, LastingFeed)

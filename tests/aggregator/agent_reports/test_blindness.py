@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aggregator.agent_reports.blindness import BlindChanges, blind_statuses
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.node_info import encode_node_info
 from contract.documents.vigil_key import VIGIL_KEY, BlindSource, encode_vigil_key
@@ -39,7 +40,7 @@ class Bench:
     """A pipeline that reads one store or more."""
 
     def __init__(self, *stores: str) -> None:
-        self.pipeline = Pipeline(stores or ("test:",), 45.0)
+        self.pipeline = Pipeline(map(DocumentSource, stores or ("test:",)), 45.0)
         self.changes = BlindChanges(self.pipeline)
 
     def put(self, data: dict[str, str], node: str = "n1", store: int = 0) -> frozenset[str]:

@@ -8,6 +8,7 @@ import pytest
 from aggregator.agent_reports.fault_answers import ChipFaultDetails, FaultDetail
 from aggregator.api.fault_status import fault_statuses
 from aggregator.inputs.cluster_state import ClusterState as Around
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.jobs.job_view import JobView
 from aggregator.merge.pipeline import Pipeline
 from aggregator.notify.notifier import Notifier
@@ -90,7 +91,7 @@ def test_an_answer_ends_with_its_document() -> None:
 
 def test_the_document_that_counts_has_the_answer() -> None:
     """A node may be in two stores: what an older document has is about that one."""
-    pipeline = Pipeline(("one:", "two:"), 45.0)
+    pipeline = Pipeline(map(DocumentSource, ("one:", "two:")), 45.0)
     for number, data in enumerate((with_answers(T0, *ANSWERS), with_answers(T0 + 1))):
         pipeline.sources[number].devices.observe(Changed(report("n1", data)), T0 * 1000)
     assert ChipFaultDetails(pipeline, "n1").of("Ascend910-5", UNKNOWN) == FaultDetail(

@@ -15,6 +15,7 @@ from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.processors.manual_separation import Separated
 from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.public_faults.values import ActivePublicFault
+from contract.codes.reference import describe_code
 from contract.documents.device_info import SWITCH_INFO_KEY
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
@@ -84,6 +85,8 @@ def test_a_faulty_chip_is_the_nodes_own_word() -> None:
     (one,) = chip.faults
     assert (one.code, one.reported, one.published) == ("80E18402", "RestartNPU", "RestartNPU")
     assert one.because == "the node says so"
+    assert one.name == one.summary
+    assert one.name_zh == "设备的HBM总的多bit ECC隔离行数达到64个"
 
 
 def test_a_refused_document_is_named_with_its_reason() -> None:
@@ -191,6 +194,7 @@ def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
     found = explained(bench, "n1", facts.used, ExplanationContext(facts))
     (held,) = found.switch_events
     assert (held.switch, held.port, held.reported, held.published) == (2, 7, "Separate", None)
+    assert (held.name, held.name_zh, held.summary) == (None, None, ""), "it is in no table"
     assert held.because == (
         "held back from readers until 2025-10-09 08:54:20 UTC: job default/training rides it out"
     )
@@ -212,6 +216,9 @@ def test_public_faults_and_relations_show_what_ends_them() -> None:
         NodeContext(frozenset()), (lasting, ending), jobs=(("job", None),), relations=relations
     )
     found = explained(Bench(report("n1", healthy())), "n1", None, around)
+    known = describe_code("220001001")
+    assert known is not None
+    assert {one.summary for one in found.public_faults} == {known.summary}
     assert [one.because for one in found.public_faults] == [
         "CCAE told of it; it holds until CCAE tells that it is over",
         "CCAE told of it; it ends at 2025-10-09 08:53:25 UTC",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import MagicMock
 
 from aggregator.api.collect_status import Picture
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from aggregator.processors.manual_separation import Separated
 from pacing.cooperative import all_of
@@ -36,7 +37,7 @@ async def test_others_have_a_turn_in_every_slice() -> None:
 
 
 async def test_others_have_a_turn_while_separation_is_shown() -> None:
-    pipeline = Pipeline(["s:"], touch_period_seconds=45)
+    pipeline = Pipeline([DocumentSource("s:")], touch_period_seconds=45)
     separation = pipeline.processing.separation
     names = [f"n{number:03}" for number in range(500)]
     for name in names:

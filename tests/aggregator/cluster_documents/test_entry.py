@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.cluster_documents.entry import AHEAD_SECONDS, ClusterEntry, Wait, merge
+from aggregator.cluster_documents.entry import ClusterEntry, Wait, merge
 from contract.documents.cluster_info import member, value_of
+from contract.documents.update_time import LEAD_SECONDS
 from service.clock import Instant
 from tests.aggregator.nodes import T0, faulty, healthy, instant, record
 from tests.contract.documents.test_cluster_device import EXAMPLES, config
@@ -43,7 +44,7 @@ def test_a_stamp_grows_although_the_node_reports_an_older_time() -> None:
 
 def test_a_node_whose_clock_runs_ahead_is_not_followed() -> None:
     first = entry(merge("n", record(healthy(T0 + 9000)), None, instant(100)))
-    assert first.stamp == T0 + 100 + AHEAD_SECONDS
+    assert first.stamp == T0 + 100 + LEAD_SECONDS
 
 
 def test_changes_that_would_run_ahead_are_taken_together_once_a_second() -> None:
@@ -84,8 +85,8 @@ def test_whatever_comes_stamps_grow_with_every_change(
         result = merge("n", new, one, now)
         if isinstance(result, Wait):
             assert now.steady_ms < result.until_ms <= now.steady_ms + 1000
-            assert one.stamp >= T0 + now_ms // 1000 + AHEAD_SECONDS
+            assert one.stamp >= T0 + now_ms // 1000 + LEAD_SECONDS
         elif result is not one:
             assert result.stamp > one.stamp
-            assert result.stamp <= T0 + now_ms // 1000 + AHEAD_SECONDS + 1
+            assert result.stamp <= T0 + now_ms // 1000 + LEAD_SECONDS + 1
             one = result

@@ -9,6 +9,7 @@ import pytest
 
 from aggregator.inputs.cluster_state import ClusterState as Known
 from aggregator.inputs.node_context import PodState
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import LOST_ANNOTATION, Pipeline
 from contract.documents.node_info import FaultDevice
 from contract.go import encode as go_json
@@ -46,7 +47,7 @@ class Bench:
 
     def __init__(self, *documents: Document, outputs: dict[str, Document] | None = None) -> None:
         self.known = Known([True])
-        self.pipeline = Pipeline(["store:"], 45, facts=self.known.facts)
+        self.pipeline = Pipeline([DocumentSource("store:")], 45, facts=self.known.facts)
         self.outputs = dict(outputs or {})
         self.pipeline.restore(self.outputs.values())
         self.devices, self.nodes = self.pipeline.sources[0].feeds
@@ -203,7 +204,7 @@ def test_a_lost_node_is_unhealthy_and_keeps_its_faults() -> None:
 
 
 def test_a_lost_node_that_beats_again_is_left_out_although_a_store_is_away() -> None:
-    pipeline = Pipeline(["here:", "away:"], touch_period_seconds=45)
+    pipeline = Pipeline(map(DocumentSource, ("here:", "away:")), touch_period_seconds=45)
     pipeline.restore(())
     for feed in pipeline.sources[0].feeds:
         pipeline.observe(feed, DocumentsListed(()), instant(0))

@@ -51,7 +51,7 @@ def test_before_the_first_list_usage_is_unknown() -> None:
     assert cluster_state.answered(0)
     assert cluster_state.observe_pods(0, listed()) is None  # of all nodes more is known now
     assert used(cluster_state) == NOTHING
-    assert cluster_state.facts("n1", lost=True) == NodeContext(NOTHING, True)
+    assert cluster_state.facts("n1") == NodeContext(NOTHING)
 
 
 def test_pods_come_and_go() -> None:

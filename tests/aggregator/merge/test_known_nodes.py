@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggregator.inputs.cluster_state import ClusterState
 from aggregator.inputs.node_context import NodeState, PodState
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.known_nodes import PATIENCE_MS, KnownNodes
 from aggregator.merge.pipeline import Pipeline
 from stores.base import Changed, Deleted, Document, DocumentsListed
@@ -20,8 +21,9 @@ class Scene:
 
     def __init__(self, *stores: bool) -> None:
         self.cluster_state = ClusterState(stores)
-        self.pipeline = Pipeline([f"store-{number}:" for number in range(len(stores))], 45)
-        self.places = KnownNodes(self.pipeline, self.cluster_state)
+        sources = tuple(DocumentSource(f"store-{number}:") for number in range(len(stores)))
+        self.pipeline = Pipeline(sources, 45)
+        self.places = KnownNodes(sources, self.cluster_state)
         self.look(0)
 
     def documents(self, source: int, *documents: Document) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from aggregator.cluster_documents.kinds import DEVICE
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
@@ -23,7 +24,7 @@ class Bench:
     """A pipeline whose writes arrive when told to."""
 
     def __init__(self, stores: int = 1, outputs: dict[str, str] | None = None) -> None:
-        self.pipeline = Pipeline([f"store-{n}:" for n in range(stores)], touch_period_seconds=45)
+        self.pipeline = Pipeline((DocumentSource(f"store-{n}:") for n in range(stores)), 45)
         self.outputs = dict(outputs or {})
         self.pipeline.restore(
             Document(CLUSTER_NAMESPACE, name, {name: text}, dict([CLUSTER_LABEL]))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import pytest
-
-from aggregator.notify.leader_events import send_leader
+from aggregator.notify.leader_events import LeaderEvents
 from contract.pages.changes import LeaderChange
 from service.event_stream import Stream
 from tests.aggregator.nodes import instant
@@ -29,18 +26,17 @@ class Sent(Stream):
         self.events.append((name, change))
 
 
-@pytest.mark.looptime
-async def test_each_other_leader_is_sent_once() -> None:
+def test_each_other_leader_is_sent_once() -> None:
     leadership = SimpleNamespace(leads=False, holder="a")
     rows: Leadership = leadership
     stream = Sent()
-    task = asyncio.create_task(send_leader(rows, stream, lambda: instant(7)))
-    await asyncio.sleep(2)
+    events = LeaderEvents(rows, stream, lambda: instant(7))
+    events.look()
     leadership.holder = ""
-    await asyncio.sleep(1)
+    events.look()
+    events.look()
     leadership.leads, leadership.holder = True, "b"
-    await asyncio.sleep(2)
-    task.cancel()
+    events.look()
     at_ms = instant(7).wall_ms
     assert stream.events == [
         ("leader", LeaderChange(at_ms, "follower of nobody", False, "")),

@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from aggregator.inputs.node_context import JobState, NodeContext, PodState
+from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from aggregator.processors import manual_info, separation_policy
 from aggregator.processors.manual_info import NAMESPACE
 from aggregator.processors.record_edits import add_faults
 from aggregator.processors.separation_policy import KEY
-from aggregator.processors.state_codec import PersistedNode, bucket_of, decode_bucket, encode_bucket
+from aggregator.processors.state_codec import (
+    PersistedNode,
+    bucket_of_node,
+    decode_buckets,
+    encode_bucket,
+)
 from aggregator.processors.state_types import DeviceState
 from contract.documents.cluster_device import CodeFault, DeviceRecord
 from stores.base import Changed, Deleted, Document, DocumentsListed
@@ -39,7 +45,7 @@ class Bench:
         self.jobs: dict[str, JobState] = {}
         self.asked: list[str] = []
         self.kept = dict(kept or {})
-        self.pipeline = Pipeline(["s:"], touch_period_seconds=45, facts=self._facts, **more)
+        self.pipeline = Pipeline([DocumentSource("s:")], 45, facts=self._facts, **more)
         self.processing = self.pipeline.processing
         self.problems = list(self.processing.restore(self.kept, instant(at)))
         self.devices, self.nodes = self.pipeline.sources[0].feeds
@@ -399,7 +405,7 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
     first = Bench()
     first.start(n1=faulty())
     value = first.pipeline.value(NAME)
-    second = Pipeline(["s:"], touch_period_seconds=45, facts=first._facts)
+    second = Pipeline([DocumentSource("s:")], 45, facts=first._facts)
     second.restore([Document("mindx-dl", NAME, {NAME: value.text})])
     second.observe(
         second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), instant(9)
@@ -425,7 +431,9 @@ def test_the_shipped_policy_needs_three() -> None:
 
 
 def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> None:
-    names = [name for name in (f"n{number}" for number in range(500)) if bucket_of(name) == "00"]
+    names = [
+        name for name in (f"n{number}" for number in range(500)) if bucket_of_node(name) == "00"
+    ]
     small = PersistedNode(DeviceState({chip(0): {"80C98000": 1}}))
     counted: Counts = {chip(0): {"80C98000": (1, 2)}}
     big = PersistedNode(
@@ -435,4 +443,5 @@ def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> No
     assert text is not None
     assert left_out == 1
     least = {names[0]: PersistedNode(counts=counted)}
-    assert decode_bucket("00", text) == (dict.fromkeys(names[1:], small) | least, [])
+    nodes, problems = decode_buckets({"00": text})
+    assert (dict(nodes), problems) == (dict.fromkeys(names[1:], small) | least, [])

@@ -291,12 +291,12 @@ def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
     separation.chips = {"n1": {chip(3): Separated({"80C98000": T})}}
     documents = SeparationDocuments(separation, 2)
     policies, chips = documents.inputs
-    documents.is_patient = False
+    documents.wait_for_stores(False)
     assert documents.views() == (), "nobody answered yet"
     documents.observe(0, policies, DocumentsListed(()), T)
     documents.observe(0, chips, DocumentsListed(()), T)
     assert len(documents.views()) == 1
-    documents.is_patient = True
+    documents.wait_for_stores(True)
     assert documents.views() == ()
 
 

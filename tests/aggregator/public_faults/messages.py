@@ -90,8 +90,8 @@ def begun(
     namespaces: tuple[str, ...] = ("*",),
 ) -> PublicFaultsPlugin:
     """Return a plugin that has begun, by default with the nodes ``n1`` and ``n2``."""
-    faults = PublicFaultsPlugin(namespaces=namespaces)
-    faults.know(places("n1", "n2") if known is None else known)
+    known = places("n1", "n2") if known is None else known
+    faults = PublicFaultsPlugin(known, namespaces=namespaces)
     assert list(faults.restore(kept or {}, at(seconds))) == []
     faults.observe(0, STATISTIC, DocumentsListed(()), at(seconds))
     faults.step(at(seconds))

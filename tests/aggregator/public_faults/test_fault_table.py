@@ -185,4 +185,4 @@ async def test_the_file_is_followed(
 
 
 def test_it_begins_with_what_is_shipped() -> None:
-    assert PublicFaultsPlugin().status().table == "shipped"
+    assert PublicFaultsPlugin(places()).status().table == "shipped"

@@ -318,7 +318,7 @@ def test_of_ever_new_codes_the_worst_are_reported_for_each_chip() -> None:
 
 
 def test_it_is_what_the_daemon_asks_for() -> None:
-    faults = PublicFaultsPlugin()
+    faults = PublicFaultsPlugin(places())
     reader: DocumentPlugin = faults
     timed: Timed = faults
     keeper: Persistent = faults

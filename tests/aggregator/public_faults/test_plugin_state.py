@@ -80,8 +80,7 @@ def test_whatever_way_it_comes_the_newest_holds(
 
 def test_a_follower_begins_where_the_leader_ended() -> None:
     """It has read the documents, too, but not what was said over gRPC."""
-    leader, follower = begun(), PublicFaultsPlugin()
-    follower.know(places("n1", "n2"))
+    leader, follower = begun(), PublicFaultsPlugin(places("n1", "n2"))
     follower.step(at(0))
     first = document("pub-1", fault_message(one()))
     for part in (leader, follower):
@@ -110,8 +109,7 @@ def test_what_upstream_has_left_is_taken_over() -> None:
         '"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123}]}',
         "FaultNum": '{"publicFaultNum":3}',
     }
-    faults = PublicFaultsPlugin(2)
-    faults.know(places("n1"))
+    faults = PublicFaultsPlugin(places("n1"), 2)
     faults.restore({}, at(0))
     listed = DocumentsListed((Document("cluster-system", "statistic-fault-info", left),))
     faults.observe(0, STATISTIC, listed, at(0))
@@ -148,8 +146,7 @@ def test_what_is_wrong_in_what_upstream_has_left_touches_no_other_fault(
         '"faultCode":"220001001","level":"SeparateNPU","faultTime":1760000123}'
     )
     left = {"PublicFaults": "{" + wrong.replace("GOOD", good) + "}"}
-    faults = PublicFaultsPlugin()
-    faults.know(places("n1", "n2"))
+    faults = PublicFaultsPlugin(places("n1", "n2"))
     faults.restore({}, at(0))
     listed = DocumentsListed((Document("cluster-system", "statistic-fault-info", left),))
     faults.observe(0, STATISTIC, listed, at(0))
@@ -202,15 +199,14 @@ def test_a_bucket_that_cannot_be_read_is_reported_and_the_others_count() -> None
     state = kept(faults)
     damaged = next(bucket for bucket in sorted(state) if bucket != LAST + "about")
     state[damaged] = state[damaged][:-5]
-    again = PublicFaultsPlugin()
+    again = PublicFaultsPlugin(known)
     (problem,) = again.restore(state, at(1))
     assert problem.startswith(damaged)
     assert 0 < again.status().standing < len(names)
 
 
 def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> None:
-    faults = PublicFaultsPlugin(2)
-    faults.know(places("n1"))
+    faults = PublicFaultsPlugin(places("n1"), 2)
     faults.restore({}, at(0))
     faults.observe(0, STATISTIC, DocumentsListed(()), at(0))
     faults.step(at(0))
@@ -230,8 +226,7 @@ def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> Non
 
 def test_state_that_is_nested_too_deep_is_logged_and_harms_nothing_else() -> None:
     deep = '{"used":true,"x":' + "[" * 100_000
-    faults = PublicFaultsPlugin()
-    faults.know(places("n1"))
+    faults = PublicFaultsPlugin(places("n1"))
     (problem,) = faults.restore({LAST + "about": deep}, at(0))
     assert problem.startswith(f"{LAST}about: ")
     assert faults.send(fault_message(one()), at(1)).code == 0

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from aggregator.cluster_documents.shards import Value
-from aggregator.publish.document_state import ClusterDocument, StoreContent
+from aggregator.publish.document_state import ClusterDocument
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from service.foreign_writes import MANY
+from service.owned_document import StoreContent
 from stores.base import Document
 from stores.touch import TOUCHED
 from tests.aggregator.nodes import instant
@@ -43,7 +44,7 @@ def test_at_start_a_difference_is_written_and_is_nobodys_fault() -> None:
         output = ClusterDocument(NAME)
         output.shows(shown)
         assert output.must_write(Value("one", 1, 0), instant(0))
-        assert output.foreign_total == 0
+        assert output.foreign.total == 0
 
 
 def test_the_watch_may_be_late_or_early() -> None:
@@ -59,7 +60,7 @@ def test_the_watch_may_be_late_or_early() -> None:
     assert not output.must_write(newer, instant(4))
     output.shows(document("two", "11"))
     assert not output.must_write(newer, instant(9))
-    assert output.foreign_total == 0
+    assert output.foreign.total == 0
 
 
 def test_a_foreign_change_a_foreign_label_and_a_deletion_are_repaired() -> None:
@@ -67,7 +68,7 @@ def test_a_foreign_change_a_foreign_label_and_a_deletion_are_repaired() -> None:
         output, value = written()
         output.shows(shown)
         assert output.must_write(value, instant(1))
-        assert output.foreign_total == 1
+        assert output.foreign.total == 1
         output.written("100", value, output.version)
         assert not output.must_write(value, instant(1))
 
@@ -88,7 +89,7 @@ def test_what_others_add_is_left_alone_and_kept_unless_readers_act_on_it() -> No
     assert not output.must_write(value, instant(1))
     two = Value("two", 1, 2)
     assert output.must_write(two, instant(1))
-    assert output.document(two) == msgspec.structs.replace(
+    assert output.with_added(output.document(two)) == msgspec.structs.replace(
         both, data={NAME: "two", "x": "y"}, annotations={"a": "b"}, version=""
     )
     output.written("101", two, output.version)
@@ -103,7 +104,7 @@ def test_an_answer_that_differs_from_our_own_write_is_a_foreign_change() -> None
     for number in range(MANY):
         output.shows(document("theirs", f"{10 + number}"))
         must = output.must_write(value, instant(number / 10))
-        assert output.foreign_total == number + 1
+        assert output.foreign.total == number + 1
         assert must is (number < MANY - 1)
         output.tried(instant(number / 10))
         output.written(f"{11 + number}", value, output.version)
@@ -117,7 +118,7 @@ def test_a_write_that_changes_nothing_is_no_success() -> None:
     assert output.must_write(value, instant(1))
     output.written("11", value, "11")  # a webhook made of it what was there
     assert output.must_write(value, instant(2))
-    assert output.foreign_total == 2
+    assert output.foreign.total == 2
     assert output.differing == (f"key {NAME}",)
 
 
@@ -128,7 +129,7 @@ def test_a_write_whose_answer_was_lost_is_known_again() -> None:
     output.shows(document("two", "11"))
     newest = Value("three", 1, 3)
     assert output.must_write(newest, instant(1))
-    assert output.foreign_total == 0
+    assert output.foreign.total == 0
 
 
 def test_an_earlier_own_value_put_back_by_another_program_is_repaired() -> None:
@@ -137,7 +138,7 @@ def test_an_earlier_own_value_put_back_by_another_program_is_repaired() -> None:
     output.written("11", newer, output.version)
     output.shows(document("one", "12"))
     assert output.must_write(newer, instant(1))
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1
 
 
 def test_put_back_with_its_old_version_it_is_repaired_when_it_cannot_be_a_late_event() -> None:
@@ -149,7 +150,7 @@ def test_put_back_with_its_old_version_it_is_repaired_when_it_cannot_be_a_late_e
     assert not output.settled
     assert not output.must_write(newer, instant(2.9))
     assert output.must_write(newer, instant(3))
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1
 
 
 def test_more_than_three_foreign_writes_a_minute_are_a_conflict_until_it_is_quiet() -> None:
@@ -200,7 +201,7 @@ def test_lag_counts_from_the_change_to_its_acknowledgement() -> None:
     output.written("11", newer, output.version)
     assert not output.must_write(newer, instant(10))
     assert output.pending_since_ms is None
-    assert output.error is None
+    assert output.trouble.reason is None
 
 
 def test_a_touch_is_no_foreign_write_however_late_it_is_shown() -> None:
@@ -216,7 +217,7 @@ def test_a_touch_is_no_foreign_write_however_late_it_is_shown() -> None:
     assert not output.must_write(newer, instant(2.1))
     output.shows(document("two", "22"))
     assert not output.must_write(newer, instant(2.2))
-    assert output.foreign_total == 0
+    assert output.foreign.total == 0
 
 
 def test_a_touched_value_that_another_program_puts_back_is_repaired() -> None:
@@ -228,7 +229,7 @@ def test_a_touched_value_that_another_program_puts_back_is_repaired() -> None:
     assert not output.must_write(newer, instant(3))
     assert not output.settled
     assert output.must_write(newer, instant(5.1))
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1
 
 
 def test_our_touch_of_a_foreign_write_is_no_second_one() -> None:
@@ -243,7 +244,7 @@ def test_our_touch_of_a_foreign_write_is_no_second_one() -> None:
     output.shows(document("one", "101"))
     assert not output.must_write(value, instant(1.2))
     assert output.settled
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1
 
 
 def test_a_write_replaces_what_was_seen_last() -> None:
@@ -265,12 +266,12 @@ def test_what_was_replaced_is_no_foreign_write_when_it_is_shown_late() -> None:
     output.sees(document("mine", "11"))
     assert output.must_write(value, instant(1))
     output.written("12", value, output.version)
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1
     output.shows(document("mine", "11"))
     assert not output.must_write(value, instant(1.1))
     output.shows(document("one", "12"))
     assert not output.must_write(value, instant(1.2))
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1
 
 
 def test_one_change_that_was_reported_and_read_is_one() -> None:
@@ -279,13 +280,13 @@ def test_one_change_that_was_reported_and_read_is_one() -> None:
     assert output.must_write(value, instant(1))
     output.sees(document("one", "11", {}))
     assert output.must_write(value, instant(1))
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1
     output.written("12", value, output.version)
     output.shows(document("theirs", "13"))
     assert output.must_write(value, instant(2))
     output.sees(document("theirs again", "14"))
     assert output.must_write(value, instant(2))
-    assert output.foreign_total == 3
+    assert output.foreign.total == 3
 
 
 def test_a_change_that_is_reported_while_a_write_is_refused_because_of_it_is_another_one() -> None:
@@ -295,7 +296,7 @@ def test_a_change_that_is_reported_while_a_write_is_refused_because_of_it_is_ano
     output.shows(document("theirs again", "12"))
     output.sees(document("theirs again", "12"))
     assert output.must_write(value, instant(1))
-    assert output.foreign_total == 2
+    assert output.foreign.total == 2
 
 
 def test_a_change_that_is_reported_before_the_answer_to_our_write_is_from_after_it() -> None:
@@ -305,7 +306,7 @@ def test_a_change_that_is_reported_before_the_answer_to_our_write_is_from_after_
     output.shows(document("theirs again", "13"))
     output.written("12", value, "11")
     assert output.must_write(value, instant(1.1))
-    assert output.foreign_total == 2
+    assert output.foreign.total == 2
 
 
 def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
@@ -321,7 +322,7 @@ def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
     output.shows(document("theirs", "21"))
     assert not output.must_write(value, instant(11))
     assert output.must_write(value, instant(13.1))
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1
     output.written("22", value, output.version)
     assert output.fenced
 
@@ -339,11 +340,11 @@ def test_what_is_missing_or_other_in_the_first_list_after_a_break_is_nobodys_dee
         output.written(version, value, output.version)
         output.shows(document("one", version))
         assert not output.must_write(value, instant(3 * number + 2))
-    assert output.foreign_total == 0
+    assert output.foreign.total == 0
     assert not output.conflict
     output.shows(StoreContent.NOTHING)
     assert output.must_write(value, instant(60))
-    assert output.foreign_total == 1, "afterwards it is a stranger's again"
+    assert output.foreign.total == 1, "afterwards it is a stranger's again"
 
 
 def test_what_the_first_list_shows_of_ours_makes_later_changes_a_strangers() -> None:
@@ -353,4 +354,4 @@ def test_what_the_first_list_shows_of_ours_makes_later_changes_a_strangers() -> 
     assert not output.must_write(value, instant(1))
     output.shows(document("mine", "11"))
     assert output.must_write(value, instant(2))
-    assert output.foreign_total == 1
+    assert output.foreign.total == 1

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.chip_faults.chip_tracker import ChipTracker, Query
-from collectors.list_tracker import LAG_SECONDS
+from collectors.driver_list_tracker import LAG_SECONDS
 from contract.codes.chip_codes import CARD_DROP
 from contract.codes.levels import Severity
 from contract.observation import (

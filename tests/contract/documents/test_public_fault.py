@@ -15,11 +15,12 @@ from contract.documents.public_fault import (
     Influence,
     PublicFault,
     PublicFaultEntry,
-    accepted,
+    accepting,
     decode_public_fault,
     encode_public_fault,
 )
 from contract.errors import DocumentError
+from pacing.cooperative import whole
 
 CHIPS = "[0,1,2,3,4,5,6,7]"
 
@@ -77,12 +78,15 @@ EXAMPLES = {
 
 
 def taken(message: PublicFault) -> tuple[PublicFaultEntry, ...]:
-    faults, _ = accepted(
-        message,
-        "cm",
-        codes=shipped().public_levels,
-        resources=shipped_levels().public_resources,
-        is_serial="serial-1".__eq__,
+    faults, _ = whole(
+        accepting(
+            message,
+            "cm",
+            codes=shipped().public_levels,
+            resources=shipped_levels().public_resources,
+            is_serial="serial-1".__eq__,
+            ending=(),
+        )
     )
     return faults
 

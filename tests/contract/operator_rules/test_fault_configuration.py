@@ -81,10 +81,11 @@ def test_a_file_that_cannot_be_decoded_or_read() -> None:
     good = judge_texts({}, {CODES: NEW}, InForce())
     judged = judge_texts({}, {CODES: BAD}, good.in_force)
     assert (level(judged), state(judged)) == ("SeparateNPU", ("file", True))
-    judged = judge_texts({}, {}, good.in_force, {CODES: "Permission denied"})
+    judged = judge({CHIP_CONFIG_MAP: {}}, {}, good.in_force, {CODES: "Permission denied"})
     assert (level(judged), state(judged)) == ("SeparateNPU", ("file", True))
     assert "Permission denied" in str(judged.problems[0])
-    judged = judge_texts({CODES: OTHER}, {}, good.in_force, {CODES: "Permission denied"})
+    there = {CHIP_CONFIG_MAP: {CODES: OTHER}}
+    judged = judge(there, {}, good.in_force, {CODES: "Permission denied"})
     assert (level(judged), judged.problems) == ("SubHealthFault", ())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.errors import ToolFailed, ToolMissing
+from contract.errors import ToolFailed, ToolMissing, ToolNonsense
 from dcmi_shim.hccn import tool as hccn
 from dcmi_shim.hccn.tool import HccnTool
 
@@ -29,8 +29,9 @@ async def test_orders_of_arguments(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tool = _tool(tmp_path, f'echo "$@" >> {log}; echo "link status: UP"')
     assert await tool.ask(hccn.LINK, 3, 10) is True
-    assert await tool.ask_a5(hccn.A5_LINK, 3, 10, port=(0, 4)) is True
-    assert log.read_text() == "-i 3 -link -g\n-g -link -i 3 -u 0 -p 4\n"
+    with pytest.raises(ToolNonsense):
+        await tool.ask_a5(hccn.A5_PORT_ENABLED, 3, 10, port=(0, 4))
+    assert log.read_text() == "-i 3 -link -g\n-g -port_info -i 3 -u 0 -p 4\n"
 
 
 async def test_the_drivers_libraries_are_found(tmp_path: Path) -> None:

@@ -210,6 +210,7 @@ async def test_a_killed_child_is_replaced(small_driver: Callable[[str], SmallDri
         await state.until(lambda: state.events)
 
 
+@pytest.mark.slow
 async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], SmallDriver]) -> None:
     flood = small_driver("flood")
     # Serials begin anew in another process, and a loaded machine may take long for a call.

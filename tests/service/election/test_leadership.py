@@ -145,7 +145,9 @@ async def test_one_leads_and_renews_and_the_other_follows() -> None:
         assert (a.leadership.follows, b.leadership.follows) == (False, True)
         assert set(server.history) == {"a"}
         assert 17 <= len(server.history) <= 20, "every third of its duration"
-        assert (a.on_change, b.on_change) == (1, 0)
+        assert (a.on_change, b.on_change) == (1, 1), (
+            "also who follows is called when the holder is another"
+        )
 
 
 async def test_what_is_given_up_is_taken_at_once() -> None:

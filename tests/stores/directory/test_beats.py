@@ -37,10 +37,10 @@ async def test_the_file_contains_it_all(store: DirectoryStore, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "truncated"),
-        (b"\xff", "malformed"),
+        (b"", "cut off"),
+        (b"\xff", "is not JSON: invalid character"),
         (b"[]", "array"),
-        (b'{"x":' + b"[" * 100_000, "recursion"),
+        (b'{"x":' + b"[" * 100_000, "nested too deeply"),
         (json.dumps(GOOD | {"node": "other"}).encode(), "it is one of 'other'"),
         (json.dumps(GOOD | {"holder": ""}).encode(), "it has no holder"),
         (json.dumps(GOOD | {"holder": None}).encode(), "holder"),

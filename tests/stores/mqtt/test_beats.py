@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from contract.configuration import Mqtt
 from contract.errors import StoreUnavailable
 from stores.address import open_store
 from stores.base import Beat
 from stores.mqtt.address import parse_address
 from stores.mqtt.beats import BrokerHeartbeats
 from stores.mqtt.connection import BrokerConnection
+from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR
 from tests.parts.relay import Relay
 

@@ -12,13 +12,13 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from contract.configuration import Mqtt
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from stores.address import open_store
 from stores.base import Beat, Document, Selection
 from stores.interruption import Interrupted
 from stores.mqtt.address import parse_address
 from stores.mqtt.limits import BrokerLimits, Sizes, packet_bytes, unusable
+from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
 from tests.parts.watching import watching
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.configuration import Mqtt
 from contract.errors import StoreError
 from stores.address import open_store
 from stores.base import Beat, Changed, Deleted, Document, Selection
+from stores.mqtt.settings import Mqtt
 from tests.parts.mochi import Mochi
 from tests.parts.watching import watching
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.configuration import Mqtt
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from stores.address import open_store
 from stores.base import Beat, Document, Selection
@@ -16,6 +15,7 @@ from stores.interruption import Interrupted
 from stores.mqtt import connection as mqtt_connection
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection
+from stores.mqtt.settings import Mqtt
 from tests.parts.broker import Broker
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from contract.configuration import Mqtt
 from contract.errors import ConfigurationError, StoreError, StoreForbidden, StoreUnavailable
 from stores.address import open_store
 from stores.base import Changed, Document, DocumentsListed, Selection
@@ -18,6 +17,7 @@ from stores.interruption import Interrupted
 from stores.mqtt import client
 from stores.mqtt.address import parse_address
 from stores.mqtt.connection import BrokerConnection, Received, Subscribed
+from stores.mqtt.settings import Mqtt
 from tests.parts.broker import AGGREGATOR, Broker
 from tests.parts.watching import watching
 
@@ -187,11 +187,22 @@ async def test_a_broker_that_stands_still_is_left(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize(
-    "nonsense",
-    [b"no JSON", b"[]", b'{"labels": {}}', b'{"labels":{},"data":{"a":1}}', b"\xff", b"[" * 10_000],
+    ("nonsense", "reason"),
+    [
+        (b"no JSON", "is not JSON: invalid character at byte"),
+        (b"[]", "must be an object, is an array"),
+        (b'{"labels": {}}', "$.data: is missing"),
+        (b'{"labels":{},"data":{"a":1}}', "$.data[...]: must be a text, is an integer"),
+        (b"\xff", "is not JSON: invalid character at byte"),
+        (b"[" * 10_000, "must be an object, is an array"),
+    ],
 )
 async def test_nonsense_is_reported_once_and_changes_nothing(
-    store: Store, anybody: BrokerConnection, caplog: pytest.LogCaptureFixture, nonsense: bytes
+    store: Store,
+    anybody: BrokerConnection,
+    caplog: pytest.LogCaptureFixture,
+    nonsense: bytes,
+    reason: str,
 ) -> None:
     topic = "vigil/v1/nodes/node-1/device-info"
     version = await store.put(device_info())
@@ -203,7 +214,9 @@ async def test_nonsense_is_reported_once_and_changes_nothing(
     assert [one.document.data for one in seen.of(Changed)] == [{"text": "new"}]
     assert seen.of(DocumentsListed)[0].documents[0].version == version
     shown = [one for one in caplog.records if one.levelno >= logging.WARNING]
-    assert [topic in one.getMessage() for one in shown] == [True]
+    (message,) = (one.getMessage() for one in shown)
+    assert topic in message
+    assert f": it is no document: {reason}" in message
 
 
 async def test_a_topic_that_belongs_to_another_document_is_no_document(

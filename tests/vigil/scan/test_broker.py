@@ -19,7 +19,7 @@ from vigil.scan.certificates import end_of_pem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from contract.configuration import Mqtt
+    from stores.mqtt.settings import Mqtt
     from tests.vigil.scan.conftest import Scanned, Server
 
 STEPS = ("broker", "broker-tls", "client-certificate", "broker-login", "broker-topics")

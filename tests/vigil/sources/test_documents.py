@@ -31,8 +31,8 @@ from vigil.sources.store_contents import read_contents
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from vigil.reports.status_report import StatusReport
     from vigil.sources.store_contents import StoreContents
-    from vigil.status.report import StatusReport
 
 _ADDRESS = "directory:/somewhere"
 _PLACES = (

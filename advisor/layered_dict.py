@@ -1,0 +1,149 @@
+"""A dictionary of all nodes whose copies cost as much as their changes."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping
+from typing import Final, TypeVar, cast, overload
+
+V = TypeVar("V")
+D = TypeVar("D")
+
+_MOST_CHANGES = 256
+"""Beside a base; a copy of one with more has a base of its own."""
+
+
+class _Gone:
+    """What stands for a key of the base that is not there any more."""
+
+
+_GONE: Final = _Gone()
+
+
+class LayeredDict(MutableMapping[str, V]):
+    """A dictionary in two layers: a base that copies share, and what is otherwise than in it.
+
+    The order is that of the base, then that of insertion. No value is ``None``.
+    """
+
+    __slots__ = ("_base", "_changes", "_length")
+
+    def __init__(self, base: dict[str, V]) -> None:
+        """``base`` is never changed: neither here nor by who gives it."""
+        self._base = base
+        self._changes: dict[str, V | _Gone] = {}
+        self._length = len(base)
+
+    def copy(self) -> LayeredDict[V]:
+        """Return one that is changed by itself."""
+        if len(self._changes) > _MOST_CHANGES:
+            return LayeredDict(self.plain())
+        found = LayeredDict(self._base)
+        found._changes, found._length = self._changes.copy(), self._length
+        return found
+
+    def plain(self) -> dict[str, V]:
+        """Return it as a ``dict``, which is not to be changed."""
+        if not self._changes:
+            return self._base
+        found = self._base | self._changes
+        for key in [key for key, value in self._changes.items() if value is _GONE]:
+            del found[key]
+        return cast("dict[str, V]", found)
+
+    def items(self) -> ItemsView[str, V]:
+        """As that of ``dict``."""
+        return self.plain().items()
+
+    def pairs(self) -> Iterator[tuple[str, V]]:
+        """Yield what ``items`` has, for who does not need all of it."""
+        for key, value in self._base.items():
+            now = self._changes.get(key, value)
+            if not isinstance(now, _Gone):
+                yield key, now
+        for key, added in self._changes.items():
+            if key not in self._base and not isinstance(added, _Gone):
+                yield key, added
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LayeredDict):
+            if self._base is other._base and self._changes == other._changes:
+                return True
+            other = other.plain()
+        return self.plain() == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @overload
+    def get(self, key: str, /) -> V | None: ...
+    @overload
+    def get(self, key: str, /, default: V | D) -> V | D: ...
+    def get(self, key: str, /, default: V | D | None = None) -> V | D | None:
+        """As that of ``dict``."""
+        value = self._changes.get(key)
+        if value is None:
+            return self._base.get(key, default)
+        return default if isinstance(value, _Gone) else value
+
+    def has_place(self, key: str) -> bool:
+        """Whether ``key`` has a place in the order, be it there or not."""
+        return key in self._base or key in self._changes
+
+    def others(self, values: Mapping[str, V]) -> dict[str, V]:
+        """Return those of ``values`` that are not the same objects here."""
+        known = self._base.get
+        found = {key: value for key, value in values.items() if known(key) is not value}
+        for key in self._changes.keys() & values.keys():
+            if self._changes[key] is values[key]:
+                found.pop(key, None)
+            else:
+                found[key] = values[key]
+        return found
+
+    def __getitem__(self, key: str) -> V:
+        value = self._changes.get(key)
+        if value is None:
+            return self._base[key]
+        if isinstance(value, _Gone):
+            raise KeyError(key)
+        return value
+
+    def __setitem__(self, key: str, value: V) -> None:
+        self._length += key not in self
+        self._changes[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        if key not in self:
+            raise KeyError(key)
+        if key in self._base:
+            self._changes[key] = _GONE
+        else:
+            del self._changes[key]
+        self._length -= 1
+
+    def __contains__(self, key: object) -> bool:
+        if key in self._changes:
+            return not isinstance(self._changes[key], _Gone)  # type: ignore[index]
+        return key in self._base
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.plain())
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.plain()!r})"
+
+
+def layered(values: Mapping[str, V]) -> LayeredDict[V]:
+    """Return a copy of ``values`` that can be changed; a ``dict`` of them is not changed later."""
+    if isinstance(values, LayeredDict):
+        return values.copy()
+    return LayeredDict(values if isinstance(values, dict) else dict(values))
+
+
+def as_dict(value: object) -> object:
+    """Return what ``msgspec`` encodes for a ``LayeredDict``: an ``enc_hook``."""
+    if isinstance(value, LayeredDict):
+        return value.plain()
+    raise NotImplementedError(f"{type(value).__name__} has no form in JSON")

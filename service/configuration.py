@@ -1,0 +1,209 @@
+"""Merges the layers of a configuration into one validated model, and reports all problems at once.
+
+Command line beats environment beats file. A model is a ``Section``; its fields may be sections.
+Option ``state_dir`` is ``state_dir`` in the file, ``VIGIL_STATE_DIR`` in the environment and
+``--state-dir`` on the command line; ``chip_faults.audit_period_seconds`` is a table and a key in
+the file and ``VIGIL_CHIP_FAULTS_AUDIT_PERIOD_SECONDS`` in the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from contract.errors import ConfigurationError, Problem
+from contract.settings import Section
+from contract.validation_texts import validation_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from pydantic_core import ErrorDetails
+
+ENVIRONMENT_PREFIX = "VIGIL_"
+
+_Path = tuple[str, ...]
+
+M = TypeVar("M", bound=Section)
+
+
+@dataclass(frozen=True)
+class _Option:
+    """One leaf of the model."""
+
+    path: _Path
+    annotation: Any
+
+    @property
+    def variable(self) -> str:
+        return ENVIRONMENT_PREFIX + "_".join(self.path).upper()
+
+    @property
+    def flag(self) -> str:
+        return "--" + "-".join(self.path).replace("_", "-")
+
+
+def parse_toml(text: str, source: str) -> dict[str, object]:
+    """Parse a TOML file's text; ``ConfigurationError`` when it is none."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(source, [Problem("(file)", f"is not TOML: {error}")]) from None
+
+
+def read_toml(path: Path) -> dict[str, object]:
+    """Read a TOML file. Raises ``ConfigurationError``."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except UnicodeDecodeError as error:
+        problem = f"is not UTF-8 text: {error.reason}"
+    else:
+        return parse_toml(text, str(path))
+    raise ConfigurationError(str(path), [Problem("(file)", problem)])
+
+
+def load(
+    model: type[M],
+    *,
+    file: Mapping[str, object] | None,
+    environment: Mapping[str, str],
+    command_line: Mapping[str, object],
+    source: str,
+) -> M:
+    """Merge the layers and validate the result.
+
+    ``environment`` is the whole environment; variables that are no option of ``model`` are left
+    alone. ``command_line`` maps option paths (``state_dir``, ``chip_faults.audit_period_seconds``)
+    to values; ``None`` means not given. Text from environment and command line is read as the
+    option's type, lists are separated by commas. ``source`` names the whole in the error.
+
+    Raises ``ConfigurationError`` with every problem; ``where`` names the layer a value came from.
+    """
+    options = {option.path: option for option in _options(model, ())}
+    merged = _copied(file or {})
+    origins: dict[_Path, str] = {}
+    problems: list[Problem] = []
+
+    def override(option: _Option, value: object, where: str) -> None:
+        try:
+            converted = _converted(option.annotation, value)
+        except ValidationError as error:
+            problems.extend(Problem(where, _said(item)) for item in error.errors())
+            _without(merged, option.path)
+            return
+        if _place(merged, option.path, converted):
+            origins[option.path] = where
+
+    for option in options.values():
+        if option.variable in environment:
+            override(option, environment[option.variable], option.variable)
+    for name, value in command_line.items():
+        if value is not None:
+            option = options[tuple(name.split("."))]
+            override(option, value, option.flag)
+    refused = {problem.where for problem in problems}
+    try:
+        validated = model.model_validate_json(json.dumps(merged, default=str), strict=True)
+    except ValidationError as error:
+        for item in error.errors():
+            problem = _problem(item, options, origins)
+            missing = options.get(tuple(str(part) for part in item["loc"]))
+            if missing is None or not refused & {missing.variable, missing.flag}:
+                problems.append(problem)
+    if problems:
+        raise ConfigurationError(source, problems)
+    return validated
+
+
+def _options(model: type[BaseModel], above: _Path) -> Iterator[_Option]:
+    for name, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from _options(field.annotation, (*above, name))
+        else:
+            yield _Option((*above, name), field.annotation)
+
+
+def _copied(table: Mapping[str, object]) -> dict[str, object]:
+    return {
+        key: _copied(value) if isinstance(value, dict) else value for key, value in table.items()
+    }
+
+
+def _place(table: dict[str, object], path: _Path, value: object) -> bool:
+    """Put ``value`` at ``path``; ``False`` where the file has something that is no table."""
+    for part in path[:-1]:
+        below = table.setdefault(part, {})
+        if not isinstance(below, dict):
+            return False
+        table = below
+    table[path[-1]] = value
+    return True
+
+
+def _without(table: dict[str, object], path: _Path) -> None:
+    for part in path[:-1]:
+        below = table.get(part)
+        if not isinstance(below, dict):
+            return
+        table = below
+    table.pop(path[-1], None)
+
+
+def _converted(annotation: Any, value: object) -> object:
+    adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+    if isinstance(value, str):
+        if get_origin(annotation) in (tuple, list, frozenset, set):
+            value = [part.strip() for part in value.split(",")] if value else []
+            return adapter.dump_python(adapter.validate_python(value, strict=False), mode="json")
+        return adapter.dump_python(adapter.validate_strings(value), mode="json")
+    return adapter.dump_python(adapter.validate_python(value, strict=False), mode="json")
+
+
+def _problem(
+    item: ErrorDetails, options: Mapping[_Path, _Option], origins: Mapping[_Path, str]
+) -> Problem:
+    where = ""
+    names: list[str] = []
+    for part in item["loc"]:
+        if isinstance(part, int):
+            where += f"[{part}]"
+        else:
+            where += f".{part}" if where else part
+            names.append(part)
+    path = tuple(names)
+    if item["type"] == "missing" and path in options:
+        option = options[path]
+        return Problem(
+            where, f"is missing; give it in the file, {option.variable} or {option.flag}"
+        )
+    if item["type"] == "extra_forbidden":
+        known = sorted(
+            {candidate[len(path) - 1] for candidate in options if _beside(candidate, path)}
+        )
+        near = get_close_matches(path[-1], known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
+        return Problem(where, f"is no option; {hint}")
+    for length in range(len(path), 0, -1):
+        if path[:length] in origins:
+            where = origins[path[:length]]
+            break
+    return Problem(where or "(all)", _said(item))
+
+
+def _beside(candidate: _Path, path: _Path) -> bool:
+    return len(candidate) >= len(path) and candidate[: len(path) - 1] == path[:-1]
+
+
+def _said(item: ErrorDetails) -> str:
+    said = validation_text(item)
+    given = item["input"]
+    is_shown = isinstance(given, (str, int, float, bool)) or given is None
+    return f"{said}; given {given!r}" if is_shown else said

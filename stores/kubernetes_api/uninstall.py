@@ -1,0 +1,67 @@
+"""What only an operator who takes NPU Vigil away asks of an API server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.documents.elastic_job import LEASE as ELASTIC_LEASE
+from contract.errors import StoreUnavailable
+from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from contract.validation_texts import decode_text
+from stores.kubernetes_api import wire
+from stores.kubernetes_api.pages import ObjectPages
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NODES = "/api/v1/nodes"
+_LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{LEADER_NAMESPACE}/leases"
+_CHIPS = "huawei.com/"
+_OK = 200
+_NOT_FOUND = 404
+
+
+class _Status(msgspec.Struct):
+    allocatable: dict[str, str] = {}
+
+
+class _Node(msgspec.Struct):
+    metadata: wire.VersionedMetadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class _Nodes(msgspec.Struct):
+    items: list[_Node]
+
+
+class Remains(ObjectPages):
+    """Asks the API server that ``kubeconfig`` names, or this pod's. Raises ``StoreError``."""
+
+    async def nodes_with_plugin(self) -> frozenset[str]:
+        """Return the nodes whose kubelet has chips to give: a Device Plugin is registered there.
+
+        The kubelet sets ``allocatable`` to 0 when the plugin is gone.
+        """
+        found: set[str] = set()
+        async for page in self.pages(_NODES):
+            try:
+                nodes = msgspec.json.decode(page, type=_Nodes).items
+            except msgspec.DecodeError as error:
+                raise StoreUnavailable(
+                    f"the list of Nodes makes no sense: {decode_text(error)}"
+                ) from error
+            found |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
+        return frozenset(found)
+
+    async def delete_leader_leases(self) -> None:
+        """Delete the Leases of those that led; one that is absent is no error."""
+        for name in (LEADER_LEASE, ELASTIC_LEASE):
+            status, body = await self.connection.request("DELETE", f"{_LEASES}/{name}")
+            if status not in (_OK, _NOT_FOUND):
+                raise wire.refusal(status, body, f"delete Lease {LEADER_NAMESPACE}/{name}")
+
+
+def _gives(allocatable: Mapping[str, str]) -> bool:
+    return any(name.startswith(_CHIPS) and number != "0" for name, number in allocatable.items())

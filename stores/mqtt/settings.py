@@ -1,0 +1,40 @@
+"""The settings of stores ``mqtt://`` and ``mqtts://``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, model_validator
+
+from contract.settings import Section
+
+if TYPE_CHECKING:
+    from typing import Self
+
+
+class Mqtt(Section):
+    """How an MQTT broker is spoken to, for stores ``mqtt://`` and ``mqtts://``.
+
+    Files are PEM. Without ``ca_file`` an ``mqtts://`` broker is judged by the system's authorities.
+    """
+
+    protocol: Literal["5", "3.1.1"] = "5"
+    user: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    keepalive_seconds: int = Field(default=10, ge=1, le=300)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        problems = []
+        if (self.certificate_file is None) != (self.key_file is None):
+            missing = "key_file" if self.key_file is None else "certificate_file"
+            problems.append(f"{missing} is missing: a certificate and its key belong together")
+        if self.password_file is not None and self.user is None:
+            problems.append("user is missing: a password_file needs one")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self

@@ -1,0 +1,100 @@
+"""What lists say beyond whether a code holds, and lists that do not say everything."""
+
+from __future__ import annotations
+
+from collectors.driver_list_tracker import LAG_SECONDS, ListedCode, ListTracker
+from contract.codes.levels import Severity
+from contract.observation import Assertion, Observation, Subject
+from tests.collectors.scripted import word
+
+HERE = Subject("switch", 1, "2/0/3")
+THERE = Subject("switch", 1, "4/0/5")
+CODE = "[0x00f1fef5,155912,cpu,na]"
+KEY = HERE, CODE
+OTHER = THERE, CODE
+
+
+def seen(assertion: Assertion, subject: Subject = HERE) -> Observation:
+    return Observation("switch", subject, CODE, assertion, 1000, Severity.MAJOR, 900, 7)
+
+
+def tracker(*tracked: tuple[Subject, str]) -> ListTracker:
+    return ListTracker("switch", tracked)
+
+
+def test_present_carries_what_the_list_contains() -> None:
+    (report,) = tracker().answered({KEY: ListedCode(Severity.CRITICAL, 800)}, 0.0, 5000)
+    assert report == Observation(
+        "switch", HERE, CODE, Assertion.PRESENT, 5000, Severity.CRITICAL, 800
+    )
+
+
+def test_a_list_without_a_time_keeps_that_of_the_event() -> None:
+    known = tracker()
+    known.event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
+    known.event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
+    (report,) = known.answered({KEY: ListedCode()}, 1.0 + LAG_SECONDS, 5000)
+    assert isinstance(report, Observation)
+    assert (report.assertion, report.driver_raised_at_ms) == (Assertion.PRESENT, 900)
+    assert report.text == "still listed after its recovery"
+
+
+def test_what_a_list_did_not_have_in_between_is_listed_anew() -> None:
+    known = tracker()
+    known.event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
+    known.event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
+    assert known.answered({}, 1.0 + LAG_SECONDS, 0) == []
+    (report,) = known.answered({KEY: ListedCode()}, 6.0, 5000)
+    assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000, anew=True)
+
+
+def test_what_no_complete_list_left_out_may_have_lasted() -> None:
+    known = tracker()
+    known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
+    assert known.answered({}, LAG_SECONDS, 0, complete=False) == []
+    (report,) = known.answered({KEY: ListedCode()}, 6.0, 5000)
+    assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 5000)
+
+
+def test_subjects_do_not_disturb_each_other() -> None:
+    known = tracker(KEY, OTHER)
+    assert known.event(seen(Assertion.OCCUR, THERE), 9.0, list_is_blind=False) != []
+    assert [word(report) for report in known.answered({}, 10.0, 0)] == [
+        f"switch 1 2/0/3 absent {CODE}"
+    ]
+    assert known.next_check() == 9.0 + LAG_SECONDS
+
+
+def test_an_incomplete_list_takes_nothing_away() -> None:
+    known = tracker(KEY)
+    assert known.answered({OTHER: ListedCode()}, 0.0, 0, complete=False) != []
+    assert known.answered({OTHER: ListedCode()}, 1.0, 0, complete=False) == []
+    assert [word(report) for report in known.answered({OTHER: ListedCode()}, 2.0, 0)] == [
+        f"switch 1 2/0/3 absent {CODE}"
+    ]
+
+
+def test_an_incomplete_list_releases_a_recovery_that_waited() -> None:
+    known = tracker(KEY)
+    assert known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=True) == []
+    assert known.answered({}, 5.0, 0, complete=False) == [seen(Assertion.RECOVER)]
+    assert known.states == {}
+
+
+def test_an_incomplete_list_forgets_what_recovered() -> None:
+    known = tracker()
+    known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
+    assert known.answered({}, 1.0, 0, complete=False) == []
+    assert known.next_check() == LAG_SECONDS
+    assert known.answered({}, LAG_SECONDS, 0, complete=False) == []
+    assert (known.next_check(), known.states) == (None, {})
+
+
+def test_what_was_reported_once_is_looked_for() -> None:
+    known = tracker()
+    known.expect(KEY, 0.0)
+    assert known.next_check() == LAG_SECONDS
+    assert known.answered({KEY: ListedCode()}, 1.0, 0) == []
+    (report,) = known.answered({KEY: ListedCode()}, LAG_SECONDS, 0)
+    assert report == Observation("switch", HERE, CODE, Assertion.PRESENT, 0)
+    assert known.next_check() is None

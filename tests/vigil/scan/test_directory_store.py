@@ -1,0 +1,25 @@
+"""``vigil scan`` of a directory that an agent of root would refuse."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from vigil.scan.directory_store import look_at_directory
+from vigil.scan.findings import ExitStatus
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root refuses it")
+async def test_a_directory_that_others_may_write_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o1777)
+    url = f"directory:{tmp_path}"
+    found = await look_at_directory(url, "node-1", others_may_write=False)
+    assert found.means is ExitStatus.CONFIGURATION
+    assert "others may write" in found.found
+    allowed = await look_at_directory(url, "node-1", others_may_write=True)
+    assert allowed.means is ExitStatus.WELL

@@ -1,0 +1,1 @@
+"""Reports for people, made from the answers of daemons or from documents."""

@@ -1,0 +1,276 @@
+"""Why a node and its parts are in the state they are in, from an agent or an aggregator."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from contract.codes.reference import CodeKind, describe_code, text_of_level
+from contract.errors import ConfigurationError, Problem
+from vigil.daemon_client import OtherNode, UnknownNode
+from vigil.reports.answers import AgentAnswer, LeaderAnswer
+from vigil.reports.node_answers import NodeAnswer
+from vigil.reports.status_report import (
+    STATUS,
+    BlindRow,
+    FaultRow,
+    blind_of,
+    fault_row,
+    faults_of,
+    of_agent,
+    reasons_of_blind,
+    reasons_of_faults,
+    reasons_of_nodes,
+    source_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vigil.daemon_client import DaemonClient
+
+_AVAILABLE = "available"
+_CHIP = re.compile(r"([A-Za-z0-9]+-)?[0-9]+")
+
+
+class FaultExplanation(msgspec.Struct, frozen=True):
+    """A fault, and why it has its level.
+
+    ``reported`` is the level that the node reports, ``published`` that in cluster-info; ``None``
+    where it has none or nobody here knows it. ``until_ms`` (epoch milliseconds) is when what
+    ``because`` says ends by time alone. ``effect`` is what happens to jobs, ``remedy`` what to do.
+    """
+
+    fault: FaultRow
+    reported: str | None
+    published: str | None
+    until_ms: int | None
+    because: tuple[str, ...]
+    effect: str
+    remedy: str
+
+
+class PartExplanation(msgspec.Struct, frozen=True):
+    """A part of a node; ``pods`` use it, as ``namespace/name``."""
+
+    part: str
+    because: tuple[str, ...]
+    pods: tuple[str, ...]
+    faults: tuple[FaultExplanation, ...]
+
+
+class JobExplanation(msgspec.Struct, frozen=True):
+    """A job (``namespace/name``) with pods on the node, and what the node does to it."""
+
+    job: str
+    health: str
+    since_ms: int | None
+    pods: tuple[str, ...]
+    because: tuple[str, ...]
+
+
+class NodeExplanation(msgspec.Struct, frozen=True):
+    """Why a node, or one ``part`` of it, is well or not.
+
+    ``reasons`` say why it is not well; none: it is well. ``because`` is about the node as a whole.
+    ``parts``: those with something to explain. ``documents`` say of each document of the node how
+    far it is written. ``not_known`` is as in ``Report``.
+    """
+
+    source: str
+    server: str
+    node: str
+    part: str
+    at_ms: int
+    well: bool
+    reasons: tuple[str, ...]
+    not_known: tuple[str, ...]
+    because: tuple[str, ...]
+    documents: tuple[str, ...]
+    parts: tuple[PartExplanation, ...]
+    blind: tuple[BlindRow, ...]
+    jobs: tuple[JobExplanation, ...]
+
+
+def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
+    """Return what the daemon knows of ``node``, with ``part`` of that only (``3`` names a chip).
+
+    Raises ``UnknownNode``, ``ConfigurationError`` for a part that the node lacks,
+    ``StoreUnavailable`` where the daemon does not answer.
+    """
+    answer = client.find(STATUS, AgentAnswer)
+    if answer is not None:
+        if answer.node != node:
+            what = (
+                f"is no fault code, and the daemon at {client.server} knows no node of this name: "
+                f"it is the agent of {answer.node}. Name an aggregator with --server"
+            )
+            raise OtherNode(node, what)
+        return _of_agent(client.server, answer, part)
+    found = client.find(f"/api/v1/nodes/{quote(node, safe='')}", NodeAnswer)
+    if found is None:
+        what = f"is no fault code, and the aggregator at {client.server} knows no node of this name"
+        raise UnknownNode(node, what)
+    return _of_aggregator(client, found, part)
+
+
+def _of_agent(server: str, answer: AgentAnswer, part: str) -> NodeExplanation:
+    report = of_agent(server, answer, None)
+    faults: dict[str, list[FaultExplanation]] = {}
+    for row, fault in zip(report.faults, faults_of(answer), strict=True):
+        known = describe_code(row.code)
+        sources = f"reported by {', '.join(fault.reported_by)}" if fault.reported_by else ""
+        because = (fault.reason, sources, *(known.rules if known else ()))
+        explained = explained_fault(row, row.level, None, None, tuple(filter(None, because)))
+        faults.setdefault(row.part, []).append(explained)
+    chips = {chip.device: chip for chip in answer.chips}
+    names = [*chips, *(name for name in faults if name not in chips)]
+    if part:
+        names = [name for name in names if is_meant(part, name)]
+        if not names:
+            what = f"the agent of {answer.node} knows no part of this name"
+            raise ConfigurationError("command line", [Problem(part, what)])
+    parts = tuple(
+        PartExplanation(
+            name,
+            (f"level {chips[name].level}",) if name in chips else (),
+            (),
+            tuple(faults.get(name, ())),
+        )
+        for name in names
+        if part or name in faults
+    )
+    rows = tuple(one.fault for name in names for one in faults.get(name, ()))
+    blind = tuple(row for row in report.blind if not part or row.part in names)
+    reasons = report.reasons
+    if part:
+        down = [name for name in names if name in chips and chips[name].link_up is False]
+        reasons = (
+            *reasons_of_faults(rows),
+            *(f"the link of {name} is down" for name in down),
+            *reasons_of_blind(blind),
+        )
+    return NodeExplanation(
+        source=report.source,
+        server=server,
+        node=answer.node,
+        part=", ".join(names) if part else "",
+        at_ms=answer.at_ms,
+        well=not reasons,
+        reasons=reasons,
+        not_known=report.not_known,
+        because=(),
+        documents=() if part else report.facts["documents"],
+        parts=parts,
+        blind=blind,
+        jobs=(),
+    )
+
+
+def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeExplanation:
+    about = client.get("/api/v1/leader", LeaderAnswer)
+    node = answer.node
+    parts = tuple(one for one in parts_of(answer, part) if not part or is_meant(part, one.part))
+    chips = [chip for chip in answer.chips if not part or is_meant(part, chip.chip)]
+    blind = tuple(blind_of(node))
+    if part:
+        blind = tuple(row for row in blind if is_meant(part, row.part))
+    rows = [one.fault for found in parts for one in found.faults]
+    reasons = (
+        *(() if part else reasons_of_nodes([node])),
+        *reasons_of_faults(rows),
+        *reasons_of_blind(blind),
+    )
+    not_known = ["which sources are blind"] if node.blind is None else []
+    if part and not parts:
+        what = f"the aggregator at {client.server} knows no part of this name that is not well"
+        if _CHIP.fullmatch(part) is not None:
+            what = f"the aggregator at {client.server} knows no such chip of {node.node}"
+        raise ConfigurationError("command line", [Problem(f"{node.node}/{part}", what)])
+    pods = {pod for chip in chips for pod in chip.pods}
+    return NodeExplanation(
+        source=source_of(about.leader),
+        server=client.server,
+        node=node.node,
+        part=", ".join(one.part for one in parts) or part if part else "",
+        at_ms=about.at_ms,
+        well=not reasons,
+        reasons=reasons,
+        not_known=tuple(not_known),
+        because=() if part else answer.because,
+        documents=tuple(
+            f"every store has {name} as it is now" if is_written else f"{name} is being written"
+            for name, is_written in answer.documents.items()
+            if not part
+        ),
+        parts=parts,
+        blind=blind,
+        jobs=tuple(
+            JobExplanation(
+                f"{one.namespace}/{one.name}" if one.name else one.job,
+                one.health,
+                one.since_ms,
+                one.pods,
+                one.because,
+            )
+            for one in answer.jobs
+            if not part or pods & {*one.pods}
+        ),
+    )
+
+
+def parts_of(answer: NodeAnswer, part: str = "") -> Iterator[PartExplanation]:
+    """Yield the parts with something to explain; with ``part`` also chips that are well."""
+    node = answer.node.node
+    for chip in answer.chips:
+        is_quiet = (chip.reported, chip.published) == (_AVAILABLE, _AVAILABLE)
+        if is_quiet and not (chip.faults or chip.blind or part):
+            continue
+        faults = []
+        for one in chip.faults:
+            kind = CodeKind.PUBLIC if one.fault_type == "PublicFault" else CodeKind.CHIP
+            level = one.published or one.reported or ""
+            row = fault_row(node, chip.chip, kind, one.code, level, one.severity, one.since_ms)
+            faults.append(
+                explained_fault(row, one.reported, one.published, one.until_ms, (one.because,))
+            )
+        yield PartExplanation(chip.chip, chip.because, chip.pods, tuple(faults))
+    for event in answer.switch_events:
+        name = f"switch {event.switch} port {event.port}"
+        level = event.published or event.reported or ""
+        row = fault_row(node, name, CodeKind.SWITCH, event.code, level, None, event.since_ms)
+        explained = explained_fault(
+            row, event.reported, event.published, event.until_ms, (event.because,)
+        )
+        yield PartExplanation(name, (), (), (explained,))
+    for server in answer.server_faults:
+        name = server.subject
+        row = fault_row(node, name, CodeKind.NODE, server.code, server.level, None, server.since_ms)
+        yield PartExplanation(
+            name, (), (), (explained_fault(row, server.level, server.level, None, ()),)
+        )
+
+
+def explained_fault(
+    row: FaultRow,
+    reported: str | None,
+    published: str | None,
+    until_ms: int | None,
+    because: tuple[str, ...],
+) -> FaultExplanation:
+    """Return ``row`` with what is known of its level; see ``FaultExplanation``."""
+    if published is None and until_ms is not None:
+        row = msgspec.structs.replace(row, withheld=True)
+    text = text_of_level(row.kind, row.code, row.level)
+    effect, remedy = ("", "") if text is None else (text.effect, text.remedy)
+    return FaultExplanation(row, reported, published, until_ms, because, effect, remedy)
+
+
+def is_meant(given: str, part: str) -> bool:
+    """Return whether a person who writes ``given`` means ``part``: its name, or a chip's number."""
+    if given == part or part == f"chip {given.rpartition('-')[2]}":
+        return True
+    return given.isdecimal() and part.endswith(f"-{given}")

@@ -1,0 +1,78 @@
+"""An explanation of a node as text, for any width."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vigil.reports.show import blind_text, field, head_lines, source_lines
+from vigil.reports.times import since
+from vigil.reports.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vigil.reports.explanation import FaultExplanation, JobExplanation, NodeExplanation
+
+
+def explanation_lines(
+    found: NodeExplanation, *, language: str, utc: bool, columns: int
+) -> Iterator[str]:
+    """Return the whole explanation: well or not and why, then part by part, then jobs."""
+    yield from head_lines(
+        f"{found.node} {found.part}".strip(), found.reasons, columns, well=found.well
+    )
+    yield from source_lines(found, columns)
+    for text in found.because:
+        yield from field("because", text, columns)
+    for text in found.documents:
+        yield from field("documents", text, columns)
+    for row in found.blind:
+        yield from field("no answer", blind_text(row, found.at_ms, utc=utc), columns)
+    for part in found.parts:
+        yield ""
+        yield from wrapped(part.part, columns)
+        for text in part.because:
+            yield from _field("state", text, columns)
+        if part.pods:
+            yield from _field("used by", ", ".join(part.pods), columns)
+        for fault in part.faults:
+            yield from _fault_lines(fault, found.at_ms, language=language, utc=utc, columns=columns)
+    for job in found.jobs:
+        yield ""
+        yield from _job_lines(job, found.at_ms, utc=utc, columns=columns)
+
+
+def _fault_lines(
+    one: FaultExplanation, now_ms: int, *, language: str, utc: bool, columns: int
+) -> Iterator[str]:
+    fault = one.fault
+    yield from wrapped(f"{fault.code}  {fault.name(language)}", columns, "  ", "    ")
+    if fault.since_ms is not None:
+        yield from _field("since", since(fault.since_ms, now_ms, utc=utc), columns)
+    if fault.severity:
+        yield from _field("severity", fault.severity, columns)
+    if one.reported is not None:
+        yield from _field("reported", one.reported, columns)
+    if one.published is not None:
+        yield from _field("published", one.published, columns)
+    for text in one.because:
+        yield from _field("because", text, columns)
+    if one.until_ms is not None:
+        yield from _field("until", since(one.until_ms, now_ms, utc=utc), columns)
+    if one.effect:
+        yield from _field("jobs", one.effect, columns)
+    if one.remedy:
+        yield from _field("to do", one.remedy, columns)
+
+
+def _job_lines(job: JobExplanation, now_ms: int, *, utc: bool, columns: int) -> Iterator[str]:
+    yield from wrapped(f"job {job.job}: {job.health}", columns)
+    if job.since_ms is not None:
+        yield from _field("since", since(job.since_ms, now_ms, utc=utc), columns)
+    yield from _field("pods", ", ".join(job.pods), columns)
+    for text in job.because:
+        yield from _field("because", text, columns)
+
+
+def _field(heading: str, text: str, columns: int) -> list[str]:
+    return wrapped(f"{heading + ':':<11}{text}", columns, "    ", " " * 15)

@@ -1,0 +1,178 @@
+"""What happened to faults, from the history of a daemon."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from contract.errors import ConfigurationError, Problem, StoreUnavailable
+from contract.pages.history import HistoryPage
+from vigil.daemon_client import UnknownNode
+from vigil.reports.answers import AgentAnswer
+from vigil.reports.explanation import is_meant
+from vigil.reports.job_report import leader_of
+from vigil.reports.status_report import STATUS, agent_source, in_language, names_of, other_node
+from vigil.reports.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from contract.pages.history import HistoryRow
+    from vigil.daemon_client import DaemonClient
+
+_UNITS_MS = {"s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_STATUS = "status"
+_PATH = "/api/v1/history"
+
+
+class PastRow(msgspec.Struct, frozen=True):
+    """One change. ``was`` and ``level`` are ``None`` where the fault did not hold.
+
+    ``origin`` is ``published`` for a change of cluster-info, ``reported`` for one that the node
+    reports, ``lost`` for entries that are in no journal any more (``lost`` of them).
+    """
+
+    number: int
+    at_ms: int
+    origin: str
+    node: str
+    part: str
+    code: str
+    name_en: str
+    name_zh: str
+    was: str | None
+    level: str | None
+    because: str
+    lost: int = 0
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What happened, oldest first; see ``Report``."""
+
+    source: str
+    server: str
+    not_known: tuple[str, ...]
+    rows: tuple[PastRow, ...]
+
+
+class DaemonHistory:
+    """Reads the history of ``node`` (``None``: of all), page by page, from ``since_ms`` on.
+
+    An agent has that of its own node. Raises ``UnknownNode``, and ``StoreUnavailable`` where there
+    is no history.
+    """
+
+    def __init__(
+        self, client: DaemonClient, node: str | None, part: str, since_ms: int | None
+    ) -> None:
+        self._client = client
+        self._part = part
+        self._asked: dict[str, str | int] = {} if node is None else {"node": node}
+        if since_ms is not None:
+            self._asked["since_ms"] = since_ms
+        leader = leader_of(client)
+        if leader is None:
+            self._past = self._of_agent(node)
+        else:
+            self._past = Past(leader, client.server, (), ())
+            if node is not None:
+                self._check(node)
+
+    def about(self) -> Past:
+        """Return who answers; without rows."""
+        return self._past
+
+    def read(self) -> Iterator[PastRow]:
+        """Yield what came since the last call."""
+        more = True
+        while more:
+            page = self._client.get(f"{_PATH}?{urlencode(self._asked)}", HistoryPage)
+            self._asked["after"] = page.next
+            more = page.more
+            for entry in page.events:
+                row = past_row_of(entry)
+                if not self._part or is_meant(self._part, row.part):
+                    yield row
+
+    def _check(self, node: str) -> None:
+        """Raise ``UnknownNode`` for a node that was never there."""
+        if self._client.find(f"/api/v1/nodes/{quote(node, safe='')}", msgspec.Raw) is not None:
+            return
+        asked = urlencode({"node": node, "limit": 1})
+        if not self._client.get(f"{_PATH}?{asked}", HistoryPage).events:
+            what = f"the aggregator at {self._client.server} knows no node of this name"
+            raise UnknownNode(node, what)
+
+    def _of_agent(self, node: str | None) -> Past:
+        answer = self._client.get(STATUS, AgentAnswer)
+        if node not in (None, answer.node):
+            raise other_node(self._client.server, answer, node)
+        if self._client.find(f"{_PATH}?limit=1", msgspec.Raw) is None:
+            raise StoreUnavailable(f"the agent at {self._client.server} shows no history")
+        not_known = ("what the cluster published about this node",)
+        return Past(agent_source(answer), self._client.server, not_known, ())
+
+
+def since_of(text: str, now_ms: int, *, utc: bool) -> int:
+    """Return the time (epoch milliseconds) that ``text`` names: ``90s``, ``10min``, ``2h``, ``1d``
+    before ``now_ms``, or a date with or without a time. Raises ``ConfigurationError``.
+    """
+    unit = text.lstrip("0123456789")
+    number = text.removesuffix(unit)
+    if number.isascii() and number and len(number) < 9 and unit in _UNITS_MS:
+        return max(0, now_ms - int(number) * _UNITS_MS[unit])
+    try:
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=UTC) if utc else at.astimezone()
+        return max(0, int(at.timestamp() * 1000))
+    except (ValueError, OverflowError, OSError):
+        what = f"{text!r} is neither a time (2026-11-23T21:44) nor a length (90s, 10min, 2h, 1d)"
+        raise ConfigurationError("command line", [Problem("--since", what)]) from None
+
+
+def past_lines(row: PastRow, *, language: str, utc: bool, columns: int) -> list[str]:
+    """Return the text of one change."""
+    at = "unknown time"
+    try:
+        time = datetime.fromtimestamp(row.at_ms / 1000, UTC)
+        at = f"{time if utc else time.astimezone():%Y-%m-%d %H:%M:%S}{' UTC' if utc else ''}"
+    except (ValueError, OverflowError, OSError):
+        pass
+    name = in_language(language, row.name_en, row.name_zh)
+    code = "" if row.code == _STATUS else row.code
+    words = (at, row.node, row.part, code, row.origin, _what(row), row.because, name)
+    return wrapped("  ".join(filter(None, words)), columns)
+
+
+def _what(row: PastRow) -> str:
+    if row.lost:
+        return f"{row.lost} earlier changes are in no journal any more"
+    if row.was is None:
+        return f"begins at {row.level or 'no level'}"
+    if row.level is None:
+        return f"ends, was {row.was or 'without level'}"
+    if row.was == row.level:
+        return f"stays {row.level or 'without level'}"
+    return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
+
+
+def past_row_of(entry: HistoryRow) -> PastRow:
+    """Return an entry of a history, with the names of its code."""
+    number, node, change, event = entry.number, entry.node, entry.published, entry.event
+    if change is not None:
+        about = (change.subject, change.code, *names_of(change.code))
+        return PastRow(
+            number, change.at_ms, "published", node, *about, change.was, change.level, ""
+        )
+    if event is not None:
+        subject = event.subject
+        part = f"{subject.kind} {subject.id} {subject.part}".rstrip()
+        about = (part, event.code, *names_of(event.code))
+        levels = (event.old_level, event.new_level)
+        return PastRow(number, event.at_ms, "reported", node, *about, *levels, event.because)
+    nothing = ("", "", "", "", None, None, "")
+    return PastRow(number, entry.received_at_ms, "lost", node, *nothing, lost=entry.lost)

@@ -1,0 +1,127 @@
+"""Which jobs are hit, by what, from an aggregator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.errors import ConfigurationError, Problem
+from vigil.reports.answers import LeaderAnswer
+from vigil.reports.cluster_answers import ClusterStateAnswer, JobsAnswer
+from vigil.reports.show import source_lines
+from vigil.reports.status_report import in_language, names_of, source_of
+from vigil.reports.times import since
+from vigil.reports.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from vigil.daemon_client import DaemonClient
+    from vigil.reports.cluster_answers import DeviceAnswer
+
+_WHOLE = "-1"
+
+
+class JobFault(msgspec.Struct, frozen=True):
+    """A fault that hits a job: ``part`` of ``node``, ``None`` for an unknown time."""
+
+    node: str
+    part: str
+    code: str
+    name_en: str
+    name_zh: str
+    level: str
+    since_ms: int | None
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """A job (``namespace/name``, or its key where it has no name) and what hits it."""
+
+    job: str
+    health: str
+    since_ms: int | None
+    faults: tuple[JobFault, ...]
+
+
+class JobReport(msgspec.Struct, frozen=True):
+    """The jobs that are hit; see ``Report``."""
+
+    source: str
+    server: str
+    at_ms: int
+    not_known: tuple[str, ...]
+    jobs: tuple[JobRow, ...]
+
+
+def leader_of(client: DaemonClient) -> str | None:
+    """Return which aggregator answers; ``None`` where it is none."""
+    found = client.find("/api/v1/leader", LeaderAnswer)
+    return None if found is None else source_of(found.leader)
+
+
+def job_report(client: DaemonClient) -> JobReport:
+    """Return which jobs are hit.
+
+    Raises ``ConfigurationError`` for a daemon that is no aggregator, ``StoreUnavailable`` where
+    none answers.
+    """
+    source = leader_of(client)
+    if source is None:
+        what = f"{client.server} is no aggregator; only an aggregator knows this"
+        raise ConfigurationError("command line", [Problem("--server", what)])
+    found = client.get("/api/v1/jobs", JobsAnswer)
+    objects = client.get("/api/v1/cluster-state", ClusterStateAnswer).cluster_state.objects
+    pods = [one for one in objects if one.kind == "pods" and one.followed]
+    not_known = [
+        f"pods of {one.store}: {one.interrupted or 'they are not read yet'}"
+        for one in pods
+        if one.interrupted or not one.known
+    ]
+    if not pods:
+        not_known.append("which pods use chips: no store of this aggregator has pods")
+    return JobReport(
+        source=source,
+        server=client.server,
+        at_ms=found.at_ms,
+        not_known=tuple(not_known),
+        jobs=tuple(
+            JobRow(
+                f"{job.namespace}/{job.name}" if job.name else job.job,
+                job.health,
+                job.since_ms,
+                tuple(_fault(node.node, one) for node in job.nodes for one in node.faults),
+            )
+            for job in found.jobs
+        ),
+    )
+
+
+def job_lines(found: JobReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+    """Return who answered, and a paragraph for each job."""
+    yield from source_lines(found, columns)
+    if not found.jobs:
+        yield "no job is known to be hit"
+    for job in found.jobs:
+        yield ""
+        began = ""
+        if job.since_ms is not None:
+            began = f", since {since(job.since_ms, found.at_ms, utc=utc)}"
+        yield from wrapped(f"{job.job}: {job.health}{began}", columns)
+        for one in job.faults:
+            name = in_language(language, one.name_en, one.name_zh)
+            words = (one.node, one.part, one.code, one.level, name)
+            began = "" if one.since_ms is None else since(one.since_ms, found.at_ms, utc=utc)
+            yield from wrapped("  ".join(filter(None, (*words, began))), columns, "  ")
+
+
+def _fault(node: str, one: DeviceAnswer) -> JobFault:
+    part = one.device_type if one.device_id == _WHOLE else f"{one.device_type} {one.device_id}"
+    return JobFault(
+        node,
+        part,
+        one.code,
+        *names_of(one.code),
+        one.level,
+        one.time_ms or None,
+    )

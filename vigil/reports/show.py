@@ -1,0 +1,166 @@
+"""A report as text, for any width."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Protocol
+
+from contract.errors import printable
+from vigil.reports.times import since
+from vigil.reports.wrapping import wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from vigil.reports.status_report import BlindRow, FaultRow, StatusReport
+
+_WIDTH_OF_A_FILE = 160
+_NARROWEST = 20
+_GAP = "  "
+_MOST_FAULTS = 10
+_FAULT_COLUMNS = ("node", "part", "code", "severity", "level", "since", "jobs", "name")
+_NARROWEST_NAME = 30
+
+
+class NodeAnswered(Protocol):
+    """What says who answered, and what is then not known."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def server(self) -> str: ...
+
+    @property
+    def not_known(self) -> tuple[str, ...]: ...
+
+
+def width() -> int:
+    """Return the columns of the terminal, or of lines in a file."""
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        return _WIDTH_OF_A_FILE
+    return max(shutil.get_terminal_size().columns, _NARROWEST)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print each line; what its encoding lacks or no terminal should get is ``?``."""
+    encoding = sys.stdout.encoding or "ascii"
+    for line in lines:
+        print(printable(line).encode(encoding, "replace").decode(encoding))
+
+
+def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+    """Return the whole report: well or not and why first."""
+    yield from head_lines(report.about, report.reasons, columns, well=report.well)
+    yield from source_lines(report, columns)
+    for heading, counts in report.counts.items():
+        counted = "; ".join(f"{number} {word}" for word, number in counts.items()) or "none"
+        yield from field(heading, counted, columns)
+    for heading, texts in report.facts.items():
+        for text in texts:
+            yield from field(heading, text, columns)
+    for row in report.blind:
+        yield from field("no answer", blind_text(row, report.at_ms, utc=utc), columns)
+    if report.faults:
+        yield ""
+        shown = worst_first(report.faults)[:_MOST_FAULTS]
+        yield from fault_lines(shown, report.at_ms, language=language, utc=utc, columns=columns)
+        if len(report.faults) > len(shown):
+            yield f"{len(report.faults) - len(shown)} more: vigil faults"
+
+
+def head_lines(about: str, reasons: Sequence[str], columns: int, *, well: bool) -> Iterator[str]:
+    """Return whether ``about`` is well, else why not, and an empty line.
+
+    What is not well without a reason is only partly known.
+    """
+    if reasons:
+        first = f"{about} is not well: {reasons[0]}"
+    else:
+        first = (
+            f"{about} is well" if well else f"no fault of {about} is known, but not all is known"
+        )
+    yield from wrapped(first, columns)
+    for reason in reasons[1:]:
+        yield from wrapped(reason, columns, "  ")
+    yield ""
+
+
+def source_lines(report: NodeAnswered, columns: int) -> Iterator[str]:
+    """Return who answered, and what is then not known."""
+    yield from field("answered by", f"{report.source} ({report.server})", columns)
+    for what in report.not_known:
+        yield from field("not known", what, columns)
+
+
+def report_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
+    """Return who answered, and a table of all faults in their order."""
+    yield from source_lines(report, columns)
+    if not report.faults:
+        yield "no fault holds"
+        return
+    yield from fault_lines(report.faults, report.at_ms, language=language, utc=utc, columns=columns)
+
+
+def fault_lines(
+    rows: Sequence[FaultRow], now_ms: int, *, language: str, utc: bool, columns: int
+) -> Iterator[str]:
+    """Return a table of ``rows`` where ``columns`` suffice, else a paragraph for each.
+
+    Names come last, so that characters of double width move no column.
+    """
+    cells = [
+        (
+            row.node,
+            row.part,
+            row.code,
+            row.severity,
+            row.level + (" (withheld)" if row.withheld else ""),
+            "" if row.since_ms is None else since(row.since_ms, now_ms, utc=utc),
+            row.jobs,
+            row.name(language),
+        )
+        for row in rows
+    ]
+    table = [tuple(heading.upper() for heading in _FAULT_COLUMNS), *cells]
+    widths = [max(map(len, column)) for column in list(zip(*table, strict=True))[:-1]]
+    before = sum(widths) + len(_GAP) * len(widths)
+    if before + _NARROWEST_NAME <= columns:
+        for *others, name in table:
+            padded = (cell.ljust(size) for cell, size in zip(others, widths, strict=True))
+            yield from wrapped(name, columns, _GAP.join([*padded, ""]), " " * before)
+        return
+    for line in cells:
+        yield from wrapped(" ".join(line[:3]), columns)
+        for heading, cell in zip(_FAULT_COLUMNS[3:], line[3:], strict=True):
+            if cell:
+                yield from wrapped(f"{heading}: {cell}", columns, "  ")
+
+
+def worst_first(rows: Iterable[FaultRow]) -> list[FaultRow]:
+    """Return ``rows`` by level, the newest of a level first."""
+    from vigil.reports.status_report import rank
+
+    return sorted(rows, key=lambda row: (rank(row.level), -(row.since_ms or 0), row.node, row.part))
+
+
+def newest_first(rows: Iterable[FaultRow]) -> list[FaultRow]:
+    """Return ``rows`` by time; those without one come last."""
+    return sorted(rows, key=lambda row: (-(row.since_ms or 0), row.node, row.part, row.code))
+
+
+def _where(row: BlindRow) -> str:
+    return f"{row.node} {row.part}".strip()
+
+
+def blind_text(row: BlindRow, now_ms: int, *, utc: bool) -> str:
+    """Return which source gives no answer, since when and why."""
+    began = "" if row.since_ms is None else f", since {since(row.since_ms, now_ms, utc=utc)}"
+    return f"{row.source} of {_where(row)}{began}: {row.reason}"
+
+
+def field(heading: str, text: str, columns: int) -> list[str]:
+    """Return ``text`` behind ``heading``, in lines of at most ``columns``."""
+    return wrapped(f"{heading + ':':<13}{text}", columns, following=" " * 13)

@@ -1,0 +1,394 @@
+"""What is wrong, in rows and sentences, from the answers of an agent or an aggregator."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from contract.codes.chip_codes import parse_code
+from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
+from contract.codes.policies import AUTOFILL_CODE
+from contract.codes.reference import CodeKind, describe_code, text_of_level
+from contract.counted import counted
+from contract.pages.faults import FaultsPage
+from service.shortened import shortened
+from vigil.daemon_client import OtherNode
+from vigil.reports.answers import (
+    AgentAnswer,
+    AgentFault,
+    AgentPublication,
+    LeaderAnswer,
+    LeaderStateAnswer,
+    LivenessAnswer,
+    NodesAnswer,
+    NodeSummaryAnswer,
+    ReadinessAnswer,
+)
+from vigil.reports.times import ago
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from contract.pages.blind import BlindStatus
+    from vigil.daemon_client import DaemonClient
+
+STATUS = "/api/v1/status"
+_MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+_ALIVE = "alive"
+_REPORTED = "reported"
+_HARMLESS = frozenset(
+    {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
+)
+_RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
+NAMED = 5
+_ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
+
+
+class FaultRow(msgspec.Struct, frozen=True):
+    """A fault that holds. ``kind`` is that of its code; ``part`` is what it is of.
+
+    ``since_ms`` is when it began (epoch milliseconds), ``None`` where nobody knows. ``jobs`` says
+    in few words what happens to jobs. ``withheld``: the aggregator does not publish it now.
+    """
+
+    node: str
+    part: str
+    kind: CodeKind
+    code: str
+    name_en: str
+    name_zh: str
+    severity: str
+    level: str
+    since_ms: int | None
+    jobs: str
+    withheld: bool = False
+
+    def name(self, language: str) -> str:
+        """Return the name of the fault, in ``language`` where that is known."""
+        return in_language(language, self.name_en, self.name_zh)
+
+
+class BlindRow(msgspec.Struct, frozen=True):
+    """A source that gives no answer; ``part`` is empty where it is about the node."""
+
+    node: str
+    part: str
+    source: str
+    since_ms: int | None
+    reason: str
+
+
+class StatusReport(msgspec.Struct, frozen=True):
+    """What a daemon knows. ``about`` is a node or "the cluster".
+
+    ``reasons`` say why it is not well, in sentences without a dot, worst first; none: it is well.
+    ``not_known`` names what this daemon cannot say. ``counts`` are by heading and word, ``facts``
+    are other lines by heading.
+    """
+
+    source: str
+    server: str
+    about: str
+    at_ms: int
+    well: bool
+    reasons: tuple[str, ...]
+    not_known: tuple[str, ...]
+    counts: dict[str, dict[str, int]]
+    facts: dict[str, tuple[str, ...]]
+    faults: tuple[FaultRow, ...]
+    blind: tuple[BlindRow, ...]
+
+
+def same_code(given: str, code: str) -> bool:
+    """Return whether a person who writes ``given`` means ``code``."""
+    try:
+        return parse_code(given) == code
+    except ValueError:
+        return given.strip() == code
+
+
+def of_agent(server: str, answer: AgentAnswer, node: str | None) -> StatusReport:
+    """Return what an agent knows. Raises ``OtherNode`` for another node than its own."""
+    if node not in (None, answer.node):
+        raise other_node(server, answer, node)
+    faults = tuple(
+        fault_row(
+            answer.node,
+            fault.device or f"{fault.subject} {fault.part}".strip(),
+            _kind_of(fault.subject),
+            fault.code,
+            fault.level,
+            fault.severity,
+            fault.since_ms,
+        )
+        for fault in faults_of(answer)
+    )
+    blind = (
+        *blind_rows(answer.node, "", answer.blind),
+        *(row for chip in answer.chips for row in blind_rows(answer.node, chip.device, chip.blind)),
+    )
+    down = [chip.device for chip in answer.chips if chip.link_up is False]
+    beat = answer.heartbeat
+    reasons = [
+        *(f"the agent is not ready: {one}" for one in answer.not_ready),
+        *(f"a task of the agent stands still: {task}" for task in sorted(answer.stalled)),
+        *reasons_of_faults(faults),
+        *([f"the link is down at {shortened(down, NAMED)}"] if down else []),
+        *([f"the driver: {answer.driver.trouble}"] if answer.driver.trouble else []),
+        *(
+            f"{one.kind} is not published: {one.trouble}"
+            for one in answer.publications
+            if one.trouble
+        ),
+        *(f"{one.kind}: {one.conflict}" for one in answer.publications if one.conflict),
+        *(f"the heartbeat: {why}" for why in (beat.trouble, beat.withheld, beat.conflict) if why),
+        *reasons_of_blind(blind),
+    ]
+    driver = answer.driver
+    named = filter(None, (driver.family, driver.chip_name, driver.version))
+    beaten = (
+        "not sent yet"
+        if beat.beaten_at_ms is None
+        else f"sent {ago(beat.beaten_at_ms, answer.at_ms)}"
+    )
+    return StatusReport(
+        source=agent_source(answer),
+        server=server,
+        about=answer.node,
+        at_ms=answer.at_ms,
+        well=not reasons,
+        reasons=tuple(reasons),
+        not_known=("what the cluster publishes about this node, which jobs are hit",),
+        counts={"chips": counts_of(chip.level for chip in answer.chips)},
+        facts={
+            "driver": (" ".join(named) or "has not answered yet",),
+            "heartbeat": (f"{beaten}, every {beat.interval_seconds:g} s",),
+            "documents": tuple(_publication(one, answer.at_ms) for one in answer.publications),
+        },
+        faults=faults,
+        blind=blind,
+    )
+
+
+def of_cluster(client: DaemonClient) -> StatusReport:
+    """Return what an aggregator knows of all nodes. Raises ``StoreUnavailable``."""
+    nodes = client.get("/api/v1/nodes", NodesAnswer)
+    found = client.get("/api/v1/faults", FaultsPage)
+    rows = tuple(_cluster_rows(found))
+    return of_nodes(client, None, nodes.at_ms, nodes.nodes, rows)
+
+
+def of_nodes(
+    client: DaemonClient,
+    name: str | None,
+    at_ms: int | None,
+    chosen: Sequence[NodeSummaryAnswer],
+    faults: tuple[FaultRow, ...],
+    facts: Mapping[str, tuple[str, ...]] | None = None,
+) -> StatusReport:
+    """Return a report of the ``chosen`` nodes: of the one with this ``name``, else of all.
+
+    ``at_ms`` is the time of the answers, ``None`` where they have none.
+    """
+    liveness = client.get("/api/v1/liveness", LivenessAnswer).liveness
+    about = client.get("/api/v1/leader", LeaderAnswer)
+    ready = client.decoded(client.ask("/readyz")[1], ReadinessAnswer)
+    blind = tuple(row for one in chosen for row in blind_of(one))
+    unsaid = [one.node for one in chosen if one.blind is None]
+    reasons = [
+        *([_ALARM] if liveness.alarm else []),
+        *(f"the aggregator is not ready: {one}" for one in ready.reasons),
+        *(f"{place}: heartbeats are not read: {why}" for place, why in liveness.problems.items()),
+        *reasons_of_nodes(chosen),
+        *reasons_of_faults(faults),
+        *reasons_of_blind(blind),
+    ]
+    return StatusReport(
+        source=source_of(about.leader),
+        server=client.server,
+        about=name or "the cluster",
+        at_ms=about.at_ms if at_ms is None else at_ms,
+        well=not reasons,
+        reasons=tuple(reasons),
+        not_known=(f"which sources are blind on {shortened(unsaid, NAMED)}",) if unsaid else (),
+        counts={
+            "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
+            "chips": levels_of_chips(faults),
+        },
+        facts=dict(facts or {"leader": (about.leader.holder or "nobody",)}),
+        faults=faults,
+        blind=blind,
+    )
+
+
+def agent_source(answer: AgentAnswer) -> str:
+    """Return which agent it is, in words."""
+    return f"agent of {answer.node}, version {answer.version}"
+
+
+def other_node(server: str, answer: AgentAnswer, node: str | None) -> OtherNode:
+    """Return the error for a ``node`` that is not that of the agent at ``server``."""
+    what = f"the agent at {server} is of {answer.node}; name an aggregator with --server"
+    return OtherNode(node or "", what)
+
+
+def source_of(leader: LeaderStateAnswer) -> str:
+    """Return which aggregator it is, in words."""
+    if leader.leads:
+        return "aggregator, which leads"
+    return f"aggregator, a follower of {leader.holder or 'nobody'}"
+
+
+def reasons_of_nodes(nodes: Iterable[NodeSummaryAnswer]) -> Iterator[str]:
+    """Yield why these nodes are not well, apart from faults and blind sources."""
+    by_word: dict[str, list[str]] = {}
+    for one in nodes:
+        if one.heartbeat != _ALIVE:
+            by_word.setdefault(f"the heartbeat is {one.heartbeat}", []).append(one.node)
+        if one.state != _REPORTED:
+            by_word.setdefault(f"device-info is {one.state}", []).append(one.node)
+        for what, word in (("the switches", one.switch_status), ("the server", one.node_status)):
+            if word not in (None, "", "Healthy"):
+                by_word.setdefault(f"{what}: {word}", []).append(one.node)
+    for word, names in by_word.items():
+        yield f"{word}: {shortened(names, NAMED)}"
+
+
+def is_harmless(level: str) -> bool:
+    """Return whether a fault at ``level`` changes nothing for jobs."""
+    return level in _HARMLESS
+
+
+def reasons_of_faults(faults: Iterable[FaultRow]) -> Iterator[str]:
+    """Yield which parts are hit at which level, worst level first."""
+    parts: dict[str, dict[str, None]] = {}
+    for row in faults:
+        if not is_harmless(row.level):
+            parts.setdefault(row.level, {})[f"{row.node} {row.part}"] = None
+    for level in sorted(parts, key=rank):
+        names = list(parts[level])
+        yield f"{counted(len(names), 'part')} at {level}: {shortened(names, NAMED)}"
+
+
+def reasons_of_blind(rows: Iterable[BlindRow]) -> Iterator[str]:
+    """Yield which sources give no answer."""
+    found = [f"{row.source} of {row.node} {row.part}".strip() for row in rows]
+    if found:
+        yield f"no answer from {shortened(found, NAMED)}"
+
+
+def _cluster_rows(found: FaultsPage) -> Iterator[FaultRow]:
+    kinds = {"chip": CodeKind.CHIP, "switch": CodeKind.SWITCH, "host": CodeKind.NODE}
+    for one in found.faults:
+        public = one.fault_type == "PublicFault" or one.kind == "storage"
+        kind = CodeKind.PUBLIC if public else kinds.get(one.kind, CodeKind.CHIP)
+        since = one.since_ms or one.received_at_ms
+        row = fault_row(one.node, one.subject, kind, one.code, one.level, one.severity, since)
+        yield msgspec.structs.replace(row, withheld=one.hidden is not None)
+
+
+def faults_of(answer: AgentAnswer) -> tuple[AgentFault, ...]:
+    """Return the faults of an agent, and what isolates a chip without a fault that holds."""
+    holding = {(fault.device, fault.code) for fault in answer.faults}
+    return (
+        *answer.faults,
+        *(
+            AgentFault(
+                subject=f"chip {chip.chip}",
+                code=_MANUAL if one.code == AUTOFILL_CODE else one.code,
+                level=one.level,
+                since_ms=one.upgraded_at_ms,
+                device=chip.device,
+                reason=one.because,
+            )
+            for chip in answer.chips
+            for one in chip.upgrades
+            if one.level == _MANUAL and (chip.device, one.code) not in holding
+        ),
+    )
+
+
+def fault_row(
+    node: str,
+    part: str,
+    kind: CodeKind,
+    code: str,
+    level: str,
+    severity: str | None,
+    since_ms: int | None,
+) -> FaultRow:
+    """Return a row with what the tables of this package say of the code."""
+    name_en, name_zh = names_of(code)
+    text = text_of_level(kind, code, level)
+    return FaultRow(
+        node=node,
+        part=part,
+        kind=kind,
+        code=code,
+        name_en=name_en,
+        name_zh=name_zh,
+        severity=severity or "",
+        level=level,
+        since_ms=since_ms,
+        jobs=text.short if text else "",
+    )
+
+
+def names_of(code: str) -> tuple[str, str]:
+    """Return the name of ``code``, or what follows from it, and its Chinese name."""
+    known = describe_code(code)
+    return ("", "") if known is None else (known.summary, known.name_zh)
+
+
+def in_language(language: str, name_en: str, name_zh: str) -> str:
+    """Return the name in ``language`` (``en`` or ``zh``) where that is known."""
+    return (name_zh if language == "zh" else "") or name_en
+
+
+def _kind_of(subject: str) -> CodeKind:
+    return {"switch": CodeKind.SWITCH, "host": CodeKind.NODE, "storage": CodeKind.PUBLIC}.get(
+        subject.partition(" ")[0], CodeKind.CHIP
+    )
+
+
+def blind_rows(node: str, part: str, found: Iterable[BlindStatus]) -> Iterator[BlindRow]:
+    """Yield a row for each blind source of a part."""
+    for one in found:
+        yield BlindRow(node, part, one.source, one.since_ms, one.reason)
+
+
+def blind_of(node: NodeSummaryAnswer) -> Iterator[BlindRow]:
+    """Yield a row for each blind source of a node that an aggregator knows."""
+    for one in node.blind or ():
+        yield from blind_rows(node.node, one.chip or "", [one])
+
+
+def counts_of(words: Iterable[str]) -> dict[str, int]:
+    """Return how often each word is there, levels by rank."""
+    found = Counter(words)
+    return {word: found[word] for word in sorted(found, key=rank)}
+
+
+def levels_of_chips(faults: Iterable[FaultRow]) -> dict[str, int]:
+    """Return how many chips have each level; a chip has its worst one."""
+    worst: dict[tuple[str, str], str] = {}
+    for row in faults:
+        if row.kind in {CodeKind.CHIP, CodeKind.PUBLIC}:
+            key = (row.node, row.part)
+            worst[key] = min(row.level, worst.get(key, row.level), key=rank)
+    return counts_of(worst.values())
+
+
+def rank(level: str) -> tuple[int, str]:
+    """Return the place of a level among all, most serious first; unknown ones come last."""
+    return _RANK.get(level, len(_RANK)), level
+
+
+def _publication(one: AgentPublication, now_ms: int) -> str:
+    if one.left_to is not None:
+        return f"{one.kind} is left to {one.left_to}"
+    if one.acknowledged_at_ms is None:
+        return f"{one.kind} has nothing to report"
+    return f"{one.kind} was written {ago(one.acknowledged_at_ms, now_ms)}"

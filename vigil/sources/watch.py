@@ -1,0 +1,159 @@
+"""Shows a state once, or each new one until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NoReturn
+
+import msgspec
+import typer
+
+from contract.errors import StoreUnavailable
+from vigil.reports.show import print_lines, width
+from vigil.sources.options import NOT_WELL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from vigil.sources.source import AnswerSource
+    from vigil.sources.sources import AnswerSources
+
+_AGAIN_SECONDS = 1.0
+_CLEAR = "\x1b[H\x1b[2J"
+_AGES = re.compile(rb"[0-9.]+ (s|min|h|d)\b")
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a verb shows: ``document`` as JSON, ``lines`` of a width as text."""
+
+    document: msgspec.Struct
+    lines: Callable[[int], Iterable[str]]
+    well: bool
+
+    @property
+    def key(self) -> bytes:
+        """What differs between two states: everything but times that pass."""
+        values = msgspec.to_builtins(self.document)
+        for name in ("at_ms", "facts", "documents"):
+            values.pop(name, None)
+        return _AGES.sub(b"", msgspec.json.encode(values))
+
+
+def show(
+    sources: AnswerSources,
+    ask: Callable[[AnswerSource], Output],
+    *,
+    node: str | None,
+    watching: bool,
+    as_json: bool,
+    utc: bool,
+) -> NoReturn:
+    """Show what ``ask`` returns of the first source that answers; ends with the exit status.
+
+    With ``watching`` each change (of ``node`` only with one) is shown, until Ctrl-C.
+    """
+    try:
+        if watching:
+            with suppress(KeyboardInterrupt):
+                _watch(sources, ask, node, as_json=as_json, utc=utc)
+            raise typer.Exit
+        state = sources.ask(ask)
+        if as_json:
+            print(msgspec.json.encode(state.document).decode())
+        else:
+            print_lines(state.lines(width()))
+        raise typer.Exit(0 if state.well else NOT_WELL)
+    finally:
+        sources.close()
+
+
+def _watch(
+    sources: AnswerSources,
+    ask: Callable[[AnswerSource], Output],
+    node: str | None,
+    *,
+    as_json: bool,
+    utc: bool,
+) -> None:
+    screen: _Paper | _Terminal = _Paper(as_json=as_json, utc=utc)
+    if not as_json and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        screen = _Terminal()
+    screen.show(sources.ask(ask))
+    signal = sources.chosen.signal(node)
+    while True:
+        signal.wait()
+        try:
+            screen.show(sources.ask(ask))
+        except StoreUnavailable as error:
+            screen.fail(str(error))
+            time.sleep(_AGAIN_SECONDS)
+
+
+class _Paper:
+    """Prints each new state behind the last one."""
+
+    def __init__(self, *, as_json: bool, utc: bool) -> None:
+        self._as_json = as_json
+        self._utc = utc
+        self._shown = b""
+
+    def show(self, state: Output) -> None:
+        key = state.key
+        if key == self._shown:
+            return
+        self._shown = key
+        if self._as_json:
+            print(msgspec.json.encode(state.document).decode(), flush=True)
+        else:
+            self._print(state.lines(width()))
+
+    def fail(self, why: str) -> None:
+        key = why.encode(errors="replace")
+        if key == self._shown:
+            return
+        self._shown = key
+        if self._as_json:
+            print(msgspec.json.encode({"error": why}).decode(), flush=True)
+        else:
+            self._print([why])
+
+    def _print(self, lines: Iterable[str]) -> None:
+        now = datetime.now(UTC)
+        shown = now if self._utc else now.astimezone()
+        print_lines([f"{shown:%Y-%m-%d %H:%M:%S}{' UTC' if self._utc else ''}", *lines, ""])
+        sys.stdout.flush()
+
+
+class _Terminal:
+    """Draws the newest state on the whole screen; ages in it are drawn again each second."""
+
+    def __init__(self) -> None:
+        self._shown = b""
+        self._drawn = 0.0
+
+    def show(self, state: Output) -> None:
+        key, now = state.key, time.monotonic()
+        if key == self._shown and now - self._drawn < _AGAIN_SECONDS:
+            return
+        self._shown, self._drawn = key, now
+        self._draw(list(state.lines(width())))
+
+    def fail(self, why: str) -> None:
+        self._shown = b""
+        self._draw([why])
+
+    def _draw(self, lines: list[str]) -> None:
+        rows = shutil.get_terminal_size().lines - 1
+        if len(lines) > rows:
+            lines = [*lines[: rows - 1], f"{len(lines) - rows + 1} more lines"]
+        print(_CLEAR, end="")
+        print_lines(lines)
+        sys.stdout.flush()

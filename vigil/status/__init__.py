@@ -1,1 +1,0 @@
-"""What ``vigil status`` and ``vigil faults`` are made of."""

@@ -1,0 +1,61 @@
+"""``vigil timeline``: what happened to faults, from the history of an aggregator."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vigil.sources.options import (
+    Json,
+    Kubeconfig,
+    Lang,
+    Server,
+    StateDir,
+    Store,
+    Utc,
+    language_of,
+    sources_of,
+)
+
+
+def timeline(
+    what: Annotated[
+        str | None,
+        typer.Argument(metavar="[NODE[/CHIP]]", help="Of this only.", show_default=False),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="From then on: 90s, 10min, 2h or 1d ago, or 2026-11-23T21:44.",
+            show_default="the newest 1000",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on, and show what comes until Ctrl-C.")
+    ] = False,
+    server: Server = None,
+    state_dir: StateDir = None,
+    kubeconfig: Kubeconfig = None,
+    store: Store = None,
+    lang: Lang = None,
+    utc: Utc = False,
+    as_json: Json = False,
+) -> None:
+    """Show what happened to faults, oldest first: as nodes report it and as it was published.
+
+    Exit status: 0 done, 2 wrong use or unknown node, 3 no answer.
+    """
+    import time
+    from contextlib import closing
+
+    from vigil.reports.fault_history import since_of
+    from vigil.timeline.output import show_past
+
+    since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
+    language = language_of(lang)
+    node, _, part = (what or "").partition("/")
+    with closing(sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
+        history = sources.ask(lambda source: source.history(node or None, part, since_ms))
+        show_past(history, follow=follow, language=language, as_json=as_json, utc=utc)
