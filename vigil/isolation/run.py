@@ -24,7 +24,7 @@ from vigil.isolation.change import (
     without_separation,
 )
 from vigil.isolation.places import FoundChip, Published, ShownChip, beats_of, find, refusal
-from vigil.reports.show import print_lines
+from vigil.reports.show import answering, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -251,7 +251,8 @@ class _Run:
             problems=tuple(found.problems),
         )
         if self._as_json:
-            print(msgspec.json.encode(outcome).decode())
+            with answering():
+                print(msgspec.json.encode(outcome).decode())
         else:
             lines = [outcome.text]
             if worst and not self._change.isolates:
@@ -260,7 +261,8 @@ class _Run:
                 )
             lines += found.problems
             if status == _DONE:
-                print_lines(lines)
+                with answering():
+                    print_lines(lines)
             else:
                 print("\n".join(f"vigil: {quoted(line)}" for line in lines), file=sys.stderr)
         return status
