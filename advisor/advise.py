@@ -13,6 +13,7 @@ from advisor.checks.cluster import (
     cluster_findings,
     not_known,
 )
+from advisor.checks.elastic_parts import elastic_part_findings
 from advisor.checks.jobs import job_findings
 from advisor.checks.motor import service_findings
 from advisor.checks.node_reports import NodeReports
@@ -196,6 +197,7 @@ class _Course:
                     *rescheduling.findings,
                     *service_findings(snapshot, options),
                     *creation_divergences(snapshot, options, leaving),
+                    *elastic_part_findings(snapshot, nodes.views, state, options, leaving),
                     *self._reports.diverging(self._waiting.divergences),
                 ]
             ),

@@ -367,6 +367,20 @@ RULES = (
         "Remove the annotation: vigil elastic on {job}",
         "5.3",
     ),
+    _warning(
+        "ELASTIC_NETWORK_FAULT",
+        "A network fault ends no pod of this job: {why}.",
+        "Add the component elastic-network-faults to a daemon with --act, or end such a job by "
+        "hand.",
+        "2.4, E24",
+    ),
+    _warning(
+        "ELASTIC_DEAD_NODE",
+        "Pods on a dead node never end, and the job waits for them: {why}.",
+        "Once its host is off, give such a Node the taint node.kubernetes.io/out-of-service, or "
+        "add the component elastic-dead-nodes.",
+        "2.7, 2.9",
+    ),
     _info(
         "ELASTIC_NFS",
         "All pods write their checkpoints to NFS ({server}) at once; whether that takes less than "

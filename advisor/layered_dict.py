@@ -122,7 +122,7 @@ class LayeredDict(MutableMapping[str, V]):
 
     def __contains__(self, key: object) -> bool:
         if key in self._changes:
-            return not isinstance(self._changes[key], _Gone)  # type: ignore[index]
+            return not isinstance(self._changes[key], _Gone)
         return key in self._base
 
     def __iter__(self) -> Iterator[str]:

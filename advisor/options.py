@@ -31,7 +31,8 @@ class AdvisorOptions(msgspec.Struct, frozen=True):
     """Switches of the scheduler, and of the advisor itself.
 
     ``max_delete_per_tick`` limits how many pods one report deletes, ``halving_only`` restricts the
-    sizes of elastic training (R60).
+    sizes of elastic training (R60). ``ends_on_network_faults`` and ``deletes_on_dead_nodes`` are
+    whether these parts of ``vigil elastic`` are on.
     """
 
     profile: Profile = Profile.UPSTREAM
@@ -42,6 +43,8 @@ class AdvisorOptions(msgspec.Struct, frozen=True):
     stale_after: int = 60
     max_delete_per_tick: int | None = None
     halving_only: bool = False
+    ends_on_network_faults: bool = False
+    deletes_on_dead_nodes: bool = False
 
 
 def with_init_params(options: AdvisorOptions, arguments: Mapping[str, str]) -> AdvisorOptions:

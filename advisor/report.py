@@ -5,6 +5,7 @@ Everything is ordered by namespace and name, so that the same input gives the sa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -209,12 +210,13 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
 class AdviceReport(msgspec.Struct, frozen=True, gc=False):
     """All that is reported of one session in one profile.
 
-    ``not_known`` says what could not be concluded from what was given.
+    ``not_known`` says what could not be concluded from what was given. ``node_verdicts`` may be
+    ``ChunkedRows``, which ``msgspec`` does not encode.
     """
 
     profile: Profile
     now_ms: int
-    node_verdicts: tuple[NodeVerdict, ...] = ()
+    node_verdicts: Sequence[NodeVerdict] = ()
     decisions: tuple[JobDecision, ...] = ()
     create_advice: tuple[CreateAdvice, ...] = ()
     elastic_advice: tuple[ElasticAdvice, ...] = ()
@@ -233,7 +235,9 @@ class AdviceReport(msgspec.Struct, frozen=True, gc=False):
 def flat(report: AdviceReport) -> dict[str, Any]:
     """Return the report as plain values for JSON: deletions, and placement pod by pod, too."""
     members: dict[str, Any] = msgspec.to_builtins(
-        msgspec.structs.replace(report, placement=(), gangs=())
+        msgspec.structs.replace(
+            report, node_verdicts=tuple(report.node_verdicts), placement=(), gangs=()
+        )
     )
     members["deletions"] = msgspec.to_builtins(report.deletions)
     members["placement"] = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from advisor.checks.cluster import is_ahead, node_findings
+from advisor.chunked_rows import ChunkedRows
 from advisor.placement.node_verdicts import verdict
 from advisor.report import Finding, FindingSeverity
 
@@ -20,12 +21,11 @@ class NodeReports:
     """Verdicts of all nodes, and findings about some."""
 
     def __init__(self) -> None:
-        self.verdicts: tuple[NodeVerdict, ...] = ()
+        self.verdicts: ChunkedRows[NodeVerdict] = ChunkedRows()
         """By name."""
         self.findings: dict[str, tuple[Finding, ...]] = {}
         self.divergences: dict[str, tuple[tuple[int, str], ...]] = {}
         """Numbers of consumers#8, and what is done otherwise than by the real programs."""
-        self._verdicts: list[NodeVerdict] = []
         self._names: tuple[str, ...] = ()
         self._places: dict[str, int] = {}
         self._ahead: set[str] = set()
@@ -40,12 +40,12 @@ class NodeReports:
     ) -> None:
         """Go to a session: nodes by their ``names`` in order, of which some were looked at."""
         again = {*looked_at, *self._ahead}
-        is_other = names is not self._names
-        if is_other:
+        others: dict[int, NodeVerdict] = {}
+        if names is not self._names:
             self._names = names
             self._places = {name: place for place, name in enumerate(names)}
             known = {one.node: one for one in self.verdicts}
-            self._verdicts = [known.get(name) or verdict(views[name]) for name in names]
+            self.verdicts = ChunkedRows(known.get(name) or verdict(views[name]) for name in names)
         for name in again:
             self.findings.pop(name, None)
             self.divergences.pop(name, None)
@@ -53,18 +53,17 @@ class NodeReports:
             view = views.get(name)
             if view is None:
                 continue
-            one = verdict(view)
-            if one != self._verdicts[self._places[name]]:
-                self._verdicts[self._places[name]] = one
-                is_other = True
+            one, place = verdict(view), self._places[name]
+            if one != self.verdicts[place]:
+                others[place] = one
             if view.divergences:
                 self.divergences[name] = view.divergences
             if findings := tuple(node_findings(view, cache, now)):
                 self.findings[name] = findings
             if is_ahead(name, cache, now):
                 self._ahead.add(name)
-        if is_other:
-            self.verdicts = tuple(self._verdicts)
+        if others:
+            self.verdicts = self.verdicts.replaced(others)
 
     def diverging(self, further: Iterable[tuple[int, str, str]]) -> Iterable[Finding]:
         """Return what is done otherwise than the real programs do, about nodes (consumers#8)."""

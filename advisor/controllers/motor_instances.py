@@ -146,21 +146,13 @@ def _answer(
     refusal = _refusal(job)
     if refusal is not None:
         return answer(HOLD, *refusal)
-    try:
-        rule = _rule(job, maps, strict=strict)
-    except DocumentError as error:
-        return answer(HOLD, "RULE_INVALID", str(error))
-    if rule is None:
-        return answer(
-            HOLD,
-            "RULE_MISSING",
-            f"namespace {job.namespace} has no ConfigMap {job.service[1]} "
-            f"with key {scheduling.SCALING_KEY}",
-        )
-    index = target_index(rule, service.running)
+    rule, problem = _rule(job, maps, strict=strict)
+    index = None if rule is None else target_index(rule, service.running)
     if job.podgroup is None or job.podgroup.phase in ("", "Pending"):
         phase = "absent" if job.podgroup is None else job.podgroup.phase or "without a phase"
         return answer(HOLD, "PG_PENDING", f"its PodGroup is {phase}", index, rule)
+    if rule is None:
+        return answer(HOLD, *problem)
     if service.nameless is not None:
         return answer(
             HOLD,
@@ -210,9 +202,16 @@ def _refusal(job: MotorJob) -> tuple[str, str] | None:
 
 def _rule(
     job: MotorJob, maps: Mapping[tuple[str, str], StoredConfigMap], *, strict: bool
-) -> ScalingRule | None:
-    found = maps.get((job.namespace, job.service[1]))
+) -> tuple[ScalingRule | None, tuple[str, str]]:
+    """Return the rule of a job, or reason and text why there is none."""
+    name = job.service[1]
+    found = maps.get((job.namespace, name))
     text = None if found is None else found.data.get(scheduling.SCALING_KEY)
     if text is None:
-        return None
-    return read_rule(text, f"ConfigMap {job.namespace}/{job.service[1]}", strict=strict)
+        why = f"namespace {job.namespace} has no ConfigMap {name} with key {scheduling.SCALING_KEY}"
+        return None, ("RULE_MISSING", why)
+    try:
+        rule = read_rule(text, f"ConfigMap {job.namespace}/{name}", strict=strict)
+    except DocumentError as error:
+        return None, ("RULE_INVALID", str(error))
+    return rule, ("", "")

@@ -540,7 +540,10 @@ def _of_shared_texts(texts: _Texts) -> dict[str, str]:
 def _owner(metadata: _Metadata) -> snapshot.ControllingOwner | None:
     for one in metadata.owners or ():
         if one.controller:
-            return _one_of(snapshot.ControllingOwner(one.kind, one.name, one.uid))
+            found: snapshot.ControllingOwner = _one_of(
+                snapshot.ControllingOwner(one.kind, one.name, one.uid)
+            )
+            return found
     return None
 
 

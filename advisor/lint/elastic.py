@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from advisor.lint.finding import FindingPlace, LintFinding
-    from advisor.lint.workload import Elastic, PlacedText, Role, Workload
+    from advisor.lint.workload import Elastic, ElasticDaemon, PlacedText, Role, Workload
 
+ELASTIC_DAEMON = "npu-vigil-elastic"
+"""The Deployment and the ClusterRole of ``vigil elastic``; those of its parts begin so."""
+_NETWORK_FAULTS, _DEAD_NODES = ELASTIC_PARTS = ("network-faults", "dead-nodes")
+"""Its optional components, and their options."""
 _RING_VALUE = "ascend-910"
 _DEFAULT_TERMINATION_SECONDS = 30
 """Of a pod without ``terminationGracePeriodSeconds``."""
@@ -53,6 +57,34 @@ def judge(workload: Workload, grace_over_time: int) -> Iterator[LintFinding]:
     yield from _judge_pods(workload, elastic)
     yield from _judge_others(workload, elastic)
     yield from _judge_storage(workload, elastic, grace_over_time)
+
+
+def judge_parts(workload: Workload, daemon: ElasticDaemon) -> Iterator[LintFinding]:
+    """Return for which faults nobody ends the pods of an elastic job (consumers#E24, 2.7)."""
+    switch, elastic = workload.labels.get(ELASTIC_SCHEDULING), workload.elastic
+    is_known = daemon.is_cluster or daemon.arguments is not None
+    if switch is None or switch.value != "on" or elastic is None or not is_known:
+        return
+    place = workload.place.at(switch.line, switch.file)
+    if elastic.replicas != 1 and (why := _why_off(daemon, _NETWORK_FAULTS)):
+        yield finding("ELASTIC_NETWORK_FAULT", place, why=why)
+    if why := _why_off(daemon, _DEAD_NODES):
+        yield finding("ELASTIC_DEAD_NODE", place, why=why)
+
+
+def _why_off(daemon: ElasticDaemon, part: str) -> str:
+    """Return why an optional part of the daemon does nothing; empty where it does."""
+    arguments = daemon.arguments
+    if arguments is None:
+        return "vigil elastic is not installed"
+    for option in (f"--{part}", "--act"):
+        if option not in arguments:
+            return f"vigil elastic has no {option}"
+    role = f"{ELASTIC_DAEMON}-{part}"
+    # Rights in another file are not missing.
+    if ELASTIC_DAEMON in daemon.roles and role not in daemon.roles:
+        return f"there is no ClusterRole {role}"
+    return ""
 
 
 def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:

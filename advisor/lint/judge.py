@@ -38,6 +38,7 @@ def judge(collected: Collected) -> Iterator[LintFinding]:
     seconds = DEFAULT_GRACE if seconds is None else seconds
     for workload in collected.workloads:
         yield from _judge_workload(workload, seconds)
+        yield from elastic.judge_parts(workload, collected.elastic)
     yield from _judge_services(collected.services, seconds)
     yield from _judge_named_groups(collected.workloads)
     jobs = [one for one in collected.workloads if SCALING_RULE in one.labels]

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from advisor.lint import deploy_tool, jobs, ome, scaling_rule, scheduler
+from advisor.lint.elastic import ELASTIC_DAEMON
 from advisor.lint.finding import FindingPlace, finding
 from advisor.lint.labels import judge_keys
 from advisor.lint.model import Mapping, Scalar, Sequence
@@ -88,6 +89,7 @@ def _take_one(
         yield from _take_bare(root, place, into)
         return
     group, _, number = version.rpartition("/")
+    _take_elastic_daemon(root, kind, into)
     known = _KINDS.get((group, kind))
     if known is None:
         yield from _unknown(kind, version, group, place.at(root.line_of("kind")), into)
@@ -195,6 +197,20 @@ def _judge_parts(root: Mapping, key: str, place: FindingPlace) -> Iterator[LintF
     for name in inside or ():
         part = inside.mapping(name) if inside is not None else None
         yield from _judge_metadata(part, place, rendered=True)
+
+
+def _take_elastic_daemon(root: Mapping, kind: str, into: Collected) -> None:
+    """What is judged with elastic jobs: the Deployment of their daemon, and its rights."""
+    name = root.text("metadata", "name")
+    if kind == "ClusterRole":
+        into.elastic.roles.add(name)
+    elif kind == "Deployment" and name == ELASTIC_DAEMON:
+        found = set()
+        for container in root.sequence("spec", "template", "spec", "containers"):
+            arguments = container.get("args")
+            if isinstance(arguments, Sequence):
+                found |= {one.text for one in arguments if isinstance(one, Scalar)}
+        into.elastic.arguments = frozenset(found)
 
 
 def _take_config_map(

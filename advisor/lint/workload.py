@@ -192,6 +192,19 @@ class WorkloadScalingRule:
 
 
 @dataclass(slots=True)
+class ElasticDaemon:
+    """What is known of ``vigil elastic`` itself.
+
+    ``is_cluster``: all Deployments of a cluster are known. ``arguments`` are those of its
+    Deployment, ``None`` without one, ``roles`` the ClusterRoles that are known by name.
+    """
+
+    is_cluster: bool = False
+    arguments: frozenset[str] | None = None
+    roles: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Collected:
     """Everything of one call that is judged."""
 
@@ -199,4 +212,5 @@ class Collected:
     services: list[Service] = field(default_factory=list)
     rules: list[WorkloadScalingRule] = field(default_factory=list)
     grace_over_time: int | None = None
+    elastic: ElasticDaemon = field(default_factory=ElasticDaemon)
     not_judged: dict[str, int] = field(default_factory=dict)

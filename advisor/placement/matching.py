@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from advisor import snapshot
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     )
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
+_CORDONED = snapshot.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+"""What a pod has to tolerate to be placed on a cordoned node."""
 
 
 def selector_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
@@ -66,6 +69,13 @@ def taint_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
             _tolerates(one, taint) for one in pod.tolerations
         ):
             return f"{taint.key}={taint.value}:{taint.effect} is not tolerated"
+    return ""
+
+
+def cordon_refusal(pod: SchedulerPod, node: SchedulerNode) -> str:
+    """Return why a cordoned ``node`` does not take ``pod``; empty where it does."""
+    if node.is_cordoned and not any(_tolerates(one, _CORDONED) for one in pod.tolerations):
+        return "it is marked unschedulable"
     return ""
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from advisor.jobs import npu_request, npu_resource
 from advisor.layered_dict import LayeredDict
 from advisor.options import Profile
-from advisor.placement.matching import selector_refusal, taint_refusal
+from advisor.placement.matching import cordon_refusal, selector_refusal, taint_refusal
 from advisor.rescheduling.fault_pods import NOT_HANDLE
 from advisor.scheduler_view.nodes import PRE_SEPARATE_WORD, NodeHealthState
 from contract import scheduling
@@ -228,8 +228,8 @@ class Placer:
             return f"Selector: {why}"
         if why := taint_refusal(pod, view.node):
             return f"Taint: {why}"
-        if view.node.is_cordoned:
-            return "Cordoned: it is marked unschedulable"
+        if why := cordon_refusal(pod, view.node):
+            return f"Cordoned: {why}"
         if not demand.cards:
             return ""
         return bad_count or self._cards(demand, view)
@@ -386,7 +386,8 @@ def _with_rooms(
     if not dropped and not others:
         return known, before.names
     if not all(map(known.has_place, others)):
-        found = {name: count for name, count in known.items() if name not in changed} | new
+        found = {name: count for name, count in known.items() if name not in changed}
+        found.update(new)
         return LayeredDict({name: found[name] for name in sorted(found)}), None
     rooms = known.copy()
     for name in dropped:

@@ -54,9 +54,7 @@ def test_it_is_a_dictionary(
         if key not in plain:
             with pytest.raises(KeyError):
                 found[key]
-    given = {key: value for key, value in plain.items() if key in ("n1", "n3", "n5")} | {
-        "n7": "new"
-    }
+    given = {key: value for key, value in plain.items() if key in ("n1", "n3", "n5")} | {"n7": 1000}
     assert found.others(given) == {
         key: value for key, value in given.items() if plain.get(key) is not value
     }

@@ -14,7 +14,7 @@ from vigil.advise.run import run
 from vigil.advise.server import advised, assumed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from advisor.options import Profile
@@ -41,8 +41,9 @@ def from_dumps(
     node: str | None,
     assumptions: Sequence[Assumption],
     state: Path | None,
+    parts: Mapping[str, bool],
 ) -> Iterator[AdviceReports]:
-    """Yield the reports of each session in ``sources``."""
+    """Yield the reports of each session in ``sources``; ``parts`` as in ``run``."""
 
     def narrowed(report: AdviceReport, one: Advised) -> AdviceReport:
         if job is not None:
@@ -60,7 +61,7 @@ def from_dumps(
 
     reports: list[AdviceReport] = []
     bases: list[AdviceReport | None] = []
-    for one in run(sources, profiles, assumptions, state):
+    for one in run(sources, profiles, assumptions, state, parts):
         reports.append(narrowed(one.report, one))
         bases.append(None if one.base is None else narrowed(one.base, one))
         if len(reports) == len(profiles):

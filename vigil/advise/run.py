@@ -20,7 +20,7 @@ from service.files import replace
 from vigil.advise.dump import sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from advisor.what_if.assumptions import Assumption
@@ -50,8 +50,11 @@ def run(
     profiles: Sequence[Profile],
     assumptions: Sequence[Assumption],
     state_file: Path | None,
+    parts: Mapping[str, bool] | None = None,
 ) -> Iterator[Advised]:
     """Yield each session in each of ``profiles``; at the end the state is written.
+
+    ``parts`` are options about ``vigil elastic``, which the scheduler's ConfigMap does not have.
 
     Assumptions hold in every session, and are not in the state that is written.
     """
@@ -72,7 +75,7 @@ def run(
         options, problem = read or (AdvisorOptions(), "")
         other = assume(snapshot, assumptions, options) if assumptions else None
         for profile in profiles:
-            chosen = msgspec.structs.replace(options, profile=profile)
+            chosen = msgspec.structs.replace(options, profile=profile, **(parts or {}))
             report, base[profile] = advisor.advise(snapshot, base[profile], chosen)
             shown, without = report, None
             if other is not None:

@@ -67,6 +67,13 @@ def advise(
     node: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of this node.", show_default=False)
     ] = None,
+    network_faults: Annotated[
+        bool,
+        typer.Option("--network-faults", help="With --dump: vigil elastic has this option."),
+    ] = False,
+    dead_nodes: Annotated[
+        bool, typer.Option("--dead-nodes", help="With --dump: vigil elastic has this option.")
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="With --server: show what changes, until interrupted.")
     ] = False,
@@ -90,8 +97,10 @@ def advise(
     problems = []
     if bool(dump) == (server is not None):
         problems.append(Problem("--dump, --server", "give one of them, and not both"))
-    if server is not None and state is not None:
-        problems.append(Problem("--state", "needs --dump"))
+    parts = {"ends_on_network_faults": network_faults, "deletes_on_dead_nodes": dead_nodes}
+    of_dumps = {"--state": state, "--network-faults": network_faults, "--dead-nodes": dead_nodes}
+    if server is not None:
+        problems += [Problem(name, "needs --dump") for name, value in of_dumps.items() if value]
     if watch and (server is None or what_if):
         problems.append(Problem("--watch", "needs --server, and takes no --what-if"))
     if job is not None and (job.count("/") != 1 or not all(job.split("/"))):
@@ -103,7 +112,7 @@ def advise(
     if server is not None:
         answers = from_server(server, profiles, job, node, what_if or [], watch=watch)
     else:
-        answers = from_dumps(dump or [], profiles, job, node, assumptions, state)
+        answers = from_dumps(dump or [], profiles, job, node, assumptions, state, parts)
     deletes = False
     try:
         for answer in answers:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.lint.elastic import ELASTIC_DAEMON, ELASTIC_PARTS
 from contract.errors import StoreError, StoreForbidden, StoreNotFound, StoreUnavailable
 from contract.names import CLUSTER_NAMESPACE
 from contract.scheduling import (
@@ -45,6 +46,8 @@ _OF_THE_SCHEDULER = {
     "ReplicaSet": "/apis/apps/v1/replicasets",
     "ConfigMap": f"/api/v1/namespaces/{CLUSTER_NAMESPACE}/configmaps",
 }
+_CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+_DAEMON = f'"{ELASTIC_DAEMON}"'.encode()
 _SECONDS = 60.0
 
 
@@ -77,7 +80,8 @@ def judge_live(files: Iterable[File], kubeconfig: Path | None) -> LintReport:
         for kind, page in cluster
         if kind not in _OF_THE_SCHEDULER
     ]
-    report = lint([*files, *judged], decided)
+    is_cluster = any(kind == "Deployment" for kind, _ in cluster)
+    report = lint([*files, *judged], decided, is_cluster=is_cluster)
     report.not_known = not_known
     return report
 
@@ -99,6 +103,8 @@ async def _read(kubeconfig: str | None, not_known: list[str]) -> list[tuple[str,
                     not_known.append(f"not known: {kind}: {error}")
             async for one in _config_maps(objects, rules, not_known):
                 found.append(one)
+            if any(kind == "Deployment" and _DAEMON in page for kind, page in found):
+                found += [one async for one in _roles(objects, not_known)]
     except TimeoutError:
         raise StoreUnavailable(f"the API server took more than {_SECONDS:g} s") from None
     finally:
@@ -119,6 +125,17 @@ async def _config_maps(
             continue
         except StoreError as error:
             not_known.append(f"not known: ConfigMap {namespace}/{name}: {error}")
+
+
+async def _roles(objects: ObjectPages, not_known: list[str]) -> AsyncIterator[tuple[str, bytes]]:
+    """The rights of ``vigil elastic`` and of its parts."""
+    for name in (ELASTIC_DAEMON, *(f"{ELASTIC_DAEMON}-{part}" for part in ELASTIC_PARTS)):
+        try:
+            yield "ClusterRole", await objects.get(f"{_CLUSTER_ROLES}/{name}")
+        except StoreNotFound:
+            continue
+        except StoreError as error:
+            not_known.append(f"not known: ClusterRole {name}: {error}")
 
 
 def _rules(page: bytes) -> set[tuple[str, str]]:

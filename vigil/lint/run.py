@@ -12,7 +12,7 @@ from advisor.lint.finding import FindingPlace, finding
 from advisor.lint.judge import judge
 from advisor.lint.model import Mapping, Scalar
 from advisor.lint.objects import Texts, take
-from advisor.lint.workload import Collected
+from advisor.lint.workload import Collected, ElasticDaemon
 from vigil.lint.documents import TooMuch, UnparsedText
 from vigil.lint.json_text import NoJson, json_value, read_json
 from vigil.lint.yaml_text import read_yaml
@@ -52,13 +52,16 @@ class LintReport:
         return int(bool(self.findings) if strict else self.counts()[FindingSeverity.ERROR] > 0)
 
 
-def lint(files: Iterable[File], decided: Iterable[LintFinding] = ()) -> LintReport:
+def lint(
+    files: Iterable[File], decided: Iterable[LintFinding] = (), *, is_cluster: bool = False
+) -> LintReport:
     """Judge ``files`` as one set. Findings are in the order of files and lines.
 
-    ``decided`` is what was found about a running cluster, in files of its own.
+    ``decided`` is what was found about a running cluster, in files of its own. ``is_cluster``: all
+    Deployments of that cluster are among the files.
     """
     report = LintReport()
-    collected = Collected()
+    collected = Collected(elastic=ElasticDaemon(is_cluster=is_cluster))
     order: dict[str, int] = {}
     ignored: dict[str, dict[int, set[str]]] = {}
     live = set()

@@ -108,8 +108,14 @@ def test_no_more_jobs_than_free_places_when_corrected(free: int) -> None:
 @pytest.mark.parametrize("profile", Profile)
 @pytest.mark.parametrize("phase", ["", "Pending"])
 def test_the_podgroup_comes_first(phase: str, profile: Profile) -> None:
-    one = advised(with_job(0, phase, S), profile)["g0-a"]
-    assert (one.verdict, one.reason) == ("HOLD", "PG_PENDING")
+    snapshot = with_job(0, phase, S)
+    one = advised(snapshot, profile)["g0-a"]
+    assert (one.verdict, one.reason, one.dest_index) == ("HOLD", "PG_PENDING", 1)
+    broken = StoredConfigMap("ns", "rule", {"elastic_scaling.json": "{"})
+    for maps in ((), (broken,)):
+        other = msgspec.structs.replace(snapshot, configmaps=maps)
+        one = advised(other, profile)["g0-a"]
+        assert (one.verdict, one.reason, one.dest_index) == ("HOLD", "PG_PENDING", None)
 
 
 @pytest.mark.parametrize("profile", Profile)

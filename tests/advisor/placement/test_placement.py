@@ -74,6 +74,25 @@ def test_tolerations(toleration: Toleration, is_tolerated: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("toleration", "is_tolerated"),
+    [
+        (Toleration(operator="Exists"), True),
+        (Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoSchedule"), True),
+        (Toleration("node.kubernetes.io/unschedulable", "Exists", "", "NoExecute"), False),
+        (Toleration("node.kubernetes.io/not-ready", "Exists"), False),
+    ],
+)
+def test_cordoned_nodes_take_pods_that_tolerate_it(
+    toleration: Toleration, is_tolerated: bool
+) -> None:
+    """As Kubernetes' own filter: ``spec.unschedulable`` counts as the taint of that name."""
+    scene = Scene(count=1)
+    scene.node_changes["n1"] = {"is_cordoned": True}
+    found = _refusals(scene, tolerations=(toleration,))
+    assert [why.partition(": ")[0] for why in found.values()] == ["Cordoned"] * (not is_tolerated)
+
+
+@pytest.mark.parametrize(
     ("operator", "values", "matches"),
     [
         ("In", ("module-910b-8", "x"), True),

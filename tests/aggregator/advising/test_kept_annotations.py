@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,7 +35,7 @@ def test_recordings_are_decided_the_same_without_what_is_dropped(name: str) -> N
             options = msgspec.structs.replace(options_of(recording), profile=profile)
             whole, after = advise(snapshot, states[profile], options)
             report, other = advise(kept, states[profile], options)
-            assert msgspec.json.encode(report) == msgspec.json.encode(whole)
+            assert report == whole
             assert other == after
             states[profile] = after
 
@@ -75,7 +76,7 @@ def _bytes(item: cluster.Object) -> msgspec.Raw:
 def test_nodes_and_pods_are_kept_without_what_nobody_reads() -> None:
     node = cluster.node("n1")
     node["metadata"]["annotations"] |= {"NodeHealthyStatus": "UnHealthy", "of/others": "x"}
-    kept = KINDS["nodes"].read(_bytes(node))
+    kept: Any = KINDS["nodes"].read(_bytes(node))
     assert kept.annotations.keys() == {"NodeHealthyStatus", "baseDeviceInfos"}
     pod = next(one for one in cluster.two_pods_on_two_of_three_nodes() if one["kind"] == "Pod")
     pod["metadata"]["annotations"] |= {"of/others": "x", "huawei.com/long": "x" * 5000}

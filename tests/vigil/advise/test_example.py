@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -32,3 +35,31 @@ def test_the_commands_of_the_readme() -> None:
     assert (rest, ill) == (0, 1)
     assert "nothing happens" in calm
     assert "deletes with 600 s: train-worker-0, train-worker-1" in assumed_output
+
+
+_BOTH = """
+import sys
+from typer.testing import CliRunner
+from vigil.main import app
+for options in ([], ["--json"]):
+    given = ["advise", "--dump", sys.argv[1], "--what-if", "chip 3 of node-2 SeparateNPU", *options]
+    result = CliRunner().invoke(app, given)
+    print(result.exit_code, result.stdout)
+"""
+
+
+def test_text_and_json_are_the_same_bytes_for_any_hash_seed() -> None:
+    printed = []
+    for seed in ("0", "1", "4711"):
+        ran = subprocess.run(
+            [sys.executable, "-c", _BOTH, str(ROOT / EXAMPLE)],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=False,
+        )
+        assert (ran.returncode, ran.stderr) == (0, b"")
+        printed.append(ran.stdout)
+    assert printed[0].startswith(b"1 ")
+    assert b'\n1 {"profile":"upstream"' in printed[0]
+    assert set(printed) == {printed[0]}

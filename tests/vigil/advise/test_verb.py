@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from contract.errors import ConfigurationError, StoreUnavailable
+from tests.elastic.jobs import vcjob
 from tests.vigil.advise.cluster import (
     as_list,
     configmap,
@@ -232,9 +233,41 @@ def test_wrong_use(dump: Path, options: tuple[str, ...]) -> None:
     assert result.exit_code == 2 or isinstance(result.exception, ConfigurationError)
 
 
+def test_what_a_part_of_elastic_training_would_do(tmp_path: Path) -> None:
+    """Only with its option: the scheduler ends no job for a link that is down."""
+    items = two_pods_on_two_of_three_nodes()
+    job = vcjob("j", 2, phase="Running")
+    owner = {"kind": "Job", "name": "j", "uid": job["metadata"]["uid"], "controller": True}
+    for one in items:
+        if one["kind"] == "Pod":
+            one["metadata"]["ownerReferences"] = [owner]
+        if one["metadata"]["name"] == "cluster-info-device-0":
+            devices = json.loads(one["data"]["cluster-info-device-0"])
+            lists = devices["mindx-dl-deviceinfo-n1"]["DeviceList"]
+            lists["huawei.com/Ascend910-NetworkUnhealthy"] = "Ascend910-0"
+            one["data"]["cluster-info-device-0"] = json.dumps(devices)
+    file = tmp_path / "cut.json"
+    file.write_text(as_list([*items, job]))
+    assert "ELASTIC_COMMAND" not in vigil("--dump", file).stdout
+    found = [
+        finding["object"]
+        for one in sessions_of(vigil("--dump", file, "--network-faults", "--json"))
+        for finding in one["findings"]
+        if finding["code"] == "ELASTIC_COMMAND"
+    ]
+    assert found == ["Job default/j"] * 2, "in each profile"
+
+
 @pytest.mark.daemon
 @pytest.mark.parametrize(
-    "options", [("--watch", "--what-if", "heal n1"), ("--state", "file"), ("--what-if", "heal")]
+    "options",
+    [
+        ("--watch", "--what-if", "heal n1"),
+        ("--state", "file"),
+        ("--network-faults",),
+        ("--dead-nodes",),
+        ("--what-if", "heal"),
+    ],
 )
 def test_wrong_use_of_a_server(options: tuple[str, ...]) -> None:
     result = vigil("--server", "http://127.0.0.1:1", *options)

@@ -11,7 +11,10 @@ import pytest
 import yaml
 
 from contract.scheduling import GROUP_ANNOTATION
+from tests.elastic.jobs import as_written, vcjob
 from tests.parts import pod_groups
+from tests.parts.definitions import VCJOBS
+from tests.parts.volcano import JOBS
 from tests.vigil.lint.manifests import RESOURCE
 from tests.vigil.lint.test_cases import CASES
 
@@ -70,6 +73,50 @@ def test_what_runs_is_judged_and_what_is_missing_is_named(control_plane: Control
         control_plane.ask("DELETE", "/apis/apps/v1/namespaces/default/deployments/infer")
         control_plane.ask("DELETE", "/api/v1/namespaces/default/pods/group-0")
         pod_groups.uninstall(control_plane)
+
+
+def test_what_keeps_elastic_training_from_ending_pods(control_plane: ControlPlane) -> None:
+    """Without its daemon, with a daemon and no rights of a part, and with all of it."""
+    VCJOBS.install(control_plane)
+    deployments = "/apis/apps/v1/namespaces/mindx-dl/deployments"
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    parts = ("network-faults", "dead-nodes")
+    made: list[str] = [f"{JOBS}/elastic"]
+    control_plane.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
+    try:
+        control_plane.request("POST", JOBS, as_written(vcjob("elastic", phase="")))
+        both = {"ELASTIC_NETWORK_FAULT", "ELASTIC_DEAD_NODE"}
+        assert _of_elastic(control_plane, "vigil elastic is not installed") == both
+        arguments = ["elastic", "--act", *(f"--{part}" for part in parts)]
+        container = {"name": "elastic", "image": "any", "args": arguments}
+        labels = {"app": "elastic"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        daemon = {"metadata": {"name": "npu-vigil-elastic"}, "spec": spec}
+        control_plane.request("POST", deployments, daemon)
+        made.append(f"{deployments}/npu-vigil-elastic")
+        for name in ("npu-vigil-elastic", "npu-vigil-elastic-dead-nodes"):
+            control_plane.request("POST", roles, {"metadata": {"name": name}})
+            made.append(f"{roles}/{name}")
+        missing = "there is no ClusterRole npu-vigil-elastic-network-faults"
+        assert _of_elastic(control_plane, missing) == {"ELASTIC_NETWORK_FAULT"}
+        name = "npu-vigil-elastic-network-faults"
+        control_plane.request("POST", roles, {"metadata": {"name": name}})
+        made.append(f"{roles}/{name}")
+        assert _of_elastic(control_plane, "") == set()
+    finally:
+        for path in made:
+            control_plane.ask("DELETE", path)
+        VCJOBS.uninstall(control_plane)
+
+
+def _of_elastic(control_plane: ControlPlane, why: str) -> set[str]:
+    """Return the codes about the parts of elastic training; each names ``why``."""
+    _, findings, _ = lint_live(control_plane.kubeconfig)
+    codes = ("ELASTIC_NETWORK_FAULT", "ELASTIC_DEAD_NODE")
+    found = [one for one in findings if one["code"] in codes]
+    assert all(why in one["happens"] for one in found), found
+    return {one["code"] for one in found}
 
 
 def test_without_rights_nothing_is_known(control_plane: ControlPlane) -> None:

@@ -1,0 +1,60 @@
+"""A sequence of rows for all nodes whose copies cost as much as their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TypeVar, overload
+
+T_co = TypeVar("T_co", covariant=True)
+
+_SIZE = 128
+
+
+class ChunkedRows(Sequence[T_co]):
+    """Rows that never change. Those that follow from others share the chunks that are the same."""
+
+    __slots__ = ("_chunks", "_length")
+
+    def __init__(self, rows: Iterable[T_co] = ()) -> None:
+        found = tuple(rows)
+        self._length = len(found)
+        self._chunks = [found[at : at + _SIZE] for at in range(0, self._length, _SIZE)]
+
+    def replaced(self: ChunkedRows[T_co], rows: Mapping[int, T_co]) -> ChunkedRows[T_co]:
+        """Return these rows with others at some places."""
+        found = ChunkedRows[T_co]()
+        found._length, found._chunks = self._length, self._chunks.copy()
+        for place, row in rows.items():
+            number, at = divmod(place, _SIZE)
+            chunk = found._chunks[number]
+            found._chunks[number] = (*chunk[:at], row, *chunk[at + 1 :])
+        return found
+
+    @overload
+    def __getitem__(self, place: int) -> T_co: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[T_co]: ...
+    def __getitem__(self, place: int | slice) -> T_co | Sequence[T_co]:
+        if isinstance(place, slice):
+            return tuple(self)[place]
+        if not -self._length <= place < self._length:
+            raise IndexError(place)
+        number, at = divmod(place % self._length, _SIZE)
+        return self._chunks[number][at]
+
+    def __iter__(self) -> Iterator[T_co]:
+        return chain.from_iterable(self._chunks)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, ChunkedRows):
+            return self._chunks == other._chunks
+        return tuple(self) == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
