@@ -26,7 +26,7 @@ from vigil.isolation.change import (
 from vigil.isolation.found_chip import FoundChip, beats_of, find
 from vigil.isolation.refusal import refusal
 from vigil.isolation.shown_isolation import Published, ShownChip
-from vigil.reports.show import print_lines
+from vigil.reports.show import answering, print_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,7 +253,8 @@ class _Run:
             problems=tuple(found.problems),
         )
         if self._as_json:
-            print(msgspec.json.encode(outcome).decode())
+            with answering():
+                print(msgspec.json.encode(outcome).decode())
         else:
             lines = [outcome.text]
             if worst and not self._change.isolates:
@@ -262,7 +263,8 @@ class _Run:
                 )
             lines += found.problems
             if status == _DONE:
-                print_lines(lines)
+                with answering():
+                    print_lines(lines)
             else:
                 print("\n".join(f"vigil: {quoted(line)}" for line in lines), file=sys.stderr)
         return status
