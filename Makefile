@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo          the whole system on this machine, with emulated hardware"
 	@echo "make lint          format, style, types, layers of imports and retired words"
-	@echo "make unit          four fifths of the tests in a minute: no server, no network, only gcc"
+	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
 	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
 	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
 	@echo "make test-volcano  elastic training with Volcano's real job controller; 6 minutes, once 7 more"

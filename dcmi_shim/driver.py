@@ -245,7 +245,7 @@ class Driver:
             return ()
         return (
             f"the driver calls the chips {found.chip_name} ({found.family}) now, and called them "
-            f"{known.chip_name} ({known.family}) before: what was known stays; restart the agent "
+            f"{known.chip_name} ({known.family}) before: what was known stays. Restart the agent "
             "if the cards were exchanged",
         )
 

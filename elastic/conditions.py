@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from contract import scheduling
+from contract.counted import counted
 from contract.documents.elastic_job import (
     END_ACTIONS,
     EVICTED_EVENTS,
@@ -198,8 +199,8 @@ def _success(job: ElasticJob) -> str | None:
     if original is None or job.min_success is None or job.min_success <= least:
         return None
     return (
-        f"minSuccess {job.min_success} is more than the {least} pods of the smallest size; write "
-        f"minSuccess: {least} or less"
+        f"minSuccess {job.min_success} is more than the {counted(least, 'pod')} of the smallest "
+        f"size; write minSuccess: {least} or less"
     )
 
 

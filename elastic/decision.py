@@ -15,6 +15,7 @@ import msgspec
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
+from contract.counted import counted
 from contract.documents.elastic_job import RESTORE, Size, read_ending
 from elastic.conditions import Unmet, kept_of, min_replicas, original_of, unmet
 from elastic.end_cause import Evicted, cause_of
@@ -145,7 +146,8 @@ def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
     if job.phase == "Running":
         return _running(job, facts)
     unbound = sum(1 for pod in facts.pods if not pod.node)
-    why = f"phase {job.phase or 'unknown'}: {len(facts.pods)} pods, {unbound} without a node"
+    pods = counted(len(facts.pods), "pod")
+    why = f"phase {job.phase or 'unknown'}: {pods}, {unbound} without a node"
     return RestartDecision(VcjobState.STARTING, why)
 
 
@@ -160,9 +162,11 @@ def _running(job: ElasticJob, facts: JobContext) -> RestartDecision:
             VcjobState.RUNNING, f"the job runs over a fault, {fault.cause}: {why}"
         )
     assert fault.advice is not None
+    assert fault.advice.replicas is not None
+    room = counted(fault.advice.replicas, "pod")
     return RestartDecision(
         VcjobState.READY,
-        f"it is ended for {fault.cause}; there is room for {fault.advice.replicas} pods",
+        f"it is ended for {fault.cause}; there is room for {room}",
         write=DueWrite.END,
         cause=fault.cause,
     )
@@ -211,8 +215,8 @@ def _without_cause(job: ElasticJob) -> str:
     if any(one.phase == "Running" and one.at_ms >= since_ms for one in job.conditions):
         return why
     return (
-        f"start {kept.start} ended before the job ran, and not by a fault: the controller gives up "
-        "after 15 tries where pods cannot be made, as when a quota is used up; it is not started "
+        f"start {kept.start} ended before the job ran, and not by a fault. The controller gives up "
+        "after 15 tries where pods cannot be made, as when a quota is used up. It is not started "
         "again"
     )
 
@@ -300,13 +304,15 @@ def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> Re
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, advice.why, asks=True, cause=cause)
     least, most = min_replicas(job), original.replicas
     if not least <= advice.replicas <= most or not 1 <= advice.cards <= original.cards:
-        why = f"advised are {advice.replicas} × {advice.cards} chips, which the job does not allow"
+        advised = f"{advice.replicas} × {counted(advice.cards, 'chip')}"
+        why = f"the advised size is {advised}, which the job does not allow"
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
     is_original = (advice.replicas, advice.cards) == (original.replicas, original.cards)
     if RESTORE in job.annotations and not is_original:
         why = (
-            f"annotation {RESTORE}: it waits for room for {original.replicas} × {original.cards} "
-            f"chips; there is room for {advice.replicas} × {advice.cards}"
+            f"annotation {RESTORE}: it waits for room for {original.replicas} × "
+            f"{counted(original.cards, 'chip')}; there is room for {advice.replicas} × "
+            f"{advice.cards}"
         )
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
     size = size_of(original, advice.replicas, advice.cards)
@@ -316,9 +322,11 @@ def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> Re
     is_begun = _is_resized(job) or _is_cleared(job)
     write = _write(job, facts, size)
     if write is None:
-        why = f"{len(facts.pods)} pods that ended by themselves are removed first"
+        why = f"pods that ended by themselves are removed first: {len(facts.pods)}"
         return RestartDecision(VcjobState.STARTING, why, cause=cause)
-    text = f"{size.replicas} × {size.cards} chips of {original.replicas} × {original.cards}"
+    text = (
+        f"{size.replicas} × {counted(size.cards, 'chip')} of {original.replicas} × {original.cards}"
+    )
     return RestartDecision(
         VcjobState.READY,
         f"start with {text}: {cause}",

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.validation_texts import decode_text
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -46,7 +48,9 @@ def read_evictions(text: str) -> dict[str, tuple[Evicted, ...]]:
     try:
         found = _decoder.decode(text or "{}")
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"the records of the scheduler cannot be read: {error}") from None
+        raise ValueError(
+            f"the records of the scheduler cannot be read: {decode_text(error)}"
+        ) from None
     evictions: dict[str, tuple[Evicted, ...]] = {}
     for job, records in found.items():
         each = (_by_fault(record) for record in records.records or ())

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, NoReturn
 
+from contract.counted import counted
 from contract.errors import StoreError
 from elastic.conditions import kept_of
 from elastic.decision import DueWrite, VcjobState
@@ -85,7 +86,8 @@ class JobEvents:
         is_foreign = now != (kept.size.replicas, kept.size.cards)
         if is_foreign and self._sizes.get(job.uid) != now:
             who = job.writer or "somebody"
-            why = f"{who} set {size.replicas} × {size.cards} chips, the original size from now on"
+            chips = counted(size.cards, "chip")
+            why = f"{who} set {size.replicas} × {chips}, the original size from now on"
             _log.info("%s: %s", job.key, why)
             self._event(job, "ElasticOriginalSize", why, normal=True)
         self._sizes[job.uid] = now

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from contract.errors import ConfigurationError, Problem, StoreUnavailable, quoted
+from contract.validation_texts import decode_text
 from vigil.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _LARGEST_BYTES = 256 * 1024 * 1024
 _STREAM_SECONDS = 40.0
 """The stream of an aggregator has a comment every 15 s."""
 _CONNECT_SECONDS = 1.0
-_NOBODY = "no daemon listens there"
+_NO_DAEMON = "no daemon listens there"
 
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ class DaemonClient:
                 if answer.length and len(content) <= _LARGEST_BYTES:
                     raise http.client.IncompleteRead(content, answer.length)
         except FileNotFoundError:
-            raise StoreUnavailable(f"{self.server}: {_NOBODY}") from None
+            raise StoreUnavailable(f"{self.server}: {_NO_DAEMON}") from None
         except (OSError, http.client.HTTPException) as error:
             why = str(error) or type(error).__name__
             raise StoreUnavailable(f"{self.server} gives no answer: {quoted(why)}") from None
@@ -123,7 +124,8 @@ class DaemonClient:
             return msgspec.json.decode(body, type=model)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise StoreUnavailable(
-                f"{self.server}: its answer is not that of a daemon of this version: {error}"
+                f"{self.server}: its answer is not that of a daemon of this version: "
+                f"{decode_text(error)}"
             ) from None
 
     def refused(self, path: str, status: int, body: bytes) -> StoreUnavailable:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from contract.counted import counted
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -127,7 +129,7 @@ def status(
 
 
 def _lines(now: dict[str, Any]) -> Generator[str]:
-    yield f"profile {now['profile']}, {now['events']} events so far"
+    yield f"profile {now['profile']}, {counted(now['events'], 'event')} so far"
     for chip in now["chips"]:
         words = [f"health {chip['health']}"]
         if chip["dropped"] is not None:
@@ -156,13 +158,14 @@ def _lines(now: dict[str, Any]) -> Generator[str]:
         yield f"{tool['tool']}, {where}: {', '.join(what).replace('_', '-')}"
     yield from _bmc_lines(now["bmc"])
     if now["concurrent_calls"]:
-        yield f"{now['concurrent_calls']} calls while another thread of the same process was in one"
+        calls = counted(now["concurrent_calls"], "call")
+        yield f"{calls} while another thread of the same process was in one"
 
 
 def _bmc_lines(bmc: dict[str, Any]) -> Generator[str]:
     from contract.codes.bmc_device_types import device_type
 
-    words = ["present" if bmc["present"] else "absent", f"{len(bmc['alarms'])} alarms"]
+    words = ["present" if bmc["present"] else "absent", counted(len(bmc["alarms"]), "alarm")]
     words += [f"hangs ({bmc['hang']})"] if bmc["hang"] else []
     words += [f"{bmc['delay_ms']} ms slower"] if bmc["delay_ms"] else []
     words += [f"completion code {bmc['completion_code']:02X}"] if bmc["completion_code"] else []

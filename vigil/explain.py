@@ -63,15 +63,16 @@ def explain(
     from contract.codes.chip_codes import is_code
     from contract.codes.reference import describe_code
     from contract.errors import StoreUnavailable
-    from vigil.reports.show import print_lines
+    from vigil.reports.show import answering, print_lines
 
     language = language_of(lang)
     found = describe_code(what)
     if found is not None:
-        if as_json:
-            print(msgspec.json.encode(found).decode())
-        else:
-            print_lines(_lines(found, language))
+        with answering():
+            if as_json:
+                print(msgspec.json.encode(found).decode())
+            else:
+                print_lines(_lines(found, language))
         return
     node, _, part = what.partition("/")
     if re.fullmatch(_NODE, node) is None:
@@ -108,14 +109,16 @@ def _unknown(code: str) -> str:
 
     return (
         f"vigil: {quoted(code)!r} is in no table of fault codes. An unlisted code of a chip is "
-        "SeparateNPU when the driver calls it major or critical, and NotHandleFault when it calls "
-        "it minor or suggestion. docs/codes.md lists all codes."
+        "SeparateNPU when the driver calls it major or critical. It is NotHandleFault when the "
+        "driver calls it minor or suggestion. All codes are in docs/codes.md."
     )
 
 
 def _lines(found: CodeReference, language: str) -> Iterator[str]:
+    from vigil.reports.wrapping import wrapped
+
     name = found.name(language)
-    yield f"{found.code}  {name}"
+    yield from wrapped(f"{found.code}  {name}", _columns())
     if name != found.summary:
         yield from _field("english", found.summary)
     about = ", ".join(part for part in (found.component, found.module) if part)
@@ -144,13 +147,13 @@ def _sources(found: CodeReference) -> list[str]:
 
 
 def _field(heading: str, text: str) -> list[str]:
-    import textwrap
+    from vigil.reports.wrapping import wrapped
 
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=f"  {heading:<10}",
-        subsequent_indent=_INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, _columns(), f"  {heading:<10}", _INDENT)
+
+
+def _columns() -> int:
+    """Return the columns of a line: those of the terminal, but none that is hard to read."""
+    from vigil.reports.show import width
+
+    return min(width(), _WIDTH)

@@ -57,7 +57,8 @@ def not_known(snapshot: ClusterSnapshot, *, is_known: bool) -> tuple[str, ...]:
     if not is_known:
         found.append(
             "without the state of an earlier session: whether a job was already acted on, its"
-            " pending count, its remaining retries, kept keys of nodes, entries without a document"
+            " pending count and remaining retries. Kept keys of nodes and entries without a"
+            " document are not known either"
         )
     found += [f"{kind}: they could not be read" for kind in sorted(snapshot.unread)]
     return tuple(found)
@@ -180,7 +181,7 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
         yield Finding(FindingSeverity.WARNING, "NO_DEVICE_ENTRY", called, text)
     elif len(view.free) > view.idle.get(view.resource, 0):
         text = (
-            f"{len(view.free)} cards are listed as free, Kubernetes has"
+            f"the list of free cards has {len(view.free)}, Kubernetes has"
             f" {view.idle.get(view.resource, 0)} idle: it takes no pod with chips"
         )
         yield Finding(FindingSeverity.WARNING, "FREE_LIST_TOO_LONG", called, text)

@@ -14,6 +14,7 @@ from advisor.controllers.motor_scaling_rule import read_rule
 from advisor.options import Profile
 from advisor.report import Finding, FindingSeverity
 from contract import scheduling
+from contract.counted import counted
 from contract.errors import DocumentError
 from contract.scheduling import go_integer
 
@@ -139,17 +140,17 @@ def _budget(
             job,
             FindingSeverity.WARNING,
             "RETRY_VS_BACKOFF",
-            f"backoffLimit {limit} ends the job after {limit} waves, those of hardware faults too; "
-            f"{scheduling.FAULT_RETRY_TIMES} {label} has no effect beyond it",
+            f"backoffLimit {limit} ends the job after {counted(limit, 'wave')}, those of hardware "
+            f"faults too; {scheduling.FAULT_RETRY_TIMES} {label} has no effect beyond it",
         )
     pods = groups.pods(job)
-    counted = counted_waves(job, pods)
-    if limit is not None and counted is not None and counted >= limit:
+    waves = counted_waves(job, pods)
+    if limit is not None and waves is not None and waves >= limit:
         yield _finding(
             job,
             FindingSeverity.WARNING,
             "BACKOFF_EXHAUSTED",
-            f"{counted} waves of {limit} are counted: the next one fails the job",
+            f"{waves} of {counted(limit, 'wave')} came: the next one fails the job",
         )
     if any(pod.phase == "Failed" for pod in pods):
         group = groups.podgroup(job)

@@ -16,6 +16,7 @@ from advisor.placement.free_room import FreeRoom
 from advisor.report import ElasticAdvice
 from advisor.scheduler_view.nodes import NodeHealthState
 from contract import scheduling
+from contract.counted import counted
 from contract.scheduling import go_integer
 
 if TYPE_CHECKING:
@@ -193,10 +194,16 @@ def take_fit(
         if count is not None:
             pool.take(room, count)
             same = (count, each) == (replicas, cards)
-            why = "the size stays" if same else f"there is no room for {replicas} × {cards} cards"
+            why = (
+                "the size stays"
+                if same
+                else f"there is no room for {replicas} × {counted(cards, 'card')}"
+            )
             return Fit(count, each, why)
     return Fit(
-        None, None, f"pending, not enough nodes: there is room for {room.total} × {each} cards"
+        None,
+        None,
+        f"pending, not enough nodes: there is room for {room.total} × {counted(each, 'card')}",
     )
 
 

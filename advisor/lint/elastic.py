@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from advisor.lint.finding import finding
 from advisor.lint.labels import RING_CONTROLLER
 from advisor.lint.workload import WorkloadForm
+from contract.counted import counted
 from contract.documents.elastic_job import (
     END_ACTIONS,
     OFF,
@@ -81,7 +82,7 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
     number = None if success is None else go_integer(success.value)
     least = _least(workload)
     if success is not None and number is not None and number > least:
-        why = f"minSuccess {number} is more than the {least} pods of the smallest size"
+        why = f"minSuccess {number} is more than the {counted(least, 'pod')} of the smallest size"
         yield _condition(place.at(success.line), why, f"Write minSuccess: {least} or less.")
 
 

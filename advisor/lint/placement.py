@@ -9,6 +9,7 @@ from advisor.lint.finding import finding
 from advisor.lint.near import nearest
 from advisor.lint.pods import HOST_ARCH, SCHEDULER_NAME
 from advisor.lint.workload import WorkloadForm
+from contract.counted import counted
 from contract.scheduling import ACCELERATOR_TYPE, SCHEDULE_POLICY
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _judge_cards(
         return
     if cards is not None and count > cards:
         why = f"a node has {cards}"
-        yield _cards(place, count, why, f"Ask for at most {cards} cards for a pod.")
+        yield _cards(place, count, why, f"Ask for at most {counted(cards, 'card')} for a pod.")
     elif selected is not None and selected.value.startswith(_A3) and count > 1 and count % 2:
         why = "on A3 the two dies of a card are given together"
         yield _cards(place, count, why, f"Ask for {count - 1} or {count + 1} cards.")

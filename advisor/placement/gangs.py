@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from advisor.jobs import npu_request
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,7 +75,7 @@ def _greedy(demands: Demands, views: Mapping[str, NodeView]) -> int:
 
 def _text(needed: int, pod: SchedulerPod, result: PlacementResult, lacking: Iterable[str]) -> str:
     cards = npu_request(pod)
-    what = f"{needed} × {cards} cards" if cards else f"{needed} × a pod without chips"
+    what = f"{needed} × {counted(cards, 'card')}" if cards else f"{needed} × a pod without chips"
     nodes = len(result.accepts)
-    takes = f"{nodes} node{'s' if nodes != 1 else ''} take{'s' if nodes == 1 else ''} {result.room}"
+    takes = f"{counted(nodes, 'node')} take{'s' if nodes == 1 else ''} {result.room}"
     return "; ".join([f"needs {what}, {takes}", *lacking])

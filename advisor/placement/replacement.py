@@ -11,6 +11,7 @@ import msgspec
 
 from advisor.jobs import npu_request
 from advisor.placement.placement import asks_same
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ def _placed(job: SchedulerJob, pods: Sequence[SchedulerPod], pool: FreeRoom) -> 
     for room, count in counts.items():
         if room.total < count:
             cards = room.demand.cards
-            what = f"{count} × {cards} cards" if cards else f"{count} × no cards"
+            what = f"{count} × {counted(cards, 'card')}" if cards else f"{count} × no cards"
             return f"made anew, they do not fit: {what} are needed, there is room for {room.total}"
         pool.take(room, count)
     return "made anew, they fit"

@@ -29,6 +29,7 @@ from advisor.rescheduling.fault_scheduling import (
 from advisor.rescheduling.selection import PodSelection, select
 from advisor.workloads import follow_up, workload_of
 from contract import scheduling
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -373,7 +374,7 @@ class Rescheduling:
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:
-            why = f"{limit} pods are deleted at most at a time"
+            why = f"at most {counted(limit, 'pod')} can be deleted at a time"
             self._decide(key, job, Action.NONE, selection.row, ("R30",), why, judged=judged)
             return
         self._deleted += len(pods)

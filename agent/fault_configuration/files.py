@@ -17,6 +17,7 @@ from contract.operator_rules.fault_configuration import (
     InForce,
     catalogue_of,
 )
+from contract.validation_texts import decode_text
 from stores.directory.inotify import Inotify
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def read_kept(state_dir: Path) -> InForce | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError, UnicodeError, ConfigurationError) as error:
-        log.error("%s cannot be used: %s", path, error)
+        log.error("%s cannot be used: %s", path, decode_text(error))
         return None
     return in_force
 

@@ -139,7 +139,7 @@ class Heartbeat:
             case ClaimState.WAITING:
                 return (
                     f"waits to see whether another agent with the node name {self.node} still runs "
-                    f"on {other.holder}: it has gone if its heartbeat does not change for "
+                    f"on {other.holder}. It has gone if its heartbeat does not change for "
                     f"{duration_seconds(other):g} s"
                 )
         return None
@@ -290,7 +290,7 @@ class Heartbeat:
             _now(),
             beats=self._beat_last and not self._edges.stalled(),
         )
-        self._tell(before)
+        self._log_change(before)
         had_rival = self.has_rival
         other = self._claim.other
         if (
@@ -315,7 +315,7 @@ class Heartbeat:
         self.trouble.begin(f"{what}: {str(error) or 'no answer in time'}")
         return isinstance(error, StoreRefused)
 
-    def _tell(self, before: NameClaim) -> None:
+    def _log_change(self, before: NameClaim) -> None:
         now = self._claim
         if self.conflict is not None:
             if now.standing is not before.standing:

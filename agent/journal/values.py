@@ -26,6 +26,7 @@ from contract.documents.switch_info import port_of
 from contract.errors import ConfigurationError, JournalError
 from contract.observation import Gap
 from contract.operator_rules.fault_configuration import FaultTexts, catalogue_of
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -180,4 +181,6 @@ def decoded(row: Stored, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def _refused(row: Stored, error: Exception) -> JournalError:
-    return JournalError(f"row {row.sequence} ({row.kind}) cannot be understood: {error}")
+    return JournalError(
+        f"row {row.sequence} ({row.kind}) cannot be understood: {decode_text(error)}"
+    )

@@ -28,7 +28,7 @@ _REQUEST_SECONDS = WRITE_SECONDS
 
 MISSING = (
     "own-node-only is not in force: the API server lets this agent write what belongs to other "
-    "nodes, so whoever takes over one node can isolate the chips of all"
+    "nodes. So whoever takes over one node can isolate the chips of all"
 )
 ADVICE = (
     "apply daemonset/base on Kubernetes 1.30 or newer, without the component "

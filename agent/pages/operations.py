@@ -13,8 +13,8 @@ OPERATIONS: tuple[Operation, ...] = (
     history_page.OPERATION,
     Operation(
         event_stream.PATH,
-        "Changes as they happen: events change (of the faults of the node), blind (of which "
-        "sources give the agent no answer), and gap where some are lost",
+        "Changes as they happen. Events are change (of the faults of the node), blind (sources "
+        "that give the agent no answer), and gap where some are lost",
         FaultChange,
         event_stream.PARAMETERS,
         content="text/event-stream",

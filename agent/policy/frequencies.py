@@ -16,6 +16,7 @@ from agent.policy import upgrades
 from agent.policy.state import ChipState, Counter, Fault, Upgrade
 from agent.policy.transaction import without
 from contract.codes.policies import FAULT_FREQUENCY
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from agent.policy.transaction import Transaction
@@ -159,7 +160,7 @@ def _counted(
         return _with(known, origin.code, replace(counter, occurred_ms=recent))
     known = _with(known, origin.code, replace(counter, occurred_ms=()))
     because = (
-        f"{origin.code} occurred {len(recent)} times within {policy.window_seconds} s "
+        f"{origin.code} occurred {counted(len(recent), 'time')} within {policy.window_seconds} s "
         f"({FAULT_FREQUENCY})"
     )
     upgrade = Upgrade(

@@ -70,10 +70,10 @@ class OtherProgram:
         at = datetime.fromtimestamp(self.writer.at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return (
             f"{owned.namespace}/{owned.name} is left to {name}, which wrote it at {at}: a document "
-            f"can have only one writer. Stop {name} on this node: then this agent writes it "
+            f"can have only one writer. Stop {name} on this node, or take {owned.kind} out of "
+            f"`documents`. After the stop this agent writes it "
             f"{_silence_seconds(owned, self.writer):.0f} s after that write, or at once after "
-            f"kubectl delete configmap -n {owned.namespace} {owned.name}; "
-            f"or take {owned.kind} out of `documents`"
+            f"kubectl delete configmap -n {owned.namespace} {owned.name}"
         )
 
 

@@ -80,8 +80,8 @@ class MarkKnowledge:
         return (
             f"{self.url} {there}, and the directory known here has {self.id}: is another one "
             f"mounted, or none? Nothing of its {nodes} nodes is forgotten. It counts again when "
-            "the known one is back, when more than half of these nodes beat in this one, or after "
-            f"vigil forget --mark {self.id} --store {self.url} --yes"
+            "the known one is back, or when more than half of these nodes beat in this one. To "
+            f"confirm it, run vigil forget --mark {self.id} --store {self.url} --yes"
         )
 
 

@@ -241,8 +241,8 @@ OPERATIONS: tuple[Operation, ...] = (
     history_page.OPERATION,
     Operation(
         event_stream.PATH,
-        "Changes as they happen: events change (of what is published), blind (of which sources "
-        "give agents no answer), job (of which jobs are hit), leader, advice (of what the "
+        "Changes as they happen. Events are change (of what is published), blind (sources that "
+        "give agents no answer), job (jobs that are hit) and leader. Others are advice (what the "
         "scheduler will do with a job), and gap where some are lost",
         FaultChange,
         event_stream.PARAMETERS,

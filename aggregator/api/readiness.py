@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from aggregator.api.status import ProbeStatus
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -81,7 +82,7 @@ class Readiness:
                     return
         self._complete = None
         self._waits_for = None
-        _log.info("everything known is published: %d nodes", len(self._pipeline.nodes))
+        _log.info("everything known is published: %s", counted(len(self._pipeline.nodes), "node"))
 
     def health(self) -> ProbeStatus:
         """The cheap part of the picture, for probes."""

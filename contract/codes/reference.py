@@ -19,6 +19,7 @@ from contract.codes.catalogue import read_table, shipped
 from contract.codes.chip_codes import is_network, parse_code
 from contract.codes.host_codes import HOST_CODES
 from contract.codes.levels import NodeLevel
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -229,8 +230,8 @@ def _rules(code: str) -> Iterator[str]:
         if frequency.release_ms is not None:
             until = f"until it was gone for {frequency.release_ms / 3_600_000:g} h"
         yield (
-            f"The level of its chip is {frequency.level} when it occurs {frequency.times} times "
-            f"in {frequency.window_seconds / 3600:g} h, {until}."
+            f"The level of its chip is {frequency.level} when it occurs "
+            f"{counted(frequency.times, 'time')} in {frequency.window_seconds / 3600:g} h, {until}."
         )
 
 

@@ -16,6 +16,7 @@ from contract.errors import DocumentError
 from contract.go import encode as go_json
 from contract.go.decode import GoStruct, Int32, Int64, decode
 from contract.names import CLUSTER_DEVICE_PREFIX, DEVICE_INFO_PREFIX
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,12 +46,12 @@ def cluster_device_name(index: int) -> str:
 
 
 def cluster_device_index(name: str) -> int | None:
-    """The number of a device document, ``None`` for any other name."""
+    """Return the number of a device document, ``None`` for any other name."""
     return numbered(CLUSTER_DEVICE_PREFIX, name)
 
 
 def numbered(prefix: str, name: str) -> int | None:
-    """The number that follows ``prefix`` in ``name``, if ``name`` is just that."""
+    """Return the number that follows ``prefix`` in ``name``, if ``name`` is just that."""
     number = name.removeprefix(prefix)
     if number == name or not number.isascii() or not number.isdigit() or str(int(number)) != number:
         return None
@@ -63,7 +64,7 @@ def member(key: str, text: str) -> str:
 
 
 def value_of(members: Iterable[str]) -> str:
-    """A value from its members in key order; empty without any (checklist item 6)."""
+    """Return a value from its members in key order; empty without any (checklist item 6)."""
     joined = ",".join(members)
     return f"{{{joined}}}" if joined else ""
 
@@ -72,17 +73,19 @@ _raw_entries = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def entry_texts(value: str, document: str) -> dict[str, str]:
-    """The JSON text of each member of a value, unread; raises ``DocumentError``."""
+    """Return the JSON text of each member of a value, unread; raises ``DocumentError``."""
     if not value:
         return {}
     try:
         return {key: bytes(raw).decode() for key, raw in _raw_entries.decode(value).items()}
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise DocumentError(document, "$", f"is no object of entries: {error}") from None
+        raise DocumentError(
+            document, "$", f"is no object of entries: {decode_text(error)}"
+        ) from None
 
 
 def read_device_entry(key: str, text: str, document: str) -> tuple[str, DeviceEntry]:
-    """The node that a member of cluster-info-device is about, and its entry.
+    """Return the node that a member of cluster-info-device is about, and its entry.
 
     Raises ``DocumentError`` where a reader would not understand it: types, the five keys, names in
     the lists, the fault list (M3 to M6).
@@ -116,7 +119,7 @@ def _listed(names: str) -> list[str]:
 
 
 def record_of(entry: DeviceEntry) -> DeviceRecord:
-    """What can be taken over from an entry of an earlier run: chips and ids, but no faults."""
+    """Return what is taken over from an entry of an earlier run: chips and ids, but no faults."""
     devices = entry.DeviceList or {}
     resource = min(devices, default="huawei.com/npu")
     return DeviceRecord(
@@ -138,7 +141,7 @@ def _names(devices: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def faults_of(entry: DeviceEntry, document: str) -> tuple[CodeFault, ...]:
-    """The faults in an entry that ``read_device_entry`` has read."""
+    """Return the faults in an entry that ``read_device_entry`` has read."""
     devices = entry.DeviceList or {}
     text = devices[f"{min(devices)}-Fault"]
     faults = decode(text, list[DeviceFault], document, "$")
@@ -178,7 +181,9 @@ def verify_value(
     try:
         entries = reader.decode(value)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise DocumentError(document, "$", f"a reader would refuse it: {error}") from None
+        raise DocumentError(
+            document, "$", f"a reader would refuse it: {decode_text(error)}"
+        ) from None
     if len(entries) != nodes:
         raise DocumentError(
             document, "$", f"has {counted(len(entries), 'node')} and must have {nodes}"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.validation_texts import decode_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -75,7 +77,7 @@ def read_kept(annotations: Mapping[str, str]) -> PersistedJob | None:
     try:
         kept = msgspec.json.decode(text, type=PersistedJob)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ValueError(f"{KEPT} cannot be read: {error}") from None
+        raise ValueError(f"{KEPT} cannot be read: {decode_text(error)}") from None
     sizes = (kept.original, kept.size)
     if any(one.replicas < 0 or one.cards < 0 or one.available < 0 for one in sizes):
         raise ValueError(f"{KEPT} has a size below 0")

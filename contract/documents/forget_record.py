@@ -14,6 +14,7 @@ import msgspec
 
 from contract.errors import DocumentError
 from contract.names import node_name_problem
+from contract.validation_texts import decode_text
 
 FORGET_NAMESPACE = "npu-vigil"
 FORGET_PREFIX = "npu-vigil-forget-"
@@ -58,7 +59,7 @@ def decode_forget_record(name: str, data: dict[str, str]) -> ForgetRecord:
     try:
         record = _decoder.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise DocumentError(name, FORGET_KEY, str(error)) from None
+        raise DocumentError(name, FORGET_KEY, decode_text(error)) from None
     if problem := node_name_problem(record.node):
         raise DocumentError(name, FORGET_KEY, f"the node's name {problem}")
     if name != forget_record_name(record.node):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from contract.errors import DocumentError
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -85,7 +86,8 @@ _decode = msgspec.json.Decoder(VigilRecord).decode
 def encode_vigil_key(
     blind: Iterable[BlindSource], changed_at_ms: int = 0, faults: Iterable[FaultAnswer] = ()
 ) -> str | None:
-    """The text of the key for these sources, in their order; ``None``: the key is to be absent.
+    """Return the text of the key for these sources, in their order; ``None``: the key is to be
+    absent.
 
     ``changed_at_ms`` (epoch milliseconds) is when they changed last; 0: not written. Long reasons
     are cut; entries that do not fit into ``LARGEST_BYTES`` are counted only, and ``faults`` have
@@ -130,7 +132,7 @@ def decode_vigil_key(text: str, document: str) -> VigilRecord:
         if version == VERSION:
             return _decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DocumentError(document, VIGIL_KEY, str(error)) from None
+        raise DocumentError(document, VIGIL_KEY, decode_text(error)) from None
     raise DocumentError(
         document, VIGIL_KEY, f"is of version {version}, this release reads version {VERSION}"
     )

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from contract.validation_texts import decode_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -67,7 +69,7 @@ def _named(text: str) -> tuple[dict[str, int], bool]:
     try:
         found = _decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise NoWrites(f"it is no JSON object: {error}") from None
+        raise NoWrites(f"it is no JSON object: {decode_text(error)}") from None
     version = found.get("version")
     if version != VERSION:
         raise NoWrites(f"it is of version {version!r}, this release reads version {VERSION}")

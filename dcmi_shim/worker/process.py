@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import DriverGone
+from contract.validation_texts import decode_text
 from dcmi_shim.library.return_codes import SYMBOL_MISSING
 
 if TYPE_CHECKING:
@@ -175,7 +176,9 @@ class ChildProcess:
         try:
             self._take_frames()
         except (ValueError, msgspec.DecodeError) as error:
-            self._nonsense = f"sent what is no message ({error}); its memory may be damaged"
+            self._nonsense = (
+                f"sent what is no message ({decode_text(error)}); its memory may be damaged"
+            )
             self.kill()
             self._end()
 

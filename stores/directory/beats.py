@@ -15,6 +15,7 @@ from contract.documents.write_numbers import text_found
 from contract.errors import StoreRefused
 from contract.names import node_name_problem
 from contract.refusal import Reason
+from contract.validation_texts import decode_text
 from stores.base import Beat
 from stores.directory import files
 from stores.refusals import Refusals
@@ -92,7 +93,7 @@ class DirectoryHeartbeats:
             UnicodeDecodeError,
             RecursionError,
         ) as error:
-            problem = str(error)
+            problem = decode_text(error)
         else:
             if problem is None:
                 self.refusals.accept(str(path))

@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 from contract.errors import StoreConflict, StoreRefused, StoreUnavailable
 from contract.names import HEARTBEAT_NAMESPACE, heartbeat_name, node_name_problem
 from contract.refusal import Reason
+from contract.validation_texts import decode_text
 from stores.base import Beat
 from stores.kubernetes_api import leases, wire
 from stores.kubernetes_api.namespaces import create_namespace
@@ -203,7 +204,9 @@ class LeaseHeartbeats:
         try:
             found, problems = leases.decode_list(body)
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the list of Leases is malformed: {error}") from error
+            raise StoreUnavailable(
+                f"the list of Leases is malformed: {decode_text(error)}"
+            ) from error
         places = {f"Lease in the list ({problem})" for problem in problems}
         for place in places:
             self.refusals.find(place, Reason.UNREADABLE, "it is no heartbeat: malformed")
@@ -241,4 +244,4 @@ def _decoded(body: bytes, what: str) -> leases.Lease:
     try:
         return leases.decoder.decode(body)
     except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error
+        raise StoreUnavailable(f"the answer to {what} is no Lease: {decode_text(error)}") from error

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import msgspec
 
 from contract.errors import StoreNotFound
+from contract.validation_texts import decode_text
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.kubernetes_api.watch import ListPage, Pages, watched
+from stores.kubernetes_api.wire import Item, ObjectMetadata, item_decoder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -35,29 +37,9 @@ _ASK_AGAIN_SECONDS = 45.0
 Value = TypeVar("Value")
 
 
-class ObjectMetadata(msgspec.Struct, rename="camel"):
-    """What distinguishes an object from others."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Identified(msgspec.Struct):
-    metadata: ObjectMetadata
-
-
-class Item(msgspec.Struct):
-    """An object of an API server."""
-
-    metadata: ObjectMetadata
-
-
 AnyItem = TypeVar("AnyItem", bound=Item)
 AnyItem_co = TypeVar("AnyItem_co", bound=Item, covariant=True)
 
-_identified = msgspec.json.Decoder(_Identified)
 _raw_pages: msgspec.json.Decoder[ListPage[msgspec.Raw]] = msgspec.json.Decoder(
     ListPage[msgspec.Raw]
 )
@@ -109,7 +91,7 @@ class Feed(Generic[AnyItem, Value]):
         )
 
     def decode(self, body: bytes, /) -> ListPage[_Read[Value]]:
-        """What means something here of a page. See ``Pages``.
+        """Return what means something here of a page. See ``Pages``.
 
         Mostly all can be read, and it is done in one go.
         """
@@ -131,7 +113,7 @@ class Feed(Generic[AnyItem, Value]):
 
     def _one(self, type_: str, content: msgspec.Raw) -> tuple[Update[Value] | None, str]:
         if type_ == "DELETED":
-            metadata = _identified.decode(content).metadata
+            metadata = item_decoder.decode(content).metadata
             key = self._kind.key(metadata)
             self._readable(key)
             return Update(key, None), metadata.resource_version
@@ -157,7 +139,7 @@ class Feed(Generic[AnyItem, Value]):
         try:
             key, value = self._read(item)
         except ValueError as error:
-            return _Read(self._say(item.metadata, error), None)
+            return _Read(self._log_state(item.metadata, error), None)
         return None if value is None else _Read(key, value)
 
     def _read(self, item: AnyItem) -> tuple[str, Value | None]:
@@ -169,19 +151,21 @@ class Feed(Generic[AnyItem, Value]):
     def _refuse(self, content: msgspec.Raw, error: Exception) -> tuple[str, ObjectMetadata]:
         """Log it; return which object it is, as far as that can be read."""
         try:
-            metadata = _identified.decode(content).metadata
+            metadata = item_decoder.decode(content).metadata
         except (msgspec.DecodeError, RecursionError):
             metadata = ObjectMetadata()
-        return self._say(metadata, error), metadata
+        return self._log_state(metadata, error), metadata
 
-    def _say(self, metadata: ObjectMetadata, error: Exception) -> str:
+    def _log_state(self, metadata: ObjectMetadata, error: Exception) -> str:
         key = self._kind.key(metadata)
         if key not in self._unreadable and len(self._unreadable) < _NAMED:
             who = (
                 "/".join(filter(None, (metadata.namespace, metadata.name))) or "one without a name"
             )
             self._unreadable[key] = who
-            _log.warning("of the %s %s cannot be read: %s", self._kind.name, who, error)
+            _log.warning(
+                "of the %s %s cannot be read: %s", self._kind.name, who, decode_text(error)
+            )
         return key
 
     def _readable(self, key: str) -> None:
@@ -191,7 +175,9 @@ class Feed(Generic[AnyItem, Value]):
 
 
 def kept(**texts: str) -> dict[str, str]:
-    """The texts that are not empty. Raises ``ValueError`` for one that is too long to be kept."""
+    """Return the texts that are not empty. Raises ``ValueError`` for one that is too long to be
+    kept.
+    """
     for text in texts.values():
         if len(text) > _LONGEST_TEXT:
             raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")

@@ -12,6 +12,7 @@ import msgspec
 
 from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from contract.validation_texts import decode_text
 from stores.base import Tenure
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.namespaces import create_namespace
@@ -28,14 +29,8 @@ _OK = 200
 _CREATED = 201
 _NOT_FOUND = 404
 
-NOBODY = Tenure("", 0)
+NO_TENURE = Tenure("", 0)
 """The value where there is no Lease."""
-
-
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -46,7 +41,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.LabelledMetadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
@@ -64,7 +59,7 @@ class KubernetesLeaderLease:
         self._what = f"Lease {LEADER_NAMESPACE}/{name}"
         self._acquired: tuple[str, str] | None = None
         """Who acquired the Lease by us, and when."""
-        self._added = _Metadata()
+        self._added = wire.LabelledMetadata()
         """The labels and annotations of the Lease: all are other people's, and stay."""
 
     def watch(self) -> AsyncIterator[Tenure | Interrupted]:
@@ -78,7 +73,7 @@ class KubernetesLeaderLease:
         """See ``LeaderLease``."""
         status, body = await self._connection.request("GET", self._path, is_urgent=True)
         if status == _NOT_FOUND:
-            return NOBODY
+            return NO_TENURE
         if status != _OK:
             raise wire.refusal(status, body, f"read {self._what}")
         return self._decoded(body, f"read {self._what}")
@@ -127,18 +122,20 @@ class KubernetesLeaderLease:
         try:
             return self._tenure(_decoder.decode(body))
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer to {what} is no Lease: {error}") from error
+            raise StoreUnavailable(
+                f"the answer to {what} is no Lease: {decode_text(error)}"
+            ) from error
 
     def _tenure(self, lease: _Lease) -> Tenure:
         self._added = lease.metadata
         return _tenure(lease)
 
     def _everything(self, found: list[_Lease]) -> Tenure:
-        return self._tenure(found[0]) if found else NOBODY
+        return self._tenure(found[0]) if found else NO_TENURE
 
     def _one(self, kind: str, content: msgspec.Raw) -> tuple[Tenure, str]:
         tenure = self._tenure(_decoder.decode(content))
-        return NOBODY if kind == "DELETED" else tenure, tenure.version
+        return NO_TENURE if kind == "DELETED" else tenure, tenure.version
 
 
 def _check(wanted: Tenure, written: Tenure, what: str) -> None:

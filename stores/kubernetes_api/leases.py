@@ -13,6 +13,7 @@ import msgspec
 
 from contract.names import HEARTBEAT_NAMESPACE, HEARTBEAT_PREFIX, heartbeat_name, node_name_problem
 from contract.refusal import Reason
+from contract.validation_texts import decode_text
 from stores.base import Beat
 
 LABEL = ("npu-vigil/heartbeat", "true")
@@ -45,6 +46,8 @@ class _Annotations(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Metadata(msgspec.Struct, gc=False):
+    """Less than ``wire.ObjectMetadata``: the Leases of all nodes are listed in each interval."""
+
     name: str
     annotations: _Annotations = _Annotations()
     resource_version: str = msgspec.field(default="", name="resourceVersion")
@@ -88,7 +91,7 @@ _raw_list_decoder = msgspec.json.Decoder(_RawList)
 
 
 def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
-    """The Leases of a list, and what is wrong with those that are none.
+    """Return the Leases of a list, and what is wrong with those that are none.
 
     Raises ``msgspec.DecodeError`` for what is no list.
     """
@@ -100,12 +103,12 @@ def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
             try:
                 good.append(decoder.decode(raw))
             except msgspec.ValidationError as error:
-                problems.append(str(error))
+                problems.append(decode_text(error))
         return good, problems
 
 
 def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, object]:
-    """What a beat sets in its Lease. ``transitions`` only when it goes to this holder now.
+    """Return what a beat sets in its Lease. ``transitions`` only when it goes to this holder now.
 
     ``version`` is the one that it follows; a Lease that has another one by then stays as it is.
     """
@@ -131,7 +134,7 @@ def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, 
 
 
 def whole(beat: Beat) -> dict[str, object]:
-    """The Lease of a first beat."""
+    """Return the Lease of a first beat."""
     content = fields(beat, 0)
     metadata = {"name": heartbeat_name(beat.node), "namespace": HEARTBEAT_NAMESPACE}
     given = content["metadata"]

@@ -10,6 +10,7 @@ import msgspec
 
 from contract.errors import StoreRefused, StoreUnavailable
 from contract.names import node_name_problem
+from contract.validation_texts import decode_text
 from stores.base import NodeChanged, NodeObject, NodesListed
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.own_node_only import is_own_node_only
@@ -30,30 +31,12 @@ _CONFLICT = 409
 _NOT_THERE = NodeObject({}, {})
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
 class _Node(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.LabelledMetadata
 
 
 _node = msgspec.json.Decoder(_Node)
 _pages: msgspec.json.Decoder[ListPage[_Node]] = msgspec.json.Decoder(ListPage[_Node])
-
-
-class _Identity(msgspec.Struct):
-    uid: str = ""
-
-
-class _Identified(msgspec.Struct):
-    metadata: _Identity
-
-
-_identified = msgspec.json.Decoder(_Identified)
 
 
 class _Commanded(msgspec.Struct):
@@ -66,13 +49,7 @@ class _CommandedSpec(msgspec.Struct, rename="camel"):
     service_account_name: str = "default"
 
 
-class _Named(msgspec.Struct):
-    namespace: str = ""
-    name: str = ""
-
-
-class _CommandedPod(msgspec.Struct):
-    metadata: _Named
+class _CommandedPod(wire.Item):
     spec: _CommandedSpec = msgspec.field(default_factory=_CommandedSpec)
 
 
@@ -119,7 +96,7 @@ class KubernetesObjects:
         if status != _OK:
             return ""
         try:
-            return _identified.decode(answer).metadata.uid
+            return wire.item_decoder.decode(answer).metadata.uid
         except msgspec.DecodeError:
             return ""
 
@@ -133,7 +110,9 @@ class KubernetesObjects:
         try:
             return _object(_node.decode(answer))
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer for node {node} is no Node: {error}") from error
+            raise StoreUnavailable(
+                f"the answer for node {node} is no Node: {decode_text(error)}"
+            ) from error
 
     async def set_node(
         self,
@@ -149,7 +128,7 @@ class KubernetesObjects:
             "PATCH",
             f"{_path(node)}/status?{wire.FIELD_MANAGER}",
             msgspec.json.encode(
-                {"metadata": {key: told for key, told in metadata.items() if told}}
+                {"metadata": {key: value for key, value in metadata.items() if value}}
             ),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
@@ -210,7 +189,8 @@ class KubernetesObjects:
 
 
 def event_body(event: KubernetesEvent, uid: str = "") -> dict[str, object]:
-    """The Event as core/v1 has it; ``eventTime`` makes the server demand an action and a reporter.
+    """Return the Event as core/v1 has it; ``eventTime`` makes the server demand an action and a
+    reporter.
 
     Time stamps of an Event that stands for several are those of its first and last. ``uid`` is that
     of the object it is about, where it is known.

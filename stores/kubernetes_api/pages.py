@@ -8,6 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from contract.errors import StoreUnavailable
+from contract.validation_texts import decode_text
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.client.connection import ApiConnection
 
@@ -43,7 +44,9 @@ class ObjectPages:
             try:
                 token = msgspec.json.decode(page, type=_Page).metadata.token
             except msgspec.DecodeError as error:
-                raise StoreUnavailable(f"the list at {path} makes no sense: {error}") from error
+                raise StoreUnavailable(
+                    f"the list at {path} makes no sense: {decode_text(error)}"
+                ) from error
             if not token:
                 return
 

@@ -9,8 +9,9 @@ import msgspec
 
 from stores.cluster import JobState, Texts
 from stores.kubernetes_api.cluster_pods import OwnerReference, controller
-from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, follow_if_installed, kept
+from stores.kubernetes_api.feed import WatchedKind, follow_if_installed, kept
 from stores.kubernetes_api.watch import ListPage
+from stores.kubernetes_api.wire import Item, ObjectMetadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,7 +49,7 @@ class _PodGroup(Item):
 
 
 def _read(item: _PodGroup) -> JobState | None:
-    metadata, told, labels = item.metadata, item.metadata.annotations, item.metadata.labels
+    metadata, given, labels = item.metadata, item.metadata.annotations, item.metadata.labels
     owner = controller(metadata.owner_references)
     if owner is None:
         return None
@@ -59,9 +60,9 @@ def _read(item: _PodGroup) -> JobState | None:
         name=owner.name,
         annotations=kept(
             **{
-                "huawei.com/schedule.filter.faultCode": told.codes,
-                "huawei.com/schedule.filter.faultLevel": told.levels,
-                "recover-strategy": told.strategy,
+                "huawei.com/schedule.filter.faultCode": given.codes,
+                "huawei.com/schedule.filter.faultLevel": given.levels,
+                "recover-strategy": given.strategy,
             }
         )
         or _NONE,

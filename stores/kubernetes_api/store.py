@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from contract.errors import StoreConflict, StoreForbidden, StoreUnavailable
+from contract.validation_texts import decode_text
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection, WatchEvent
 from stores.document_names import check_names
 from stores.kubernetes_api import wire, writers
@@ -129,7 +130,7 @@ class KubernetesStore:
             return wire.document(wire.config_map_decoder.decode(body))
         except msgspec.DecodeError as error:
             raise StoreUnavailable(
-                f"the answer for ConfigMap {namespace}/{name} is no ConfigMap: {error}"
+                f"the answer for ConfigMap {namespace}/{name} is no ConfigMap: {decode_text(error)}"
             ) from error
 
     async def list(self, selection: Selection) -> tuple[Document, ...]:
@@ -218,7 +219,9 @@ class KubernetesStore:
         try:
             there = wire.mutability_decoder.decode(answer)
         except msgspec.DecodeError as error:
-            raise StoreUnavailable(f"the answer to {what} is no ConfigMap: {error}") from error
+            raise StoreUnavailable(
+                f"the answer to {what} is no ConfigMap: {decode_text(error)}"
+            ) from error
         if not there.immutable:
             return False
         if expected is not None and there.metadata.resource_version != expected:
@@ -334,7 +337,9 @@ class KubernetesStore:
         try:
             return choose(writers.decoder.decode(body).metadata.managed_fields)
         except (msgspec.DecodeError, ValueError) as error:
-            raise StoreUnavailable(f"the answer to {what} makes no sense: {error}") from error
+            raise StoreUnavailable(
+                f"the answer to {what} makes no sense: {decode_text(error)}"
+            ) from error
 
     async def close(self) -> None:
         """See ``Store``."""
@@ -367,7 +372,9 @@ def _written(answer: bytes, what: str) -> Document:
     try:
         return wire.document(wire.config_map_decoder.decode(answer))
     except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"the answer to {what} is no ConfigMap: {error}") from error
+        raise StoreUnavailable(
+            f"the answer to {what} is no ConfigMap: {decode_text(error)}"
+        ) from error
 
 
 def _everything(found: list[wire.ConfigMap]) -> WatchEvent:

@@ -9,6 +9,7 @@ import msgspec
 from contract.documents.elastic_job import LEASE as ELASTIC_LEASE
 from contract.errors import StoreUnavailable
 from contract.names import LEADER_LEASE, LEADER_NAMESPACE
+from contract.validation_texts import decode_text
 from stores.kubernetes_api import wire
 from stores.kubernetes_api.pages import ObjectPages
 
@@ -22,16 +23,12 @@ _OK = 200
 _NOT_FOUND = 404
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-
-
 class _Status(msgspec.Struct):
     allocatable: dict[str, str] = {}
 
 
 class _Node(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.VersionedMetadata
     status: _Status = msgspec.field(default_factory=_Status)
 
 
@@ -52,7 +49,9 @@ class Remains(ObjectPages):
             try:
                 nodes = msgspec.json.decode(page, type=_Nodes).items
             except msgspec.DecodeError as error:
-                raise StoreUnavailable(f"the list of Nodes makes no sense: {error}") from error
+                raise StoreUnavailable(
+                    f"the list of Nodes makes no sense: {decode_text(error)}"
+                ) from error
             found |= {node.metadata.name for node in nodes if _gives(node.status.allocatable)}
         return frozenset(found)
 

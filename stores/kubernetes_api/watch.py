@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from contract.errors import StoreForbidden, StoreUnavailable
+from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from stores.interruption import Interrupted
 from stores.kubernetes_api import wire
@@ -63,7 +64,7 @@ async def listed(
     only_metadata: bool = False,
     is_of_one: bool = False,
 ) -> tuple[list[Item], str]:
-    """All objects and the version of the whole, from which a watch can follow.
+    """Return all objects and the version of the whole, from which a watch can follow.
 
     ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
     """
@@ -81,7 +82,9 @@ async def listed(
         try:
             page = pages.decode(body)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise StoreUnavailable(f"the list of {what} is malformed: {error}") from error
+            raise StoreUnavailable(
+                f"the list of {what} is malformed: {decode_text(error)}"
+            ) from error
         found.extend(page.items or ())
         if not page.metadata.continue_token:
             return found, page.metadata.resource_version
@@ -198,4 +201,4 @@ def _event(
             raise StoreUnavailable(f"a watch frame has the unknown type {frame.type!r}")
         return one(frame.type, frame.object)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise StoreUnavailable(f"a watch frame is malformed: {error}") from error
+        raise StoreUnavailable(f"a watch frame is malformed: {decode_text(error)}") from error

@@ -19,8 +19,35 @@ from stores.base import Document
 from stores.kubernetes_api import protobuf
 
 
+class VersionedMetadata(msgspec.Struct, rename="camel"):
+    """The name of an object, and which version of it this is."""
+
+    name: str = ""
+    resource_version: str = ""
+
+
+class ObjectMetadata(VersionedMetadata, rename="camel"):
+    """What distinguishes an object from all others."""
+
+    namespace: str = ""
+    uid: str = ""
+
+
+class LabelledMetadata(VersionedMetadata, rename="camel"):
+    """The metadata of an object of which all labels and annotations are read."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Item(msgspec.Struct):
+    """An object of which only the identity is read; others of a kind add what they need."""
+
+    metadata: ObjectMetadata
+
+
 class ConfigMapMetadata(msgspec.Struct, rename="camel"):
-    """``metadata`` of a ConfigMap."""
+    """``metadata`` of a ConfigMap; what lacks one of the first three is none."""
 
     name: str
     namespace: str
@@ -37,15 +64,9 @@ class ConfigMap(msgspec.Struct):
     immutable: bool = False
 
 
-class _Identity(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-
-
-class Mutability(msgspec.Struct):
+class Mutability(Item):
     """Whether a ConfigMap can be changed, and which one it is."""
 
-    metadata: _Identity
     immutable: bool = False
 
 
@@ -81,6 +102,7 @@ class ApiStatus(msgspec.Struct):
     code: int = 0
 
 
+item_decoder = msgspec.json.Decoder(Item)
 config_map_decoder = msgspec.json.Decoder(ConfigMap)
 mutability_decoder = msgspec.json.Decoder(Mutability)
 frame_decoder = msgspec.json.Decoder(Frame)
@@ -127,7 +149,7 @@ _SERVER_ERROR = 500
 
 
 def document(config_map: ConfigMap) -> Document:
-    """The ConfigMap as a document of ours."""
+    """Return the ConfigMap as a document of ours."""
     metadata = config_map.metadata
     return Document(
         namespace=metadata.namespace,
@@ -141,7 +163,7 @@ def document(config_map: ConfigMap) -> Document:
 
 
 def config_map_body(document: Document, version: str | None) -> bytes:
-    """The body of a create or replace; ``version`` makes it conditional."""
+    """Return the body of a create or replace; ``version`` makes it conditional."""
     try:
         return protobuf.config_map(document, version)
     except UnicodeEncodeError as error:
@@ -150,7 +172,7 @@ def config_map_body(document: Document, version: str | None) -> bytes:
 
 
 def status_text(status: int, body: bytes) -> str:
-    """The server's message, for a person."""
+    """Return the server's message, for a person."""
     try:
         message = status_decoder.decode(body).message
     except msgspec.DecodeError:
@@ -159,7 +181,9 @@ def status_text(status: int, body: bytes) -> str:
 
 
 def refusal(status: int, body: bytes, what: str) -> StoreError:
-    """The error of ours for an answer that is no success; ``what`` is what could not be done."""
+    """Return the error of ours for an answer that is no success; ``what`` is what could not be
+    done.
+    """
     text = f"cannot {what}: {status_text(status, body)}"
     if status == CONFLICT:
         return StoreConflict(text)

@@ -109,6 +109,7 @@ def blind(node: Node) -> set[str]:
     return {one["source"] for one in node.status()["blind"]}
 
 
+@pytest.mark.slow
 def test_the_plugin_shows_what_it_reads(tmp_path: Path) -> None:
     plugin = programs()[2]
     (tmp_path / "maintenance.py").write_text(plugin)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer.main
 
+from contract.documents.device_info import DESCRIPTION
 from tests.parts.tree import ROOT, files
 from vigil.main import app
 
@@ -28,10 +29,10 @@ ROOMS = (
     "stores",
     "vigil",
 )
-_LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical"}
-_FAMILIES = {"gauge", "counter", "histogram", "metric"}
-"""Functions of ``service/metric_families.py`` and its callers: the second argument is the HELP."""
 _GENERATED = ("contract/wire/",)
+_OF_UPSTREAM = {DESCRIPTION}
+_OTHER_LANGUAGE = re.compile(r"\b(?:SELECT|CREATE|DELETE)\b|^\[\w+\]$", re.MULTILINE)
+"""SQL and TOML."""
 _CODE_FENCE = re.compile(r"^(`{3,}).*?^\1`*\s*$", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"(`+)[^`].*?\1", re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)", re.DOTALL)
@@ -83,39 +84,35 @@ def blocks(name: str, text: str) -> Iterator[Text]:
 
 @cache
 def messages() -> tuple[Text, ...]:
-    """Return the texts of errors, log lines, problems and HELP of each room of the product."""
+    """Return each text in the code of each room: errors, log lines, explanations, HELP.
+
+    Docstrings are for those who read code. SQL, configuration files and text of upstream's
+    documents are no sentences.
+    """
     return tuple(
         Text(f"{name}:{part.lineno}", text)
         for name in files("*.py")
         if name.partition("/")[0] in ROOMS and not name.startswith(_GENERATED)
-        for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8")))
-        for part in _written(node)
+        for part in _written(ast.parse((ROOT / name).read_text(encoding="utf-8")))
         for text in _texts(part)
+        if text not in _OF_UPSTREAM and not _OTHER_LANGUAGE.search(text)
     )
 
 
 def _written(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions in ``node`` that people read."""
-    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        yield from node.exc.args
-        yield from (one.value for one in node.exc.keywords)
-    if not isinstance(node, ast.Call):
-        return
-    name = _name(node.func)
-    if isinstance(node.func, ast.Attribute) and name in _LOG_CALLS:
-        yield from node.args[:1]
-    elif name == "Problem":
-        yield from node.args
-        yield from (one.value for one in node.keywords)
-    elif name in _FAMILIES or (name or "").endswith("MetricFamily"):
-        yield from node.args[1:2]
-    yield from (one.value for one in node.keywords if one.arg in {"help", "short_help"})
-
-
-def _name(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
+    """Yield the strings below ``node``. What is filled in is looked at by itself."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+            continue
+        if isinstance(child, ast.JoinedStr):
+            yield child
+            for part in child.values:
+                if isinstance(part, ast.FormattedValue):
+                    yield from _written(part)
+        elif isinstance(child, ast.Constant):
+            yield child
+        else:
+            yield from _written(child)
 
 
 def _texts(part: ast.expr) -> Iterator[str]:
@@ -126,9 +123,6 @@ def _texts(part: ast.expr) -> Iterator[str]:
         yield "".join(
             str(one.value) if isinstance(one, ast.Constant) else "{}" for one in part.values
         )
-    elif isinstance(part, ast.IfExp):
-        yield from _texts(part.body)
-        yield from _texts(part.orelse)
 
 
 def sentences(text: str) -> list[str]:

@@ -7,21 +7,18 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 import typer.core
 import typer.main
 
-from tests.parts.verbs import run_verb
+from tests.parts.verbs import columns_of, run_verb
 from tests.vigil.stand import AT_MS, LEADER, Stand, vigil
 from tests.vigil.verbs import LATER, VERBS, aggregator
 from vigil.main import app
 from vigil.sources import sources
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _OPTIONS = {"--json", "--server", "--state-dir", "--kubeconfig", "--store", "--utc", "--lang"}
 _FOR_PROGRAMS = ("advise", "lint", "replay", "scan")
@@ -84,9 +81,10 @@ def test_no_color_reaches_the_output(verb: str, known: Stand, terminal: dict[str
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80])
-def test_lines_fit_any_width(verb: str, known: Stand, columns: int) -> None:
-    _, output, _ = vigil(known, *VERBS[verb], COLUMNS=str(columns))
-    assert max(map(len, output.decode().splitlines())) <= columns
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_lines_fit_any_width(verb: str, known: Stand, columns: int, language: str) -> None:
+    _, output, _ = vigil(known, *VERBS[verb], "--lang", language, COLUMNS=str(columns))
+    assert max(map(columns_of, output.decode().splitlines())) <= columns
 
 
 def test_control_characters_of_an_answer_reach_no_terminal(verb: str, stand: Stand) -> None:
@@ -97,6 +95,7 @@ def test_control_characters_of_an_answer_reach_no_terminal(verb: str, stand: Sta
     assert not set("\x1b\x07\u202e\x9b\r") & set(output.decode() + errors)
 
 
+@pytest.mark.slow
 def test_control_characters_of_an_argument_reach_no_terminal(verb: str, known: Stand) -> None:
     nothing = {"events": [], "next": 0, "more": False}
     known.answers[f"/api/v1/history?{urlencode({'node': _BAD, 'limit': 1})}"] = nothing
@@ -164,7 +163,7 @@ def test_a_daemon_that_hangs_is_left(
     assert f"{stand.url} gives no answer: timed out" in errors
 
 
-def test_without_any_source_each_verb_says_what_to_do(verb: str, tmp_path: Path) -> None:
+def test_without_any_source_each_verb_names_the_remedy(verb: str, tmp_path: Path) -> None:
     status, output, errors = run_verb(*VERBS[verb], "--state-dir", str(tmp_path))
     assert (status, output) == (3, b"")
     for text in ("no daemon listens there", "--server", "--kubeconfig", "--store"):
@@ -177,6 +176,58 @@ def test_an_unknown_node_is_wrong_use(verb: str, known: Stand) -> None:
     status, output, errors = vigil(known, *called.get(verb, (verb, "nobody")))
     assert (status, output) == (2, b"")
     assert errors
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "what"),
+    [
+        ("--level", "Separate\x1bNPU", "is none of ManuallySeparateNPU, SeparateNPU"),
+        ("--code", "nonsense", "'nonsense' is no fault code"),
+        ("--code", "80E1840", "is no fault code"),
+    ],
+)
+def test_a_filter_that_nothing_can_have_is_wrong_use(
+    option: str, value: str, what: str, known: Stand
+) -> None:
+    status, output, errors = vigil(known, "faults", option, value)
+    assert (status, output) == (2, b"")
+    assert what in errors
+    assert "\x1b" not in errors
+
+
+@pytest.mark.parametrize(
+    "filtered",
+    [
+        ("--level", "SeparateFault"),
+        ("--code", "0x80e01801"),
+        ("--code", "80ABCDEF"),
+        ("--code", "ManuallySeparateNPU"),
+        ("--code", "[0x1,1,na,na]"),
+    ],
+)
+def test_a_filter_without_a_match_hides_no_fault(filtered: tuple[str, str], known: Stand) -> None:
+    status, output, _ = vigil(known, "faults", *filtered)
+    assert status == 1
+    assert output.decode().splitlines()[-1] == "no fault that holds is as asked for"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["explain 80E18402", "timeline", "status"])
+def test_what_cannot_be_written_is_a_sentence(verb: str, known: Stand) -> None:
+    where = [] if verb.startswith("explain") else ["--server", known.url]
+    command = [sys.executable, "-m", "vigil", *verb.split(), *where]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 3
+    assert done.stderr == b"vigil: standard output: No space left on device\n"
+
+
+@pytest.mark.slow
+def test_a_closed_output_changes_no_exit_status(known: Stand) -> None:
+    for verb, status in (("timeline", 0), ("status", 1)):
+        command = f"{sys.executable} -m vigil {verb} --server {known.url} >&- <&-"
+        done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
+        assert (done.returncode, done.stderr) == (status, b"")
 
 
 @pytest.mark.slow

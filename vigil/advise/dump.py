@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -15,13 +15,13 @@ from advisor.inputs import kubernetes_objects
 from advisor.snapshot import ClusterSnapshot, StoredConfigMap
 from contract.errors import ConfigurationError, DocumentError, Problem
 from contract.scheduling import go_integer
+from contract.validation_texts import decode_text
 from vigil.advise.json_values import JsonValue, parts_of
 from vigil.advise.latest_time import LatestTime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-T = TypeVar("T")
 
 _MOST_PROBLEMS = 20
 """Shown of one file: a tool that wrote one wrong object wrote them all so."""
@@ -135,7 +135,7 @@ class _Reader:
         try:
             head = _head.decode(raw)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            problems.append((index, f"item {index}", f"is no object: {error}"))
+            problems.append((index, f"item {index}", f"is no object: {decode_text(error)}"))
             return
         kind = head.kind or part.outer.kind.removesuffix("List")
         known = _KINDS.get((head.version.partition("/")[0] if "/" in head.version else "", kind))

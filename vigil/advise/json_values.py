@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.errors import ConfigurationError, Problem
+from contract.validation_texts import CUT_OFF, decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_BYTE = re.compile(r"\(byte (\d+)\)")
+_BYTE = re.compile(r" at byte (\d+)$")
 _SOLID = re.compile(rb"\S")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -106,14 +107,12 @@ def _decoded(text: bytes, source: str, line: int) -> Outer:
 
 
 def _problem(text: bytes, line: int, error: Exception) -> Problem:
-    if isinstance(error, RecursionError):
-        return Problem(f"line {line}", "is nested too deeply")
+    what = decode_text(error)
     if isinstance(error, msgspec.ValidationError):
-        return Problem(f"line {line}", f"is neither a List nor a session: {error}")
-    what, at = str(error), _BYTE.search(str(error))
+        return Problem(f"line {line}", f"is neither a List nor a session: {what}")
+    at = _BYTE.search(what)
     if at is not None:
         line += text.count(b"\n", 0, int(at[1]))
-    elif "truncated" in what:
+    elif what == CUT_OFF:
         line += text.rstrip().count(b"\n")
-        what = "it is cut off here"
-    return Problem(f"line {line}", f"is not JSON: {what}")
+    return Problem(f"line {line}", what)

@@ -15,6 +15,7 @@ from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot import ClusterSnapshot
 from advisor.what_if.assume import assume
 from contract.errors import ConfigurationError, Problem
+from contract.validation_texts import decode_text
 from service.files import replace
 from vigil.advise.dump import sessions
 
@@ -105,7 +106,7 @@ def read_states(file: Path) -> States:
     try:
         states = msgspec.json.decode(content, type=States)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        what = f"is no state that an earlier run wrote: {error}"
+        what = f"is no state that an earlier run wrote: {decode_text(error)}"
         raise ConfigurationError(str(file), [Problem("$", what)]) from None
     if states.version != _STATE_VERSION:
         what = f"is {states.version}, this release reads {_STATE_VERSION}: begin a new file"

@@ -153,7 +153,9 @@ def _creation(one: CreateAdvice) -> str:
 
 
 def _elastic(one: ElasticAdvice) -> str:
-    size = one.reason if one.replicas is None else f"goes on with {one.replicas} replicas"
+    size = (
+        one.reason if one.replicas is None else f"goes on with {counted(one.replicas, 'replica')}"
+    )
     return f"{one.namespace}/{one.name} {size} {one.trigger}: {one.why}"
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from advisor.options import DEFAULT_GRACE_OVER_TIME
+from contract.counted import counted
 from contract.documents.elastic_job import OFF, RESTORE, SWITCH
 from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
 from contract.scheduling import (
@@ -223,7 +224,7 @@ async def _grace_over_time(api: VcJobs) -> int:
 
 
 def _size(size: Size | None) -> str:
-    return "several tasks" if size is None else f"{size.replicas} × {size.cards} chips"
+    return "several tasks" if size is None else f"{size.replicas} × {counted(size.cards, 'chip')}"
 
 
 def _print_json(value: object) -> None:

@@ -129,7 +129,7 @@ async def refusal(found: FoundChip, node: str) -> str | None:
         if writer is not None and writer.name not in OURS:
             return (
                 f"device-info of {node} is written by {writer.name!r}, which takes an added name "
-                "out again; isolate the chip with the means of that program, or cordon the node"
+                "out again. Isolate the chip with the means of that program, or cordon the node"
             )
     if found.problems:
         return found.problems[0]

@@ -106,7 +106,7 @@ def explain_node(client: DaemonClient, node: str, part: str) -> NodeExplanation:
         if answer.node != node:
             what = (
                 f"is no fault code, and the daemon at {client.server} knows no node of this name: "
-                f"it is the agent of {answer.node}; name an aggregator with --server"
+                f"it is the agent of {answer.node}. Name an aggregator with --server"
             )
             raise OtherNode(node, what)
         return _of_agent(client.server, answer, part)

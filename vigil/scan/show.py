@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
+from contract.counted import counted
 from vigil.scan.findings import CheckState
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ def lines(report: ScanReport) -> Iterator[str]:
     """A list with a paragraph for each check, problems and warnings counted at its end."""
     for check in report.checks:
         yield from _paragraph(check)
-    counted = "; ".join(
-        f"{len(names)} {state.value}(s): {', '.join(names)}"
+    totals = "; ".join(
+        f"{counted(len(names), state.value)}: {', '.join(names)}"
         for state in (CheckState.PROBLEM, CheckState.WARNING)
         if (names := [check.name for check in report.checks if check.state is state])
     )
     yield ""
-    yield f"{report.node or '(no node name)'}: {counted or 'all well'}"
+    yield f"{report.node or '(no node name)'}: {totals or 'all well'}"
 
 
 def _paragraph(check: Check) -> Iterator[str]:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.counted import counted
 from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
 from contract.errors import StoreNotFound, StoreRefused, StoreUnavailable
+from contract.validation_texts import decode_text
 from elastic.conditions import original_of
 from elastic.job import read_job
 from stores.address import kubeconfig_files
@@ -71,7 +73,9 @@ def _jobs(page: bytes) -> list[ElasticJob]:
     try:
         return [read_job(raw) for raw in msgspec.json.decode(page, type=_Items).items]
     except msgspec.DecodeError as error:
-        raise StoreUnavailable(f"the list of Jobs of Volcano makes no sense: {error}") from error
+        raise StoreUnavailable(
+            f"the list of Jobs of Volcano makes no sense: {decode_text(error)}"
+        ) from error
 
 
 def _other_size(job: ElasticJob) -> str:
@@ -79,7 +83,7 @@ def _other_size(job: ElasticJob) -> str:
     original, size = original_of(job), job.size
     if original is None or size is None:
         return ""
-    before, now = (f"{one.replicas} × {one.cards} chips" for one in (original, size))
+    before, now = (f"{one.replicas} × {counted(one.cards, 'chip')}" for one in (original, size))
     return "" if before == now else f"vcjob {job.key} has {now}, its original size is {before}"
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from contract.errors import quoted
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -161,7 +162,7 @@ def credential_in(printed: bytes, version: str) -> PluginCredential:
     try:
         answer = msgspec.json.decode(printed, type=_Answer)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        what = str(error) if isinstance(error, msgspec.ValidationError) else "no JSON"
+        what = decode_text(error) if isinstance(error, msgspec.ValidationError) else "no JSON"
         raise PluginUnusable(f"printed no ExecCredential: {what}") from None
     if answer.kind != "ExecCredential" or answer.api_version != version:
         raise PluginUnusable(f"printed no ExecCredential of {version}")

@@ -11,6 +11,7 @@ import msgspec
 import yaml
 
 from contract.errors import Problem, quoted
+from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -198,7 +199,9 @@ def _converted(value: Any, kind: type[T], where: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise KubeconfigUnusable(where, f"is not as a kubeconfig is: {error}") from None
+        raise KubeconfigUnusable(
+            where, f"is not as a kubeconfig is: {decode_text(error)}"
+        ) from None
     except UnicodeEncodeError:
         raise KubeconfigUnusable(where, "has half a character (surrogate)") from None
 

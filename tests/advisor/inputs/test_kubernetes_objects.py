@@ -229,7 +229,7 @@ def test_what_is_no_object_is_refused(
     [
         (
             {"metadata": {"namespace": "ns", "name": "p", "labels": {"a": 1}}},
-            "Pod ns/p: $.metadata.labels[...]: Expected `str`, got `int`",
+            "Pod ns/p: $.metadata.labels[...]: must be a text, is an integer",
         ),
         (
             _pod(containers=[{"name": "c", "resources": {"requests": {"cpu": "1x"}}}]),
@@ -239,7 +239,7 @@ def test_what_is_no_object_is_refused(
             {"metadata": {"namespace": "ns", "name": "p", "creationTimestamp": "yesterday"}},
             "Pod ns/p: $.metadata.creationTimestamp: 'yesterday' is no time",
         ),
-        ({"spec": {}}, "Pod without a name: $: Object missing required field `metadata`"),
+        ({"spec": {}}, "Pod without a name: $.metadata: is missing"),
     ],
 )
 def test_messages_name_the_object_and_the_place(raw: dict[str, Any], message: str) -> None:
@@ -258,6 +258,7 @@ for name in ("aibrix-shared-group-rank-0", "subhealth-strategies"):
 """
 
 
+@pytest.mark.slow
 def test_the_same_bytes_with_any_hash_seed() -> None:
     printed = {
         subprocess.run(

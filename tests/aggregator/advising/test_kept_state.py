@@ -154,19 +154,19 @@ def test_one_that_has_computed_sessions_takes_nothing_over() -> None:
 @pytest.mark.parametrize(
     ("bucket", "text", "why"),
     [
-        ("", "", "documents are missing"),
-        ("", "{", "truncated"),
-        ("", '{"upstream": {"jobs": {"ns/j": 7}}}', "Expected `object`, got `int`"),
-        ("", '{"upstream": {"more": 1}}', "unknown field"),
+        ("", "", "missing: the first one is"),
+        ("", "{", "cut off"),
+        ("", '{"upstream": {"jobs": {"ns/j": 7}}}', "must be an object, is an integer"),
+        ("", '{"upstream": {"more": 1}}', "more: is not known here"),
         (
             "",
             '{"upstream": {"jobs": {"ns/j": {"uid": "u", "first_seen": 1, "pods":'
             ' [{"name": "p", "uid": "v", "type": "x"}]}}}}',
             "there is no fault type 'x'",
         ),
-        ("last-head", "[]", "Expected `object`"),
+        ("last-head", "[]", "must be an object"),
         ("last-head", '{"version": 2}', "version 2 is not 1"),
-        ("last-head", "", "truncated"),
+        ("last-head", "", "cut off"),
     ],
 )
 def test_what_is_broken_is_not_used_and_replaced(bucket: str, text: str, why: str) -> None:
@@ -186,7 +186,7 @@ def test_what_is_broken_is_not_used_and_replaced(bucket: str, text: str, why: st
     assert kept.states[Profile.UPSTREAM].jobs == {"ns/j": CachedJob("u", 1)}
 
 
-def test_what_is_too_large_is_said_and_not_known_afterwards(
+def test_what_is_too_large_is_logged_and_not_known_afterwards(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = Kept()

@@ -33,7 +33,7 @@ def test_members_of_later_releases_are_ignored() -> None:
     ("name", "data", "why"),
     [
         (_NAME, {}, "is missing"),
-        (_NAME, {FORGET_KEY: "{"}, "truncated"),
+        (_NAME, {FORGET_KEY: "{"}, "cut off"),
         (_NAME, {FORGET_KEY: '{"node":"node-1","at_ms":"1","by":""}'}, "at_ms"),
         (_NAME, {FORGET_KEY: '{"node":"Node","at_ms":1,"by":""}'}, "node name"),
         ("npu-vigil-forget-b", encode_forget_record(_RECORD), "not of this name"),

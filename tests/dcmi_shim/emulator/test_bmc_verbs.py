@@ -53,7 +53,7 @@ def test_every_verb(a2: Server) -> None:
         "played_replies": 2,
     }
     shown = vigil(a2, "emulator", "status")
-    assert "BMC  absent, 1 alarms, hangs (ioctl), 20 ms slower, completion code C1" in shown
+    assert "BMC  absent, 1 alarm, hangs (ioctl), 20 ms slower, completion code C1" in shown
     assert "BMC  28000009 on Fan 3 severity 3" in shown
     for line in ("present", "clear", "ok"):
         bmc(a2, line)

@@ -38,4 +38,4 @@ def test_the_clock(
     if state is CheckState.WARNING:
         shown = list(lines(report("n", (check,))))
         assert shown[0].startswith("warning  clock ")
-        assert shown[-1] == "n: 1 warning(s): clock"
+        assert shown[-1] == "n: 1 warning: clock"
