@@ -16,7 +16,7 @@ from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import RESTORE, Size, read_ending
-from elastic.conditions import Unmet, kept_of, min_replicas, original_of, unmet
+from elastic.conditions import Unmet, fewest_pods, kept_of, original_of, unmet
 from elastic.end_cause import Evicted, cause_of
 from elastic.job import JobPod
 from elastic.network_faults import NetworkFault, why_left
@@ -298,7 +298,7 @@ def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> Re
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
     if advice.replicas is None or advice.cards is None:
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, advice.why, asks=True, cause=cause)
-    least, most = min_replicas(job), original.replicas
+    least, most = fewest_pods(job), original.replicas
     if not least <= advice.replicas <= most or not 1 <= advice.cards <= original.cards:
         why = f"advised are {advice.replicas} × {advice.cards} chips, which the job does not allow"
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
