@@ -72,6 +72,11 @@ def min_replicas(job: ElasticJob) -> int:
     return go_integer(job.annotations.get(scheduling.MIN_REPLICAS, "")) or 1
 
 
+def fewest_pods(job: ElasticJob) -> int:
+    """Return with how many pods the job may start at least: with fewer it could not succeed."""
+    return max(min_replicas(job), job.min_success or 0)
+
+
 def unmet(job: ElasticJob) -> tuple[Unmet, ...]:
     """Return all conditions that do not hold, in the order of the table."""
     found = ((one.name, one.problem(job)) for one in CONDITIONS)
@@ -195,12 +200,11 @@ def _process_recovery(job: ElasticJob) -> str | None:
 
 def _success(job: ElasticJob) -> str | None:
     original = original_of(job)
-    least = min_replicas(job)
-    if original is None or job.min_success is None or job.min_success <= least:
+    if original is None or job.min_success is None or job.min_success <= original.replicas:
         return None
     return (
-        f"minSuccess {job.min_success} is more than the {counted(least, 'pod')} of the smallest "
-        f"size; write minSuccess: {least} or less"
+        f"minSuccess {job.min_success} is more than its {counted(original.replicas, 'pod')}; write "
+        f"minSuccess: {original.replicas} or less"
     )
 
 

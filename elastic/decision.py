@@ -17,7 +17,7 @@ from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
 from contract.counted import counted
 from contract.documents.elastic_job import RESTORE, Size, read_ending
-from elastic.conditions import Unmet, kept_of, min_replicas, original_of, unmet
+from elastic.conditions import Unmet, fewest_pods, kept_of, original_of, unmet
 from elastic.end_cause import Evicted, cause_of
 from elastic.job import JobPod
 from elastic.network_faults import NetworkFault, why_left
@@ -302,7 +302,7 @@ def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> Re
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, why, asks=True, cause=cause)
     if advice.replicas is None or advice.cards is None:
         return RestartDecision(VcjobState.WAITING_FOR_ROOM, advice.why, asks=True, cause=cause)
-    least, most = min_replicas(job), original.replicas
+    least, most = fewest_pods(job), original.replicas
     if not least <= advice.replicas <= most or not 1 <= advice.cards <= original.cards:
         advised = f"{advice.replicas} × {counted(advice.cards, 'chip')}"
         why = f"the advised size is {advised}, which the job does not allow"

@@ -13,7 +13,7 @@ from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
 from contract.counted import counted
 from contract.documents.elastic_job import FINISHED, read_ending
-from elastic.conditions import kept_of, min_replicas, original_of, unmet
+from elastic.conditions import fewest_pods, kept_of, original_of, unmet
 from elastic.continuous_faults import ContinuousFaults
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def why_left(job: ElasticJob, fault: NetworkFault) -> str:
         return f"{fault.waits_for} was ended before, and does not run yet"
     if advice is None or advice.replicas is None or original is None:
         return f"there is no other place: {advice.why}" if advice is not None else "no advice"
-    if not min_replicas(job) <= advice.replicas <= original.replicas:
+    if not fewest_pods(job) <= advice.replicas <= original.replicas:
         return (
             f"the advised size is {counted(advice.replicas, 'pod')}, which the job does not allow"
         )

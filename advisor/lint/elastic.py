@@ -112,10 +112,10 @@ def _judge_pods(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:
         yield _condition(where, why, "Remove partitionPolicy.")
     success = elastic.min_success
     number = None if success is None else go_integer(success.value)
-    least = _least(workload)
-    if success is not None and number is not None and number > least:
-        why = f"minSuccess {number} is more than the {counted(least, 'pod')} of the smallest size"
-        yield _condition(place.at(success.line), why, f"Write minSuccess: {least} or less.")
+    most = elastic.replicas
+    if success is not None and number is not None and most is not None and number > most:
+        why = f"minSuccess {number} is more than its {counted(most, 'pod')}"
+        yield _condition(place.at(success.line), why, f"Write minSuccess: {most} or less.")
 
 
 def _judge_single(workload: Workload, elastic: Elastic, role: Role) -> Iterator[LintFinding]:
@@ -191,12 +191,6 @@ def _judge_minimum(workload: Workload, elastic: Elastic) -> Iterator[LintFinding
         place = workload.place.at(minimum.line)
         why = f"{minimum.value or '(empty)'} is no number from 1 to {shown}"
         yield finding("ELASTIC_MIN_REPLICAS", place, why=why, replicas=shown)
-
-
-def _least(workload: Workload) -> int:
-    """Return ``minReplicas``, 1 where it is no number."""
-    minimum = workload.annotations.get(MIN_REPLICAS)
-    return (None if minimum is None else go_integer(minimum.value)) or 1
 
 
 def _judge_restart(workload: Workload, elastic: Elastic) -> Iterator[LintFinding]:

@@ -36,10 +36,11 @@ def elastic_start(job: VcJob) -> str:
         return ""
     replicas, cards = size
     success = job.terms.min_success
-    if not 1 <= least <= replicas or (success is not None and success > least):
+    if not 1 <= least <= replicas or (success is not None and success > replicas):
         return ""
     if replicas == 1 and (cards == 1 or job.terms.containers > 1):
         return ""
+    least = max(least, success or 0)
     sizes = f"1 to {cards} chips" if replicas == 1 else f"{least} to {replicas} pods"
     return f"vigil elastic, where it acts, then starts the job again in place, with {sizes}"
 

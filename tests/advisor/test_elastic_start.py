@@ -27,11 +27,18 @@ def foretold(item: dict[str, Any], *, is_fault: bool = True) -> str:
     return follow_up(job, [], is_fault=is_fault)
 
 
+def _succeeds(item: dict[str, Any], pods: int) -> dict[str, Any]:
+    """Return ``item`` with so many pods that have to succeed."""
+    item["spec"]["minSuccess"] = pods
+    return item
+
+
 @pytest.mark.parametrize(
     ("item", "sizes"),
     [
         (vcjob(least="2"), "2 to 4 pods"),
         (vcjob(least="2", action="RestartJob"), "2 to 4 pods"),
+        (_succeeds(vcjob(), 3), "3 to 4 pods"),
         (vcjob(replicas=1), "1 to 8 chips"),
         (with_kept(vcjob(), PersistedJob(size(4), size(2), "x", 1, 5)), "1 to 4 pods"),
         (with_kept(vcjob(), PersistedJob(size(4), size(3), "x", 1, 5)), "1 to 4 pods"),

@@ -86,7 +86,7 @@ BROKEN: tuple[tuple[str, Callable[[dict[str, Any]], object], str], ...] = (
         lambda one: _annotations(one).update(ProcessRecoverStrategy="retry"),
         "remove the annotation",
     ),
-    ("min-success", lambda one: one["spec"].update(minSuccess=2), "minSuccess: 1"),
+    ("min-success", lambda one: one["spec"].update(minSuccess=5), "minSuccess: 4"),
     (
         "partition-policy",
         lambda one: one["spec"]["tasks"][0].update(partitionPolicy={"totalPartitions": 2}),
@@ -134,7 +134,7 @@ def test_a_single_pod_needs_two_chips_in_one_container() -> None:
         lambda one: _policy(one, {"events": ["PodFailed", "PodEvicted"], "action": "AbortJob"}),
         lambda one: _policy(one, {"event": "*", "action": "TerminateJob"}),
         lambda one: one["spec"].update(ttlSecondsAfterFinished=3600),
-        lambda one: one["spec"].update(minSuccess=1),
+        lambda one: one["spec"].update(minSuccess=4),
         lambda one: _labels(one).update({"process-recover-enable": "off"}),
         lambda one: _annotations(one).update(minReplicas="4"),
     ],

@@ -252,6 +252,15 @@ def test_never_below_the_minimum() -> None:
     assert decide(read(item), facts(advice=advice(2))).write is None
 
 
+def test_never_below_the_pods_that_have_to_succeed() -> None:
+    item = vcjob(least="1")
+    item["spec"]["minSuccess"] = 3
+    assert decide(read(item), facts(advice=advice(3))).write is DueWrite.SIZE
+    found = decide(read(item), facts(advice=advice(2)))
+    assert (found.state, found.write) == (VcjobState.WAITING_FOR_ROOM, None)
+    assert "does not allow" in found.why
+
+
 def test_it_stands_still() -> None:
     found = decide(read(vcjob()), facts(standing_still=("the aggregator is away", "x")))
     assert (found.state, found.write) == (VcjobState.STANDING_STILL, None)

@@ -9,12 +9,20 @@ import pytest
 
 from contract.documents.elastic_job import PersistedJob
 from elastic.controller import Acting
+from elastic.end_cause import Evicted
+from elastic.job import JobPod
 from elastic.job_cache import KINDS
 from service.clock import Instant
-from stores.cluster import Snapshot
+from stores.cluster import KindUnavailable, Snapshot
+from stores.interruption import Interrupted
 from tests.elastic.jobs import ENDED_MS, read, size, vcjob, with_kept
 
 _WRITTEN_MS = ENDED_MS + 1000
+
+
+def _pod(name: str) -> Snapshot[JobPod]:
+    """Return that there is a pod of this name, which no job owns."""
+    return Snapshot({"p": JobPod("kube-system", name, "p", phase="Running")})
 
 
 async def _standing_still(now_ms: int, **metadata: object) -> tuple[str, ...]:
@@ -41,3 +49,32 @@ async def test_a_job_of_a_namespace_that_ends_stops_no_other_one() -> None:
     """Finalizers may keep it for long; the controller makes nothing for it any more."""
     found = await _standing_still(_WRITTEN_MS + 31_000, deletionTimestamp="2026-11-23T11:00:05Z")
     assert found == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "why"),
+    [
+        ("pods", _pod("resilience-controller-5d7c9"), "a Resilience-Controller runs"),
+        ("groups", KindUnavailable("the CRD is missing"), "PodGroups: the CRD is missing"),
+        ("records", Interrupted("forbidden"), "job-reschedule-reason: forbidden"),
+        ("pods", KindUnavailable("pods is forbidden"), "pods: pods is forbidden"),
+    ],
+)
+async def test_a_rival_and_what_cannot_be_read_are_named(name: str, event: Any, why: str) -> None:
+    """The evicted job waits meanwhile, and the aggregator is not asked."""
+    nothing = cast("Any", None)
+    events = cast("Any", SimpleNamespace(state=lambda *_, **__: None))
+    leader = cast("Any", SimpleNamespace(leads=True))
+    now = Instant(ENDED_MS + 1000, ENDED_MS + 1000)
+    acting = Acting(nothing, nothing, leader, events, lambda: now, acts=True)
+    job = read(vcjob())
+    evicted = {"r": {job.group: (Evicted(ENDED_MS // 1000 - 60, "CardUnhealthy on n0"),)}}
+    given: dict[str, dict[str, Any]] = {"jobs": {"u": job}, "records": evicted}
+    for kind in KINDS:
+        acting.known.observe(kind, Snapshot(given.get(kind, {})))
+    acting.known.observe(name, event)
+    await acting.round()
+    assert any(why in one for one in acting.standing_still)
+    (shown,) = acting.jobs
+    assert shown.state == "standing-still"
+    assert why in shown.why
