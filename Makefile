@@ -12,12 +12,16 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help demo test unit test-node test-volcano lint bench lock wire clean
 
 help:
-	@echo "make demo       the whole system on this machine, with emulated hardware"
-	@echo "make test       all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
-	@echo "make unit       four fifths of the tests in a minute: no server, no network, only gcc"
-	@echo "make test-node  the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
+	@echo "make demo          the whole system on this machine, with emulated hardware"
+	@echo "make lint          format, style, types, layers of imports and retired words"
+	@echo "make unit          three quarters of the tests in a minute: no server, no network, only gcc"
+	@echo "make test          all checks and tests, on real parts (kube-apiserver, etcd, Prometheus)"
+	@echo "make test-node     the manifests on a real node (kubelet, containerd); needs root, 15 minutes"
 	@echo "make test-volcano  elastic training with Volcano's real job controller; 6 minutes, once 7 more"
-	@echo "make bench      latency benchmark on a real kube-apiserver"
+	@echo "make bench         latency benchmark on a real kube-apiserver"
+	@echo "make lock          pins the packages of pyproject.toml anew, with their hashes"
+	@echo "make wire          generates contract/wire from its .proto files"
+	@echo "make clean         removes .venv, caches and what was built"
 
 $(VENV)/installed: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

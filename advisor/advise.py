@@ -18,6 +18,7 @@ from advisor.checks.motor import service_findings
 from advisor.checks.node_reports import NodeReports
 from advisor.controllers.elastic_vcjob import elastic_advice
 from advisor.controllers.motor_instances import creation_advice, creation_divergences
+from advisor.layered_dict import layered
 from advisor.options import Profile
 from advisor.placement.free_room import FreeRoom
 from advisor.placement.placement import Placer, link_down_cards
@@ -32,7 +33,7 @@ from advisor.scheduler_view.state import SchedulerState
 from advisor.snapshot_index import SnapshotIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from advisor.options import AdvisorOptions
@@ -257,7 +258,7 @@ def _jobs_on(index: SnapshotIndex, node: str) -> Iterable[str]:
 
 def _with_links(
     nodes: NodeViews, named: Iterable[str], now: int, options: AdvisorOptions
-) -> tuple[dict[str, NodeMemory], set[str]]:
+) -> tuple[Mapping[str, NodeMemory], set[str]]:
     """Return what is kept of nodes, and those of which relation faults named a link now.
 
     Source: docs/spec/consumers.md#1.9.
@@ -270,9 +271,10 @@ def _with_links(
         if name in memories and link_down_cards(nodes.views[name], corrected=corrected)
     }
     if found:
-        memories = dict(memories)
+        linked = layered(memories)
         for name in found:
-            memories[name] = msgspec.structs.replace(memories[name], link_down_at=now)
+            linked[name] = msgspec.structs.replace(memories[name], link_down_at=now)
+        return linked, found
     return memories, found
 
 

@@ -123,7 +123,7 @@ class StoreAllocation:
         if isinstance(event, Interrupted):
             self._interrupted(event.reason)
         else:
-            self._told(event)
+            self._described(event)
             changed = self._take_stock()
         if changed or not was_answered:
             self._on_change(self._wall_clock())
@@ -133,7 +133,7 @@ class StoreAllocation:
             log.warning("which chips pods use is not told, what was known stays: %s", reason)
             self.blind = BlindStatus(SOURCE, self._wall_clock(), reason)
 
-    def _told(self, event: UsageListed | PodUsage | UsageEnded) -> None:
+    def _described(self, event: UsageListed | PodUsage | UsageEnded) -> None:
         match event:
             case UsageListed(pods):
                 self._pods = {pod.uid: pod for pod in pods}

@@ -92,6 +92,6 @@ def picture(parts: AgentParts) -> status.AgentStatus:
         bmc_failed_readings=parts.readings.get((NODE, FAILED_READINGS)),
         gauges=status.gauges_of(parts.readings),
         kernel_log_gaps=parts.gaps[KERNEL_LOG],
-        episodes=None if parts.teller is None else parts.teller.status(),
+        episodes=None if parts.forwarder is None else parts.forwarder.status(),
         missed_changes=parts.store.missed_changes,
     )

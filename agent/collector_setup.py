@@ -42,12 +42,12 @@ def collectors_of(
         yield make.name, collector if collector.enabled else None
 
 
-def left_out(source: str, believed: Iterable[tuple[Subject, str]], now_ms: int) -> list[Report]:
+def left_out(source: str, tracked: Iterable[tuple[Subject, str]], now_ms: int) -> list[Report]:
     """What is to be reported of a source that is switched off.
 
     What a host check said is over, since nobody would ever say so; what others said last stays.
     """
-    faults = sorted(believed)
+    faults = sorted(tracked)
     if source in {known.source for known in HOST_CODES.values()}:
         return [Observation(source, *fault, Assertion.ABSENT, now_ms) for fault in faults]
     why = "it is not to be asked; what it said last stays"

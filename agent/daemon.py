@@ -25,7 +25,7 @@ from agent.pages import status
 from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names
 from agent.pages.routes import SOCKET_NAME, application
-from agent.policy.state import believed
+from agent.policy.state import tracked
 from agent.publishing.device_info import PATIENCE_SECONDS
 from agent.state_dir import claimed, remember
 from agent.wiring import AgentParts
@@ -41,7 +41,7 @@ from service.descriptors import raise_soft_limit
 from service.http.limits import ListenerLimits
 from service.log import flush_log, set_up_logging
 from service.pages import serving
-from service.systemd import keep_told
+from service.systemd import notify_manager
 from service.tasks import leaves, on_stop
 from stores.address import open_store
 from stores.base import Beat
@@ -245,7 +245,7 @@ class Agent:
             "duo cards": parts.duo_cards,
             "account of a device plugin": parts.device_plugin,
             "own-node-only": parts.own_node_only,
-            "episodes": parts.teller,
+            "episodes": parts.forwarder,
             "serial number": parts.serial_number,
             "pods": parts.usage,
         }
@@ -254,7 +254,7 @@ class Agent:
                 yield name, part.run()
         yield (
             "service manager",
-            keep_told(parts.progress.stalled, lambda: self.picture().not_ready, os.environ),
+            notify_manager(parts.progress.stalled, lambda: self.picture().not_ready, os.environ),
         )
         yield "standstills", parts.progress.watch(parts.heartbeat.hurry)
         if parts.configuration.metrics.npu_exporter_names:
@@ -300,7 +300,7 @@ class Agent:
     async def _leave_out(self, source: str) -> None:
         parts = self._parts
         await parts.documents.remembered()
-        reports = left_out(source, believed(parts.verdicts.state, source), parts.started_at_ms)
+        reports = left_out(source, tracked(parts.verdicts.state, source), parts.started_at_ms)
         if reports:
             parts.report(reports)
 

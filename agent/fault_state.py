@@ -120,12 +120,12 @@ class FaultState:
         self._inputs_since_snapshot = 0
         self._taken_at_ms = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._hear: ChangeCallback | None = None
+        self._listener: ChangeCallback | None = None
         self._log = ChangeLog()
 
-    def listen(self, hear: ChangeCallback) -> None:
-        """``hear`` is told of each call of the policy: inputs, changes, tables, sequence."""
-        self._hear = hear
+    def listen(self, listener: ChangeCallback) -> None:
+        """``listener`` is told of each call of the policy: inputs, changes, tables, sequence."""
+        self._listener = listener
 
     def begin(self, journal: Journal) -> None:
         """Journal from here on, beginning with a snapshot, and judge by the tables of today."""
@@ -155,8 +155,8 @@ class FaultState:
         self.state, changes = step(before, inputs, now_ms, self.tables)
         if inputs or self.state is not before:
             sequence = self._record(inputs, changes, now_ms)
-            if self._hear is not None:
-                self._hear(inputs, changes, self.tables, sequence)
+            if self._listener is not None:
+                self._listener(inputs, changes, self.tables, sequence)
         self._set_timer()
         if self.state is not before:
             if event_ms is None:

@@ -111,11 +111,12 @@ class DocumentsContext:
 class NodeDocuments:
     """All documents of ``node``; those of the kinds in ``owned`` have a publisher.
 
-    With ``shadowed`` none has one, and ``shadow`` compares device-info. Whoever owns node-info also
-    tells of storage faults, ``storage_faults``: with documents of their own, which get a publisher
-    with the first fault, or, ``over_grpc``, through somebody else. ``told`` is what the journal has
-    of it. ``beating`` says how node-info has the heartbeat in it, where it has. ``ownership`` has
-    each owned document by its kind: while another program writes it, ours is not published.
+    With ``shadowed`` none has one, and ``shadow`` compares device-info. The owner of node-info also
+    publishes storage faults, ``storage_faults``: in documents of their own, which get a publisher
+    with the first fault, or, ``over_grpc``, through another client. ``restored_row`` is the
+    journal's row about them. ``beating`` renders the heartbeat in node-info, where it has one.
+    ``ownership`` has each owned document by its kind: while another program writes it, ours is not
+    published.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class NodeDocuments:
         shadowed: bool = False,
         over_grpc: bool = False,
         cards_together: bool = False,
-        told: JournalRow | None = None,
+        restored_row: JournalRow | None = None,
         beating: NodeInfoBeat | None = None,
         allocation: StoreAllocation | None = None,
     ) -> None:
@@ -171,14 +172,14 @@ class NodeDocuments:
         self.storage_faults = NodePublicFaults(
             node, self._chips, desk.journal, desk.wall_clock, queues=over_grpc
         )
-        self.storage_faults.remember(told)
-        self.tells_of_storage = "node-info" in owned and not shadowed
+        self.storage_faults.remember(restored_row)
+        self.owns_storage = "node-info" in owned and not shadowed
         self.storage = {
             f"{client.lower()}-fault": PublicFaultDocument(
                 client, self.storage_faults, self._state, self._wake_now
             )
             for client in RESOURCES
-            if self.tells_of_storage and not over_grpc
+            if self.owns_storage and not over_grpc
         }
         self.shadow = self._shadow() if shadowed else None
         self._documents = documents
@@ -190,7 +191,7 @@ class NodeDocuments:
         self._sources_began = False
         if not self._has_journal:
             self._unread |= self.storage.keys()
-        self._told_revision: int | None = None
+        self._logged_revision: int | None = None
         self._left: Document | None = None
         """What the other program wrote last to which device-info is left."""
 
@@ -282,7 +283,7 @@ class NodeDocuments:
                 lingers=self._lingers,
                 on_first_read=partial(self._first_read, "device-info", made),
                 on_written=self._written,
-                on_told=self._told,
+                on_reported=self._on_difference,
                 background=Background(
                     is_known=lambda code: code in self._desk.verdicts.tables.chip_levels,
                     is_link_blind=self._is_link_blind,
@@ -321,7 +322,7 @@ class NodeDocuments:
 
     def wake(self, event_ms: int) -> None:
         """Something that was seen at ``event_ms`` may want a write."""
-        if self.tells_of_storage:
+        if self.owns_storage:
             self.storage_faults.look(self._state())
         for publisher in self.publishers.values():
             publisher.wake(event_ms)
@@ -431,13 +432,14 @@ class NodeDocuments:
         """
         chips = self._state().chips
         known = {chip for chip, one in chips.items() if one.was_read}
-        heard = {chip for chip in known if not chips[chip].silent}
+        answered = {chip for chip in known if not chips[chip].silent}
         return tuple(
             report
             for report in reports
             if isinstance(report, ChipsRemembered | Observation | Forgotten)
             and report.subject.kind == "chip"
-            and report.subject.id not in (known if isinstance(report, ChipsRemembered) else heard)
+            and report.subject.id
+            not in (known if isinstance(report, ChipsRemembered) else answered)
         )
 
     def _others_wrote(
@@ -473,7 +475,7 @@ class NodeDocuments:
 
     def _lingers(self) -> bool:
         return any(
-            fault.once or fault.doubted_at_ms is not None
+            fault.once or fault.unconfirmed_at_ms is not None
             for _, known in self._state().subjects()
             for fault in known.faults.values()
         )
@@ -482,8 +484,8 @@ class NodeDocuments:
         chip = chip_of(device)
         return chip is not None and LINK_SOURCE in self._state().of(chip_subject(chip)).blind
 
-    def _told(self, told: ReportedDifference) -> None:
-        self._desk.journal.append([(RowKind.SHADOW, body_of(told))], self._desk.wall_clock())
+    def _on_difference(self, difference: ReportedDifference) -> None:
+        self._desk.journal.append([(RowKind.SHADOW, body_of(difference))], self._desk.wall_clock())
 
     def _foreign(self, document: Made, foreign: Document) -> bool:
         now_ms = self._desk.wall_clock()
@@ -524,8 +526,8 @@ class NodeDocuments:
         """Whether a write said nothing new but a heartbeat, which nobody needs in the history."""
         if made is not self._node_info or not isinstance(made, NodeInfoHeartbeat):
             return False
-        told, self._told_revision = self._told_revision, revision
-        return document is not None and told == revision
+        logged, self._logged_revision = self._logged_revision, revision
+        return document is not None and logged == revision
 
     def _is_shown(self, document: Made) -> None:
         """A one-off event of a code that is shown already changes nothing that could be written."""

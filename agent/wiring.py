@@ -19,7 +19,7 @@ from agent.fault_state import FaultState, configured_by, restore
 from agent.heartbeat import heartbeat
 from agent.heartbeat.holder import this_holder
 from agent.heartbeat.old_readers import old_readers
-from agent.history_forwarding.forwarder import teller_of
+from agent.history_forwarding.forwarder import forwarder_of
 from agent.journal.journal import Journal
 from agent.kubernetes_events.sender import Events, reporter_of
 from agent.node.chip_keys import ChipKeys
@@ -30,7 +30,7 @@ from agent.node.own_node_only import OwnNodeOnly
 from agent.node.serial_number import serial_number_of
 from agent.node_documents import DocumentsContext, NodeDocuments
 from agent.pages.state_changes import StateChanges
-from agent.policy.state import believed
+from agent.policy.state import tracked
 from agent.publishing.fault_service import FaultServiceCallbacks as FaultEdges
 from agent.publishing.fault_service import FaultServiceClient
 from agent.publishing.fault_service_address import FaultServiceAddress
@@ -172,7 +172,7 @@ class AgentParts:
             shadowed=configuration.shadow,
             over_grpc=configuration.settings_of(StorageSection).clusterd is not None,
             cards_together=configuration.compatibility.duo_cards == "together",
-            told=remembered.public_faults,
+            restored_row=remembered.public_faults,
             beating=self.old_readers.beating,
             allocation=self.usage,
         )
@@ -216,7 +216,7 @@ class AgentParts:
         self.events = self._events_of(store)
         self.serial_number = serial_number_of(configuration, os.environ, self._look_at_node)
         self.node_object = self._node_object_of(store)
-        self.teller = teller_of(
+        self.forwarder = forwarder_of(
             store, configuration.node_name, self.journal, configuration.state_dir, wall_clock
         )
 
@@ -246,7 +246,7 @@ class AgentParts:
         return CollectorContext(
             report=self.report,
             wall_clock=self.wall_clock,
-            believed=believed(self.verdicts.state, collector.name),
+            tracked=tracked(self.verdicts.state, collector.name),
             chips=frozenset(
                 chip for chip, known in self.verdicts.state.chips.items() if known.was_read
             ),
@@ -312,10 +312,10 @@ class AgentParts:
 
     def _fault_service_of(self, storage: StorageSection) -> FaultServiceClient | None:
         """Who tells ClusterD of storage faults, where that is not left to the store."""
-        if storage.clusterd is None or not self.documents.tells_of_storage:
+        if storage.clusterd is None or not self.documents.owns_storage:
             return None
         edges = FaultEdges(
-            may_tell=lambda: self.heartbeat.may_publish,
+            may_send=lambda: self.heartbeat.may_publish,
             wall_clock=self.wall_clock,
             progress=self.progress.of("ClusterD's fault service", _PATIENCE_SECONDS),
         )
@@ -325,8 +325,8 @@ class AgentParts:
         return FaultServiceClient(address, self.documents.storage_faults, edges)
 
     def _changes_committed(self, rows: int) -> None:
-        if self.teller is not None:
-            self.teller.count(rows)
+        if self.forwarder is not None:
+            self.forwarder.count(rows)
 
     def _post(self, event: KubernetesEvent) -> None:
         if self.events is not None:

@@ -48,7 +48,7 @@ from service.clock import Clock, system_clock
 from service.election.leadership import Always, Leadership
 from service.event_stream import PLACES, Stream
 from service.stalls import Stalls
-from service.systemd import keep_told
+from service.systemd import notify_manager
 from stores.base import Document, DocumentsListed
 
 if TYPE_CHECKING:
@@ -143,14 +143,14 @@ class Aggregator:
         self.stores = stores
         self.leadership = Always("") if lead is None else lead
         self.stalls = Stalls(lambda: clock().steady_ms / 1000)
-        self.world = ClusterState([store.cluster is not None for store in stores.values()])
+        self.cluster_state = ClusterState([store.cluster is not None for store in stores.values()])
         sources = tuple(self._source(url, lasts=url in lasting) for url in stores)
-        self._places = KnownNodes(sources, self.world)
+        self._places = KnownNodes(sources, self.cluster_state)
         self.public_faults = PublicFaultsPlugin(self._places, len(stores), public_fault_namespaces)
         self.pipeline = Pipeline(
             sources,
             touch_period_seconds,
-            facts=self.world.facts,
+            facts=self.cluster_state.facts,
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
         )
@@ -160,15 +160,15 @@ class Aggregator:
             if isinstance(source.devices, LastingFeed) and isinstance(source.nodes, LastingFeed)
         }
         """What each store lacks that may come back without what it had."""
-        self.board = JobView(self.world, self.pipeline.published, is_read=self._is_read)
+        self.board = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
         self._labelling = Labelling(clusters, self.board.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.advising = _advising(clusters, clock, self.stream, self.wake) if advise else None
-        self.telling = Notifier(
+        self.notifier = Notifier(
             self.pipeline,
-            self.world,
+            self.cluster_state,
             self.board,
             self.rank_tables,
             self.stream,
@@ -232,7 +232,7 @@ class Aggregator:
             self.stalls,
             old,
             memory,
-            heard=self._beats_were_listed,
+            on_listing=self._beats_were_listed,
             lasting=lasting,
             noted=self._note_beat,
         )
@@ -258,7 +258,7 @@ class Aggregator:
                 self._labelling,
                 *(() if self.advising is None else (self.advising.kept,)),
                 *parts,
-                *(() if self.telling.server is None else (self.telling.server,)),
+                *(() if self.notifier.server is None else (self.notifier.server,)),
             ),
             stores,
             clock,
@@ -290,7 +290,7 @@ class Aggregator:
             self.absences.values(),
             clock,
         )
-        self._doubts = ReadRepair(self.pipeline, tuple(stores.values()), clock, self.wake)
+        self._read_repair = ReadRepair(self.pipeline, tuple(stores.values()), clock, self.wake)
         self._publish_lost = publish_lost
         self._copies: tuple[Document, ...] = ()
         """What an earlier run published, for a store that lost it."""
@@ -311,8 +311,8 @@ class Aggregator:
             stores=self.stores,
             stream=self.stream,
             succession=self.succession,
-            telling=self.telling,
-            world=self.world,
+            notifier=self.notifier,
+            cluster_state=self.cluster_state,
         )
         self.picture = Picture(shown, clock, publish_lost=publish_lost)
         """What is shown of all this."""
@@ -322,7 +322,7 @@ class Aggregator:
         """Aggregate until cancelled; then somebody else may lead at once."""
         async with asyncio.TaskGroup() as lasting:
             # Its last commit may take seconds, for which nobody would lead.
-            lasting.create_task(self.telling.history.run(), name="history")
+            lasting.create_task(self.notifier.history.run(), name="history")
             self._remember(await asyncio.to_thread(self.last_known.load))
             lasting.create_task(self.last_known.run(), name="last known state")
             try:
@@ -355,10 +355,10 @@ class Aggregator:
             for number, (url, store) in enumerate(self.stores.items()):
                 for feed in self.pipeline.sources[number].feeds:
                     name = f"read {feed.selection.namespace} of {url}"
-                    log = self.telling.log
+                    log = self.notifier.log
                     read = read_documents(feed, store, self._observe, self.stalls, log)
                     tasks.create_task(read, name=name)
-                task = follow(self.world, number, store, self._told, self.stalls)
+                task = follow(self.cluster_state, number, store, self._listed_nodes, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
             for publisher in self.publishers:
                 tasks.create_task(publisher.run(), name=f"publish to {publisher.store.url}")
@@ -370,21 +370,21 @@ class Aggregator:
             tasks.create_task(self._labelling.run(), name="label pods")
             if self.advising is not None:
                 tasks.create_task(self.advising.run(), name="advice")
-            tasks.create_task(self._doubts.run(), name="read again what another leader knew")
+            tasks.create_task(self._read_repair.run(), name="read again what another leader knew")
             tasks.create_task(self._merge(tasks), name="merge")
             tasks.create_task(self._keep_fitting(), name="limits of stores")
-            told = keep_told(
+            manager = notify_manager(
                 self.stalls.stalled, lambda: self.readiness.health().not_ready, os.environ
             )
-            tasks.create_task(told, name="service manager")
+            tasks.create_task(manager, name="service manager")
             tasks.create_task(self.stalls.watch(lambda: None), name="standstills")
 
     def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
-        self.missed_writes[url].hear(beats)
+        self.missed_writes[url].observe(beats)
         self.marks.note_beats(url, beats)
         absence = self.absences.get(url)
         if absence is not None:
-            absence.hear(beats)
+            absence.observe(beats)
             if any(feed.absent for feed in absence.feeds) or absence.over:
                 self._wake.set()
 
@@ -444,15 +444,15 @@ class Aggregator:
             gone = frozenset(node for node in absence.over if not absence.has_beat(node))
             self.listener.forget(url, gone)
             absence.over -= gone
-            absence.say(now)
+            absence.log_changes(now)
             self._forgetting[url].look()
 
     def _found(self, number: int, event: WatchEvent) -> None:
         """A document with public faults was read by name in the store with this number."""
         self._judge(self.public_faults.observe(number, MESSAGES, event, self._clock()))
 
-    def _told(self, nodes: frozenset[str] | None) -> None:
-        moved = self.pipeline.nodes | self.world.places if nodes is None else nodes
+    def _listed_nodes(self, nodes: frozenset[str] | None) -> None:
+        moved = self.pipeline.nodes | self.cluster_state.places if nodes is None else nodes
         self._moved |= moved
         self.pipeline.judge_again(moved)
         self._wake.set()
@@ -470,12 +470,12 @@ class Aggregator:
         return await kept_answer(self.public_faults, message, keeping, self._judge, self._clock)
 
     def _not_served(self) -> str | None:
-        return None if self.telling.server is None else self.telling.server.not_served
+        return None if self.notifier.server is None else self.notifier.server.not_served
 
     def _turned(self, _: object) -> None:
         """A client began or ceased to listen."""
-        assert self.telling.server is not None, "it listens there"
-        self.pipeline.set_controllers(self.telling.server.jobs_of(CONTROLLER))
+        assert self.notifier.server is not None, "it listens there"
+        self.pipeline.set_controllers(self.notifier.server.jobs_of(CONTROLLER))
         self._wake.set()
 
     def _step(self) -> frozenset[str]:
@@ -487,7 +487,7 @@ class Aggregator:
         self._places.look(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
-        self.telling.after(moved, now, leads=self.succession.leads)
+        self.notifier.after(moved, now, leads=self.succession.leads)
         return changed
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
@@ -541,22 +541,22 @@ class Aggregator:
         self.readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
         await self.marks.look()
-        await self.telling.seed(self._clock())
+        await self.notifier.seed(self._clock())
         self._step()
         self.readiness.await_start(None if self.leadership.follows else "waiting for a leader")
 
     def _fit(self) -> None:
         """Keep documents within what every store takes now."""
         largest = [one.store.largest_document for one in self.publishers]
-        told = [one for one in largest if one is not None]
-        limit = VALUE_LIMIT if not told else text_limit(min(told))
+        limits = [one for one in largest if one is not None]
+        limit = VALUE_LIMIT if not limits else text_limit(min(limits))
         if limit == self._limit:
             return
         if limit < VALUE_LIMIT:
             _log.warning(
                 "a store takes at most %d bytes per document. Cluster documents have at most %d: "
                 "there are more of them, and %s may lack healthy nodes",
-                *(min(told), limit, CLUSTER_NODE_NAME),
+                *(min(limits), limit, CLUSTER_NODE_NAME),
             )
         self._limit = limit
         self._wake_publishers(self.pipeline.fit(limit))
@@ -569,12 +569,12 @@ class Aggregator:
     def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
-        self._doubts.look()
+        self._read_repair.look()
         self._fit()
         # What another leader wrote may be larger than our limit.
         self._wake_publishers(self.pipeline.fit(self._limit))
         self._step()
-        self.telling.began(self._clock())
+        self.notifier.began(self._clock())
         names = self.pipeline.documents
         self.readiness.await_publication()
         for publisher in self.publishers:
@@ -587,7 +587,9 @@ class Aggregator:
         while True:
             self._wake.clear()
             listed = [
-                source.listed and self.world.answered(number) and self.parts.is_answered(number)
+                source.listed
+                and self.cluster_state.answered(number)
+                and self.parts.is_answered(number)
                 for number, source in enumerate(self.pipeline.sources)
             ]
             if all(listed) or (any(listed) and self._clock().steady_ms >= deadline_ms):
@@ -640,8 +642,8 @@ class Aggregator:
         leads = self.succession.leads
         if not leads:
             self._drop_copies()
-        self.telling.followed(*self.pipeline.follow(document, now, doubt=leads), now)
-        self._doubts.look()
+        self.notifier.followed(*self.pipeline.follow(document, now, unconfirm=leads), now)
+        self._read_repair.look()
         lost = lost_of(document)
         if lost is not None:
             self._inherit(lost)

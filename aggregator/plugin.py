@@ -35,7 +35,7 @@ class DocumentPlugin(Protocol):
         """What is watched for it in every store that is read."""
 
     def observe(
-        self, source: int, selection: Selection, event: WatchEvent, now: Instant
+        self, source: int, selection: Selection, event: WatchEvent, now: Instant, /
     ) -> frozenset[str]:
         """Take in an event of the store with this number; returns nodes to be judged again."""
 

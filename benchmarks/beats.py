@@ -229,19 +229,19 @@ def _after(struck: dict[str, float], lost: Lost) -> list[float | None]:
 
 def wrong(result: dict[str, Any], interval: float) -> list[str]:
     """What is not as it must be."""
-    said = []
+    output = []
     if result["false_losses"]:
-        said.append(f"published lost, but were not: {', '.join(result['false_losses'][:10])}")
+        output.append(f"published lost, but were not: {', '.join(result['false_losses'][:10])}")
     if result["alarm"]:
-        said.append("the silence alarm was raised")
+        output.append("the silence alarm was raised")
     if result["connections_ended"]:
-        said.append(f"{result['connections_ended']} connections ended that should not")
+        output.append(f"{result['connections_ended']} connections ended that should not")
     for what, intervals in (("silent", 3), ("broken", _BROKEN_INTERVALS)):
         limit = intervals * interval + _LATEST_SECONDS
         late = [one for one in result[f"{what}_found_s"] if one is None or one > limit]
         if late:
-            said.append(f"{what} nodes found after {late} s, allowed are {limit} s")
-    return said
+            output.append(f"{what} nodes found after {late} s, allowed are {limit} s")
+    return output
 
 
 def main() -> int:

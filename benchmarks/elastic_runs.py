@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 
-from tests.elastic.world import run
+from tests.elastic.seeded_run import run
 
 _COUNT = 500
 
@@ -20,19 +20,20 @@ def main() -> int:
     first = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     count = int(sys.argv[2]) if len(sys.argv) > 2 else _COUNT
     began = time.monotonic()
-    wrong, writes, starts, ends = 0, 0, 0, 0
+    wrong, writes, starts, ends, forced = 0, 0, 0, 0, 0
     for seed in range(first, first + count):
         try:
-            world = run(seed)
+            bench = run(seed)
         except AssertionError as error:
             wrong += 1
             print(error)
         else:
-            writes += world.writes
-            starts += world.starts
-            ends += world.ends
+            writes += bench.writes
+            starts += bench.starts
+            ends += bench.ends
+            forced += bench.forced
     seconds = time.monotonic() - began
-    made = f"{writes} writes, {starts} starts, {ends} ends"
+    made = f"{writes} writes, {starts} starts, {ends} Commands, {forced} forced deletions"
     print(f"{count} runs, {wrong} wrong; {made}; {seconds:.0f} s")
     return 1 if wrong else 0
 

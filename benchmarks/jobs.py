@@ -29,7 +29,7 @@ T0_MS = 1_760_000_000_000
 LINK_DOWN, TRIGGER = "81078603", "8C1F860B"
 
 
-class Told(msgspec.Struct, frozen=True):
+class Published(msgspec.Struct, frozen=True):
     """What is published of a node."""
 
     device: DeviceRecord
@@ -41,7 +41,7 @@ class Told(msgspec.Struct, frozen=True):
     events_received_ms: dict[str, int] = {}
 
 
-class World:
+class Lookup:
     """Nodes, pods and jobs that never change."""
 
     pods_known = nodes_known = True
@@ -85,30 +85,30 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--nodes", type=int, default=10_000)
     nodes = arguments.parse_args().nodes
-    world = World(nodes)
+    lookup = Lookup(nodes)
     device = DeviceRecord("Ascend910", _chips(0, CHIPS), (), (), (), (), 1_760_000_000, 0, 0, 0)
-    told = dict.fromkeys(world.names, Told(device=device))
+    published = dict.fromkeys(lookup.names, Published(device=device))
     before_mb = _peak_mb()
-    board = JobView(world, told.get)
+    board = JobView(lookup, published.get)
     now = Instant(T0_MS, 0)
-    print(f"{nodes} nodes of {CHIPS} chips, {2 * nodes} pods, {len(world.jobs())} jobs")
+    print(f"{nodes} nodes of {CHIPS} chips, {2 * nodes} pods, {len(lookup.jobs())} jobs")
     print(
-        f"{'all nodes, the first time':44} {_ms(lambda: board.changed(world.names, now)):9.1f} ms"
+        f"{'all nodes, the first time':44} {_ms(lambda: board.changed(lookup.names, now)):9.1f} ms"
     )
-    print(f"{'all nodes again':44} {_ms(lambda: board.changed(world.names, now)):9.1f} ms")
+    print(f"{'all nodes again':44} {_ms(lambda: board.changed(lookup.names, now)):9.1f} ms")
     print(f"{'memory of it':44} {_peak_mb() - before_mb:9.1f} MB")
     assert not board.take_changed_jobs()
 
     def becomes(*faults: CodeFault) -> Callable[[str], None]:
-        changed = Told(device=msgspec.structs.replace(device, faults=faults))
+        changed = Published(device=msgspec.structs.replace(device, faults=faults))
 
         def happen(name: str) -> None:
-            told[name] = changed
+            published[name] = changed
             board.changed((name,), now)
 
         return happen
 
-    each = world.names[:: max(1, nodes // 1000)]
+    each = lookup.names[:: max(1, nodes // 1000)]
     _print("a healthy node, nothing new", each, becomes())
     _print("a chip is faulty", each, becomes(_fault(0, "80E18402")))
     _print("a chip of each job is faulty", each, becomes(_fault(0, "1"), _fault(9, "1")))

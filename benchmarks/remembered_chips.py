@@ -155,8 +155,8 @@ def forgotten(run: Run) -> None:
     run.kept()
     assert forget(run.node, run.name).returncode == 0
     run.kept()
-    said = forget(run.node, run.name, "--yes")
-    assert said.returncode == 0, said
+    output = forget(run.node, run.name, "--yes")
+    assert output.returncode == 0, output
     run.document.until(lambda now: run.name not in now.named, "it is forgotten", 5)
 
 

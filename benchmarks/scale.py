@@ -239,8 +239,8 @@ class Cluster:
         # Until each node was seen to beat twice at one interval, beats are listed every 5 s.
         await asyncio.sleep(2 * _LEASE_SECONDS)
         await self.measure_rest(seconds, "leases")
-        told = await self._load.do("quiet")
-        self.result["leases_late_s"] = told["latest_seconds"]
+        done = await self._load.do("quiet")
+        self.result["leases_late_s"] = done["latest_seconds"]
 
     async def _beat(self) -> None:
         if not self._has_leases:
@@ -254,9 +254,9 @@ class Cluster:
         await asyncio.sleep(2)
         counted = self._readers.count()
         shown = self._readers.shows_all(nodes, chip(5))
-        told = await self._load.do("storm", nodes=nodes, faulty=5)
-        self.result["storm_s"] = await _soon(shown) - told["began"]
-        self.result["storm_told_s"] = told["ended"] - told["began"]
+        done = await self._load.do("storm", nodes=nodes, faulty=5)
+        self.result["storm_s"] = await _soon(shown) - done["began"]
+        self.result["storm_told_s"] = done["ended"] - done["began"]
         await asyncio.sleep(_KEPT_SECONDS)
         self.result["storm_writes_s"] = counted.most_in_a_second
         self.result["storm_writes"] = len(counted.at)

@@ -93,12 +93,12 @@ class Readers:
                 case DocumentsListed(documents):
                     self.documents = {document.name: document for document in documents}
                     for document in documents:
-                        self._tell(document)
+                        self._observe(document)
                     self.listed.set()
                 case Changed(document):
                     self._count(document)
                     self.documents[document.name] = document
-                    self._tell(document)
+                    self._observe(document)
 
     def _count(self, document: Document) -> None:
         before = self.documents.get(document.name)
@@ -110,7 +110,7 @@ class Readers:
             self.counted.data_writes += 1
             self.counted.sent_bytes += len(wire.config_map_body(document, document.version))
 
-    def _tell(self, document: Document) -> None:
+    def _observe(self, document: Document) -> None:
         now = time.monotonic()
         for one in tuple(self._waiting):
             is_it, found = one
@@ -133,8 +133,8 @@ class Readers:
             at = text.find(end)
             if at < 0:
                 return False
-            said = text[text.rfind(_UNHEALTHY, 0, at) + len(_UNHEALTHY) : at]
-            return said.partition('"')[0] == unhealthy
+            listed = text[text.rfind(_UNHEALTHY, 0, at) + len(_UNHEALTHY) : at]
+            return listed.partition('"')[0] == unhealthy
 
         return self._until(is_it)
 
@@ -149,14 +149,14 @@ class Readers:
                 return False
             text = document.data.get(document.name, "")
             for key, entry in (_entries.decode(text) if text else {}).items():
-                said = next(v for k, v in entry.DeviceList.items() if k.endswith("0-Unhealthy"))
-                if unhealthy is None or said == unhealthy:
+                listed = next(v for k, v in entry.DeviceList.items() if k.endswith("0-Unhealthy"))
+                if unhealthy is None or listed == unhealthy:
                     missing.discard(key)
             return not missing
 
         found = self._until(is_it)
         for document in self.documents.values():
-            self._tell(document)
+            self._observe(document)
         return found
 
     def _until(self, is_it: Callable[[Document], bool]) -> asyncio.Future[float]:

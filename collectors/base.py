@@ -31,7 +31,7 @@ class SavedState(Protocol):
     """
 
     def read(self) -> bytes | None:
-        """What was written last; ``None`` when there is nothing that can be read."""
+        """Return what was written last; ``None`` when there is nothing that can be read."""
 
     def write(self, content: bytes) -> None:
         """Keep ``content`` instead, soon; never blocks, and a failure is only logged."""
@@ -54,13 +54,13 @@ class VendorPaths:
 class CollectorContext:
     """What a collector gets from the daemon.
 
-    ``believed`` holds what the journal remembers of this collector's source at start: subject and
+    ``tracked`` holds what the journal remembers of this collector's source at start: subject and
     code to the time (epoch milliseconds) at which the fault was first seen.
     """
 
     report: Sink
     wall_clock: WallClock
-    believed: Mapping[tuple[Subject, str], int]
+    tracked: Mapping[tuple[Subject, str], int]
     driver: ChipDriver
     places: VendorPaths
     show: Show

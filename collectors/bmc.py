@@ -78,7 +78,7 @@ class BmcCollector:
             self.deadline_seconds,
             trust_driver=places.trust_driver,
         )
-        beliefs = BmcTracker(self.name, surroundings.believed)
+        tracker = BmcTracker(self.name, surroundings.tracked)
         before: tuple[Alarm, ...] | None = None
         failed = 0
         surroundings.show(NODE, FAILED_READINGS, failed)
@@ -93,11 +93,11 @@ class BmcCollector:
                 asking.cancel()
             try:
                 before = asking.result()
-                reports = beliefs.listed(before, surroundings.wall_clock())
+                reports = tracker.listed(before, surroundings.wall_clock())
             except (BmcError, ToolError) as error:
                 failed += 1
                 surroundings.show(NODE, FAILED_READINGS, failed)
-                reports = beliefs.failed(str(error), began_ms)
+                reports = tracker.failed(str(error), began_ms)
                 if reports:
                     _log.warning("%s: %s; what is known of its alarms stays", self.name, error)
             if reports:
@@ -110,9 +110,9 @@ class BmcCollector:
 class BmcTracker:
     """The tracked state of the BMC's list, and what readings of it change. Pure."""
 
-    def __init__(self, source: str, believed: Mapping[tuple[Subject, str], int]) -> None:
+    def __init__(self, source: str, tracked: Mapping[tuple[Subject, str], int]) -> None:
         self._source = source
-        self._present: dict[tuple[Subject, str], int | None] = dict.fromkeys(believed)
+        self._present: dict[tuple[Subject, str], int | None] = dict.fromkeys(tracked)
         self._answered: bool | None = None
         self._has_a_list = False
 
@@ -183,6 +183,6 @@ class BmcTracker:
 
 
 def plausible_ms(raised_at_seconds: int, now_ms: int) -> int | None:
-    """The BMC's time of an alarm in milliseconds, unless its clock is evidently wrong."""
+    """Return the BMC's time of an alarm in milliseconds, unless its clock is evidently wrong."""
     raised_at_ms = raised_at_seconds * 1000
     return raised_at_ms if _OLDEST_MS <= raised_at_ms <= now_ms + _AHEAD_MS else None

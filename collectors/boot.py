@@ -11,17 +11,19 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """The kernel's id of this boot; empty where it shows none."""
+    """Return the kernel's id of this boot; empty where it shows none."""
     return _text(_BOOT_ID)
 
 
 def machine_id() -> str:
-    """The id of this machine, which stays over boots; empty where there is none."""
+    """Return the id of this machine, which stays over boots; empty where there is none."""
     return _text(_MACHINE_ID)
 
 
 def machine_digest() -> str:
-    """A digest of the id of this machine, which is not to be shown; empty where there is none."""
+    """Return a digest of the id of this machine, which is not to be shown; empty where there is
+    none.
+    """
     found = machine_id()
     return found and hashlib.blake2b(found.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 

@@ -56,24 +56,24 @@ class CodeState:
     recovered: bool = False
 
     def comparable(self, asked_at: float) -> bool:
-        """Whether an answer asked at ``asked_at`` covers this code."""
+        """Return whether an answer asked at ``asked_at`` covers this code."""
         return self.event_at is None or asked_at >= self.event_at + LAG_SECONDS
 
 
 class ListTracker:
     """What one source holds of its codes."""
 
-    def __init__(self, source: str, believed: Iterable[Key]) -> None:
+    def __init__(self, source: str, tracked: Iterable[Key]) -> None:
         self._source = source
-        self.states = {key: CodeState(present=True) for key in believed}
+        self.states = {key: CodeState(present=True) for key in tracked}
         self._was_complete = False
 
     def next_check(self) -> float | None:
-        """When the list must be asked because of events; it may have been tried already."""
+        """Return when the list must be asked because of events; it may have been tried already."""
         return self.check_of(self.states)
 
     def check_of(self, keys: Iterable[Key]) -> float | None:
-        """When ``keys`` must be audited because of events."""
+        """Return when ``keys`` must be audited because of events."""
         states = [self.states[key] for key in keys if key in self.states]
         waiting = (
             state.event_at + LAG_SECONDS
@@ -89,7 +89,7 @@ class ListTracker:
         state.audited = False
 
     def event(self, seen: Observation, at: float, *, list_is_blind: bool) -> list[Report]:
-        """An event arrived: OCCUR or RECOVER. While the list is blind, a recovery is held back."""
+        """Take in an event, OCCUR or RECOVER. While the list is blind, a recovery is held back."""
         key = seen.subject, seen.code
         if seen.assertion is Assertion.RECOVER:
             return self._recovered(seen, at, list_is_blind)
@@ -147,7 +147,7 @@ class ListTracker:
                 reports += self._release(key, state, key in listed, asked_at)
             elif key not in listed and not complete:
                 if state.comparable(asked_at):
-                    self._nothing_said(key, state)
+                    self._no_details(key, state)
             elif state.comparable(asked_at):
                 entry = listed.get(key) or _NOTHING
                 anew = is_new and self._was_complete
@@ -155,7 +155,7 @@ class ListTracker:
         self._was_complete = complete
         return reports
 
-    def _nothing_said(self, key: Key, state: CodeState) -> None:
+    def _no_details(self, key: Key, state: CodeState) -> None:
         state.audited = True
         if not state.present:
             del self.states[key]
@@ -206,7 +206,7 @@ class ListTracker:
         text: str = "",
         entry: ListedCode = _NOTHING,
     ) -> Observation:
-        """What an audit found out about ``key``."""
+        """Return what an audit found about ``key``."""
         return Observation(
             source=self._source,
             subject=key[0],

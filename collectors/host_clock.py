@@ -46,7 +46,7 @@ _TIMEX_BYTES = 512
 
 
 def offset_seconds() -> float:
-    """The host's clock less the time since boot."""
+    """Return the host's clock less the time since boot."""
     offset = time.clock_gettime_ns(time.CLOCK_REALTIME) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return offset / 1e9
 
@@ -133,7 +133,7 @@ class HostClockRun:
         self._kept = kept
         self._offset = collector.offset() if kept is None else kept.offset
         self._was_synchronised = kept is not None and kept.was_synchronised
-        self._is_lost = (_SUBJECT, CLOCK_UNSYNCHRONISED) in surroundings.believed
+        self._is_lost = (_SUBJECT, CLOCK_UNSYNCHRONISED) in surroundings.tracked
 
     def look(self) -> None:
         """Compare both clocks, and report what changed."""
@@ -143,7 +143,7 @@ class HostClockRun:
         if abs(step) >= self._collector.step_seconds:
             text = f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step):.1f} s"
             _log.warning("%s: %s", self._source, text)
-            reports.append(self._said(CLOCK_STEP, Assertion.ONCE, now_ms, text))
+            reports.append(self._observation(CLOCK_STEP, Assertion.ONCE, now_ms, text))
         synchronised = self._collector.synchronised()
         self._was_synchronised |= synchronised is True
         is_lost = synchronised is False and self._was_synchronised
@@ -151,7 +151,7 @@ class HostClockRun:
             self._is_lost = is_lost
             assertion = Assertion.PRESENT if is_lost else Assertion.ABSENT
             text = "the clock was synchronised in this boot and is not any more" if is_lost else ""
-            reports.append(self._said(CLOCK_UNSYNCHRONISED, assertion, now_ms, text))
+            reports.append(self._observation(CLOCK_UNSYNCHRONISED, assertion, now_ms, text))
         if reports:
             self._around.report(reports)
         self._keep()
@@ -168,5 +168,5 @@ class HostClockRun:
             self._kept = now
             self._around.memory.write(msgspec.json.encode(now))
 
-    def _said(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
+    def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
         return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)

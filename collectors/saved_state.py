@@ -18,7 +18,9 @@ _log = logging.getLogger(__name__)
 
 
 def remembered(memory: SavedState, source: str, kind: type[T]) -> T | None:
-    """What ``memory`` of ``source`` holds; ``None`` when nothing, or nothing that makes sense."""
+    """Return what ``memory`` of ``source`` holds; ``None`` when nothing, or nothing that makes
+    sense.
+    """
     content = memory.read()
     if content is None:
         return None

@@ -104,7 +104,7 @@ class SwitchCollector:
     async def _applies(self, surroundings: CollectorContext) -> bool:
         """Whether this node has switches. Until its driver answers, what is remembered is blind."""
         asking = asyncio.ensure_future(surroundings.driver.inventory())
-        is_blind = not surroundings.believed
+        is_blind = not surroundings.tracked
         try:
             while not asking.done():
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
@@ -134,7 +134,7 @@ class SwitchRun:
         self._around = surroundings
         self._driver = driver
         self._loop = asyncio.get_running_loop()
-        self._beliefs = ListTracker(source, surroundings.believed)
+        self._tracker = ListTracker(source, surroundings.tracked)
         self._changed = asyncio.Event()
         self._due = self._loop.time()
         self._settled_at = self._due + LAG_SECONDS
@@ -181,11 +181,11 @@ class SwitchRun:
         at = self._loop.time()
         if assertion is Assertion.ONCE:
             # The list tells whether a notice lasts.
-            self._beliefs.expect((subject, code), at)
+            self._tracker.expect((subject, code), at)
             self._around.report([seen])
             return
         is_blind = self._answers is not True and self._has_list
-        reports = self._beliefs.event(seen, at, list_is_blind=is_blind)
+        reports = self._tracker.event(seen, at, list_is_blind=is_blind)
         if reports:
             self._around.report(reports)
 
@@ -203,7 +203,7 @@ class SwitchRun:
 
     def _next(self) -> float:
         """When the list is due: by its period, or because of events not audited since."""
-        checks = (self._beliefs.next_check(), self._settled_at)
+        checks = (self._tracker.next_check(), self._settled_at)
         waiting = [check for check in checks if check is not None and check > self._asked_at]
         return min([self._due, *waiting])
 
@@ -230,7 +230,7 @@ class SwitchRun:
             self._answers = True
             reports.append(SourceAnswered(self._source, NODE, now_ms))
         complete = len(faults) < LIST_LENGTH
-        reports += self._beliefs.answered(_entries(faults), asked_at, now_ms, complete=complete)
+        reports += self._tracker.answered(_entries(faults), asked_at, now_ms, complete=complete)
         if reports:
             self._around.report(reports)
 

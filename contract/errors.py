@@ -179,7 +179,7 @@ _LONGEST_QUOTE = 200
 
 
 def quoted(text: str) -> str:
-    """The beginning of what a program printed, on one line and fit for a log."""
+    """Return the beginning of what a program printed, on one line and fit for a log."""
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + " ..."
 

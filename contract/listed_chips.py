@@ -27,7 +27,9 @@ class ListedChip(msgspec.Struct, frozen=True, omit_defaults=True):
     serial: str = ""
 
     def is_same(self, other: ListedChip) -> bool | None:
-        """Whether both are one chip, by what does not depend on its place; ``None``: unknown."""
+        """Return whether both are one chip, by what does not depend on its place; ``None``:
+        unknown.
+        """
         compared = []
         if self.die and other.die:
             compared.append(self.die == other.die)

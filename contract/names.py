@@ -84,7 +84,7 @@ def owner_of(name: str) -> DocumentOwner | None:
 
 
 def node_name_problem(node: str) -> str | None:
-    """Why Kubernetes would refuse ``node`` as a node name of ours, or ``None``.
+    """Return why Kubernetes would refuse ``node`` as a node name of ours, or ``None``.
 
     At most 230 characters, so that ``mindx-dl-deviceinfo-<node>`` stays a legal name
     (``docs/spec/device-plugin.md#1.1``).

@@ -48,17 +48,17 @@ NODE = Subject("node", 0)
 
 
 def chip_subject(physical_id: int) -> Subject:
-    """The subject of the chip with ``physical_id``."""
+    """Return the subject of the chip with ``physical_id``."""
     return Subject("chip", physical_id)
 
 
 def host_subject(device_type: str, device_id: int) -> Subject:
-    """The subject of a part of the server, in the BMC's words (``docs/spec/noded.md#4.1``)."""
+    """Return the subject of a part of the server, as the BMC names it (``noded#4.1``)."""
     return Subject("host", device_id, device_type)
 
 
 def storage_subject(name: str) -> Subject:
-    """The subject of a shared storage client of this node: ``DPC`` or ``DTFS``.
+    """Return the subject of a shared storage client of this node: ``DPC`` or ``DTFS``.
 
     Its faults are public ones (``docs/spec/noded.md#4.3``, 4.4) and in no document about the host.
     """

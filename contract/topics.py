@@ -47,7 +47,7 @@ CLUSTER_ECHO = f"{_CLUSTER}/echo"
 
 
 def beat_topic(node: str) -> str:
-    """Where the agent of ``node`` beats, and where its last will is published."""
+    """Return where the agent of ``node`` beats, and where its last will is published."""
     return f"{_NODES}/{node}/beat"
 
 
@@ -58,22 +58,24 @@ def is_beat_topic(topic: str) -> bool:
 
 
 def events_topic(node: str) -> str:
-    """Where a node sends what happened to its faults."""
+    """Return where a node sends what happened to its faults."""
     return f"{_NODES}/{node}/events"
 
 
-def heard_topic(node: str) -> str:
-    """Where the aggregator acknowledges to a node what it keeps of it."""
+def ack_topic(node: str) -> str:
+    """Return where the aggregator acknowledges to a node what it keeps of it."""
     return f"{_NODES}/{node}/heard"
 
 
 def echo_topic(node: str | None) -> str:
-    """Where a client publishes to itself, below what it may write: a node's, or the cluster's."""
+    """Return where a client publishes to itself, below what it may write: a node's, or the
+    cluster's.
+    """
     return CLUSTER_ECHO if node is None else f"{_NODES}/{node}/echo"
 
 
 def node_of(topic: str) -> str | None:
-    """Whose topic this is; ``None`` if it is none below ``vigil/v1/nodes``."""
+    """Return whose topic this is; ``None`` if it is none below ``vigil/v1/nodes``."""
     parts = topic.split("/")
     if len(parts) == 5 and topic.startswith(f"{_NODES}/") and node_name_problem(parts[3]) is None:
         return parts[3]
@@ -81,7 +83,7 @@ def node_of(topic: str) -> str | None:
 
 
 def document_topic(namespace: str, name: str) -> str:
-    """Where the document of this place is retained."""
+    """Return where the document of this place is retained."""
     for kind, where, prefix, _ in _NODE_DOCUMENTS:
         node = name.removeprefix(prefix)
         if namespace == where and node != name and node_name_problem(node) is None:
@@ -147,7 +149,7 @@ def document_filters(
 
 
 def filters_of(topic: str) -> tuple[str, ...]:
-    """Every filter of this module that matches ``topic``, itself included."""
+    """Return every filter of this module that matches ``topic``, itself included."""
     parts = topic.split("/")
     if len(parts) == 5 and topic.startswith(f"{_NODES}/"):
         return (topic, f"{_NODES}/+/{parts[4]}")

@@ -37,11 +37,13 @@ class AggregatorReply(msgspec.Struct, frozen=True):
     """What was answered; ``troubles`` are reasons not to start anything.
 
     ``silent`` are the nodes whose heartbeats have ended, ``None`` where nobody answered.
+    ``asked_ms`` is when it was asked for (steady): what it says was so then, or later.
     """
 
     ended: EndedJobs = EndedJobs()
     troubles: tuple[str, ...] = ()
     silent: frozenset[str] | None = None
+    asked_ms: int = 0
 
 
 class Aggregators:

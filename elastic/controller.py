@@ -84,7 +84,7 @@ class Acting:
         api: VcJobs,
         aggregators: Aggregators,
         leadership: Leadership,
-        telling: JobEvents,
+        events: JobEvents,
         clock: Clock,
         *,
         acts: bool,
@@ -106,7 +106,7 @@ class Acting:
         self._api = api
         self._aggregators = aggregators
         self._leadership = leadership
-        self._telling = telling
+        self._events = events
         self._clock = clock
         self._changed = asyncio.Event()
         self._own_starts_ms: tuple[int, ...] = ()
@@ -117,8 +117,8 @@ class Acting:
         self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
         """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
         self._judged: set[str] = set()
-        self._asked: tuple[int, AggregatorReply] | None = None
-        """The newest answer, and when it was asked for (steady)."""
+        self._answer: AggregatorReply | None = None
+        """The newest one."""
         self._behind = 0
         """In so many rounds in a row the aggregator had not seen what is seen here."""
 
@@ -170,7 +170,7 @@ class Acting:
                 if found.version >= job.number:
                     advised[job.uid] = found
             if self.faults.is_on:
-                found_out = await self.faults.look(answer, jobs, decisions, self.known)
+                found_out = await self.faults.look(answer, jobs, self.known)
                 standing = (*standing, *found_out)
             for job in jobs if self.faults.is_on else asking:
                 facts = self._facts(job, jobs, standing, advised.get(job.uid))
@@ -265,14 +265,14 @@ class Acting:
         is_only_look = not sized and not judged
         if is_only_look and not self.faults.is_on:
             return AggregatorReply()
-        now_ms = self._clock().steady_ms
-        if is_only_look and self._asked and now_ms - self._asked[0] < _SHORTEST_LOOK_MS:
-            return self._asked[1]
+        asked_ms, newest = self._clock().steady_ms, self._answer
+        if is_only_look and newest and asked_ms - newest.asked_ms < _SHORTEST_LOOK_MS:
+            return newest
         # Who has no cause may have one by the answer, and then asks for its size.
         answer = await self._aggregators.ask(
             sized, judged, running=self.faults.ends_on_network_faults
         )
-        self._asked = (now_ms, answer)
+        self._answer = answer = msgspec.structs.replace(answer, asked_ms=asked_ms)
         self._judged.update(job.uid for job in judged[:MOST_JOBS] if not answer.troubles)
         return answer
 
@@ -301,7 +301,7 @@ class Acting:
     ) -> float:
         """Make the write that is due; seconds until the next round."""
         if not self.acts:
-            self._telling.would(job, decision)
+            self._events.would(job, decision)
             return _IDLE_SECONDS
         now_ms = self._clock().wall_ms
         before = kept_of(job)
@@ -335,7 +335,7 @@ class Acting:
             self._own_starts_ms = (*self._own_starts_ms[-99:], now_ms)
         if decision.write is DueWrite.START:
             self.starts += 1
-        self._telling.wrote(job, decision)
+        self._events.wrote(job, decision)
         return _AGAIN_SECONDS
 
     async def _make(self, job: ElasticJob, decision: RestartDecision, now_ms: int) -> str:
@@ -382,7 +382,7 @@ class Acting:
                 )
             )
             if self._leadership.leads:
-                self._telling.state(job, state, why, is_overdue=decision.is_overdue)
+                self._events.state(job, state, why, is_overdue=decision.is_overdue)
         self.jobs = tuple(shown)
         here = {job.uid for job in jobs}
         self._judged &= here

@@ -281,13 +281,10 @@ def read_job(raw: msgspec.Raw | bytes) -> ElasticJob:
         max_retry=spec.max_retry,
         min_success=spec.min_success,
         ttl_seconds=spec.ttl_seconds_after_finished,
-        policies=tuple(_policy(one) for one in spec.policies or ()),
+        policies=_policies(spec.policies),
         phase=state.phase or "",
         message=state.message or "",
-        conditions=tuple(
-            JobCondition(one.status, _ms(one.last_transition_time))
-            for one in status.conditions or ()
-        ),
+        conditions=_conditions(status),
         writer=_writer(metadata.managed_fields or ()),
     )
 
@@ -319,9 +316,17 @@ def _ms(at: datetime | None) -> int:
     return 0 if at is None else int(at.timestamp() * 1000)
 
 
-def _policy(one: _Policy) -> ElasticJobPolicy:
-    events = (*((one.event,) if one.event else ()), *(one.events or ()))
-    return ElasticJobPolicy(events, one.action)
+def _policies(read: list[_Policy] | None) -> tuple[ElasticJobPolicy, ...]:
+    return tuple(
+        ElasticJobPolicy((*((one.event,) if one.event else ()), *(one.events or ())), one.action)
+        for one in read or ()
+    )
+
+
+def _conditions(status: _Status) -> tuple[JobCondition, ...]:
+    return tuple(
+        JobCondition(one.status, _ms(one.last_transition_time)) for one in status.conditions or ()
+    )
 
 
 def _task(one: _Task) -> Task:
@@ -346,7 +351,7 @@ def _task(one: _Task) -> Task:
         cards=sum(found.values()),
         places=tuple(places),
         is_partitioned=bool(one.partition_policy),
-        policies=tuple(_policy(each) for each in one.policies or ()),
+        policies=_policies(one.policies),
     )
 
 

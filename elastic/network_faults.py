@@ -12,7 +12,8 @@ import msgspec
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
 from contract.counted import counted
-from elastic.conditions import min_replicas, original_of
+from contract.documents.elastic_job import FINISHED, read_ending
+from elastic.conditions import kept_of, min_replicas, original_of, unmet
 from elastic.continuous_faults import ContinuousFaults
 
 if TYPE_CHECKING:
@@ -60,6 +61,16 @@ def why_left(job: ElasticJob, fault: NetworkFault) -> str:
     return ""
 
 
+def is_under_way(job: ElasticJob) -> bool:
+    """Whether a job was ended for a network fault, or started again, and does not run yet."""
+    if job.is_deleted or unmet(job) or job.phase == "Running":
+        return False
+    if job.phase in ("Terminating", "Terminated"):
+        return read_ending(job.annotations) is not None
+    kept = kept_of(job)
+    return kept is not None and job.started == kept.start and job.phase not in FINISHED
+
+
 class NetworkFaults:
     """Since when jobs run over their faults, as far as this process has seen it without a gap."""
 
@@ -67,15 +78,14 @@ class NetworkFaults:
         self._found: dict[str, EndedJob] = {}
         self._standing = ContinuousFaults[tuple[str, FaultUnder]](GAP_MS)
 
-    def look(self, found: Mapping[str, EndedJob], now_ms: int) -> None:
-        """Take in what stands under jobs now, by their uids. ``now_ms`` is the steady clock.
+    def look(self, found: Mapping[str, EndedJob], asked_ms: int, now_ms: int) -> None:
+        """Take in what stands under jobs, by their uids. Both times are of the steady clock.
 
         A fault that has begun anew counts from now on.
         """
         self._found = dict(found)
-        self._standing.look(
-            ((uid, one) for uid, job in found.items() for one in job.faults), now_ms
-        )
+        standing = ((uid, one) for uid, job in found.items() for one in job.faults)
+        self._standing.look(standing, asked_ms, now_ms)
 
     @property
     def are_any(self) -> bool:

@@ -68,7 +68,10 @@ def size_patch(job: ElasticJob, decision: RestartDecision, now_ms: int) -> list[
 
 def ending_patch(job: ElasticJob, cause: str, now_ms: int) -> list[dict[str, Any]]:
     """Return the JSON patch that keeps why a job is ended. ``now_ms`` is the wall clock."""
-    ending = msgspec.json.encode(Ending(cause, now_ms)).decode()
+    kept = kept_of(job)
+    # A cause from before the last start does not count, and that may have a later clock's time.
+    at_ms = now_ms if kept is None else max(now_ms, kept.at_ms)
+    ending = msgspec.json.encode(Ending(cause, at_ms)).decode()
     return [_set("/metadata/resourceVersion", job.version), _annotation(ENDING, ending)]
 
 

@@ -46,12 +46,12 @@ async def _run(configuration: ElasticConfiguration) -> None:
     leadership = ByLease(
         api.leader_lease(LEASE), "kubernetes:", identity.name, configuration.lease_seconds, clock
     )
-    telling = JobEvents(api.objects, clock, records=configuration.act)
+    events = JobEvents(api.objects, clock, records=configuration.act)
     acting = Acting(
         api,
         Aggregators(configuration.aggregator),
         leadership,
-        telling,
+        events,
         clock,
         acts=configuration.act,
         ends_on_network_faults=configuration.network_faults,
@@ -73,7 +73,7 @@ async def _run(configuration: ElasticConfiguration) -> None:
         )
     try:
         async with serving(pages, configuration.listen, configuration.state_dir):
-            await until_stopped(_all(acting, leadership, telling, stalls))
+            await until_stopped(_all(acting, leadership, events, stalls))
             _log.info("asked to stop")
     finally:
         with contextlib.suppress(TimeoutError):
@@ -83,9 +83,9 @@ async def _run(configuration: ElasticConfiguration) -> None:
         identity.close()
 
 
-async def _all(acting: Acting, leadership: ByLease, telling: JobEvents, stalls: Stalls) -> None:
+async def _all(acting: Acting, leadership: ByLease, events: JobEvents, stalls: Stalls) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(leadership.run(acting.look), name="leadership")
         tasks.create_task(acting.run(), name="acting")
-        tasks.create_task(telling.run(), name="Events")
+        tasks.create_task(events.run(), name="Events")
         tasks.create_task(stalls.watch(acting.look), name="stalls")

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from contract.documents.elastic_job import read_ending
-from contract.errors import StoreError, StoreNotFound
+from contract.errors import StoreConflict, StoreError, StoreNotFound, StoreRefused
 from contract.validation_texts import decode_text
-from elastic.conditions import kept_of
 from elastic.continuous_faults import ContinuousFaults
-from elastic.decision import VcjobState
-from elastic.network_faults import COMMANDED_MS, NetworkFaults
+from elastic.job import read_job
+from elastic.network_faults import COMMANDED_MS, NetworkFaults, is_under_way
 from elastic.patches import ending_patch
 from stores.kubernetes_api.nodes import not_ready_since_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from elastic.aggregator_client import AggregatorReply
     from elastic.decision import RestartDecision
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 SILENCE_GAP_MS = 30_000
 """Between two looks; a node that came back within it is silent again only later than that."""
-_SETTLED = (VcjobState.RUNNING, VcjobState.FINISHED, VcjobState.CONDITIONS, VcjobState.NO_CAUSE)
 
 
 class UnhandledFaults:
@@ -80,14 +78,16 @@ class UnhandledFaults:
         self,
         answer: AggregatorReply,
         jobs: Sequence[ElasticJob],
-        decisions: Mapping[str, RestartDecision],
         known: JobCache,
     ) -> tuple[str, ...]:
         """Take in what the aggregator has answered; returns reasons to start nothing."""
-        self._waits_for = self._ended_before(jobs, decisions)
         if answer is not self._seen[0]:
             self._look_at_networks(answer, jobs)
             self._seen = (answer, await self._look_at_nodes(answer, jobs, known))
+        try:
+            self._waits_for = await self._ended_before(jobs)
+        except StoreError as error:
+            return (*self._seen[1], f"Commands: {error}")
         return self._seen[1]
 
     def _look_at_networks(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> None:
@@ -100,7 +100,7 @@ class UnhandledFaults:
             job = here.get((one.namespace, one.name))
             if job is not None and one.version >= job.number:
                 over[job.uid] = one
-        self._network.look(over, self._clock().steady_ms)
+        self._network.look(over, answer.asked_ms, self._clock().steady_ms)
 
     async def _look_at_nodes(
         self, answer: AggregatorReply, jobs: Sequence[ElasticJob], known: JobCache
@@ -109,7 +109,7 @@ class UnhandledFaults:
         if not self.deletes_on_dead_nodes or answer.silent is None:
             return ()
         now, grace_ms = self._clock(), known.grace_over_time_ms
-        self._silent.look(answer.silent, now.steady_ms)
+        self._silent.look(answer.silent, answer.asked_ms, now.steady_ms)
         dead, troubles = set(), []
         for node in sorted({pod.node for job in jobs for pod in known.pods(job)}):
             if self._silent.stood_ms(node) <= grace_ms:
@@ -126,37 +126,57 @@ class UnhandledFaults:
         self.dead_nodes = frozenset(dead)
         return tuple(troubles)
 
-    def _ended_before(
-        self, jobs: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
-    ) -> str:
+    async def _ended_before(self, jobs: Sequence[ElasticJob]) -> str:
         """Return a job that was ended for a network fault and does not run yet: one at a time."""
         now_ms = self._clock().steady_ms
         self._commanded = {
             uid: at_ms for uid, at_ms in self._commanded.items() if now_ms - at_ms < COMMANDED_MS
         }
-        for job in jobs:
-            state, kept = decisions[job.uid].state, kept_of(job)
-            is_started = kept is not None and job.started == kept.start
-            if job.phase == "Running":
-                if job.uid in self._commanded:
-                    return job.key
-            elif (state is VcjobState.STARTING and is_started) or (
-                state not in _SETTLED and read_ending(job.annotations) is not None
-            ):
+        for job in jobs if self._network.are_any else ():
+            if is_under_way(job) or job.uid in self._commanded or await self._is_commanded(job):
                 return job.key
         return ""
+
+    async def _is_commanded(self, job: ElasticJob) -> bool:
+        """Whether a Command to end a job waits, for as long as the controller is away."""
+        if job.phase != "Running" or read_ending(job.annotations) is None:
+            return False
+        return await self._api.is_commanded(job.namespace, job.name, job.uid)
+
+    async def _check_alone(self, job: ElasticJob) -> None:
+        """Raise ``StoreConflict`` while another job is ended, by the API server's own list.
+
+        Watches are behind, and another process may act at the same time.
+        """
+        now_ms = self._clock().wall_ms
+        for raw in await self._api.jobs():
+            other = read_job(raw)
+            if other.uid == job.uid:
+                continue
+            ending = read_ending(other.annotations) if other.phase == "Running" else None
+            is_new = ending is not None and now_ms - ending.at_ms < COMMANDED_MS
+            if is_new or is_under_way(other) or await self._is_commanded(other):
+                raise StoreConflict(f"{other.key} is ended for a network fault, too")
 
     async def end(self, job: ElasticJob, cause: str) -> str:
         """Have a job ended; returns its version after that, empty where it is the same.
 
         The annotation comes first: who goes on after a kill has to know why the job was ended.
         """
-        version = ""
-        if read_ending(job.annotations) is None:
-            changes = ending_patch(job, cause, self._clock().wall_ms)
+        await self._check_alone(job)
+        version, now_ms, ending = "", self._clock().wall_ms, read_ending(job.annotations)
+        if ending is None or now_ms - ending.at_ms >= COMMANDED_MS:
+            changes = ending_patch(job, cause, now_ms)
             version = await self._api.patch(job.namespace, job.name, changes)
-        await self._api.terminate(job.namespace, job.name, job.uid)
+            # Of two processes that annotate two jobs now, at least one sees both annotations.
+            await self._check_alone(job)
+        # A Command may arrive without an answer.
         self._commanded[job.uid] = self._clock().steady_ms
+        try:
+            await self._api.terminate(job.namespace, job.name, job.uid)
+        except StoreRefused:
+            del self._commanded[job.uid]
+            raise
         self.ends += 1
         return version
 

@@ -12,7 +12,7 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def is_damaged(error: Exception) -> bool:
-    """Whether the file itself is broken, so that trying again cannot help."""
+    """Return whether the file itself is broken, so that trying again cannot help."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(error, sqlite3.DatabaseError) and code is not None and code & 0xFF in _DAMAGED
 

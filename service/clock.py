@@ -20,12 +20,12 @@ Clock: TypeAlias = Callable[[], Instant]
 
 
 def system_clock() -> Instant:
-    """The host's clock and the event loop's."""
+    """Return the host's clock and the event loop's."""
     return Instant(time.time_ns() // 1_000_000, int(asyncio.get_running_loop().time() * 1000))
 
 
 def shown_time(at_ms: int) -> str:
-    """A wall time as people read it."""
+    """Return a wall time as people read it."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):

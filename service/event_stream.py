@@ -76,7 +76,7 @@ class Stream:
         return len(self._clients)
 
     def status(self) -> StreamStatus:
-        """How it is now."""
+        """Return the clients and what was sent or lost so far."""
         gaps = self._gaps + sum(client.gaps for client in self._clients)
         return StreamStatus(len(self._clients), self._number, gaps, self._displaced)
 

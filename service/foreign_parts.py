@@ -46,7 +46,7 @@ NOTHING = Added()
 
 
 def added_by_others(shown: Document | None, *, all_keys: bool = False) -> Added:
-    """What others added to the document of ours that is ``shown``.
+    """Return what others added to the document of ours that is ``shown``.
 
     ``all_keys``: readers act on each of its data keys, so all of them are ours.
     """
@@ -78,7 +78,8 @@ def added_by_others(shown: Document | None, *, all_keys: bool = False) -> Added:
 def differences(
     shown: Document | None, written: Document | None, *, all_keys: bool = False
 ) -> tuple[str, ...]:
-    """What of ours is otherwise in ``shown`` than in ``written``; nothing where they are the same.
+    """Return what of ours is otherwise in ``shown`` than in ``written``; nothing where they are the
+    same.
 
     Annotations and versions are compared nowhere. ``all_keys`` as above.
     """

@@ -149,7 +149,7 @@ class ForeignWrites:
             log.warning("%s%s: the conflict is over: %s", what, place, self._over)
             return
         log.error(
-            "conflict: %s%s, %d times within a minute; it is written once after each pause of 1 to "
+            "conflict: %s%s, %d times within a minute. It is written once after each pause of 1 to "
             "%d s until no other program writes it. Stop the other writer%s",
             self.writer.changes(what),
             place,

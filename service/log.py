@@ -48,7 +48,7 @@ def _prefixed(text: str, priority: int) -> str:
 
 
 def is_journal(descriptor: int, environment: Mapping[str, str]) -> bool:
-    """Whether what is written to ``descriptor`` goes to the journal.
+    """Return whether what is written to ``descriptor`` goes to the journal.
 
     ``JOURNAL_STREAM`` names the file that systemd connected (``systemd.exec(5)``); who redirects
     standard error leaves the variable as it is.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def gauge(
     name: str, about: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
 ) -> Metric:
-    """A gauge."""
+    """Return a gauge."""
     family = GaugeMetricFamily(name, about, labels=labels)
     for values, value in rows:
         family.add_metric(values, value)
@@ -25,7 +25,7 @@ def gauge(
 def counter(
     name: str, about: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
 ) -> Metric:
-    """A counter; ``_total`` is added to its name."""
+    """Return a counter; ``_total`` is added to its name."""
     family = CounterMetricFamily(name, about, labels=labels)
     for values, value in rows:
         family.add_metric(values, value)

@@ -6,6 +6,8 @@ OpenAPI 3.1).
 
 from __future__ import annotations
 
+import asyncio
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -87,10 +89,14 @@ def serve(
     pages: web.Application, title: str, version: str, operations: Sequence[Operation]
 ) -> None:
     """Serve the OpenAPI document of ``operations``, and refuse what they do not describe."""
-    document = msgspec.Raw(msgspec.json.encode(description(title, version, operations)))
+
+    @cache
+    def document() -> msgspec.Raw:
+        return msgspec.Raw(msgspec.json.encode(description(title, version, operations)))
 
     async def show(_: web.Request) -> web.Response:
-        return json_response(document)
+        # It takes as long as many other answers together, and few ask for it.
+        return json_response(await asyncio.to_thread(document))
 
     pages.router.add_get(PATH, show)
     pages.middlewares.extend((compressing(), _refusing(operations)))

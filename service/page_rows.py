@@ -20,7 +20,7 @@ from contract.validation_texts import decode_text
 from service.operations import Parameter, refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from service.event_stream import Stream
 
@@ -53,16 +53,18 @@ class PageRows(Generic[T]):
         self._filters = filters
         self._passing = passing or {}
 
-    def chosen(self, rows: Iterable[T], request: web.Request) -> Iterator[T | None]:
-        """Yield the rows that ``request`` asks for, and ``None`` for each other one."""
+    async def chosen(self, rows: Iterable[T], request: web.Request) -> AsyncIterator[T]:
+        """Yield the rows that ``request`` asks for; other tasks run after each slice of rows."""
         asked = [
             (values, frozenset(request.query.getall(name)))
             for name, values in self._filters.items()
             if name in request.query
         ]
-        for row in rows:
-            is_meant = all(not wanted.isdisjoint(values(row)) for values, wanted in asked)
-            yield row if is_meant else None
+        for number, row in enumerate(rows):
+            if number % SLICE_ROWS == SLICE_ROWS - 1:
+                await asyncio.sleep(0)
+            if all(not wanted.isdisjoint(values(row)) for values, wanted in asked):
+                yield row
 
     def lasting(self, row: T) -> T:
         """Return ``row`` without what passes with time alone."""
@@ -89,10 +91,8 @@ async def snapshot(
     found: list[bytes] = []
     last: tuple[str, ...] | None = None
     more = b"null"
-    for number, row in enumerate(about.chosen(rows, request)):
-        if number % SLICE_ROWS == SLICE_ROWS - 1:
-            await asyncio.sleep(0)
-        if row is None or (after is not None and about.key(row) <= after):
+    async for row in about.chosen(rows, request):
+        if after is not None and about.key(row) <= after:
             continue
         # Rows with one key stay together, so that none is lost between two pages.
         if limit is not None and len(found) >= limit and about.key(row) != last:

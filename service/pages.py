@@ -45,7 +45,7 @@ def application(
     api: Mapping[str, Callable[[], object]],
     warnings: Callable[[], Sequence[str]] = tuple,
 ) -> web.Application:
-    """The pages of a daemon; what they show is taken anew for each request.
+    """Return the pages of a daemon; what they show is taken anew for each request.
 
     One exposition is good for a second; the metrics of the pages themselves are added to it.
     ``/healthz`` is 503 while a task stalls and shows for how many seconds, ``/readyz`` is 503 while

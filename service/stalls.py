@@ -61,7 +61,7 @@ class Stalls:
         self._patience: dict[str, float] = {}
 
     def of(self, task: str, patience_seconds: float) -> Callable[[], None]:
-        """What ``task`` calls at least once in ``patience_seconds`` while all is well."""
+        """Return what ``task`` calls at least once in ``patience_seconds`` while all is well."""
         self._patience[task] = patience_seconds
 
         def mark() -> None:
@@ -80,7 +80,7 @@ class Stalls:
             del self._since[what], self._patience[what]
 
     def stalled(self) -> dict[str, float]:
-        """The tasks that are overdue, and for how many seconds they have made no progress."""
+        """Return the tasks that are overdue, with the seconds since they made progress."""
         now = self._steady_seconds()
         self._leave_out_standstill(now)
         silence = {task: now - since for task, since in self._since.items()}

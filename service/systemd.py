@@ -31,7 +31,7 @@ class _Manager:
         self._socket.setblocking(False)
         self._trouble: str | None = None
 
-    def tell(self, *lines: str) -> None:
+    def notify(self, *lines: str) -> None:
         trouble = None
         try:
             self._socket.sendto("\n".join(lines).encode(), self._address)
@@ -53,7 +53,7 @@ def _watchdog_seconds(environment: Mapping[str, str]) -> float | None:
     return int(text) / 1_000_000 if text.isdecimal() and int(text) > 0 else None
 
 
-async def keep_told(
+async def notify_manager(
     stalled: Callable[[], Mapping[str, float]],
     not_ready: Callable[[], Sequence[str]],
     environment: Mapping[str, str],
@@ -71,7 +71,7 @@ async def keep_told(
     manager = _Manager(address)
     watchdog = _watchdog_seconds(environment)
     pause = _RUNNING_SECONDS if watchdog is None else min(_RUNNING_SECONDS, watchdog / 2)
-    was_ready, said = False, ""
+    was_ready, sent = False, ""
     try:
         while True:
             stuck, reasons = stalled(), not_ready()
@@ -83,14 +83,14 @@ async def keep_told(
                 lines += ["WATCHDOG=1"] if watchdog is not None else []
                 lines += [] if was_ready else [f"EXTEND_TIMEOUT_USEC={_MORE_TIME_US}"]
             status = _status(stuck, reasons)
-            if status != said:
+            if status != sent:
                 lines.append(f"STATUS={status}")
-                said = status
+                sent = status
             if lines:
-                manager.tell(*lines)
+                manager.notify(*lines)
             await asyncio.sleep(pause if was_ready else min(pause, _STARTING_SECONDS))
     finally:
-        manager.tell("STOPPING=1", "STATUS=ending")
+        manager.notify("STOPPING=1", "STATUS=ending")
         manager.close()
 
 

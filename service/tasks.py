@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def on_stop(told: Callable[[], object]) -> None:
-    """Have the running loop call ``told`` at the first SIGTERM or SIGINT.
+def on_stop(on_signal: Callable[[], object]) -> None:
+    """Have the running loop call ``on_signal`` at the first SIGTERM or SIGINT.
 
     Further ones change nothing, also after the loop was closed: the end that has begun is not cut
     short. ``loop.add_signal_handler`` would give them back their default then.
@@ -28,14 +28,14 @@ def on_stop(told: Callable[[], object]) -> None:
         nonlocal is_ending
         if not is_ending and not loop.is_closed():
             is_ending = True
-            loop.call_soon_threadsafe(told)
+            loop.call_soon_threadsafe(on_signal)
 
     for number in STOP_SIGNALS:
         signal.signal(number, begin)
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    """The errors in ``group``, without the groups."""
+    """Yield the errors in ``group``, without the groups."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from leaves(error)

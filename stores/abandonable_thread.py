@@ -32,7 +32,7 @@ class Work(Generic[T]):
         return self._thread.is_alive()
 
     async def result(self, deadline_seconds: float) -> T:
-        """What it returned or raised. Raises ``TimeoutError`` when it takes longer."""
+        """Return what it returned or raised. Raises ``TimeoutError`` when it takes longer."""
         async with asyncio.timeout(deadline_seconds):
             return await asyncio.shield(self._result)
 
@@ -40,18 +40,18 @@ class Work(Generic[T]):
         try:
             result = self._work()
         except BaseException as error:
-            self._tell(self._result.set_exception, error)
+            self._call(self._result.set_exception, error)
         else:
-            self._tell(self._result.set_result, result)
+            self._call(self._result.set_result, result)
 
-    def _tell(
-        self, tell: Callable[[T], None] | Callable[[BaseException], None], what: object
+    def _call(
+        self, callback: Callable[[T], None] | Callable[[BaseException], None], what: object
     ) -> None:
-        def told() -> None:
+        def call() -> None:
             if not self._result.cancelled():
-                tell(what)  # type: ignore[arg-type]
+                callback(what)  # type: ignore[arg-type]
                 if not self._result.cancelled():
                     self._result.exception()
 
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(told)
+            self._loop.call_soon_threadsafe(call)

@@ -58,7 +58,8 @@ def _open_kubernetes(url: str, kubeconfig: str | Path | None, by_operator: bool)
 
 
 def kubeconfig_files(kubeconfig: str | Path | None) -> str | None:
-    """The files that define how to reach the API server; ``None`` for the pod's service account.
+    """Return the files that define how to reach the API server; ``None`` for the pod's service
+    account.
 
     Raises ``ConfigurationError`` where there are neither.
     """

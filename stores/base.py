@@ -62,7 +62,7 @@ class Selection(msgspec.Struct, frozen=True):
     spoilt: bool = False
 
     def fits(self, labels: Mapping[str, str]) -> bool:
-        """Whether a document with these labels is one of them as far as labels go."""
+        """Return whether a document with these labels is one of them as far as labels go."""
         if self.has_label is not None and self.has_label not in labels:
             return False
         return self.label is None or labels.get(self.label[0]) == self.label[1]
@@ -253,7 +253,7 @@ class ClusterObjects(Protocol):
         """Return pod, command line and account of each container of the pods of ``node``."""
 
     async def is_own_node_only(self, node: str) -> bool | None:
-        """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
+        """Return whether this process may write only what belongs to ``node``, if that is known."""
 
     def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
         """Follow the labels and annotations of a Node for ever, beginning with how they are."""
@@ -297,19 +297,19 @@ class EventChannel(Protocol):
     Whoever sends repeats until it has been ``HistoryAck``: that a broker took it proves nothing.
     """
 
-    async def tell(self, telling: HistoryBatch) -> None:
+    async def send(self, batch: HistoryBatch) -> None:
         """Send a batch to the broker. Raises ``StoreUnavailable``."""
 
-    def heard(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
+    def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
         """Follow for ever what the aggregator keeps of ``node``, from its last acknowledgement on.
 
         After ``Interrupted`` something may have been lost on the way: send again.
         """
 
-    def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
+    def batches(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         """Follow for ever the batches of all nodes."""
 
-    async def acknowledge(self, heard: HistoryAck) -> None:
+    async def acknowledge(self, acks: HistoryAck) -> None:
         """Publish to a node what is kept of it, retained for later subscribers."""
 
 
@@ -346,7 +346,7 @@ class LeaderLock(Protocol):
     """One of several writers on one host leads for as long as it holds a lock."""
 
     def take(self, holder: str) -> bool:
-        """Whether ``holder`` has the lock now. Does not wait."""
+        """Return whether ``holder`` has the lock now. Does not wait."""
 
     def holder(self) -> str:
         """Return the holder that the lock names, empty where it names none."""
@@ -479,7 +479,7 @@ class Store(Protocol):
         """
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """The heartbeats of all nodes, or of one; cheap, and maybe a moment old.
+        """Return the heartbeats of all nodes, or of one; cheap, and maybe a moment old.
 
         A store that is known to accept no new ones does not return the old ones of all nodes:
         ``StoreUnavailable``.
@@ -505,10 +505,11 @@ class Store(Protocol):
         """
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Who wrote the data of a document last; ``None`` where the store does not know."""
+        """Return who wrote the data of a document last; ``None`` where the store does not know."""
 
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Who besides us, people too, changed what is in a document now, or its labels, last.
+        """Return who besides us, people too, changed what is in a document now, or its labels,
+        last.
 
         ``None`` where the store does not know.
         """

@@ -127,13 +127,13 @@ class Cluster(Protocol):
     """
 
     def pods(self) -> AsyncIterator[PodsEvent]:
-        """The pods of all nodes that have chips or belong to a job."""
+        """Yield the pods of all nodes that have chips or belong to a job."""
 
     def nodes(self) -> AsyncIterator[NodeStatesEvent]:
-        """All Nodes. Most updates are heartbeats of kubelets without a change."""
+        """Yield all Nodes. Most updates are heartbeats of kubelets without a change."""
 
     def jobs(self) -> AsyncIterator[JobsEvent]:
-        """The PodGroups that have a controlling owner.
+        """Yield the PodGroups that have a controlling owner.
 
         ``KindUnavailable`` while Volcano is not installed; it is found within a minute when it is.
         """
@@ -141,7 +141,7 @@ class Cluster(Protocol):
     def objects(
         self, kind: ObjectKind[Value]
     ) -> AsyncIterator[Snapshot[Value] | Update[Value] | KindUnavailable | Interrupted]:
-        """All objects of a kind, by uid. ``KindUnavailable`` while the API has no such kind."""
+        """Yield all objects of a kind by uid; ``KindUnavailable`` if the API has no such kind."""
 
     async def versions(self, kind: ObjectKind[Value]) -> dict[str, str]:
         """Return the resourceVersion of each object of a kind as it is stored now, by uid."""

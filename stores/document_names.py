@@ -16,12 +16,12 @@ _SUBDOMAIN_MAX = 253
 
 
 def is_namespace(namespace: str) -> bool:
-    """Whether Kubernetes would take ``namespace`` as the name of a namespace."""
+    """Return whether Kubernetes would take ``namespace`` as the name of a namespace."""
     return len(namespace) <= _LABEL_MAX and _LABEL.fullmatch(namespace) is not None
 
 
 def is_name(name: str) -> bool:
-    """Whether Kubernetes would take ``name`` as the name of a ConfigMap."""
+    """Return whether Kubernetes would take ``name`` as the name of a ConfigMap."""
     return len(name) <= _SUBDOMAIN_MAX and _SUBDOMAIN.fullmatch(name) is not None
 
 

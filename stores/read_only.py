@@ -71,15 +71,15 @@ class ReadOnly:
         return self._store.usage(node)
 
     async def beats(self, node: str | None = None) -> tuple[Beat, ...]:
-        """The heartbeats of all nodes, or of one."""
+        """Return the heartbeats of all nodes, or of one."""
         return await self._store.beats(node)
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Who wrote the data of a document last."""
+        """Return who wrote the data of a document last."""
         return await self._store.writer(namespace, name)
 
     async def other_writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Who besides us changed a document last."""
+        """Return who besides us changed a document last."""
         return await self._store.other_writer(namespace, name)
 
     async def close(self) -> None:

@@ -9,5 +9,5 @@ TOUCHED = "npu-vigil/touched"
 
 
 def touched_now() -> str:
-    """What a touch sets it to, with microseconds: each touch is a change."""
+    """Return what a touch sets it to, with microseconds: each touch is a change."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -22,6 +22,8 @@ ROOMS = sorted((ROOT / "docs" / "rooms").glob("*.md"))
 _SCREENS = 120
 """Lines, which are a few screens."""
 
+_MOST_TERMS = 20
+
 _ROW = re.compile(r"^\| `([\w.]+)/` \| .* \| (\d?) ?\|$", re.MULTILINE)
 _NAMED = re.compile(
     r"(?<![\w./*-])(?:[\w.][\w./*-]*(?:\.(?:py|c|h)\b|/(?![\w/]))|[\w./*-]+/[\w.*-]+\.(?:json|toml)\b)"
@@ -105,6 +107,35 @@ def _trees() -> dict[str, ast.Module]:
     }
 
 
+def _boolean_terms(function: ast.AST) -> int:
+    """Return how many operands ``and`` and ``or`` have in a function, without functions in it."""
+    terms = 0
+    nodes = [*ast.iter_child_nodes(function)]
+    while nodes:
+        node = nodes.pop()
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            terms += len(node.values) if isinstance(node, ast.BoolOp) else 0
+            nodes += ast.iter_child_nodes(node)
+    return terms
+
+
+@pytest.mark.slow
+def test_no_function_has_more_than_20_boolean_terms() -> None:
+    found = {
+        f"{name}: {node.name}": terms
+        for name, tree in _trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (terms := _boolean_terms(node)) > _MOST_TERMS
+    }
+    assert found == {}
+
+
+def test_boolean_terms_are_the_operands_of_and_and_or() -> None:
+    (function,) = ast.parse("def one():\n    return a and (b or not c) if d < 1 else e\n").body
+    assert _boolean_terms(function) == 4
+
+
 def _imported(tree: ast.Module, modules: Set[str]) -> Iterator[str]:
     """Yield what a module imports, also for types only and inside functions."""
     for node in ast.walk(tree):
@@ -140,12 +171,14 @@ def _in_circles(arrows: Mapping[str, Set[str]]) -> set[str]:
     return set(left)
 
 
+@pytest.mark.slow
 def test_no_files_import_each_other_in_a_circle() -> None:
     arrows = _arrows(99)
     assert len(arrows) > 700
     assert _in_circles(arrows) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_no_folders_import_each_other_in_a_circle(depth: int) -> None:
     assert _in_circles(_arrows(depth)) == set()
@@ -156,6 +189,7 @@ def test_a_circle_is_found() -> None:
     assert _in_circles(arrows) == {"b", "c"}
 
 
+@pytest.mark.slow
 def test_a_public_class_name_stands_for_one_thing() -> None:
     found: dict[str, set[str]] = defaultdict(set)
     for name, tree in _trees().items():

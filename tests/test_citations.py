@@ -39,6 +39,7 @@ def _unresolved(where: str, found: Iterator[Citation]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_docstrings_and_comments() -> None:
     wrong = [
         line

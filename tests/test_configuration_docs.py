@@ -78,21 +78,21 @@ def test_every_option_has_its_row(
     by_key = {cells[2].partition(" ")[0].strip("`"): cells for cells in rows(heading)}
     options = dict(leaves(model))
     assert by_key.keys() - {""} == options.keys()
-    said = {match[0] for cells in rows(heading) for match in re.finditer(r"--[a-z-]+", cells[0])}
-    assert said == flags(verb)
+    output = {match[0] for cells in rows(heading) for match in re.finditer(r"--[a-z-]+", cells[0])}
+    assert output == flags(verb)
     for key, default in options.items():
-        flag, variable, _, told, meaning = by_key[key]
+        flag, variable, _, shown, meaning = by_key[key]
         name = key.replace(".", "_")
         assert variable.startswith(f"`VIGIL_{name.upper()}`"), key
         assert flag == "" or flag.startswith(f"`--{name.replace('_', '-')}"), key
-        assert told.startswith(written(default)), f"{key}: {told}, not {default}"
-        assert told, key
+        assert shown.startswith(written(default)), f"{key}: {shown}, not {default}"
+        assert shown, key
         assert meaning, key
 
 
 def test_every_page_of_the_aggregator_is_there() -> None:
     below = DOCS.read_text(encoding="utf-8").split("\n## `vigil aggregator`\n")[1]
     table = below.split("| path | answer |")[1].split("\n\n")[0]
-    told = {path.partition("?")[0] for path in re.findall(r"`(/[^`]*)`", table)}
+    shown = {path.partition("?")[0] for path in re.findall(r"`(/[^`]*)`", table)}
     pages = {one.path.replace("{", "<").replace("}", ">") for one in OPERATIONS}
-    assert pages <= told, pages - told
+    assert pages <= shown, pages - shown

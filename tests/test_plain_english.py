@@ -46,6 +46,7 @@ def _long(texts: Iterable[Text]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_sentences_of_messages_are_short() -> None:
     found = messages()
     assert len(found) > 10000

@@ -2,7 +2,8 @@
 
 ``server``  needs a program that ``tests/setup.sh`` provides
 ``daemon``  runs a daemon or a command of the product as a process
-``slow``    waits in real time, or computes, for more than about a second
+``slow``    waits in real time, or computes, for more than about a second, or plays all recordings
+            a second time
 ``alone``   judges how quick something is
 ``unit``    everything else: Python, its packages and a C compiler are enough
 

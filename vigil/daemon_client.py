@@ -23,7 +23,7 @@ _LARGEST_BYTES = 256 * 1024 * 1024
 _STREAM_SECONDS = 40.0
 """The stream of an aggregator has a comment every 15 s."""
 _CONNECT_SECONDS = 1.0
-_NOBODY = "no daemon listens there"
+_NO_DAEMON = "no daemon listens there"
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class DaemonClient:
                 if answer.length and len(content) <= _LARGEST_BYTES:
                     raise http.client.IncompleteRead(content, answer.length)
         except FileNotFoundError:
-            raise StoreUnavailable(f"{self.server}: {_NOBODY}") from None
+            raise StoreUnavailable(f"{self.server}: {_NO_DAEMON}") from None
         except (OSError, http.client.HTTPException) as error:
             why = str(error) or type(error).__name__
             raise StoreUnavailable(f"{self.server} gives no answer: {quoted(why)}") from None

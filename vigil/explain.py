@@ -114,8 +114,10 @@ def _unknown(code: str) -> str:
 
 
 def _lines(found: CodeReference, language: str) -> Iterator[str]:
+    from vigil.reports.wrapping import wrapped
+
     name = found.name(language)
-    yield f"{found.code}  {name}"
+    yield from wrapped(f"{found.code}  {name}", _columns())
     if name != found.summary:
         yield from _field("english", found.summary)
     about = ", ".join(part for part in (found.component, found.module) if part)
@@ -144,13 +146,13 @@ def _sources(found: CodeReference) -> list[str]:
 
 
 def _field(heading: str, text: str) -> list[str]:
-    import textwrap
+    from vigil.reports.wrapping import wrapped
 
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=f"  {heading:<10}",
-        subsequent_indent=_INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, _columns(), f"  {heading:<10}", _INDENT)
+
+
+def _columns() -> int:
+    """Return the columns of a line: those of the terminal, but none that is hard to read."""
+    from vigil.reports.show import width
+
+    return min(width(), _WIDTH)

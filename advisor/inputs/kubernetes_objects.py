@@ -378,8 +378,6 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
     metadata, spec = read.metadata, read.spec or _VcJobSpec()
     status = read.status or _VcJobStatus()
     tasks = spec.tasks or ()
-    policies = [_policy(one, "") for one in spec.policies or ()]
-    policies += [_policy(one, task.name) for task in tasks for one in task.policies or ()]
     return snapshot.VcJob(
         namespace=_one_text(metadata.namespace),
         name=metadata.name,
@@ -389,7 +387,7 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         replicas=sum(1 if task.replicas is None else task.replicas for task in tasks),
         min_available=spec.min_available or 0,
         max_retry=spec.max_retry,
-        policies=_one_of(tuple(policies)),
+        policies=_one_of(_policies(spec, tasks)),
         phase=_one_text((status.state and status.state.phase) or ""),
         retry_count=status.retry_count or 0,
         created_at_ms=_created_at_ms(metadata, f"Job {metadata.namespace}/{metadata.name}"),
@@ -397,6 +395,11 @@ def vcjob(raw: Raw) -> snapshot.VcJob:
         version=metadata.version,
         terms=_one_of(_terms(metadata, spec, tasks)),
     )
+
+
+def _policies(spec: _VcJobSpec, tasks: Sequence[_Task]) -> tuple[snapshot.LifecyclePolicy, ...]:
+    of_job = (_policy(one, "") for one in spec.policies or ())
+    return (*of_job, *(_policy(one, task.name) for task in tasks for one in task.policies or ()))
 
 
 def _terms(metadata: _Metadata, spec: _VcJobSpec, tasks: Sequence[_Task]) -> snapshot.VcJobTerms:

@@ -49,7 +49,7 @@ from contract.scheduling import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from advisor.lint.finding import FindingPlace, LintFinding
     from advisor.lint.model import Mapping
@@ -101,6 +101,10 @@ _SWITCHES = {
     PROCESS_RECOVER: (PROCESS_RECOVER_VALUES, "off"),
     ELASTIC_SCHEDULING: (ELASTIC_SCHEDULING_VALUES, "off"),
     TOR_AFFINITY: (TOR_AFFINITY_VALUES, "null"),
+}
+_ENUMERATED: dict[str, tuple[Sequence[str], str]] = {
+    FAULT_SCHEDULING: (FAULT_SCHEDULING_VALUES, "FAULT_SCHEDULING_UNSUPPORTED"),
+    SUB_HEALTH_STRATEGY: (SUB_HEALTH_STRATEGIES, "SUBHEALTH_UNSUPPORTED"),
 }
 _TYPES = {ScalarKind.INTEGER: "number", ScalarKind.FLOAT: "number", ScalarKind.BOOLEAN: "boolean"}
 _PYTHON = {True: "True", False: "False"}
@@ -201,29 +205,28 @@ def _judge_value(
     key: str, value: str, here: FindingPlace, *, labels: bool
 ) -> Iterator[LintFinding]:
     """What is wrong with the value of a known key that stands where it is read."""
+    shown = value or "(empty)"
     if key == APP:
         known = nearest(value, MINDIE_APPS) if labels else None
         if known is not None:
             yield finding("APP_TYPO", here, value=value, known=known)
     elif (key in LABELS) is not labels:
         return
-    elif key == FAULT_SCHEDULING and value not in FAULT_SCHEDULING_VALUES:
-        legal = ", ".join(FAULT_SCHEDULING_VALUES)
-        yield finding("FAULT_SCHEDULING_UNSUPPORTED", here, value=value or "(empty)", legal=legal)
-    elif key == SUB_HEALTH_STRATEGY and value not in SUB_HEALTH_STRATEGIES:
-        legal = ", ".join(SUB_HEALTH_STRATEGIES)
-        yield finding("SUBHEALTH_UNSUPPORTED", here, value=value or "(empty)", legal=legal)
+    elif key in _ENUMERATED:
+        values, code = _ENUMERATED[key]
+        if value not in values:
+            yield finding(code, here, value=shown, legal=", ".join(values))
     elif key in _SWITCHES and value not in _SWITCHES[key][0]:
         values, counts = _SWITCHES[key]
         words = {"key": key, "counts": counts, "legal": ", ".join(values)}
-        yield finding("VALUE_UNSUPPORTED", here, value=value or "(empty)", **words)
+        yield finding("VALUE_UNSUPPORTED", here, value=shown, **words)
     elif key == FAULT_RETRY_TIMES:
         number = go_integer(value)
         if number is None:
-            yield finding("RETRIES_NOT_NUMBER", here, value=value or "(empty)")
+            yield finding("RETRIES_NOT_NUMBER", here, value=shown)
         elif number < 0:
             yield finding("RETRIES_NEGATIVE", here, value=value)
     elif key == RECOVER_POLICY_PATH and value != RECOVER_POLICY_POD:
-        yield finding("RECOVER_PATH_UNSUPPORTED", here, value=value or "(empty)")
+        yield finding("RECOVER_PATH_UNSUPPORTED", here, value=shown)
     elif key == SCHEDULE_MIN_AVAILABLE and go_integer(value) is None:
-        yield finding("MIN_AVAILABLE_NOT_NUMBER", here, value=value or "(empty)")
+        yield finding("MIN_AVAILABLE_NOT_NUMBER", here, value=shown)

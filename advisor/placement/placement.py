@@ -5,10 +5,11 @@ Not predicted: which chips of a node are chosen, topology, ToR affinity and scor
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from advisor.jobs import npu_request, npu_resource
+from advisor.layered_dict import LayeredDict
 from advisor.options import Profile
 from advisor.placement.matching import selector_refusal, taint_refusal
 from advisor.rescheduling.fault_pods import NOT_HANDLE
@@ -64,19 +65,25 @@ class PlacementResult:
 
     def __init__(
         self,
-        accepts: dict[str, int],
+        accepts: LayeredDict[int],
         refuses: dict[str, str],
         divergences: frozenset[tuple[int, str, str]],
+        room: int,
+        names: tuple[str, ...] | None = None,
     ) -> None:
+        """``room`` is the sum of ``accepts``, ``names`` are its keys where somebody has them."""
         self.accepts = accepts
         self.refuses = refuses
         self.divergences = divergences
-        self.room = sum(accepts.values())
+        self.room = room
+        self.names = names
 
-    @cached_property
+    @property
     def accepting(self) -> tuple[str, ...]:
         """The names of the nodes that take it."""
-        return tuple(self.accepts)
+        if self.names is None:
+            self.names = tuple(self.accepts)
+        return self.names
 
 
 def link_down_cards(view: NodeView, *, corrected: bool) -> set[str]:
@@ -184,7 +191,9 @@ class Placer:
                 refuses[name] = why
             else:
                 accepts[name] = self._times(demand, view)
-        return PlacementResult(accepts, refuses, frozenset(self._divergences))
+        return PlacementResult(
+            LayeredDict(accepts), refuses, frozenset(self._divergences), sum(accepts.values())
+        )
 
     def _moved(self, demand: Demand, pod: SchedulerPod, known: _Known) -> PlacementResult:
         """Return a result with what changed nodes answer now, the same one where nothing is new."""
@@ -192,7 +201,7 @@ class Placer:
         if not known.changed:
             return before
         new = self._compute(demand, pod, sorted(known.changed))
-        accepts = _with(before.accepts, new.accepts, known.changed)
+        accepts, names = _with_rooms(before, new.accepts, known.changed)
         refuses = _with(before.refuses, new.refuses, known.changed)
         kept = {one for one in before.divergences if one[1] not in known.changed}
         divergences = new.divergences | kept
@@ -202,7 +211,8 @@ class Placer:
             and divergences == before.divergences
         ):
             return before
-        return PlacementResult(accepts, refuses, divergences)
+        room = before.room + new.room - sum(before.accepts.get(one, 0) for one in known.changed)
+        return PlacementResult(accepts, refuses, divergences, room, names)
 
     def _refusal(self, demand: Demand, pod: SchedulerPod, view: NodeView, bad_count: str) -> str:
         """Return the first reason of a node against a demand; empty where it takes it."""
@@ -364,6 +374,26 @@ def _with(before: dict[str, T], new: Mapping[str, T], changed: AbstractSet[str])
         # Insertion sort would take as long as this does, which knows what is sorted already.
         return {name: found[name] for name in sorted(found)}
     return found
+
+
+def _with_rooms(
+    before: PlacementResult, new: Mapping[str, int], changed: AbstractSet[str]
+) -> tuple[LayeredDict[int], tuple[str, ...] | None]:
+    """Return what nodes take with that of ``changed`` as in ``new``, and the names if they stay."""
+    known = before.accepts
+    dropped = [name for name in changed if name in known and name not in new]
+    others = {name: count for name, count in new.items() if known.get(name) != count}
+    if not dropped and not others:
+        return known, before.names
+    if not all(map(known.has_place, others)):
+        found = {name: count for name, count in known.items() if name not in changed} | new
+        return LayeredDict({name: found[name] for name in sorted(found)}), None
+    rooms = known.copy()
+    for name in dropped:
+        del rooms[name]
+    is_longer = any(name not in known for name in others)
+    rooms.update(others)
+    return rooms, None if dropped or is_longer else before.names
 
 
 def is_waiting(pod: SchedulerPod) -> bool:

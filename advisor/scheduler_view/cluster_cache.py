@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from advisor.layered_dict import LayeredDict, layered
 from advisor.options import Profile
 from advisor.report import Finding, FindingSeverity
 from advisor.scheduler_view import document_entries
@@ -49,28 +51,92 @@ class Head(NamedTuple):
     is_of_agent: bool
 
 
+class _Decoded(Generic[E]):
+    """A document as it was read last, and in which entries its last versions differ."""
+
+    def __init__(self) -> None:
+        self.by_node: dict[str, E] = {}
+        self.nodes: tuple[str, ...] = ()
+        """The same object as long as they are the same."""
+        self._names: list[str] = []
+        """Of the node of each entry: two keys may name one."""
+        self._text: str | None = None
+        self._entries: Entries[E] = Entries({})
+        self._steps: list[tuple[str, tuple[str, ...]]] = []
+        """Versions, and the nodes of which each has another entry than the one before it."""
+
+    def move(self, form: EntryForm[E], text: str, name: str, version: str) -> None:
+        """Go to a version. Raises ``DocumentError``, and stays where it was."""
+        others: tuple[str, ...] = ()
+        if text != self._text:
+            before = self._entries
+            self._entries = document_entries.read_entries(text, name, form, before)
+            self._text = text
+            entries = self._entries.entries
+            if tuple(entries) == tuple(before.entries):
+                others = tuple(
+                    [
+                        node
+                        for node, old, new in zip(
+                            self._names, before.entries.values(), entries.values(), strict=True
+                        )
+                        if old is not new
+                    ]
+                )
+            else:
+                self._names = [key.removeprefix(form.prefix) for key in entries]
+                self.nodes = tuple(dict.fromkeys(self._names))
+                self._steps = []
+            self.by_node = dict(zip(self._names, entries.values(), strict=True))
+        elif self._steps and self._steps[-1][0] == version:
+            return
+        self._steps = [*self._steps[1 - _MOST_STEPS :], (version, others)]
+
+    def others_since(self, version: str) -> set[str] | None:
+        """Return the nodes of which the entry may be another than in ``version``.
+
+        ``None`` where that is not known, or the document had other nodes.
+        """
+        found: set[str] = set()
+        for known, nodes in reversed(self._steps):
+            if known == version:
+                return found
+            found.update(nodes)
+        return None
+
+
+_MOST_STEPS = 16
+"""Versions of a document; in a session of a second there are fewer."""
+
+
 class DecodedDocuments:
     """The ConfigMaps of sessions, and their entries by node, decoded once for each text."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[str, dict[str, Any], Entries[Any]]] = {}
+        self._found: dict[str, _Decoded[Any]] = {}
         self._heads: dict[int, Head] = {}
+        self._apart: dict[str, tuple[list[tuple[str, ...]], bool]] = {}
 
-    def read(self, form: EntryForm[E], text: str, name: str) -> dict[str, E]:
-        """Return the entries of a document by node.
+    def read(self, form: EntryForm[E], text: str, name: str, version: str) -> _Decoded[E]:
+        """Return a document. An entry that did not change is the same object as before.
 
-        An entry that did not change is the same object as before. Raises ``DocumentError``.
+        Raises ``DocumentError``.
 
         Source: docs/spec/consumers.md#1.2.
         """
-        known = self._found.get(name)
-        if known is not None and known[0] == text:
-            return known[1]
-        before: Entries[E] = Entries({}) if known is None else known[2]
-        read = document_entries.read_entries(text, name, form, before)
-        found = {key.removeprefix(form.prefix): one for key, one in read.entries.items()}
-        self._found[name] = (text, found, read)
-        return found
+        known: _Decoded[E] | None = self._found.get(name)
+        if known is None:
+            known = self._found[name] = _Decoded()
+        known.move(form, text, name, version)
+        return known
+
+    def are_apart(self, kind: str, listed: list[tuple[str, ...]]) -> bool:
+        """Whether no node is in two documents of a kind, which have the nodes of ``listed``."""
+        known = self._apart.get(kind)
+        if known is None or known[0] != listed:
+            nodes = [node for one in listed for node in one]
+            known = self._apart[kind] = listed, len(nodes) == len(set(nodes))
+        return known[1]
 
     def head(self, one: StoredConfigMap) -> Head:
         """Return what tells this ConfigMap from others."""
@@ -122,14 +188,14 @@ def _head(one: StoredConfigMap) -> Head:
 class _Entries(Generic[E]):
     """Entries by node that are copied before the first change: states share them."""
 
-    def __init__(self, by_node: dict[str, E]) -> None:
-        self.by_node = by_node
+    def __init__(self, by_node: Mapping[str, E]) -> None:
+        self.by_node = by_node if isinstance(by_node, LayeredDict) else layered(by_node)
         self._is_own = False
 
-    def own(self) -> dict[str, E]:
+    def own(self) -> LayeredDict[E]:
         """Return entries that may be changed."""
         if not self._is_own:
-            self.by_node, self._is_own = dict(self.by_node), True
+            self.by_node, self._is_own = self.by_node.copy(), True
         return self.by_node
 
     def drop(self, node: str) -> None:
@@ -150,6 +216,11 @@ class ClusterCache:
         self._devices = _Entries(state.devices)
         self._switches = _Entries(state.switches)
         self._nodes = _Entries(state.nodes)
+        self._configmaps = state.configmaps
+        self._apart: dict[str, bool] = {}
+        """Whether no node was in two documents of a kind when the session began."""
+        self._are_moved = False
+        """Whether a document has other nodes than when the session began."""
         self.seen: dict[str, SeenConfigMap] = dict(state.configmaps)
         self.findings: list[Finding] = []
         self.crashed_by = ""
@@ -158,17 +229,17 @@ class ClusterCache:
         self._problems: dict[str, Finding] = {}
 
     @property
-    def devices(self) -> dict[str, VolcanoDeviceEntry]:
+    def devices(self) -> Mapping[str, VolcanoDeviceEntry]:
         """The entries of chips by node."""
         return self._devices.by_node
 
     @property
-    def switches(self) -> dict[str, VolcanoSwitchEntry]:
+    def switches(self) -> Mapping[str, VolcanoSwitchEntry]:
         """The entries of switches by node."""
         return self._switches.by_node
 
     @property
-    def nodes(self) -> dict[str, VolcanoNodeEntry]:
+    def nodes(self) -> Mapping[str, VolcanoNodeEntry]:
         """The entries of hosts by node."""
         return self._nodes.by_node
 
@@ -194,7 +265,7 @@ class ClusterCache:
 
     def _write(self, key: str, version: str, one: StoredConfigMap) -> None:
         try:
-            found, event_at_ms = self._take(one)
+            found, event_at_ms = self._take(one, version)
         except DocumentError as error:
             before = self.seen.get(key)
             self.seen[key] = SeenConfigMap(
@@ -213,28 +284,31 @@ class ClusterCache:
         known = self.seen.get(key)
         if known is not None and known.nodes == found:
             found = known.nodes
+        else:
+            self._are_moved = True
         self.seen[key] = SeenConfigMap(version, found, event_at_ms=event_at_ms)
 
-    def _take(self, one: StoredConfigMap) -> tuple[tuple[str, ...], int]:
+    def _take(self, one: StoredConfigMap, version: str) -> tuple[tuple[str, ...], int]:
         """Return the nodes of a ConfigMap and its last event, having taken over its entries."""
         if one.name == names.CLUSTER_NODE_NAME:
-            hosts = self._documents.read(document_entries.NODES, _value(one, one.name), one.name)
-            self._note(self.nodes, hosts)
-            self._note(hosts, self.nodes)
-            self._nodes = _Entries(hosts)
-            return tuple(hosts), _touched_ms(one)
+            form = document_entries.NODES
+            hosts = self._documents.read(form, _value(one, one.name), one.name, version)
+            self._note(self.nodes, hosts.by_node)
+            self._note(hosts.by_node, self.nodes)
+            self._nodes = _Entries(hosts.by_node)
+            return hosts.nodes, _touched_ms(one)
         if one.name.startswith(names.CLUSTER_DEVICE_PREFIX):
             devices = self._documents.read(
-                document_entries.DEVICES, _value(one, one.name), one.name
+                document_entries.DEVICES, _value(one, one.name), one.name, version
             )
             self._merge(self._devices, one, devices)
-            return tuple(devices), _touched_ms(one) or _newest_ms(devices.values())
+            return devices.nodes, _touched_ms(one) or _newest_ms(devices.by_node.values())
         if one.name.startswith(names.CLUSTER_SWITCH_PREFIX):
             switches = self._documents.read(
-                document_entries.SWITCHES, _value(one, one.name), one.name
+                document_entries.SWITCHES, _value(one, one.name), one.name, version
             )
             self._merge(self._switches, one, switches)
-            return tuple(switches), _touched_ms(one) or _newest_ms(switches.values())
+            return switches.nodes, _touched_ms(one) or _newest_ms(switches.by_node.values())
         if one.name.startswith(names.NODE_INFO_PREFIX):
             node = one.name.removeprefix(names.NODE_INFO_PREFIX)
             self.changed.add(node)
@@ -262,14 +336,19 @@ class ClusterCache:
         self._devices.own()[node] = device
         return (node,), _touched_ms(one) or device.UpdateTime * 1000
 
-    def _merge(self, cache: _Entries[E], one: StoredConfigMap, entries: Mapping[str, E]) -> None:
+    def _merge(self, cache: _Entries[E], one: StoredConfigMap, document: _Decoded[E]) -> None:
         """Take the entries of a document into a cache.
 
         Those that left their document are dropped; upstream keeps them (consumers#8-1).
         """
-        known = cache.by_node
-        omitted = list(self._omitted(one, entries)) if self._corrected else []
-        others = {node: entry for node, entry in entries.items() if known.get(node) is not entry}
+        known, entries = cache.by_node, document.by_node
+        nodes = self._others_since(one, document)
+        omitted: list[str] = []
+        if nodes is not None:
+            others = known.others({node: entries[node] for node in nodes})
+        else:
+            others = known.others(entries)
+            omitted = list(self._omitted(one, entries)) if self._corrected else []
         self._note(others, known)
         if others:
             cache.own().update(others)
@@ -278,6 +357,27 @@ class ClusterCache:
             self.changed.add(node)
             text = f"its entry has left {one.name}: it does not count any more"
             self.findings.append(_divergence(1, f"Node {node}", text))
+
+    def _others_since(self, one: StoredConfigMap, document: _Decoded[E]) -> set[str] | None:
+        """Return the nodes of which the entry may be another than when a document was merged.
+
+        ``None``: all may, since another document with the same nodes may have been merged later.
+        """
+        key = _key(one)
+        before = self.seen.get(key)
+        if before is None or not before.is_readable or not self._are_apart(kind_of(key)):
+            return None
+        return document.others_since(before.version)
+
+    def _are_apart(self, kind: str) -> bool:
+        """Whether no node is in two documents of a kind, nor was when the session began."""
+        if self._are_moved:
+            return False
+        if kind not in self._apart:
+            maps = self._configmaps.items()
+            listed = [seen.nodes for key, seen in maps if kind_of(key) == kind]
+            self._apart[kind] = self._documents.are_apart(kind, listed)
+        return self._apart[kind]
 
     def _omitted(self, one: StoredConfigMap, now: Container[str]) -> Iterator[str]:
         """Return the nodes that a document had, and that no document has any more."""
@@ -322,6 +422,7 @@ class ClusterCache:
                 self._nodes.drop(node)
 
 
+@lru_cache(maxsize=1024)
 def kind_of(key: str) -> str:
     """Return what a ConfigMap of the caches is about: ``device``, ``switch`` or ``host``."""
     name = key.partition("/")[2]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
+from advisor.layered_dict import layered
 from advisor.options import Profile
 from advisor.scheduler_view import document_entries
 from advisor.scheduler_view.base_devices import base_devices
@@ -16,7 +17,7 @@ from advisor.snapshot import Amounts, SchedulerNode, SchedulerPod
 from contract import scheduling
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping, MutableMapping, Sequence
 
     from advisor.options import AdvisorOptions
     from advisor.scheduler_view.cluster_cache import ClusterCache
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from advisor.snapshot import ClusterSnapshot, LegacyHeartbeat
     from advisor.snapshot_index import SnapshotIndex
 
+T = TypeVar("T")
 HEALTHY_WORD = "Healthy"
 UNHEALTHY_WORD = "UnHealthy"
 PRE_SEPARATE_WORD = "PreSeparate"
@@ -97,7 +99,7 @@ class NodeViews:
 
     def __init__(self) -> None:
         self.views: dict[str, NodeView] = {}
-        self.memories: dict[str, NodeMemory] = {}
+        self.memories: Mapping[str, NodeMemory] = {}
         self._unsteady: frozenset[str] = frozenset()
         self.looked_at: frozenset[str] = frozenset()
         self.apart: set[str] = set()
@@ -128,7 +130,7 @@ class NodeViews:
                 names |= index.changes.nodes
             if since is Since.ASIDE:
                 names |= self.looked_at
-        memories = dict(state.memories) if names else state.memories
+        memories = layered(state.memories)
         unsteady, changed = set(), set()
         for name in sorted(names):
             before, view, memory = state.memories.get(name), None, None
@@ -146,19 +148,21 @@ class NodeViews:
                 self.apart.add(name)
             else:
                 self.apart.discard(name)
-            if memory is not None:
-                memories[name] = memory
-            else:
-                memories.pop(name, None)
+            _put(memories, name, memory)
             if view != self.views.get(name):
                 changed.add(name)
-            if view is not None:
-                self.views[name] = view
-            else:
-                self.views.pop(name, None)
+            _put(self.views, name, view)
         self.memories = memories
         self._unsteady, self.looked_at = frozenset(unsteady), names
         return frozenset(changed)
+
+
+def _put(book: MutableMapping[str, T], name: str, value: T | None) -> None:
+    """Have ``value`` be what ``book`` has of a node, and nothing for ``None``."""
+    if value is None:
+        book.pop(name, None)
+    elif book.get(name) is not value:
+        book[name] = value
 
 
 class _Builder:

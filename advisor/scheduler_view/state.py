@@ -1,9 +1,12 @@
 """What the scheduler has in memory between two sessions (``consumers#1.4`` to 1.7, 2.3).
 
-``State()`` is that of a scheduler that starts. It is encoded with ``msgspec.json`` as it is.
+``State()`` is that of a scheduler that starts. It is encoded with ``msgspec.json`` and the
+``enc_hook`` of ``advisor/layered_dict.py``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -90,10 +93,10 @@ class SchedulerState(msgspec.Struct, frozen=True, gc=False):
 
     is_known: bool = False
     configmaps: dict[str, SeenConfigMap] = {}
-    devices: dict[str, VolcanoDeviceEntry] = {}
-    switches: dict[str, VolcanoSwitchEntry] = {}
-    nodes: dict[str, VolcanoNodeEntry] = {}
-    memories: dict[str, NodeMemory] = {}
+    devices: Mapping[str, VolcanoDeviceEntry] = {}
+    switches: Mapping[str, VolcanoSwitchEntry] = {}
+    nodes: Mapping[str, VolcanoNodeEntry] = {}
+    memories: Mapping[str, NodeMemory] = {}
     jobs: dict[str, CachedJob] = {}
     retries: dict[str, int] = {}
     judged: dict[str, int] = {}

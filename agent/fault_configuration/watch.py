@@ -87,7 +87,7 @@ class FaultConfiguration:
             "%s is watched again",
             lambda config_map: config_map.name,
         )
-        self._told: frozenset[str] = frozenset()
+        self._logged: frozenset[str] = frozenset()
         self._on_disk = read_kept(state_dir)
         self._one_by_one = asyncio.Lock()
         self._unanswered = set(CONFIG_MAPS)
@@ -242,9 +242,9 @@ class FaultConfiguration:
         self._judged = judged
         self._edges.configure(judged.in_force.texts, judged.catalogue)
         problems = {str(problem): problem for problem in judged.problems}
-        new = [problem for text, problem in problems.items() if text not in self._told]
-        gone = len(self._told - problems.keys())
-        self._told = frozenset(problems)
+        new = [problem for text, problem in problems.items() if text not in self._logged]
+        gone = len(self._logged - problems.keys())
+        self._logged = frozenset(problems)
         if not new and not gone:
             return
         for problem in new[:_LOGGED]:

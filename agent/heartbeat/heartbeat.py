@@ -290,7 +290,7 @@ class Heartbeat:
             _now(),
             beats=self._beat_last and not self._edges.stalled(),
         )
-        self._tell(before)
+        self._log_change(before)
         had_rival = self.has_rival
         other = self._claim.other
         if (
@@ -315,7 +315,7 @@ class Heartbeat:
         self.trouble.begin(f"{what}: {str(error) or 'no answer in time'}")
         return isinstance(error, StoreRefused)
 
-    def _tell(self, before: NameClaim) -> None:
+    def _log_change(self, before: NameClaim) -> None:
         now = self._claim
         if self.conflict is not None:
             if now.standing is not before.standing:

@@ -27,13 +27,13 @@ class RequiredLabel:
         self.problem: str | None = f"node {node} was not read yet"
         self._objects = objects
         self._node = node
-        self._said: str | None = None
+        self._logged: str | None = None
 
     async def run(self) -> None:
         """Look until cancelled."""
         watch = partial(self._objects.watch_node, self._node)
         async for seen in followed(watch, _REFUSED_SECONDS):
-            self._say(
+            self._log_state(
                 f"node {self._node} cannot be read: {seen.reason}"
                 if isinstance(seen, Interrupted)
                 else self._missing(seen)
@@ -49,9 +49,9 @@ class RequiredLabel:
             f"its heartbeat out; kubectl label node {self._node} --overwrite {name}={value}"
         )
 
-    def _say(self, problem: str | None) -> None:
-        if problem is None and self._said is not None:
+    def _log_state(self, problem: str | None) -> None:
+        if problem is None and self._logged is not None:
             log.warning("label %s=%s: readers of old releases see the heartbeat", *HEARTBEAT_LABEL)
-        elif problem is not None and problem != self._said:
+        elif problem is not None and problem != self._logged:
             log.error("%s", problem)
-        self.problem = self._said = problem
+        self.problem = self._logged = problem

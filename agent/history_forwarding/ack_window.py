@@ -35,12 +35,12 @@ class Sent:
 
 
 class AckWindow:
-    """``told`` is the end of the last telling, ``None`` until somebody said what he has."""
+    """``sent_upto`` is the end of the last telling, ``None`` until somebody said what he has."""
 
     def __init__(self, now: float) -> None:
-        self.told: int | None = None
+        self.sent_upto: int | None = None
         self.sent: deque[Sent] = deque()
-        self._heard = -1
+        self._acknowledged = -1
         self._asked: int | None = None
         self._pause = _FIRST_SECONDS
         self._due: float | None = None
@@ -48,37 +48,37 @@ class AckWindow:
 
     def forget(self, now: float) -> None:
         """The way was interrupted: what is heard now is asked, unless it is said soon."""
-        self.told = None
+        self.sent_upto = None
         self.sent.clear()
         self._asked = None
         self._due = now + _LOOK_SECONDS * random.uniform(0.5, 1)
 
-    def hear(self, sequence: int, now: float) -> int:
+    def acknowledge(self, sequence: int, now: float) -> int:
         """Everything up to ``sequence`` is kept by whoever says it; how many rows that answers."""
         rows = 0
-        if self.told is None:
-            self.told = sequence
-            self._heard = -1
+        if self.sent_upto is None:
+            self.sent_upto = sequence
+            self._acknowledged = -1
         while self.sent and self.sent[0].upto <= sequence:
             rows += self.sent.popleft().rows
-        if sequence > self._heard or not self.sent:
+        if sequence > self._acknowledged or not self.sent:
             self._pause = _FIRST_SECONDS
             if self._asked is None:
                 self._due = self._later(now) if self.sent else None
-        if sequence < self.told and sequence <= self._heard:
+        if sequence < self.sent_upto and sequence <= self._acknowledged:
             self._asked = sequence if self._asked is None else min(sequence, self._asked)
             soon = now + _ASKED_SECONDS * random.uniform(0.5, 1)
             self._due = soon if self._due is None else min(soon, self._due)
-        self._heard = sequence
+        self._acknowledged = sequence
         return rows
 
-    def may_tell(self) -> bool:
+    def may_send(self) -> bool:
         """Whether the next telling may go out now."""
-        return self.told is not None and self._asked is None and len(self.sent) < WINDOW
+        return self.sent_upto is not None and self._asked is None and len(self.sent) < WINDOW
 
-    def tell(self, sent: Sent, now: float) -> None:
+    def record_sent(self, sent: Sent, now: float) -> None:
         """A telling goes out."""
-        self.told = sent.upto
+        self.sent_upto = sent.upto
         self.sent.append(sent)
         if self._due is None:
             self._due = self._later(now)
@@ -90,13 +90,13 @@ class AckWindow:
     def repeat(self, now: float) -> bool:
         """Nobody answered in time, or somebody asked. Whether he is to be asked what he has."""
         asked, self._asked = self._asked, None
-        if asked is None or self.told is None:
-            self.told = None
+        if asked is None or self.sent_upto is None:
+            self.sent_upto = None
             self.sent.clear()
             self._due = self._later(now)
             self._grow()
             return True
-        self.told = min(asked, self.sent[0].after if self.sent else self.told)
+        self.sent_upto = min(asked, self.sent[0].after if self.sent else self.sent_upto)
         self.sent.clear()
         self._due = None
         return False

@@ -25,20 +25,20 @@ lost."""
 _BECAUSE_LENGTH = 500
 
 
-def telling_of(node: str, unheard: UnacknowledgedRows, after: int) -> HistoryBatch | None:
+def batch_of(node: str, rows: UnacknowledgedRows, after: int) -> HistoryBatch | None:
     """What is to be told behind ``after``; ``None`` where there is nothing."""
-    lost = unheard.lost
+    lost = rows.lost
     events: list[EpisodeEvent] = []
-    for row in unheard.rows:
+    for row in rows.rows:
         try:
             events.extend(_events(row))
         except JournalError as error:
             log.error("the journal: %s; no aggregator is told of it", error)
             lost += 1
-    upto = unheard.rows[-1].sequence if unheard.rows else unheard.lost_upto
+    upto = rows.rows[-1].sequence if rows.rows else rows.lost_upto
     if upto <= after:
         return None
-    return HistoryBatch(node, unheard.journal, after, upto, tuple(events), min(lost, upto - after))
+    return HistoryBatch(node, rows.journal, after, upto, tuple(events), min(lost, upto - after))
 
 
 def _events(row: UnacknowledgedRow) -> Iterator[EpisodeEvent]:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 
 from agent.history_forwarding.ack_window import AckWindow, Sent
-from agent.history_forwarding.batch import telling_of
+from agent.history_forwarding.batch import batch_of
 from agent.journal.file import FILE_NAME
-from agent.journal.unacknowledged import read_behind, read_unheard
+from agent.journal.unacknowledged import read_behind, read_unacknowledged
 from contract.errors import StoreError
 from pacing.waiting import is_set_within
 from service.trouble import Trouble
@@ -37,7 +37,7 @@ log = logging.getLogger("agent.episodes")
 
 _ROWS = 64
 _BYTES = 64 << 10
-_TELL_SECONDS = 10.0
+_SEND_SECONDS = 10.0
 _AGAIN_SECONDS = 1.0
 _TROUBLE = (sqlite3.Error, OSError)
 
@@ -46,19 +46,19 @@ class HistoryForwarderStatus(msgspec.Struct, frozen=True):
     """How far the aggregator is behind the journal.
 
     ``behind``: rows of changes that it has not heard, the oldest of them from ``since_ms``.
-    ``heard``: the sequence up to which it has everything, ``None`` until it said so to this
-    process. ``told`` tellings went out, and ``repeats`` times it was begun again.
+    ``acknowledged``: the sequence up to which it has everything, ``None`` until it said so to this
+    process. ``sent`` tellings went out, and ``repeats`` times it was begun again.
     """
 
     behind: int
     since_ms: int | None
-    heard: int | None
-    told: int
+    acknowledged: int | None = msgspec.field(name="heard")
+    sent: int = msgspec.field(name="told")
     repeats: int
     trouble: str | None
 
 
-def teller_of(
+def forwarder_of(
     store: Store, node: str, journal: Journal, directory: Path, wall_clock: Callable[[], int]
 ) -> HistoryForwarder | None:
     """Who tells over ``store``; ``None`` where it carries no episodes."""
@@ -88,13 +88,13 @@ class HistoryForwarder:
         """The journal's own."""
         self._name_before: str | None = None
         """The one that it had until it was found to be set back."""
-        self._said: HistoryAck | None = None
+        self._last_ack: HistoryAck | None = None
         self._wake = asyncio.Event()
         self._more = True
         self._behind = 0
         self._since_ms: int | None = None
-        self._heard: int | None = None
-        self._told = self._repeats = self._unanswered = 0
+        self._acknowledged: int | None = None
+        self._sent = self._repeats = self._unanswered = 0
         self._trouble = Trouble(
             log,
             "episodes are not told to an aggregator: %s; they are kept",
@@ -106,8 +106,8 @@ class HistoryForwarder:
         return HistoryForwarderStatus(
             behind=self._behind,
             since_ms=self._since_ms,
-            heard=self._heard,
-            told=self._told,
+            acknowledged=self._acknowledged,
+            sent=self._sent,
             repeats=self._repeats,
             trouble=self._trouble.reason,
         )
@@ -117,7 +117,7 @@ class HistoryForwarder:
         self._course = AckWindow(self._now())
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._listen(), name="heard episodes")
-            tasks.create_task(self._tell(), name="told episodes")
+            tasks.create_task(self._send_changes(), name="told episodes")
         raise AssertionError("the tasks never end")
 
     def _now(self) -> float:
@@ -132,30 +132,30 @@ class HistoryForwarder:
         self._wake.set()
 
     async def _listen(self) -> NoReturn:
-        async for event in self._channel.heard(self._node):
+        async for event in self._channel.acks(self._node):
             if isinstance(event, Interrupted):
-                self._said = None
+                self._last_ack = None
                 self._course.forget(self._now())
                 self._trouble.begin(event.reason)
             else:
-                self._said = event
-                await self._hear()
+                self._last_ack = event
+                await self._apply_acks()
             self._wake.set()
         raise StoreError("the channel of episodes ended")
 
-    async def _hear(self) -> None:
+    async def _apply_acks(self) -> None:
         """Count what was heard; what is said of another journal is nothing of this one."""
-        if self._said is None or self._name is None:
+        if self._last_ack is None or self._name is None:
             return
-        sequence = self._said.sequence if self._said.journal == self._name else 0
+        sequence = self._last_ack.sequence if self._last_ack.journal == self._name else 0
         if sequence > self._journal.last_sequence:
             self._set_back()
             return
         self._unanswered = 0
         self._trouble.end()
-        begins = self._course.told is None or sequence < (self._heard or 0)
-        rows = self._course.hear(sequence, self._now())
-        self._heard = sequence
+        begins = self._course.sent_upto is None or sequence < (self._acknowledged or 0)
+        rows = self._course.acknowledge(sequence, self._now())
+        self._acknowledged = sequence
         self._journal.acknowledge(sequence)
         self._more = True
         if begins:
@@ -173,18 +173,18 @@ class HistoryForwarder:
             "the journal is older than what was heard of it; all of it is told, as another one"
         )
         self._name, self._name_before = None, self._name
-        self._said = None
-        self._heard = None
+        self._last_ack = None
+        self._acknowledged = None
         self._journal.rename()
         self._course.forget(self._now())
 
-    async def _count(self, heard: int) -> None:
-        """Look up how much is behind ``heard``."""
+    async def _count(self, acknowledged: int) -> None:
+        """Look up how much is behind ``acknowledged``."""
         with contextlib.suppress(*_TROUBLE):
-            found = await asyncio.to_thread(read_behind, self._path, heard)
+            found = await asyncio.to_thread(read_behind, self._path, acknowledged)
             self._behind, self._since_ms = found.rows, found.since_ms
 
-    async def _tell(self) -> NoReturn:
+    async def _send_changes(self) -> NoReturn:
         while True:
             self._wake.clear()
             pause = await self._step()
@@ -196,21 +196,21 @@ class HistoryForwarder:
             return _AGAIN_SECONDS
         if self._course.seconds(self._now()) == 0:
             await self._repeat()
-        while self._more and self._course.may_tell():
-            if not await self._tell_next():
+        while self._more and self._course.may_send():
+            if not await self._send_next():
                 return _AGAIN_SECONDS
         return self._course.seconds(self._now())
 
     async def _begin(self) -> bool:
         """Find out the journal's name; what it remembers of what was heard keeps rows in it."""
-        unheard = await self._read(0, rows=0)
-        if unheard is None or unheard.journal == self._name_before:
+        unacknowledged = await self._read(0, rows=0)
+        if unacknowledged is None or unacknowledged.journal == self._name_before:
             return False
-        self._name = unheard.journal
+        self._name = unacknowledged.journal
         if self._journal.acknowledged is None:
-            self._journal.acknowledge(unheard.heard)
-        await self._count(unheard.heard)
-        await self._hear()
+            self._journal.acknowledge(unacknowledged.acknowledged)
+        await self._count(unacknowledged.acknowledged)
+        await self._apply_acks()
         return True
 
     async def _repeat(self) -> None:
@@ -228,45 +228,45 @@ class HistoryForwarder:
             self._repeats += 1
             self._more = True
 
-    async def _tell_next(self) -> bool:
+    async def _send_next(self) -> bool:
         """Tell the next slice; ``False`` while the journal cannot be read."""
-        after = self._course.told
+        after = self._course.sent_upto
         self._more = False
-        unheard = await self._read(after or 0, rows=_ROWS)
-        if unheard is None:
+        unacknowledged = await self._read(after or 0, rows=_ROWS)
+        if unacknowledged is None:
             self._more = True
             return False
-        if after is None or self._course.told != after:
+        if after is None or self._course.sent_upto != after:
             self._more = True  # somebody spoke meanwhile
             return True
-        if unheard.journal != self._name:
+        if unacknowledged.journal != self._name:
             log.warning("the journal was replaced; from here on the new one is told")
-            self._name = unheard.journal
+            self._name = unacknowledged.journal
             self._course.forget(self._now())
             self._more = True
             return True
-        telling = telling_of(self._node, unheard, after)
-        if telling is not None:
-            self._more = self._more or unheard.more
-            at_ms = unheard.rows[0].at_ms if unheard.rows else self._wall_clock()
-            sent = Sent(after, telling.upto, len(unheard.rows), at_ms)
-            self._course.tell(sent, self._now())
-            await self._send(telling)
+        batch = batch_of(self._node, unacknowledged, after)
+        if batch is not None:
+            self._more = self._more or unacknowledged.more
+            at_ms = unacknowledged.rows[0].at_ms if unacknowledged.rows else self._wall_clock()
+            sent = Sent(after, batch.upto, len(unacknowledged.rows), at_ms)
+            self._course.record_sent(sent, self._now())
+            await self._send(batch)
         return True
 
     async def _read(self, after: int, rows: int) -> UnacknowledgedRows | None:
         try:
             return await asyncio.to_thread(
-                read_unheard, self._path, after, max_rows=rows, max_bytes=_BYTES
+                read_unacknowledged, self._path, after, max_rows=rows, max_bytes=_BYTES
             )
         except _TROUBLE:
             return None  # the journal says what is wrong with it
 
-    async def _send(self, telling: HistoryBatch) -> None:
+    async def _send(self, batch: HistoryBatch) -> None:
         try:
-            async with asyncio.timeout(_TELL_SECONDS):
-                await self._channel.tell(telling)
-            self._told += 1
+            async with asyncio.timeout(_SEND_SECONDS):
+                await self._channel.send(batch)
+            self._sent += 1
         except TimeoutError:
             pass  # not answered, so it is told again
         except StoreError as error:

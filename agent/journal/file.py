@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.journal.unacknowledged import SCHEMA as UNHEARD_SCHEMA
-from agent.journal.unacknowledged import delete_unheard, identify, keep_heard, rename
+from agent.journal.unacknowledged import delete_unacknowledged, identify, keep_acknowledged, rename
 from contract.errors import JournalError
 from service.private import private_database
 
@@ -107,9 +107,9 @@ def body_of(value: object) -> str:
 class RestoredJournal(msgspec.Struct, frozen=True):
     """What a start needs: the last snapshot, the policy's inputs since, the last sequence.
 
-    ``events`` has the Kubernetes Events that were to be sent when it was written, ``untold`` are
-    the inputs and changes behind it.
-    ``public_faults`` says what was told of storage faults and to be told.
+    ``events`` has the Kubernetes Events that were to be sent when it was written;
+    ``unacknowledged_changes`` are the inputs and changes behind it. ``public_faults`` has the
+    storage faults that were sent, and those to be sent.
     ``fault_configurations``: the one in force at the snapshot, if there was one, and all since.
     """
 
@@ -119,7 +119,7 @@ class RestoredJournal(msgspec.Struct, frozen=True):
     last_sequence: int = 0
     usage: JournalRow | None = None
     events: JournalRow | None = None
-    untold: tuple[JournalRow, ...] = ()
+    unacknowledged_changes: tuple[JournalRow, ...] = ()
     fault_configurations: tuple[JournalRow, ...] = ()
     public_faults: JournalRow | None = None
 
@@ -149,7 +149,7 @@ class JournalFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.untold = 0
+        self.unacknowledged_deleted = 0
         """Rows of changes that were deleted before they were heard."""
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         private_database(path)
@@ -192,7 +192,7 @@ class JournalFile:
         except OSError:
             return False
 
-    def prune(self, *, older_than_ms: int, max_bytes: int, heard: int | None = None) -> bool:
+    def prune(self, *, older_than_ms: int, max_bytes: int, acknowledged: int | None = None) -> bool:
         """Delete some of the oldest rows if they are too old or the file is too large.
 
         What a start needs (last snapshot and all since, last configuration, which Events were sent,
@@ -200,14 +200,15 @@ class JournalFile:
         stays, and so does what a replay needs that begins with the oldest snapshot: the fault
         configuration and the usage of that time.
 
-        ``heard``: changes behind it are still to be told to an aggregator. They go when everything
-        else is gone and the file is too large still, and are counted in ``untold``; ``None`` where
-        nobody is told. Returns whether there may be more to delete.
+        ``acknowledged``: changes behind it are still to be sent to an aggregator. They go when
+        everything else is gone and the file is too large still, and are counted in
+        ``unacknowledged_deleted``. It is ``None`` where no aggregator reads them. Returns whether
+        there may be more to delete.
         """
         connection = self._connection
         too_large = self._bytes() > max_bytes
-        if heard is not None:
-            keep_heard(connection, heard)
+        if acknowledged is not None:
+            keep_acknowledged(connection, acknowledged)
         deleted = connection.execute(
             "DELETE FROM rows WHERE sequence IN ("
             "  SELECT sequence FROM rows AS old"
@@ -220,13 +221,18 @@ class JournalFile:
             "  AND NOT (kind = 'changes' AND sequence > ?)"
             "  ORDER BY sequence LIMIT ?)"
             " AND (? OR at_ms < ?)",
-            (_NEVER if heard is None else heard, _PRUNE_ROWS, too_large, older_than_ms),
+            (
+                _NEVER if acknowledged is None else acknowledged,
+                _PRUNE_ROWS,
+                too_large,
+                older_than_ms,
+            ),
         ).rowcount
-        unheard = 0
-        if heard is not None and deleted < _PRUNE_ROWS and self._bytes() > max_bytes:
-            unheard = delete_unheard(connection, heard, _PRUNE_ROWS)
-            self.untold += unheard
-        return _PRUNE_ROWS in (deleted, unheard)
+        unacknowledged = 0
+        if acknowledged is not None and deleted < _PRUNE_ROWS and self._bytes() > max_bytes:
+            unacknowledged = delete_unacknowledged(connection, acknowledged, _PRUNE_ROWS)
+            self.unacknowledged_deleted += unacknowledged
+        return _PRUNE_ROWS in (deleted, unacknowledged)
 
     def _bytes(self) -> int:
         pages, free, size = (
@@ -273,7 +279,7 @@ def _remembered(connection: sqlite3.Connection) -> RestoredJournal:
     usage = next(iter(rows(latest.format(RowKind.USAGE))), None)
     events = next(iter(rows(latest.format(RowKind.EVENTS))), None)
     public_faults = next(iter(rows(latest.format(RowKind.PUBLIC_FAULTS))), None)
-    untold = rows(
+    unacknowledged_changes = rows(
         "WHERE sequence > ? AND kind IN ('reports', 'acknowledged', 'changes') ORDER BY sequence",
         (events.sequence if events else last,),
     )
@@ -288,7 +294,7 @@ def _remembered(connection: sqlite3.Connection) -> RestoredJournal:
         last,
         usage=usage,
         events=events,
-        untold=untold,
+        unacknowledged_changes=unacknowledged_changes,
         fault_configurations=configured,
         public_faults=public_faults,
     )

@@ -51,7 +51,8 @@ _TROUBLE = (sqlite3.Error, OSError, JournalError)
 class JournalStatus(msgspec.Struct, frozen=True):
     """How the journal is, for metrics and the API. ``trouble`` is ``None`` when it is well.
 
-    ``changes_untold``: rows of changes that retention deleted before an aggregator heard them.
+    ``changes_unacknowledged``: rows of changes that retention deleted before an aggregator
+    acknowledged them.
     """
 
     trouble: str | None
@@ -61,7 +62,7 @@ class JournalStatus(msgspec.Struct, frozen=True):
     rows_held: int
     rows_dropped: int
     unsynced: str | None
-    changes_untold: int = 0
+    changes_unacknowledged: int = msgspec.field(default=0, name="changes_untold")
 
 
 class Journal:
@@ -95,7 +96,7 @@ class Journal:
         self._committed = first_sequence - 1
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._gaps = 0
-        self._dropped_told = 0
+        self._dropped_logged = 0
         self._trouble: str | None = None
         self._trouble_since_ms: int | None = None
         self._slow = SlowCommits(self._path)
@@ -104,7 +105,7 @@ class Journal:
         self._queue: deque[JournalRow] = deque()
         self._queued_bytes = 0
         self._dropped = 0
-        self._untold = 0
+        self._unacknowledged = 0
         self._written = 0
         self._unsynced = Trouble(
             log,
@@ -189,7 +190,7 @@ class Journal:
                 rows_held=len(self._queue),
                 rows_dropped=self._dropped,
                 unsynced=self._unsynced.reason,
-                changes_untold=self._untold,
+                changes_unacknowledged=self._unacknowledged,
             )
 
     async def close(self) -> bool:
@@ -238,8 +239,8 @@ class Journal:
         if self._trouble is None or self._closing:
             return
         now_ms = self._wall_clock()
-        lost = dropped - self._dropped_told
-        self._dropped_told = dropped
+        lost = dropped - self._dropped_logged
+        self._dropped_logged = dropped
         if not self._slow.take() or lost:
             log.warning("journal %s: works again (%s lost)", self._path, counted(lost, "row"))
         gap = {"since_ms": self._trouble_since_ms, "reason": self._trouble, "rows_lost": lost}
@@ -277,11 +278,13 @@ class Journal:
                     self._renaming = False
                 if time.monotonic() >= next_prune:
                     oldest_ms = self._wall_clock() - _MAX_AGE_MS
-                    before = file.untold
+                    before = file.unacknowledged_deleted
                     more = file.prune(
-                        older_than_ms=oldest_ms, max_bytes=self._max_bytes, heard=self._acknowledged
+                        older_than_ms=oldest_ms,
+                        max_bytes=self._max_bytes,
+                        acknowledged=self._acknowledged,
                     )
-                    self._forgot(file.untold - before)
+                    self._forgot(file.unacknowledged_deleted - before)
                     next_prune = time.monotonic() + (0.05 if more else _PRUNE_SECONDS)
             except _TROUBLE as error:
                 self._call(self._begin_trouble, str(error))
@@ -307,13 +310,13 @@ class Journal:
         changes = sum(row.kind is RowKind.CHANGES for row in rows)
         self._call(self._rows_committed, last, dropped, changes)
 
-    def _forgot(self, untold: int) -> None:
-        if untold and not self._untold:
+    def _forgot(self, deleted: int) -> None:
+        if deleted and not self._unacknowledged:
             log.error(
                 "journal %s: is full; changes that no aggregator has heard are deleted", self._path
             )
         with self._condition:
-            self._untold += untold
+            self._unacknowledged += deleted
 
     def _give_up_file(self, file: JournalFile | None, error: Exception) -> None:
         with contextlib.suppress(*_TROUBLE):

@@ -48,7 +48,7 @@ class SlowCommits:
         self._count += 1
         self._longest_seconds = max(self._longest_seconds, seconds)
         if self._minute is None:
-            self._say()
+            self._log_state()
         return True
 
     def close(self) -> None:
@@ -60,11 +60,11 @@ class SlowCommits:
         if self._count:
             self._write()
 
-    def _say(self) -> None:
+    def _log_state(self) -> None:
         self._minute = None
         if self._count:
             self._write()
-            self._minute = asyncio.get_running_loop().call_later(PERIOD_SECONDS, self._say)
+            self._minute = asyncio.get_running_loop().call_later(PERIOD_SECONDS, self._log_state)
 
     def _write(self) -> None:
         log.warning(

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS journal (
     lost_rows INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 """
-"""``heard``: what was heard when it was last written, or less. ``lost_rows`` changes up to
+"""``acknowledged``: what was heard when it was last written, or less. ``lost_rows`` changes up to
 ``lost_upto`` were deleted before they were heard."""
 
 _BUSY_SECONDS = 0.5
@@ -44,12 +44,13 @@ class UnacknowledgedRow(msgspec.Struct, frozen=True):
 class UnacknowledgedRows(msgspec.Struct, frozen=True):
     """Some rows behind a sequence, the oldest first, of the journal ``journal``.
 
-    ``heard`` is what the file remembers of what was heard. ``lost`` changes behind that sequence,
-    all at or before ``lost_upto``, are gone. ``more``: there are others behind ``rows``.
+    ``acknowledged`` is the last acknowledged sequence that the file contains. ``lost`` changes
+    behind that sequence, all at or before ``lost_upto``, are gone. ``more``: there are others
+    behind ``rows``.
     """
 
     journal: str
-    heard: int
+    acknowledged: int
     rows: tuple[UnacknowledgedRow, ...]
     lost: int
     lost_upto: int
@@ -79,13 +80,15 @@ def rename(connection: sqlite3.Connection) -> None:
     )
 
 
-def keep_heard(connection: sqlite3.Connection, heard: int) -> None:
+def keep_acknowledged(connection: sqlite3.Connection, acknowledged: int) -> None:
     """Remember how far the journal was heard."""
-    connection.execute("UPDATE journal SET heard = ? WHERE heard IS NOT ?", (heard, heard))
+    connection.execute(
+        "UPDATE journal SET heard = ? WHERE heard IS NOT ?", (acknowledged, acknowledged)
+    )
 
 
-def delete_unheard(connection: sqlite3.Connection, heard: int, limit: int) -> int:
-    """Delete the oldest changes behind ``heard`` that no start needs; how many they were."""
+def delete_unacknowledged(connection: sqlite3.Connection, acknowledged: int, limit: int) -> int:
+    """Delete the oldest changes behind ``acknowledged`` that no start needs; how many they were."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         condition = (
@@ -93,17 +96,18 @@ def delete_unheard(connection: sqlite3.Connection, heard: int, limit: int) -> in
             " AND sequence < (SELECT max(sequence) FROM rows WHERE kind = 'snapshot')"
         )
         sequences = connection.execute(
-            f"SELECT sequence FROM rows WHERE {condition} ORDER BY sequence LIMIT ?", (heard, limit)
+            f"SELECT sequence FROM rows WHERE {condition} ORDER BY sequence LIMIT ?",
+            (acknowledged, limit),
         ).fetchall()
         if sequences:
             upto, count = sequences[-1][0], len(sequences)
             connection.execute(
-                f"DELETE FROM rows WHERE {condition} AND sequence <= ?", (heard, upto)
+                f"DELETE FROM rows WHERE {condition} AND sequence <= ?", (acknowledged, upto)
             )
             connection.execute(
                 "UPDATE journal SET lost_upto = ?,"
                 " lost_rows = CASE WHEN lost_upto > ? THEN lost_rows ELSE 0 END + ?",
-                (upto, heard, count),
+                (upto, acknowledged, count),
             )
         connection.execute("COMMIT")
     except BaseException:
@@ -113,7 +117,7 @@ def delete_unheard(connection: sqlite3.Connection, heard: int, limit: int) -> in
     return len(sequences)
 
 
-def read_unheard(
+def read_unacknowledged(
     path: Path, after: int, *, max_rows: int, max_bytes: int
 ) -> UnacknowledgedRows | None:
     """The next rows of changes behind ``after``: ``max_rows`` of them, or fewer and one at least.
@@ -125,7 +129,7 @@ def read_unheard(
         found = connection.execute("SELECT id, heard, lost_upto, lost_rows FROM journal").fetchone()
         if found is None:
             return None
-        journal, heard, lost_upto, lost_rows = found
+        journal, acknowledged, lost_upto, lost_rows = found
         rows: list[UnacknowledgedRow] = []
         size = 0
         more = False
@@ -140,15 +144,20 @@ def read_unheard(
                 break
             rows.append(UnacknowledgedRow(sequence, at_ms, body))
     lost = lost_rows if lost_upto > after else 0
-    return UnacknowledgedRows(journal, heard, tuple(rows), lost, lost_upto if lost else after, more)
+    return UnacknowledgedRows(
+        journal, acknowledged, tuple(rows), lost, lost_upto if lost else after, more
+    )
 
 
-def read_behind(path: Path, heard: int) -> ForwardingBacklog:
-    """How much of the journal is behind ``heard``. Raises ``sqlite3.Error`` or ``OSError``."""
+def read_behind(path: Path, acknowledged: int) -> ForwardingBacklog:
+    """Count the journal's rows behind ``acknowledged``.
+
+    Raises ``sqlite3.Error`` or ``OSError``.
+    """
     with closing(connect_existing(path)) as connection:
         rows, first = connection.execute(
             "SELECT count(*), min(sequence) FROM rows WHERE kind = 'changes' AND sequence > ?",
-            (heard,),
+            (acknowledged,),
         ).fetchone()
         if not rows:
             return ForwardingBacklog()

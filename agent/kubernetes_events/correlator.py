@@ -83,16 +83,16 @@ class EventCorrelator:
         for item in waiting:
             self._add(item)
 
-    def tell(self, telling: ChipFaultChange, name: str, now_ms: int) -> None:
+    def add(self, fault_change: ChipFaultChange, name: str, now_ms: int) -> None:
         """Add one; ``name`` is unique."""
         one = CorrelatedEvent(
             name,
-            telling.reason,
-            telling.action,
-            (telling.code,),
-            (telling.chip,),
-            telling.at_ms,
-            telling.at_ms,
+            fault_change.reason,
+            fault_change.action,
+            (fault_change.code,),
+            (fault_change.chip,),
+            fault_change.at_ms,
+            fault_change.at_ms,
         )
         if not self._goes_at_once(one, now_ms):
             self._add(one)

@@ -60,18 +60,18 @@ class EventRules:
     """Remembers what was told, for as many codes as a node can have in practice."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[Subject, str], _LastEvent] = {}
+        self._last_events: dict[tuple[Subject, str], _LastEvent] = {}
 
-    def believe(self, state: PolicyState) -> None:
+    def restore(self, state: PolicyState) -> None:
         """What holds was told before, by an earlier process where not by this one."""
         for subject, known in state.subjects():
             if subject.kind != "chip":
                 continue
             for code, fault in known.faults.items():
-                told = _LastEvent(
+                last_event = _LastEvent(
                     not fault.once, fault.once, fault.serial, fault.raised_at_ms, fault.severity
                 )
-                self._told.setdefault((subject, code), told)
+                self._last_events.setdefault((subject, code), last_event)
 
     def of(
         self, inputs: Sequence[Input], changes: Sequence[Change], tables: Catalogue
@@ -89,13 +89,13 @@ class EventRules:
             for change in changes
             if change.kind in (ChangeKind.BEGAN, ChangeKind.RETURNED)
         }
-        tellings = [
-            telling
+        fault_changes = [
+            fault_change
             for item in found
-            if (telling := self._of_report(item, began, tables)) is not None
+            if (fault_change := self._of_report(item, began, tables)) is not None
         ]
-        tellings.extend(self._of_ends(found, began, changes, tables))
-        return tuple(tellings)
+        fault_changes.extend(self._of_ends(found, began, changes, tables))
+        return tuple(fault_changes)
 
     def _of_ends(
         self,
@@ -105,57 +105,61 @@ class EventRules:
         tables: Catalogue,
     ) -> Iterator[ChipFaultChange]:
         """Recoveries that audits and time found."""
-        said = {(item.subject, item.code): item.assertion for item in found}
+        assertions = {(item.subject, item.code): item.assertion for item in found}
         last = {(change.subject, change.code): change.kind for change in changes}
         for change in changes:
             key = (change.subject, change.code)
             if change.kind is not ChangeKind.ENDED or change.subject.kind != "chip":
                 continue
-            if said.get(key) is Assertion.RECOVER:
+            if assertions.get(key) is Assertion.RECOVER:
                 continue
-            told = self._told.get(key, _LastEvent(holds=True))
+            last_event = self._last_events.get(key, _LastEvent(holds=True))
             # Else it is a late occurrence, whose recovery was told before it.
-            if told.holds and (key not in began or said.get(key) is not Assertion.OCCUR):
-                yield _telling(change, RECOVERY, tables, change.severity, change.at_ms)
+            if last_event.holds and (
+                key not in began or assertions.get(key) is not Assertion.OCCUR
+            ):
+                yield _change_of(change, RECOVERY, tables, change.severity, change.at_ms)
             if last[key] is ChangeKind.ENDED:
-                self._remember(key, replace(told, holds=False, once=False))
+                self._remember(key, replace(last_event, holds=False, once=False))
 
     def _of_report(
         self, item: Observation, began: AbstractSet[tuple[Subject, str]], tables: Catalogue
     ) -> ChipFaultChange | None:
         key = (item.subject, item.code)
-        told = self._told.get(key)
+        last_event = self._last_events.get(key)
         if item.assertion is Assertion.ABSENT:
             return None
         if item.assertion is Assertion.PRESENT:
             severity = tables.severity_of(item.code)
-            if (told is None or not told.holds) and (key in began or told is not None):
+            if (last_event is None or not last_event.holds) and (
+                key in began or last_event is not None
+            ):
                 self._remember(key, _LastEvent(True, severity=severity))
-                return _telling(item, OCCUR, tables, severity, item.seen_at_ms)
+                return _change_of(item, OCCUR, tables, severity, item.seen_at_ms)
             return None
         reason = _REASONS[item.assertion]
         severity = item.severity
-        if told is not None and told.severity is not None and reason == RECOVERY:
-            severity = told.severity
+        if last_event is not None and last_event.severity is not None and reason == RECOVERY:
+            severity = last_event.severity
         if severity is None:
             severity = tables.severity_of(item.code)
         new = _LastEvent(
             reason == OCCUR, reason == NOTICE, item.serial, item.driver_raised_at_ms, severity
         )
-        if told == new and item.serial is not None:
+        if last_event == new and item.serial is not None:
             return None
-        if not (reason == NOTICE and told is not None and told.holds):
+        if not (reason == NOTICE and last_event is not None and last_event.holds):
             self._remember(key, new)
-        return _telling(item, reason, tables, severity, _own_time_ms(item))
+        return _change_of(item, reason, tables, severity, _own_time_ms(item))
 
-    def _remember(self, key: tuple[Subject, str], told: _LastEvent) -> None:
-        self._told.pop(key, None)
-        self._told[key] = told
-        if len(self._told) > _REMEMBERED:
-            del self._told[next(iter(self._told))]
+    def _remember(self, key: tuple[Subject, str], last_event: _LastEvent) -> None:
+        self._last_events.pop(key, None)
+        self._last_events[key] = last_event
+        if len(self._last_events) > _REMEMBERED:
+            del self._last_events[next(iter(self._last_events))]
 
 
-def _telling(
+def _change_of(
     about: Observation | Change,
     reason: str,
     tables: Catalogue,

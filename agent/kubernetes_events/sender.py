@@ -92,7 +92,7 @@ class Events:
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
         self._backlog = EventCorrelator()
-        self._teller = EventRules()
+        self._rules = EventRules()
         self._wake = asyncio.Event()
         self._under_way: Item | None = None
         self._inputs_since_mark = 0
@@ -107,11 +107,11 @@ class Events:
             if remembered.events is not None:
                 waiting = decoded(remembered.events, _items_decoder)
                 self._backlog = EventCorrelator(waiting)
-            for sequence, inputs, changes in _calls(remembered.untold):
-                self._tell(inputs, changes, tables, sequence)
+            for sequence, inputs, changes in _calls(remembered.unacknowledged_changes):
+                self._add(inputs, changes, tables, sequence)
         except JournalError as error:
             log.error("what was still to be told is lost: %s", error)
-        self._teller.believe(state)
+        self._rules.restore(state)
         if self._backlog:
             log.warning("%d Events of before the start are sent now", len(self._backlog))
         self._mark()
@@ -125,7 +125,7 @@ class Events:
         sequence: int,
     ) -> None:
         """Tell of one call of the policy, journaled as ``sequence``."""
-        self._tell(inputs, changes, tables, sequence)
+        self._add(inputs, changes, tables, sequence)
         self._inputs_since_mark += 1
         if self._inputs_since_mark >= _INPUTS_PER_MARK:
             self._mark()
@@ -200,7 +200,7 @@ class Events:
     async def _woken(self, seconds: float | None) -> None:
         await is_set_within(self._wake, seconds)
 
-    def _tell(
+    def _add(
         self,
         inputs: Sequence[Input],
         changes: Sequence[Change],
@@ -208,8 +208,8 @@ class Events:
         sequence: int,
     ) -> None:
         now_ms = self._now_ms()
-        for place, telling in enumerate(self._teller.of(inputs, changes, tables)):
-            self._backlog.tell(telling, f"{telling.at_ms}.{sequence}.{place}", now_ms)
+        for place, fault_change in enumerate(self._rules.of(inputs, changes, tables)):
+            self._backlog.add(fault_change, f"{fault_change.at_ms}.{sequence}.{place}", now_ms)
             self._wake.set()
         for release in releases(changes, sequence):
             self._backlog.post(release, now_ms)

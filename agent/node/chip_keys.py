@@ -73,7 +73,7 @@ class ChipKeys:
             try:
                 if known is None or known[0] != inventory or self._problems:
                     facts, problems = await self._driver.facts()
-                    self._tell_problems(problems)
+                    self._log_problems(problems)
                     known = inventory, facts
                 await self._ask_addresses(inventory, addresses)
                 if (node := seen()) is not None:
@@ -108,7 +108,7 @@ class ChipKeys:
         self._wanted = wanted
         return differs
 
-    def _tell_problems(self, problems: tuple[str, ...]) -> None:
+    def _log_problems(self, problems: tuple[str, ...]) -> None:
         if problems and problems != self._problems:
             log.warning("labels of the node lack what the driver does not say: %s", problems[0])
         self._problems = problems

@@ -144,12 +144,14 @@ def _annotations(
 def addresses_in(node: NodeObject, inventory: Inventory) -> dict[int, str]:
     """The addresses that the Node has, by physical id; a chip that lost its own keeps its last."""
     try:
-        told = _devices_decoder.decode(node.annotations.get(BASE_DEVICE_INFOS, "{}"))
+        devices = _devices_decoder.decode(node.annotations.get(BASE_DEVICE_INFOS, "{}"))
     except msgspec.DecodeError:
         return {}
     family = family_of(inventory)
     names = {family.device_name(chip.physical_id): chip.physical_id for chip in inventory.chips}
-    return {names[name]: device.ip for name, device in told.items() if name in names and device.ip}
+    return {
+        names[name]: device.ip for name, device in devices.items() if name in names and device.ip
+    }
 
 
 def left_behind(node: NodeObject, inventory: Inventory) -> tuple[frozenset[str], frozenset[str]]:

@@ -68,20 +68,23 @@ class JournalHistory:
         rows.sort(key=lambda row: row.sequence)
         more = len(rows) > limit and not is_newest
         rows = rows[-limit:] if is_newest else rows[:limit]
-        entries = tuple(entry for row in rows for entry in self._entries(row, journal))
+        entries = tuple(one for row in rows for one in history_rows(row, self._node, journal))
         return HistoryPage(entries, rows[-1].sequence if rows else after, more)
 
-    def _entries(self, row: StoredRow, journal: str) -> Iterator[HistoryRow]:
-        def lost(rows: int) -> HistoryRow:
-            return HistoryRow(row.sequence, self._node, journal, row.at_ms, lost=rows)
 
-        try:
-            if row.kind == RowKind.GAP:
-                if rows := gap_of(row).rows_lost:
-                    yield lost(rows)
-                return
+def history_rows(row: StoredRow, node: str, journal: str) -> Iterator[HistoryRow]:
+    """Yield what a row of the journal of ``node`` has for people; a row that is spoilt is lost."""
+
+    def lost(rows: int) -> HistoryRow:
+        return HistoryRow(row.sequence, node, journal, row.at_ms, lost=rows)
+
+    try:
+        if row.kind == RowKind.GAP:
+            if rows := gap_of(row).rows_lost:
+                yield lost(rows)
+        elif row.kind == RowKind.CHANGES:
             for place, change in enumerate(changes_of(row)):
                 event = episode_event(row.sequence, place, change)
-                yield HistoryRow(row.sequence, self._node, journal, row.at_ms, event)
-        except JournalError:
-            yield lost(1)
+                yield HistoryRow(row.sequence, node, journal, row.at_ms, event)
+    except JournalError:
+        yield lost(1)

@@ -363,7 +363,7 @@ def _journal(status: AgentStatus) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "npu_vigil_journal_unacknowledged_deleted",
         "Rows of changes that were deleted before an aggregator acknowledged them.",
-        value=journal.changes_untold,
+        value=journal.changes_unacknowledged,
     )
 
 
@@ -381,7 +381,7 @@ def _episodes(episodes: HistoryForwarderStatus) -> Iterator[Metric]:
     yield CounterMetricFamily(
         "npu_vigil_history_forwarding_batches",
         "Batches that the broker accepted.",
-        value=episodes.told,
+        value=episodes.sent,
     )
     yield CounterMetricFamily(
         "npu_vigil_history_forwarding_resends",
@@ -396,14 +396,14 @@ def _episodes(episodes: HistoryForwarderStatus) -> Iterator[Metric]:
 
 
 def _events(events: EventsStatus) -> Iterator[Metric]:
-    told = CounterMetricFamily(
+    family = CounterMetricFamily(
         "npu_vigil_events",
         "Kubernetes Events: taken by the API server (sent), or refused by it (refused).",
         labels=["result"],
     )
-    told.add_metric(["sent"], events.sent)
-    told.add_metric(["refused"], events.refused)
-    yield told
+    family.add_metric(["sent"], events.sent)
+    family.add_metric(["refused"], events.refused)
+    yield family
     yield CounterMetricFamily(
         "npu_vigil_events_merged",
         "Reports that share a Kubernetes Event with an earlier one.",
@@ -445,14 +445,14 @@ def _fault_service(service: FaultServiceStatus) -> Iterator[Metric]:
         "Changes of storage faults that ClusterD has not acknowledged yet.",
         service.waiting,
     )
-    told = CounterMetricFamily(
+    family = CounterMetricFamily(
         "npu_vigil_fault_service_answers",
         "Changes of storage faults that ClusterD answered, by result.",
         labels=["result"],
     )
-    told.add_metric(["acknowledged"], service.acknowledged)
-    told.add_metric(["refused"], service.refused)
-    yield told
+    family.add_metric(["acknowledged"], service.acknowledged)
+    family.add_metric(["refused"], service.refused)
+    yield family
 
 
 def _shadow(shadow: ShadowStatus) -> Iterator[Metric]:

@@ -73,18 +73,18 @@ class Cards:
 
 async def keep_names(driver: Driver, names: MutableMapping[int, ChipNames]) -> NoReturn:
     """Read what each chip is called, once; again a minute later what did not answer."""
-    said: dict[int, tuple[str, ...]] = {}
+    codes: dict[int, tuple[str, ...]] = {}
     while True:
         for chip in (await driver.inventory()).chips:
-            if chip.physical_id in names and not said.get(chip.physical_id):
+            if chip.physical_id in names and not codes.get(chip.physical_id):
                 continue
             try:
                 names[chip.physical_id], problems = await driver.names(chip)
             except DriverGone:
                 break
-            if problems and problems != said.get(chip.physical_id):
+            if problems and problems != codes.get(chip.physical_id):
                 log.warning("metrics lack names of %s: %s", chip, "; ".join(problems))
-            said[chip.physical_id] = problems
+            codes[chip.physical_id] = problems
         await asyncio.sleep(_AGAIN_SECONDS)
 
 

@@ -331,7 +331,7 @@ def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatu
             episode=fault.episode,
             reason=fault.because,
             source=fault.source,
-            reported_by=fault.said_by,
+            reported_by=fault.reported_by,
             once=fault.once,
         )
         for subject, known in subjects

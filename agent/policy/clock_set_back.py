@@ -45,7 +45,7 @@ def no_later(known: SubjectState, now_ms: int) -> SubjectState:
 
 
 def _fault(fault: Fault, now_ms: int) -> Fault:
-    return _capped(fault, now_ms, "first_seen_ms", "acknowledged_at_ms", "doubted_at_ms")
+    return _capped(fault, now_ms, "first_seen_ms", "acknowledged_at_ms", "unconfirmed_at_ms")
 
 
 def _ended(ended: Ended, now_ms: int) -> Ended:

@@ -53,13 +53,13 @@ def _end_by_time(
         because = "a one-off event, published long enough to be seen"
         return end(known, subject, fault, at_ms, because, draft)
     because = "its recovery looked older than it, but no audit found it since"
-    if not fault.said_by:
+    if not fault.reported_by:
         because = "the driver does not list it, and nobody else found it since"
-    gone_ms = fault.doubted_at_ms
+    gone_ms = fault.unconfirmed_at_ms
     known = end(known, subject, fault, at_ms, because, draft, gone_ms)
-    if not fault.said_by:
+    if not fault.reported_by:
         return known
-    ended = Ended(at_ms, replace(fault, doubted_at_ms=None))
+    ended = Ended(at_ms, replace(fault, unconfirmed_at_ms=None))
     return replace(known, ended=known.ended | {fault.code: ended})
 
 

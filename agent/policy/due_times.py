@@ -23,7 +23,7 @@ ONCE_VISIBLE_MS = 5_500
 It is to be seen for 5 s in cluster-info, too, where it may come later than it goes.
 """
 
-DOUBT_MS = 6_000
+CONFIRMATION_MS = 6_000
 """How long an audit has to confirm a fault whose recovery looked older than its occurrence, and the
 tool one that the driver does not list. Both are asked 2 s after the last event and answer within
 2 s."""
@@ -90,7 +90,7 @@ def _of_chip(
     first = None
     policies = tables.durations
     for fault in faults:
-        if fault.once or fault.doubted_at_ms is not None:
+        if fault.once or fault.unconfirmed_at_ms is not None:
             end_ms = None if known.silent else _end_ms(fault)
             if end_ms is None:
                 continue
@@ -144,8 +144,8 @@ def _end_ms(fault: Fault) -> int | None:
     if fault.once:
         shown_ms = fault.acknowledged_at_ms
         return None if shown_ms is None else shown_ms + ONCE_VISIBLE_MS
-    doubted_ms = fault.doubted_at_ms
-    return None if doubted_ms is None else doubted_ms + DOUBT_MS
+    unconfirmed_ms = fault.unconfirmed_at_ms
+    return None if unconfirmed_ms is None else unconfirmed_ms + CONFIRMATION_MS
 
 
 def _release_ms(known: ChipState, upgrade: Upgrade, tables: Catalogue) -> int | None:

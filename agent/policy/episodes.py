@@ -71,39 +71,44 @@ def _absent(
     """
     if held is None or held.once:
         return known
-    waits = not held.said_by and held.doubted_at_ms is None
-    if item.source not in held.said_by and not (waits and item.source == LINK_SOURCE):
+    waits = not held.reported_by and held.unconfirmed_at_ms is None
+    if item.source not in held.reported_by and not (waits and item.source == LINK_SOURCE):
         return known
-    left = tuple(source for source in held.said_by if source != item.source)
-    has_events = not isinstance(known, ChipState) or known.listed is None
-    is_of_links = item.source == CHIP_SOURCE and _is_of_links(item.code) and has_events
+    left = tuple(source for source in held.reported_by if source != item.source)
     is_tool_blind = LINK_SOURCE in known.blind or LINK_SOURCE in draft.state.of(NODE).blind
-    is_silent = isinstance(known, ChipState) and known.silent and item.source != CHIP_SOURCE
-    if not left and not is_of_links and not is_silent:
+    if not left and not _outlasts(known, item):
         because = "its source does not list it any more"
         return end(known, item.subject, held, item.seen_at_ms, because, draft)
-    doubted_at_ms = held.doubted_at_ms
-    if not left and doubted_at_ms is None and not is_tool_blind:
-        doubted_at_ms = item.seen_at_ms
-    held = replace(held, witnesses=left, doubted_at_ms=doubted_at_ms)
+    unconfirmed_at_ms = held.unconfirmed_at_ms
+    if not left and unconfirmed_at_ms is None and not is_tool_blind:
+        unconfirmed_at_ms = item.seen_at_ms
+    held = replace(held, witnesses=left, unconfirmed_at_ms=unconfirmed_at_ms)
     return replace(known, faults=known.faults | {held.code: held})
+
+
+def _outlasts(known: SubjectState, item: Observation) -> bool:
+    """Return whether a fault outlasts its last source, which does not list it any more."""
+    if item.source != CHIP_SOURCE:
+        return isinstance(known, ChipState) and known.silent
+    has_events = not isinstance(known, ChipState) or known.listed is None
+    return has_events and _is_of_links(item.code)
 
 
 def tool_went_blind(known: SubjectState) -> SubjectState:
     """What waits for the link tool waits until it answers again."""
-    return _doubted_since(known, None)
+    return _unconfirmed_since(known, None)
 
 
 def tool_answered(known: SubjectState, at_ms: int) -> SubjectState:
     """What waited for the link tool gets a moment more: its word on each link comes now."""
-    return _doubted_since(known, at_ms)
+    return _unconfirmed_since(known, at_ms)
 
 
-def _doubted_since(known: SubjectState, at_ms: int | None) -> SubjectState:
+def _unconfirmed_since(known: SubjectState, at_ms: int | None) -> SubjectState:
     changed = {
-        code: replace(fault, doubted_at_ms=at_ms)
+        code: replace(fault, unconfirmed_at_ms=at_ms)
         for code, fault in known.faults.items()
-        if not fault.said_by and not fault.once and _is_of_links(code)
+        if not fault.reported_by and not fault.once and _is_of_links(code)
     }
     return replace(known, faults=known.faults | changed) if changed else known
 
@@ -219,10 +224,10 @@ def _recover(
     if held.once:
         return known
     if is_before(item, held.serial, held.raised_at_ms):
-        if held.doubted_at_ms is not None:
+        if held.unconfirmed_at_ms is not None:
             return known
-        doubted = replace(held, doubted_at_ms=item.seen_at_ms)
-        return replace(known, faults=known.faults | {held.code: doubted})
+        unconfirmed = replace(held, unconfirmed_at_ms=item.seen_at_ms)
+        return replace(known, faults=known.faults | {held.code: unconfirmed})
     because = "the driver reported its recovery"
     known = end(known, item.subject, held, item.seen_at_ms, because, draft)
     return replace(known, ended=_remember(known, item, held))
@@ -308,15 +313,15 @@ def _update(
 ) -> SubjectState:
     """A code that holds was seen again: it lasts without doubt, maybe with another severity or
     another witness."""
-    said_by = () if held.once else held.said_by
-    if item.source not in said_by:
-        said_by = (*said_by, item.source)
+    reported_by = () if held.once else held.reported_by
+    if item.source not in reported_by:
+        reported_by = (*reported_by, item.source)
     fault = replace(
         seen,
         once=False,
         acknowledged_at_ms=None,
-        doubted_at_ms=None,
-        witnesses=_witnesses(held, said_by),
+        unconfirmed_at_ms=None,
+        witnesses=_witnesses(held, reported_by),
     )
     if fault == held:
         return known

@@ -39,7 +39,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     ``serial`` and ``raised_at_ms`` are the driver's, of the latest occurrence. A fault that is
     ``once`` has no recovery: it is released when readers had time to see it. ``revision`` is the
     state's when the episode began, and ``acknowledged_at_ms`` when a store first had it.
-    ``doubted_at_ms``: it may be over since then, which time will tell; a recovery looked older
+    ``unconfirmed_at_ms``: it may be over since then, which time will tell; a recovery looked older
     than the occurrence, or the last witness took it back while another may still find it.
     ``witnesses`` are the sources that say so now, where that is not ``source`` alone.
     """
@@ -56,11 +56,11 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     serial: int | None = None
     once: bool = False
     acknowledged_at_ms: int | None = None
-    doubted_at_ms: int | None = None
+    unconfirmed_at_ms: int | None = msgspec.field(default=None, name="doubted_at_ms")
     witnesses: tuple[str, ...] | None = None
 
     @property
-    def said_by(self) -> tuple[str, ...]:
+    def reported_by(self) -> tuple[str, ...]:
         """The sources that say so now; none while the last one's word is in doubt."""
         return (self.source,) if self.witnesses is None else self.witnesses
 
@@ -70,7 +70,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
         What the tool for links finds does, whatever its severity.
         """
-        return is_device_fault(self.severity) or LINK_SOURCE in self.said_by
+        return is_device_fault(self.severity) or LINK_SOURCE in self.reported_by
 
 
 class Ended(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -353,11 +353,11 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     upgrade: Upgrade | None = None
 
 
-def believed(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int]:
+def tracked(state: PolicyState, source: str) -> Mapping[tuple[Subject, str], int]:
     """What a collector is told at start: its lasting faults and when each was first seen."""
     return {
         (subject, fault.code): fault.first_seen_ms
         for subject, known in state.subjects()
         for fault in known.faults.values()
-        if source in fault.said_by and not fault.once
+        if source in fault.reported_by and not fault.once
     }

@@ -21,7 +21,7 @@ from agent.policy.state import (
 )
 from agent.publishing.publisher import DesiredDocument
 from agent.publishing.render import family_of, missing_chips, render
-from agent.publishing.switch_info import is_told, remembered_ports, switch_info_text
+from agent.publishing.switch_info import is_known, remembered_ports, switch_info_text
 from agent.publishing.vigil_key import key_with_answers
 from contract.codes.chip_codes import is_code
 from contract.codes.families import FAMILIES, SwitchInfo
@@ -145,7 +145,7 @@ class DeviceInfoDocument:
         such a node has no document of ours.
         """
         inventory, state = self._inventory, self._state()
-        if inventory is None or inventory.virtual or not self._is_told(inventory, state):
+        if inventory is None or inventory.virtual or not self._is_known(inventory, state):
             return None
         made_of = state, inventory, self._in_use, self._named_blind()
         if self._made is None or not all(map(operator.is_, made_of, self._made_of)):
@@ -186,7 +186,7 @@ class DeviceInfoDocument:
         made = content, own_key, annotations
         return DesiredDocument(state.revision, made, stamped, REFRESH_SECONDS)
 
-    def _is_told(self, inventory: Inventory, state: PolicyState) -> bool:
+    def _is_known(self, inventory: Inventory, state: PolicyState) -> bool:
         """Whether each chip, the switches and the store of pods answered or are known to be silent,
         so that lists are not in parts; after a moment those that answered are enough."""
         if not any(chip.was_read for chip in state.chips.values()):
@@ -198,7 +198,7 @@ class DeviceInfoDocument:
             one is not None and ((one.was_read and not one.silent) or CHIP_SOURCE in one.blind)
             for one in known
         )
-        return chips and not self._awaits_allocation and is_told(state, family_of(inventory))
+        return chips and not self._awaits_allocation and is_known(state, family_of(inventory))
 
     def found(self, existing: Document | None) -> None:
         """Take what the document that is there at the start says of the server."""

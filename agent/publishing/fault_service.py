@@ -53,9 +53,9 @@ class FaultServiceStatus(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class FaultServiceCallbacks:
-    """What the service asks of its daemon. While ``may_tell`` says no, nothing is told."""
+    """What the service asks of its daemon. While ``may_send`` says no, nothing is told."""
 
-    may_tell: Callable[[], bool]
+    may_send: Callable[[], bool]
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
 
@@ -91,15 +91,15 @@ class FaultServiceClient:
     async def run(self) -> NoReturn:
         """Tell until cancelled."""
         now = _now()
-        told = self._faults.ledger.told
-        self._recovered_at = {code: now for code, occurs in told.items() if not occurs}
+        sent = self._faults.ledger.sent
+        self._recovered_at = {code: now for code, occurs in sent.items() if not occurs}
         while True:
             self._edges.progress()
             self._faults.changed.clear()
             batch, seconds = self._next()
             if batch:
-                if self._edges.may_tell():
-                    await self._tell(batch)
+                if self._edges.may_send():
+                    await self._send(batch)
                     continue
                 seconds = _PERMISSION_SECONDS
             most_seconds = max(_TICK_SECONDS, min(seconds, _MARK_SECONDS))
@@ -113,23 +113,23 @@ class FaultServiceClient:
         now, seconds = _now(), _MARK_SECONDS
         batch: dict[str, SentFault] = {}
         behind: set[str] = set()
-        for said in self._faults.ledger.waiting:
-            resource = resource_of(said.code)
+        for fault in self._faults.ledger.waiting:
+            resource = resource_of(fault.code)
             due = self._not_before.get(resource, now)
-            if said.occurs and said.code in self._recovered_at:
-                due = max(due, self._recovered_at[said.code] + HOLD_SECONDS)
+            if fault.occurs and fault.code in self._recovered_at:
+                due = max(due, self._recovered_at[fault.code] + HOLD_SECONDS)
             if due > now:
                 seconds = min(seconds, due - now)
             elif (
-                said.devices
-                and said.code not in behind
+                fault.devices
+                and fault.code not in behind
                 and all(resource == resource_of(code) for code in batch)
             ):
-                batch[said.code] = said
-            behind.add(said.code)
+                batch[fault.code] = fault
+            behind.add(fault.code)
         return tuple(batch.values()), seconds
 
-    async def _tell(self, batch: tuple[SentFault, ...]) -> None:
+    async def _send(self, batch: tuple[SentFault, ...]) -> None:
         resource = resource_of(batch[0].code)
         message = message_of(
             self._faults.node, resource, batch, str(uuid.uuid4()), self._edges.wall_clock()
@@ -151,7 +151,7 @@ class FaultServiceClient:
         else:
             self._acknowledged += len(batch)
         now = _now()
-        self._recovered_at |= {said.code: now for said in batch if not said.occurs}
+        self._recovered_at |= {fault.code: now for fault in batch if not fault.occurs}
         self._faults.acknowledged(batch)
 
     async def _answer(self, message: PublicFault) -> tuple[int | None, str]:

@@ -89,12 +89,12 @@ class PublicFaultDocument:
     def wanted(self) -> DesiredDocument | None:
         """What is to be published now; ``None`` while what is there must stay."""
         newest = self._newest()
-        if not newest or any(not said.devices for said in newest.values()):
+        if not newest or any(not sent_fault.devices for sent_fault in newest.values()):
             return None
         if self._was_known and (left := self._began + HOLD_SECONDS - _now()) > 0:
             self._wake_after(left)
             return None
-        shown = tuple(said for said in newest.values() if not self._is_held(said))
+        shown = tuple(sent_fault for sent_fault in newest.values() if not self._is_held(sent_fault))
         if not shown:
             return None
 
@@ -108,12 +108,12 @@ class PublicFaultDocument:
 
         return DesiredDocument(self._state().revision, shown, stamped, self._refresh_seconds(shown))
 
-    def _is_held(self, said: SentFault) -> bool:
-        """Whether a reader would misread ``said`` now; it is left out then, which says nothing."""
-        told_at = self._recovered_at.get(said.code)
-        if not said.occurs or told_at is None:
+    def _is_held(self, sent_fault: SentFault) -> bool:
+        """Return whether a reader would misread ``sent_fault`` now; it is left out then."""
+        recovered_at = self._recovered_at.get(sent_fault.code)
+        if not sent_fault.occurs or recovered_at is None:
             return False
-        left = told_at + HOLD_SECONDS - _now()
+        left = recovered_at + HOLD_SECONDS - _now()
         if left > 0:
             self._wake_after(left)
         return left > 0
@@ -128,33 +128,33 @@ class PublicFaultDocument:
         self._times_written = self._times_written + 1 if shown == self._written else 1
         self._written = shown
         now = _now()
-        for said in shown:
-            if said.occurs:
-                self._recovered_at.pop(said.code, None)
+        for sent_fault in shown:
+            if sent_fault.occurs:
+                self._recovered_at.pop(sent_fault.code, None)
             else:
-                self._recovered_at[said.code] = now
+                self._recovered_at[sent_fault.code] = now
         doubled = _REFRESH_FIRST_SECONDS * 2 ** (self._times_written - 1)
         self._pause_seconds = random.uniform(0.75, 1.25) * min(doubled, _REFRESH_LAST_SECONDS)
 
     def _refresh_seconds(self, shown: tuple[SentFault, ...]) -> float:
-        if self._times_written > _REFRESHES and not any(said.occurs for said in shown):
+        if self._times_written > _REFRESHES and not any(sent_fault.occurs for sent_fault in shown):
             return math.inf
         return self._pause_seconds
 
     def adopt(self, existing: Document | None) -> None:
         """Take what the document that is there has told as told by this agent."""
-        self._faults.adopt(self._told_by(existing))
+        self._faults.adopt(self._sent_in(existing))
 
     def take_over(self, existing: Document | None) -> tuple[Report, ...]:
         """What the document that is there remembers, for an agent that has no journal."""
         subject = storage_subject(self._client)
         return tuple(
-            Observation(_SOURCE, subject, said.code, Assertion.PRESENT, said.at_ms)
-            for said in self._told_by(existing)
-            if said.occurs
+            Observation(_SOURCE, subject, sent_fault.code, Assertion.PRESENT, sent_fault.at_ms)
+            for sent_fault in self._sent_in(existing)
+            if sent_fault.occurs
         )
 
-    def _told_by(self, existing: Document | None) -> list[SentFault]:
+    def _sent_in(self, existing: Document | None) -> list[SentFault]:
         if existing is None:
             return []
         try:

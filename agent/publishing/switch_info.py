@@ -56,7 +56,7 @@ def switch_info_text(state: PolicyState, family: Family, update_time: int) -> st
     return encode_switch_info(render_switch_info(state, update_time))
 
 
-def is_told(state: PolicyState, family: Family) -> bool:
+def is_known(state: PolicyState, family: Family) -> bool:
     """Whether the switches answered this process, or are known to be silent, if there are any."""
     node = state.of(NODE)
     has_switches = family.switch_info is SwitchInfo.CLEAN

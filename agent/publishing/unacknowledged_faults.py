@@ -61,30 +61,30 @@ class UnacknowledgedFaults(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the journal keeps.
 
     ``newest`` is what holds of each fault that ever stood. Only where ClusterD is told over gRPC:
-    ``waiting`` is still to be told, in order, and ``told`` says whether what it took last of a
+    ``waiting`` is still to be told, in order, and ``sent`` says whether what it took last of a
     fault was that it occurs. ``devices`` are the chips of the node as last known.
     """
 
     newest: dict[str, SentFault] = {}
     waiting: tuple[SentFault, ...] = ()
-    told: dict[str, bool] = {}
+    sent: dict[str, bool] = msgspec.field(default_factory=dict, name="told")
     devices: tuple[int, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(UnacknowledgedFaults)
 
 
-def queued(waiting: tuple[SentFault, ...], said: SentFault) -> tuple[SentFault, ...]:
-    """``waiting`` with ``said`` behind it.
+def queued(waiting: tuple[SentFault, ...], sent_fault: SentFault) -> tuple[SentFault, ...]:
+    """``waiting`` with ``sent_fault`` behind it.
 
     A recovery that comes to nothing, because the fault occurs again before anybody was told, is
     withdrawn with that occurrence. The first that waits of a fault may have been told already,
     without an answer, so it stays: there are never more than three.
     """
-    mine = [one for one in waiting if one.code == said.code]
-    if said.occurs and len(mine) > 1 and not mine[-1].occurs:
+    mine = [one for one in waiting if one.code == sent_fault.code]
+    if sent_fault.occurs and len(mine) > 1 and not mine[-1].occurs:
         return tuple(one for one in waiting if one is not mine[-1])
-    return (*waiting, said)
+    return (*waiting, sent_fault)
 
 
 class NodePublicFaults:
@@ -151,11 +151,11 @@ class NodePublicFaults:
                 if fault is None and not known.answered:
                     continue  # nobody has looked yet
                 if fault is not None:
-                    said = SentFault(code, True, fault.first_seen_ms)
+                    sent_fault = SentFault(code, True, fault.first_seen_ms)
                 else:
                     assert before is not None
-                    said = SentFault(code, False, self._wall_clock(), before.devices)
-                ledger = self._with(ledger, said)
+                    sent_fault = SentFault(code, False, self._wall_clock(), before.devices)
+                ledger = self._with(ledger, sent_fault)
         if ledger is not self.ledger:
             self._keep(ledger)
         self._fill()
@@ -164,14 +164,14 @@ class NodePublicFaults:
         """The receiver took ``batch``, or will never take it."""
         ledger = self.ledger
         waiting = tuple(one for one in ledger.waiting if one not in batch)
-        told = ledger.told | {one.code: one.occurs for one in batch}
-        self._keep(msgspec.structs.replace(ledger, waiting=waiting, told=told))
+        sent = ledger.sent | {one.code: one.occurs for one in batch}
+        self._keep(msgspec.structs.replace(ledger, waiting=waiting, sent=sent))
 
-    def _with(self, ledger: UnacknowledgedFaults, said: SentFault) -> UnacknowledgedFaults:
-        newest = ledger.newest | {said.code: said}
+    def _with(self, ledger: UnacknowledgedFaults, sent_fault: SentFault) -> UnacknowledgedFaults:
+        newest = ledger.newest | {sent_fault.code: sent_fault}
         waiting = ledger.waiting
         if self._queues:
-            waiting = queued(waiting, said)
+            waiting = queued(waiting, sent_fault)
         return msgspec.structs.replace(ledger, newest=newest, waiting=waiting)
 
     def _fill(self) -> None:
@@ -216,14 +216,14 @@ def message_of(
     """The message that tells ``batch``, in the order of its codes (``docs/spec/noded.md#4.5``)."""
     faults = [
         PublicFaultEntry(
-            fault_id=fault_id(node, said.code),
+            fault_id=fault_id(node, sent_fault.code),
             fault_type="Node",
-            fault_code=said.code,
-            fault_time=max(said.at_ms, OLDEST_MS),
-            assertion="occur" if said.occurs else "recover",
+            fault_code=sent_fault.code,
+            fault_time=max(sent_fault.at_ms, OLDEST_MS),
+            assertion="occur" if sent_fault.occurs else "recover",
             fault_location={},
-            influence=[Influence(node_name=node, device_ids=list(said.devices))],
+            influence=[Influence(node_name=node, device_ids=list(sent_fault.devices))],
         )
-        for said in sorted(batch, key=lambda said: said.code)
+        for sent_fault in sorted(batch, key=lambda sent_fault: sent_fault.code)
     ]
     return PublicFault(message_id, at_ms, VERSION, resource, faults)

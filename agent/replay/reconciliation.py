@@ -12,37 +12,37 @@ if TYPE_CHECKING:
     from contract.observation import Subject
 
 
-def told_by(before: PolicyState, after: PolicyState, at_ms: int) -> list[Input]:
+def inputs_between(before: PolicyState, after: PolicyState, at_ms: int) -> list[Input]:
     """Inputs that lead from ``before`` to what holds ``after``, all of them at ``at_ms``.
 
     What rules made of it stays: these inputs are counted and judged like any others.
     """
     known = dict(before.subjects())
     now = dict(after.subjects())
-    told: list[Input] = []
+    inputs: list[Input] = []
     for subject in {**known, **now}:
         one, other = before.of(subject), after.of(subject)
-        told += (
+        inputs += (
             _observation(subject, fault, Assertion.RECOVER, at_ms)
             for code, fault in one.faults.items()
             if code not in other.faults
         )
-        told += (
+        inputs += (
             _observation(subject, fault, Assertion.ONCE if fault.once else Assertion.OCCUR, at_ms)
             for code, fault in other.faults.items()
             if code not in one.faults
         )
-        told += (
+        inputs += (
             SourceAnswered(source, subject, at_ms)
             for source in other.answered
             if source not in one.answered or (source in one.blind and source not in other.blind)
         )
-        told += (
+        inputs += (
             SourceBlind(source, subject, blindness.since_ms, blindness.reason)
             for source, blindness in other.blind.items()
             if source not in one.blind
         )
-    return told
+    return inputs
 
 
 def _observation(subject: Subject, fault: Fault, assertion: Assertion, at_ms: int) -> Observation:

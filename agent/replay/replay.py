@@ -27,7 +27,7 @@ from agent.policy.state import Acknowledged, Configured, PolicyState
 from agent.policy.step import step
 from agent.replay.comparison import ReplayComparison
 from agent.replay.findings import Break, Deviation, Findings
-from agent.replay.reconciliation import told_by
+from agent.replay.reconciliation import inputs_between
 from contract.codes.catalogue import shipped
 from contract.counted import counted
 from contract.errors import JournalError
@@ -121,13 +121,13 @@ class _Playing:
         last, self._last = self._last, row
         if self._state is not None and last is not None and row.sequence != last.sequence + 1:
             lost = row.sequence - last.sequence - 1
-            self._doubt(last.at_ms, row.at_ms, f"missing: {counted(lost, 'row')}")
+            self._mark_gap(last.at_ms, row.at_ms, f"missing: {counted(lost, 'row')}")
         try:
             if row.kind != RowKind.CHANGES:
                 self._check(())
             self._play(row, last)
         except JournalError as error:
-            self._doubt(row.at_ms, row.at_ms, str(error))
+            self._mark_gap(row.at_ms, row.at_ms, str(error))
 
     def end(self, until_ms: int | None = None) -> Findings:
         """What was found until ``until_ms``, or until the last row."""
@@ -229,8 +229,8 @@ class _Playing:
             mine = self._other.state
             self._other.state = mine if starting is None else _begun(mine, starting, state)
             if not same:
-                told = told_by(self._other.state, state, row.at_ms)
-                changes = self._other.play(told, row.at_ms, state)
+                inputs = inputs_between(self._other.state, state, row.at_ms)
+                changes = self._other.play(inputs, row.at_ms, state)
                 self._comparison.take((), changes, row.at_ms)
         if not same:
             self._align(state, row.at_ms)
@@ -250,7 +250,7 @@ class _Playing:
         if len(self._deviations) < _SHOWN_DEVIATIONS:
             self._deviations.append(Deviation(row.sequence, row.at_ms, what, recorded, replayed))
 
-    def _doubt(self, from_ms: int, until_ms: int, what: str) -> None:
+    def _mark_gap(self, from_ms: int, until_ms: int, what: str) -> None:
         """Something is missing: nothing is checked until the next snapshot."""
         self._sure = False
         self._expected = None

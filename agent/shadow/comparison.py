@@ -145,7 +145,7 @@ class ShadowComparison:
     _is_comparable: bool = False
     _shown_at_ms: int = 0
     _dark_since_ms: int | None = None
-    _told: set[DocumentDifference] = field(default_factory=set)
+    _logged: set[DocumentDifference] = field(default_factory=set)
 
     def wants(self, at_ms: int, document: Document, *, lingers: bool = False) -> None:
         """From ``at_ms`` on ``document`` is what we would have in the store, times set aside.
@@ -204,7 +204,7 @@ class ShadowComparison:
         """What is decided by now, each once and in order."""
         while self._pending and (done := self._judged(self._pending[0], now_ms)) is not None:
             self._pending.popleft()
-            self._tell(done)
+            self._report(done)
         self._look_for_missing(now_ms)
         found, self._verdicts = self._verdicts, []
         return found
@@ -265,12 +265,12 @@ class ShadowComparison:
     def _look_for_missing(self, now_ms: int) -> None:
         if self._dark_since_ms is not None or not self._is_comparable or not self._wishes:
             return
-        self._told = {one for one in self._told if not self.agrees(one.fact)}
+        self._logged = {one for one in self._logged if not self.agrees(one.fact)}
         due = [one for one in self._missing() if one.due_ms <= now_ms]
         if due:
             since_ms = min(one.since_ms for one in due)
             found = tuple(in_order(one.difference for one in due))
-            self._tell(ComparisonResult(WriteResult.NOT_WRITTEN, since_ms, found, self._shown))
+            self._report(ComparisonResult(WriteResult.NOT_WRITTEN, since_ms, found, self._shown))
 
     def _missing(self) -> list[_Missing]:
         """What differs now, of whom nothing was told."""
@@ -287,8 +287,8 @@ class ShadowComparison:
                 for one in differences(self._shown, self._wishes[-1].facts)
             ]
             found.append(_Missing(_OLD, self._shown_at_ms, REFRESH_MS))
-        told = {_whose(one.fact) for one in self._told}
-        return [one for one in found if _whose(one.difference.fact) not in told]
+        logged = {_whose(one.fact) for one in self._logged}
+        return [one for one in found if _whose(one.difference.fact) not in logged]
 
     def _differs_since_ms(self, fact: Fact) -> int:
         """Since when what we want of ``fact`` is not what is shown."""
@@ -302,14 +302,14 @@ class ShadowComparison:
     def _shows(self, at_ms: int, facts: Facts, *, comparable: bool) -> None:
         self._shown, self._is_comparable, self._shown_at_ms = facts, comparable, at_ms
         self._dark_since_ms = None
-        self._told.clear()
+        self._logged.clear()
 
     def _shows_nothing(self, verdict: ComparisonResult) -> None:
         self._shows(verdict.at_ms, {}, comparable=False)
         self._pending.append(_Write(verdict.at_ms, verdict.at_ms, {}, verdict))
 
-    def _tell(self, verdict: ComparisonResult) -> None:
-        self._told.update(verdict.differences)
+    def _report(self, verdict: ComparisonResult) -> None:
+        self._logged.update(verdict.differences)
         self._verdicts.append(verdict)
 
 
@@ -329,10 +329,10 @@ def _wrong(theirs: Groups, window: list[Groups]) -> Iterator[tuple[Facts, list[F
             chip = (group[0], "")
             first = _first(theirs.get(chip, {}), [state.get(chip, {}) for state in window])
             states = window[first:]
-        said, wanted = theirs.get(group, {}), [state.get(group, {}) for state in states]
-        if said not in wanted and not is_mixture(said, wanted):
-            yield said, wanted
+        facts, wanted = theirs.get(group, {}), [state.get(group, {}) for state in states]
+        if facts not in wanted and not is_mixture(facts, wanted):
+            yield facts, wanted
 
 
-def _first(said: Facts, wanted: list[Facts]) -> int:
-    return wanted.index(said) if said in wanted else 0
+def _first(facts: Facts, wanted: list[Facts]) -> int:
+    return wanted.index(facts) if facts in wanted else 0

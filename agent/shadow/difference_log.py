@@ -43,7 +43,7 @@ class ReportedDifference(msgspec.Struct, frozen=True):
     place: str
     theirs: str | None
     ours: str | None
-    told: str
+    reported: str = msgspec.field(name="told")
     also: tuple[str, ...]
     since_ms: int
     last_ms: int
@@ -64,7 +64,7 @@ class ShadowStatus(msgspec.Struct, frozen=True):
     last_write_ms: int | None
     writes: dict[WriteResult, int]
     differences: dict[Field, int]
-    told: tuple[ReportedDifference, ...]
+    reported: tuple[ReportedDifference, ...] = msgspec.field(name="told")
 
 
 class DifferenceLog:
@@ -91,13 +91,13 @@ class DifferenceLog:
         new = []
         for first, listed in found.items():
             self._fields[first.fact.field] += 1
-            told = self._noted(verdict, first, listed)
+            reported = self._noted(verdict, first, listed)
             known = self._places.get(first, frozenset())
             places = known.union(one.fact.place for one in listed)
             if places != known:
                 self._places[first] = places
-                new.append(told)
-                self._log(told)
+                new.append(reported)
+                self._log(reported)
         self._forget()
         return new
 
@@ -107,15 +107,15 @@ class DifferenceLog:
 
     def status(self, document: str, trouble: str | None) -> ShadowStatus:
         """Everything, the differences that are not over first, then the latest first."""
-        told = sorted(self._book.values(), key=lambda one: -one.last_ms)
-        told.sort(key=lambda one: one.over_at_ms is not None)
+        reported = sorted(self._book.values(), key=lambda one: -one.last_ms)
+        reported.sort(key=lambda one: one.over_at_ms is not None)
         return ShadowStatus(
             document,
             trouble,
             self._last_write_ms,
             {result: self._writes[result] for result in WriteResult},
             dict(self._fields),
-            tuple(told),
+            tuple(reported),
         )
 
     def _noted(
@@ -124,14 +124,14 @@ class DifferenceLog:
         known = self._book.pop(first, None)
         also = tuple(one.fact.place for one in listed[1:])
         if known is None:
-            told = ReportedDifference(
+            reported = ReportedDifference(
                 result=verdict.result,
                 device=first.fact.device,
                 field=first.fact.field,
                 place=first.fact.place,
                 theirs=first.theirs,
                 ours=first.ours,
-                told=str(first),
+                reported=str(first),
                 also=also,
                 since_ms=verdict.at_ms,
                 last_ms=verdict.at_ms,
@@ -139,7 +139,7 @@ class DifferenceLog:
             )
         else:
             since_ms = known.since_ms if known.over_at_ms is None else verdict.at_ms
-            told = msgspec.structs.replace(
+            reported = msgspec.structs.replace(
                 known,
                 result=verdict.result,
                 also=also,
@@ -148,31 +148,35 @@ class DifferenceLog:
                 seen=known.seen + 1,
                 over_at_ms=None,
             )
-        self._book[first] = told
-        return told
+        self._book[first] = reported
+        return reported
 
     def _over(self, now_ms: int, is_over: Callable[[DocumentDifference], bool]) -> None:
-        for first, told in self._book.items():
-            if told.over_at_ms is None and is_over(first):
-                self._book[first] = msgspec.structs.replace(told, over_at_ms=now_ms)
+        for first, reported in self._book.items():
+            if reported.over_at_ms is None and is_over(first):
+                self._book[first] = msgspec.structs.replace(reported, over_at_ms=now_ms)
 
     def _forget(self) -> None:
         while len(self._book) > _KEPT:
-            over = (first for first, told in self._book.items() if told.over_at_ms is not None)
+            over = (
+                first for first, reported in self._book.items() if reported.over_at_ms is not None
+            )
             oldest = next(over, next(iter(self._book)))
             del self._book[oldest], self._places[oldest]
 
-    def _log(self, told: ReportedDifference) -> None:
+    def _log(self, reported: ReportedDifference) -> None:
         also = ""
-        if told.also:
-            also = f"; also {shortened(told.also, _ALSO)}"
-        if told.defect is not None:
-            also += f" (known defect {told.defect})"
+        if reported.also:
+            also = f"; also {shortened(reported.also, _ALSO)}"
+        if reported.defect is not None:
+            also += f" (known defect {reported.defect})"
         what = (
-            "has not followed us" if told.result is WriteResult.NOT_WRITTEN else "wrote otherwise"
+            "has not followed us"
+            if reported.result is WriteResult.NOT_WRITTEN
+            else "wrote otherwise"
         )
-        since = datetime.fromtimestamp(told.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        log.warning("the Device Plugin %s since %s: %s%s", what, since, told.told, also)
+        since = datetime.fromtimestamp(reported.since_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        log.warning("the Device Plugin %s since %s: %s%s", what, since, reported.reported, also)
 
 
 def _by_device(differences: Iterable[DocumentDifference]) -> list[list[DocumentDifference]]:

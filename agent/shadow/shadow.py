@@ -43,17 +43,17 @@ class ShadowCallbacks:
     """What the shadow asks of its daemon and tells it. All return at once.
 
     ``wanted`` is what we would publish now, ``None`` while too little is known; ``lingers`` whether
-    something in it may be over for everybody else. ``on_first_read``
-    gets what is stored at start, ``on_written`` each later write of somebody else and whether an
-    operator's edit may be in it; ``on_told`` gets what there is to journal. ``background`` helps to
-    tell why something differs.
+    something in it may be over for everybody else. ``on_first_read`` gets what is stored at start,
+    ``on_written`` each later write of another program and whether an operator's edit may be in it;
+    ``on_reported`` gets what there is to journal. ``background`` helps to explain why something
+    differs.
     """
 
     wanted: Callable[[], DesiredDocument | None]
     lingers: Callable[[], bool]
     on_first_read: Callable[[Document | None], None]
     on_written: Callable[[Document, bool], None]
-    on_told: Callable[[ReportedDifference], None]
+    on_reported: Callable[[ReportedDifference], None]
     background: Background
     wall_clock: Callable[[], int]
     progress: Callable[[], None]
@@ -122,8 +122,8 @@ class Shadow:
             document = wanted.stamped(now_ms // 1000)
             self._judge.wants(now_ms, document, lingers=self._edges.lingers())
         for verdict in self._judge.verdicts(now_ms):
-            for told in self._ledger.enter(verdict, now_ms):
-                self._edges.on_told(told)
+            for difference in self._ledger.enter(verdict, now_ms):
+                self._edges.on_reported(difference)
         self._ledger.close(self._judge.agrees, now_ms)
 
     # What somebody else writes.

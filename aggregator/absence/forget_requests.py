@@ -86,7 +86,7 @@ class ForgetRequests:
             asked, self._asked = self._asked, set()
             for node in sorted(asked):
                 try:
-                    self._absence.hear_again(node, await self._store.beats(node))
+                    self._absence.observe_one(node, await self._store.beats(node))
                 except StoreError:
                     continue  # the next list has it
             self._changed()
@@ -116,7 +116,7 @@ class ForgetRequests:
                 continue
             if self._absence.records.get(record.node) != record:
                 _log.info("node %s is forgotten, by %s", record.node, record.by)
-                self._absence.tell(record)
+                self._absence.observe_forgotten(record)
         self._came.set()
         self._changed()
 

@@ -28,17 +28,17 @@ class AbsentDocument(msgspec.Struct, frozen=True):
     """A document that is known and that its store lacks.
 
     ``since_ms`` is wall time. ``stands_at_ms``: steady time from which it is no passing state; the
-    owner of an immutable document deletes and creates it. ``is_told``: its deletion was shown.
+    owner of an immutable document deletes and creates it. ``is_reported``: its deletion was shown.
     """
 
     since_ms: int
     stands_at_ms: int
-    is_told: bool
+    is_reported: bool
 
     @property
     def named_at_ms(self) -> int:
         """Steady time from which it is named for people."""
-        return self.stands_at_ms + (_SHOWN_AFTER_MS if self.is_told else 0)
+        return self.stands_at_ms + (_SHOWN_AFTER_MS if self.is_reported else 0)
 
 
 class LastingFeed(DocumentWatch):
@@ -77,7 +77,7 @@ class LastingFeed(DocumentWatch):
     def lack(self, node: str, now_ms: int, stands_at_ms: int) -> None:
         """The store lacks a document of which only what was published is known."""
         if node not in self.absent:
-            self._lack(node, AbsentDocument(now_ms, stands_at_ms, is_told=False))
+            self._lack(node, AbsentDocument(now_ms, stands_at_ms, is_reported=False))
 
     def _lack(self, node: str, absent: AbsentDocument) -> None:
         self.absent[node] = absent
@@ -90,7 +90,7 @@ class LastingFeed(DocumentWatch):
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
         """See ``DocumentWatch``. One that is not there is absent, and not deleted."""
         if document is None or not self.selection.fits(document.labels):
-            return self._miss(node, now_ms, None, is_told=False)
+            return self._miss(node, now_ms, None, is_reported=False)
         return super().read(node, document, now_ms)
 
     def end(self, node: str) -> frozenset[str]:
@@ -105,10 +105,10 @@ class LastingFeed(DocumentWatch):
         self._keep(self.selection.namespace or "", name, None)
         return frozenset({node})
 
-    def doubt_deletions(self) -> None:
+    def unconfirm_deletions(self) -> None:
         """What is absent counts as lacking in a list from now on."""
         for node, absent in self.absent.items():
-            self.absent[node] = msgspec.structs.replace(absent, is_told=False)
+            self.absent[node] = msgspec.structs.replace(absent, is_reported=False)
 
     def number(self, node: str) -> int:
         """Return the age of what is known of the node, in the unit of its kind; 0 for nothing."""
@@ -155,10 +155,10 @@ class LastingFeed(DocumentWatch):
         return True
 
     def _miss(
-        self, node: str, now_ms: int, deleted_at_ms: int | None, *, is_told: bool
+        self, node: str, now_ms: int, deleted_at_ms: int | None, *, is_reported: bool
     ) -> frozenset[str]:
         known = self.absent.get(node)
-        if node in self.present and (known is None or (is_told and not known.is_told)):
+        if node in self.present and (known is None or (is_reported and not known.is_reported)):
             since_ms = now_ms if known is None else known.since_ms
-            self._lack(node, AbsentDocument(since_ms, deleted_at_ms or 0, is_told))
+            self._lack(node, AbsentDocument(since_ms, deleted_at_ms or 0, is_reported))
         return frozenset()

@@ -97,7 +97,7 @@ class Absence:
         """Whether anything of the node is kept."""
         return any(node in feed.present or node in feed.absent for feed in self.feeds)
 
-    def hear(self, beats: Iterable[Beat]) -> None:
+    def observe(self, beats: Iterable[Beat]) -> None:
         """Take in the heartbeats of all nodes, as they were listed."""
         self._beats = {beat.node: beat for beat in beats}
         self._looks = True
@@ -109,15 +109,15 @@ class Absence:
         if self.is_held and not is_held:
             self._looks = True
             for feed in self.feeds:
-                feed.doubt_deletions()
+                feed.unconfirm_deletions()
         self.is_held = is_held
 
-    def tell(self, record: ForgetRecord) -> None:
+    def observe_forgotten(self, record: ForgetRecord) -> None:
         """Take in that an operator ended a node."""
         self.records[record.node] = record
         self._looks = True
 
-    def hear_again(self, node: str, beats: Iterable[Beat]) -> None:
+    def observe_one(self, node: str, beats: Iterable[Beat]) -> None:
         """Take in the heartbeat of one node, as it was asked for."""
         if self._beats is not None:
             self._beats.pop(node, None)
@@ -132,12 +132,14 @@ class Absence:
         """Return the nodes whose heartbeat is to be read now, each once: a deletion stands that
         their agents may have made.
         """
-        told = {node for _, node, one in self._absent() if one.is_told and self.has_beat(node)}
-        self._asked &= told
+        reported = {
+            node for _, node, one in self._absent() if one.is_reported and self.has_beat(node)
+        }
+        self._asked &= reported
         asked = {
             node
             for _, node, one in self._absent()
-            if node in told - self._asked and one.stands_at_ms <= now.steady_ms
+            if node in reported - self._asked and one.stands_at_ms <= now.steady_ms
         }
         self._asked |= asked
         return frozenset(asked)
@@ -188,7 +190,7 @@ class Absence:
             beaten_at_ms = 0 if beat is None else beat.beaten_at_ms
             if record.at_ms >= max(beaten_at_ms, feed.number(node) * _KINDS[kind]):
                 return True
-        owned, number = self._said(kind, node)
+        owned, number = self._documents_of(kind, node)
         if owned is not None and kind not in owned:
             return True
         return number < 0 and -number >= feed.number(node) * _KINDS[kind] // 1000
@@ -196,9 +198,9 @@ class Absence:
     def _is_last(self, kind: str, feed: LastingFeed, node: str) -> bool:
         """Whether the older document that the store has is the last write of its agent."""
         age = feed.older_number(node)
-        return age is not None and self._said(kind, node)[1] == age * _KINDS[kind] // 1000
+        return age is not None and self._documents_of(kind, node)[1] == age * _KINDS[kind] // 1000
 
-    def _said(self, kind: str, node: str) -> tuple[frozenset[str] | None, int]:
+    def _documents_of(self, kind: str, node: str) -> tuple[frozenset[str] | None, int]:
         """Return what the node's heartbeat says: the documents of its agent, ``None`` where it does
         not, and the number of the last write of this one, 0 for none.
         """
@@ -212,11 +214,11 @@ class Absence:
 
     def _end_deleted(self, beating: HeartbeatLookup, now: Instant) -> set[str]:
         """End what was deleted, unless that are many."""
-        told = {(kind, node): one for kind, node, one in self._absent() if one.is_told}
-        self._held &= {node for _, node in told}
+        reported = {(kind, node): one for kind, node, one in self._absent() if one.is_reported}
+        self._held &= {node for _, node in reported}
         due = {
             (kind, node): one.stands_at_ms
-            for (kind, node), one in told.items()
+            for (kind, node), one in reported.items()
             if one.stands_at_ms <= now.steady_ms
             and node not in self._held
             and self._may_end(kind, node, beating(node))
@@ -227,7 +229,7 @@ class Absence:
             if now.steady_ms - at_ms > 2 * _WINDOW_MS:
                 del self._ended[node]
         deleted = dict(self._ended)
-        for (_, node), one in told.items():
+        for (_, node), one in reported.items():
             deleted[node] = max(one.stands_at_ms, deleted.get(node, 0))
         times = sorted(deleted.values())
         known = len(self.nodes | self._ended.keys())
@@ -289,7 +291,7 @@ class Absence:
             + "; vigil forget NODE ends one that is gone"
         ), are_many
 
-    def say(self, now: Instant) -> None:
+    def log_changes(self, now: Instant) -> None:
         """Write to the log which nodes begin to miss a document, and that none does any more."""
         nodes = frozenset(one.node for one in self.missing(now))
         if nodes - self._named:

@@ -35,13 +35,13 @@ class ChipFaultDetails:
     """The answers about the chips of one node, as they are now."""
 
     def __init__(self, pipeline: Pipeline, node: str) -> None:
-        self._told = _told(pipeline, node)
+        self._details = _details(pipeline, node)
 
     def of(self, chip: str, code: str) -> FaultDetail:
         """Return the answer about a code on the chip of this device name."""
-        told = self._told.get((chip.rpartition("-")[2], code))
-        if told is not None:
-            return FaultDetail(told.severity, told.device_fault, "agent")
+        detail = self._details.get((chip.rpartition("-")[2], code))
+        if detail is not None:
+            return FaultDetail(detail.severity, detail.device_fault, "agent")
         severity = shipped().severity_of(code)
         if severity is None:
             return FaultDetail(None, None, "catalogue")
@@ -55,7 +55,7 @@ def isolation_requests(pipeline: Pipeline, node: str) -> Mapping[int, IsolationR
     return {}
 
 
-def _told(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAnswer]:
+def _details(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAnswer]:
     """What the own key of the device-info that counts has, by the chip's number and code."""
     for watch in _watches_that_count(pipeline, node):
         key = watch.own_key.reports.get(node)

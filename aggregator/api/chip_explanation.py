@@ -17,13 +17,13 @@ from aggregator.processors.state_types import (
     NO_SWITCH_STATE,
     Times,
 )
-from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.counted import counted
 from contract.documents.cluster_device import pre_separates
 from contract.documents.separation import chip_of
 from contract.documents.switch_info import event_key
 from contract.pages.blind import BlindStatus
+from contract.pages.faults import names_of
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -53,11 +53,10 @@ class ExplainedFault(msgspec.Struct, frozen=True):
     there is none. ``since_ms``: when it began as its source reports it, else ``received_at_ms``;
     that is since when an aggregator has it. ``until_ms``: when what ``because`` says ends by time
     alone. Times are epoch milliseconds, ``null`` where there is none.
-    ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
+    The names, ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
     """
 
     code: str
-    name: str | None
     severity: str | None
     device_fault: bool | None
     severity_source: str
@@ -68,6 +67,9 @@ class ExplainedFault(msgspec.Struct, frozen=True):
     until_ms: int | None
     because: str
     received_at_ms: int | None = None
+    name: str | None = None
+    name_zh: str | None = None
+    summary: str = ""
 
 
 class ExplainedChip(msgspec.Struct, frozen=True):
@@ -99,6 +101,9 @@ class ExplainedEvent(msgspec.Struct, frozen=True):
     until_ms: int | None
     because: str
     received_at_ms: int | None = None
+    name: str | None = None
+    name_zh: str | None = None
+    summary: str = ""
 
 
 def blind_text(one: BlindStatus) -> str:
@@ -165,15 +170,15 @@ class _Reasons:
     def public(self, fault: CodeFault) -> tuple[str, int | None]:
         """Who told of a public fault, and when it ends by itself."""
         _, _, number = fault.chip.rpartition("-")
-        told = [
+        active = [
             one
             for one in self._standing
             if one.code == fault.code and number in map(str, one.devices)
         ]
-        if not told:
+        if not active:
             return "a public fault that the node's document carries", None
-        who = ", ".join(f"{one.resource} ({one.fault_id})" for one in told)
-        ends = [one.ends_at_ms for one in told]
+        who = ", ".join(f"{one.resource} ({one.fault_id})" for one in active)
+        ends = [one.ends_at_ms for one in active]
         known = [at_ms for at_ms in ends if at_ms is not None]
         if len(known) == len(ends):
             until_ms = max(known)
@@ -277,7 +282,6 @@ def _faults(
     hidden: Iterable[WithheldFault],
     chip: str,
 ) -> Iterator[ExplainedFault]:
-    catalogue = shipped()
     before, after = _by_code(reported, chip), _by_code(published, chip)
     aside = {(one.fault.fault_type, one.fault.code): one for one in hidden}
     for key in sorted(before.keys() | after.keys() | aside.keys()):
@@ -289,7 +293,6 @@ def _faults(
         began_ms = None if shown is None else raised_at_ms(shown)
         yield ExplainedFault(
             code=code,
-            name=catalogue.name_of(code),
             severity=answer.severity,
             device_fault=answer.device_fault,
             severity_source=answer.severity_source,
@@ -300,6 +303,7 @@ def _faults(
             until_ms=until_ms,
             because=because,
             received_at_ms=reasons.since_ms(chip, code),
+            **names_of(code),
         )
 
 
@@ -382,4 +386,5 @@ def explained_events(
             until_ms=until_ms,
             because=because,
             received_at_ms=since_ms,
+            **names_of(event.assembled_fault_code),
         )

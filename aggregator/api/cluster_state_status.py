@@ -43,30 +43,30 @@ class ClusterStateStatus(msgspec.Struct, frozen=True):
     shared_serial_numbers: dict[str, tuple[str, ...]]
 
 
-def world_status(world: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:
+def cluster_state_status(cluster_state: ClusterState, stores: Iterable[str]) -> ClusterStateStatus:
     """What is known now; ``stores`` are URLs in their order."""
-    shared = sorted(world.shared_serial_numbers.items())[:_MOST_SHARED]
+    shared = sorted(cluster_state.shared_serial_numbers.items())[:_MOST_SHARED]
     return ClusterStateStatus(
-        objects=tuple(_objects(world, stores)),
-        jobs=len(world.jobs()),
+        objects=tuple(_objects(cluster_state, stores)),
+        jobs=len(cluster_state.jobs()),
         shared_serial_numbers={number: tuple(sorted(names)) for number, names in shared},
     )
 
 
-def _objects(world: ClusterState, stores: Iterable[str]) -> Iterator[ObjectsStatus]:
+def _objects(cluster_state: ClusterState, stores: Iterable[str]) -> Iterator[ObjectsStatus]:
     for number, store in enumerate(stores):
         kinds: tuple[tuple[str, StoreCache[Any]], ...] = (
-            ("Nodes", world.nodes_heard(number)),
-            ("pods", world.pods_heard(number)),
-            ("PodGroups", world.groups_heard(number)),
+            ("Nodes", cluster_state.nodes_of_store(number)),
+            ("pods", cluster_state.pods_of(number)),
+            ("PodGroups", cluster_state.groups_of(number)),
         )
-        for kind, heard in kinds:
+        for kind, cache in kinds:
             yield ObjectsStatus(
                 store=store,
                 kind=kind,
-                followed=heard.is_followed,
-                known=heard.known,
-                objects=len(heard.told),
-                interrupted=heard.interrupted,
-                absent=heard.absent,
+                followed=cache.is_followed,
+                known=cache.known,
+                objects=len(cache.items),
+                interrupted=cache.interrupted,
+                absent=cache.absent,
             )

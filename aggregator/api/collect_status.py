@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aggregator.advising.status import without_placement
-from aggregator.api.cluster_state_status import world_status
+from aggregator.api.cluster_state_status import cluster_state_status
 from aggregator.api.explanation import ExplanationContext, explain
 from aggregator.api.fault_status import (
     fault_statuses,
@@ -93,8 +93,8 @@ class StatusParts:
     stores: Mapping[str, Store]
     stream: Stream
     succession: Takeover
-    telling: Notifier
-    world: ClusterWorld
+    notifier: Notifier
+    cluster_state: ClusterWorld
 
 
 class Picture:
@@ -127,7 +127,7 @@ class Picture:
 
     def fault_rows(self, nodes: Collection[str] | None = None) -> Iterator[FaultStatus]:
         """Yield every fault, with ``nodes`` of these only."""
-        return fault_statuses(self._of.pipeline, self._of.telling.began_ms, nodes)
+        return fault_statuses(self._of.pipeline, self._of.notifier.began_ms, nodes)
 
     def job_rows(self) -> Iterator[HitJob]:
         """Yield the jobs that are hit."""
@@ -192,7 +192,7 @@ class Picture:
         stores, faults, tables = of.stores, of.public_faults, of.rank_tables
         return DocumentsPage(
             at_ms,
-            tuple(source_statuses(of.pipeline, of.world, stores.values(), of.marks)),
+            tuple(source_statuses(of.pipeline, of.cluster_state, stores.values(), of.marks)),
             tuple(document_statuses(self._of.publishers, at_ms)),
             tuple(refused_statuses(stores, faults, tables)),
             tuple(rejected_counts(stores, self._of.pipeline, faults, tables)),
@@ -219,21 +219,23 @@ class Picture:
         counted = await all_of(all_counted(processing, self.at_ms), SLICE_ROWS)
         return separation_status(processing, stores, chips, counted)
 
-    def world(self) -> ClusterStatePage:
+    def cluster_state(self) -> ClusterStatePage:
         """What is known of Nodes, pods and PodGroups."""
-        return ClusterStatePage(self.at_ms, world_status(self._of.world, self._stores))
+        return ClusterStatePage(
+            self.at_ms, cluster_state_status(self._of.cluster_state, self._stores)
+        )
 
     def services(self) -> ServicesPage:
         """Who is served besides readers of documents."""
         return ServicesPage(self.at_ms, self._services())
 
     def _services(self) -> ServicesStatus:
-        server = self._of.telling.server
+        server = self._of.notifier.server
         return ServicesStatus(
             grpc=None if server is None else server.status(),
             rank_tables=self._of.rank_tables.status(),
             stream=self._of.stream.status(),
-            history=self._of.telling.history.status(),
+            history=self._of.notifier.history.status(),
         )
 
     async def status(self) -> AggregatorStatus:
@@ -260,7 +262,7 @@ class Picture:
             jobs=await all_of(self.job_rows(), SLICE_ROWS),
             public_faults=self._of.public_faults.status(),
             separation=await self._separation(),
-            world=self.world().cluster_state,
+            cluster_state=self.cluster_state().cluster_state,
             services=self._services(),
             advice=None if self._of.advising is None else self._of.advising.status(),
         )
@@ -272,14 +274,14 @@ class Picture:
         status = node_status(of.pipeline, of.listener, node, now)
         if status is None:
             return None
-        facts = msgspec.structs.replace(of.world.facts(node), lost=node in of.pipeline.lost)
+        facts = msgspec.structs.replace(of.cluster_state.facts(node), lost=node in of.pipeline.lost)
         around = ExplanationContext(
             facts=facts,
             standing=of.public_faults.standing(node),
             jobs=of.board.jobs_on(node),
             relations=of.board.relations_on(node),
             publish_lost=self._publish_lost,
-            began=of.telling.began_ms,
+            began=of.notifier.began_ms,
         )
         found = explain(of.pipeline, status, around, self._acknowledged_everywhere())
         found = msgspec.structs.replace(found, stream=of.stream.last_id)

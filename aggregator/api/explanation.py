@@ -29,7 +29,7 @@ from aggregator.jobs.status import RelationStatus
 from aggregator.public_faults.values import ActivePublicFault
 from contract.counted import counted
 from contract.documents.node_info import NodeRecord, render_node_entry
-from contract.pages.faults import FaultStatus
+from contract.pages.faults import FaultStatus, names_of
 from service.clock import shown_time
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ _PRE_SEPARATE = "PreSeparate"
 
 class ExplainedPublicFault(msgspec.Struct, frozen=True):
     """A public fault that stands on the node. ``devices`` are physical ids, ``since_ms`` when it
-    was taken in, ``until_ms`` when it ends by itself (epoch milliseconds).
+    was taken in, ``until_ms`` when it ends by itself (epoch milliseconds). The names are those of
+    ``FaultStatus``.
     """
 
     resource: str
@@ -54,6 +55,9 @@ class ExplainedPublicFault(msgspec.Struct, frozen=True):
     since_ms: int
     until_ms: int | None
     because: str
+    name: str | None = None
+    name_zh: str | None = None
+    summary: str = ""
 
 
 class ExplainedJob(msgspec.Struct, frozen=True):
@@ -128,9 +132,9 @@ def explain(
     switch = newest(pipeline.switch.inboxes, node)
     server = newest(pipeline.node.inboxes, node)
     documents = tuple(
-        lane.kind.document(home)
-        for lane in pipeline.lanes
-        if (home := lane.shelf.home(node)) is not None
+        table.kind.document(home)
+        for table in pipeline.tables
+        if (home := table.layout.home(node)) is not None
     )
     reported = None if report is None else report.record
     switches = None if switch is None else switch.record
@@ -239,6 +243,7 @@ def _public(one: ActivePublicFault) -> ExplainedPublicFault:
         since_ms=one.added_at_ms,
         until_ms=one.ends_at_ms,
         because=because,
+        **names_of(one.code),
     )
 
 

@@ -39,7 +39,7 @@ def metrics_of_parts(status: AggregatorStatus) -> Iterator[Metric]:
         yield from _advice(status.advice)
     yield from _public_faults(status.public_faults)
     yield from _separation(status.separation)
-    yield from _world(status.world)
+    yield from _cluster_state(status.cluster_state)
     services = status.services
     if services.grpc is not None:
         yield from _grpc(services.grpc)
@@ -203,8 +203,8 @@ def _separation(separation: SeparationStatus) -> Iterator[Metric]:
     )
 
 
-def _world(world: ClusterStateStatus) -> Iterator[Metric]:
-    followed = [([one.store, one.kind], one) for one in world.objects if one.followed]
+def _cluster_state(cluster_state: ClusterStateStatus) -> Iterator[Metric]:
+    followed = [([one.store, one.kind], one) for one in cluster_state.objects if one.followed]
     labels = ["store", "kind"]
     yield gauge(
         "npu_vigil_objects",
@@ -218,12 +218,14 @@ def _world(world: ClusterStateStatus) -> Iterator[Metric]:
         labels,
         ((values, float(one.known and one.interrupted is None)) for values, one in followed),
     )
-    yield gauge("npu_vigil_jobs", "Jobs that have a pod or a PodGroup.", [], [([], world.jobs)])
+    yield gauge(
+        "npu_vigil_jobs", "Jobs that have a pod or a PodGroup.", [], [([], cluster_state.jobs)]
+    )
     yield gauge(
         "npu_vigil_shared_serial_numbers",
         "Serial numbers that several Nodes have, so that they name none.",
         [],
-        [([], len(world.shared_serial_numbers))],
+        [([], len(cluster_state.shared_serial_numbers))],
     )
 
 
@@ -252,7 +254,7 @@ def _history(history: HistoryStatus) -> Iterator[Metric]:
         (
             "dropped",
             "Published changes that were dropped because the queue was full.",
-            history.unkept,
+            history.dropped,
         ),
     ):
         yield counter(f"npu_vigil_history_{name}", about, [], [([], value)])

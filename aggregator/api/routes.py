@@ -48,7 +48,7 @@ def application(
             "/api/v1/liveness": picture.liveness,
             "/api/v1/public-faults": picture.public_faults,
             "/api/v1/separation": picture.separation,
-            "/api/v1/cluster-state": picture.world,
+            "/api/v1/cluster-state": picture.cluster_state,
             "/api/v1/services": picture.services,
             "/api/v1/leader": picture.leader,
             "/api/v1/documents": picture.documents,

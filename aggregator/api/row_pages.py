@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from service.fault_page import FAULT_ROWS
-from service.page_rows import SLICE_ROWS, PageRows, snapshot
+from service.page_rows import PageRows, snapshot
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -51,14 +50,8 @@ class SnapshotPages:
 
     async def _faulty(self, request: web.Request, nodes: set[str] | None) -> set[str]:
         """Return the nodes, of ``nodes``, with a fault that is asked for."""
-        found = set()
-        rows = FAULT_ROWS.chosen(self._picture.fault_rows(nodes), request)
-        for number, fault in enumerate(rows):
-            if number % SLICE_ROWS == SLICE_ROWS - 1:
-                await asyncio.sleep(0)
-            if fault is not None:
-                found.add(fault.node)
-        return found
+        rows = self._picture.fault_rows(nodes)
+        return {fault.node async for fault in FAULT_ROWS.chosen(rows, request)}
 
     async def _faults(self, request: web.Request) -> web.Response:
         rows = self._picture.fault_rows(_named(request))

@@ -257,7 +257,7 @@ class AggregatorStatus(msgspec.Struct, frozen=True):
     jobs: tuple[HitJob, ...]
     public_faults: PublicFaultStatus
     separation: SeparationStatus
-    world: ClusterStateStatus
+    cluster_state: ClusterStateStatus
     services: ServicesStatus
     advice: AdviceStatus | None
 
@@ -277,14 +277,17 @@ def liveness_status(listener: HeartbeatMonitor, published: bool) -> LivenessStat
     """Who fell silent."""
     verdict = listener.verdict
     unread = listener.unread
-    heard = {
-        node for place, one in listener.heard.items() if place not in unread for node in one.pulses
+    listings = {
+        node
+        for place, one in listener.listings.items()
+        if place not in unread
+        for node in one.pulses
     }
     held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
     return LivenessStatus(
         alarm=verdict.brake is not None,
         published=published,
-        alive=len(heard - verdict.lost.keys() - held),
+        alive=len(listings - verdict.lost.keys() - held),
         lost=tuple(sorted(verdict.lost)),
         held=tuple(sorted(held)),
         problems=listener.problems,
@@ -297,30 +300,30 @@ def node_statuses(
     pipeline: Pipeline, listener: HeartbeatMonitor, now: Instant
 ) -> Iterator[NodeStatus]:
     """Every node that is published or was heard of, sorted by name. It may be read in slices."""
-    nodes = {node for lane in pipeline.lanes for node in lane.entries}
+    nodes = {node for table in pipeline.tables for node in table.entries}
     for source in pipeline.sources:
         for inbox in source.inboxes:
             nodes |= inbox.reports.keys() | inbox.rejected.keys()
-    heard = _Places(listener.heard, listener.unread)
-    for one in heard.all.values():
+    listings = _Places(listener.listings, listener.unread)
+    for one in listings.all.values():
         nodes |= one.pulses.keys()
     for node in sorted(nodes):
-        yield _status_of(pipeline, listener, node, heard, now)
+        yield _status_of(pipeline, listener, node, listings, now)
 
 
 def node_status(
     pipeline: Pipeline, listener: HeartbeatMonitor, node: str, now: Instant
 ) -> NodeStatus | None:
     """One node; ``None`` where nobody knows of it."""
-    heard = _Places(listener.heard, listener.unread)
-    known = any(node in lane.entries for lane in pipeline.lanes) or any(
+    listings = _Places(listener.listings, listener.unread)
+    known = any(node in table.entries for table in pipeline.tables) or any(
         node in inbox.reports or node in inbox.rejected
         for source in pipeline.sources
         for inbox in source.inboxes
     )
-    if not known and not any(node in one.pulses for one in heard.all.values()):
+    if not known and not any(node in one.pulses for one in listings.all.values()):
         return None
-    return _status_of(pipeline, listener, node, heard, now)
+    return _status_of(pipeline, listener, node, listings, now)
 
 
 class _Places(NamedTuple):
@@ -337,13 +340,13 @@ class _Places(NamedTuple):
 
 
 def _status_of(
-    pipeline: Pipeline, listener: HeartbeatMonitor, node: str, heard: _Places, now: Instant
+    pipeline: Pipeline, listener: HeartbeatMonitor, node: str, listings: _Places, now: Instant
 ) -> NodeStatus:
-    pulses = [pulse for one in heard.all.values() if (pulse := one.pulses.get(node)) is not None]
+    pulses = [pulse for one in listings.all.values() if (pulse := one.pulses.get(node)) is not None]
     pulse = max(pulses, key=lambda one: one.changed_at_ms, default=None)
     brake = listener.verdict.brake
     heartbeat = "unknown"
-    problem = heard.problem(node)
+    problem = listings.problem(node)
     if node in listener.verdict.lost:
         heartbeat = "lost"
     elif brake is not None and node in brake.nodes:
@@ -386,7 +389,7 @@ def _node(
         if (one := inbox.rejected.get(node)) is not None
     )
     entry = pipeline.device.entries.get(node)
-    home = pipeline.device.shelf.home(node)
+    home = pipeline.device.layout.home(node)
     switch = pipeline.switch.entries.get(node)
     server = pipeline.node.entries.get(node)
     own_key = record_of(pipeline, node)
@@ -420,7 +423,7 @@ def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
     for source in pipeline.sources:
         for document, feed in (("device-info", source.devices), ("node-info", source.nodes)):
             if isinstance(feed, LastingFeed) and (one := feed.absent.get(node)) is not None:
-                yield MissingStatus(source.url, document, one.since_ms, one.is_told)
+                yield MissingStatus(source.url, document, one.since_ms, one.is_reported)
 
 
 def missing_counts(absences: Iterable[Absence], now: Instant) -> Iterator[MissingCount]:
@@ -449,11 +452,11 @@ def _state(pipeline: Pipeline, node: str, report: NodeReport[DeviceRecord] | Non
 
 
 def source_statuses(
-    pipeline: Pipeline, world: ClusterState, stores: Iterable[Store], marks: DirectoryMarks
+    pipeline: Pipeline, cluster_state: ClusterState, stores: Iterable[Store], marks: DirectoryMarks
 ) -> Iterator[SourceStatus]:
     """The stores that are read; ``stores`` are those of ``pipeline``, in its order."""
     for number, (source, store) in enumerate(zip(pipeline.sources, stores, strict=True)):
-        pods = world.pods_heard(number)
+        pods = cluster_state.pods_of(number)
         yield SourceStatus(
             store=source.url,
             listed=source.listed,
@@ -464,7 +467,7 @@ def source_statuses(
             servers=len(source.node.reports),
             rejected_nodes=len(set().union(*(inbox.rejected for inbox in source.inboxes))),
             rejected_documents=sum(inbox.rejected_total for inbox in source.inboxes),
-            pods=sum(bool(pod.chips) for pod in pods.told.values()) if pods.known else None,
+            pods=sum(bool(pod.chips) for pod in pods.items.values()) if pods.known else None,
             pods_interrupted=pods.interrupted,
             missed_changes=store.missed_changes,
             replaced=marks.problem(source.url),

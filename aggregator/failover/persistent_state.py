@@ -10,7 +10,7 @@ an earlier one still has under way is refused, and then restores from it.
 Nobody watches these documents. A store that may come back without them is asked for them when it
 was away (``look_for_lost``), and a copy is in the state directory. What an admission webhook makes
 of one would show only at the next start, so the answer to each write is compared with what was
-written.
+written. ``service/owned_document.py`` has the contract of document writers.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from contract.errors import StoreConflict, StoreError, StoreUnavailable
 from contract.names import STATE_LABEL, STATE_NAMESPACE, STATE_PREFIX
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
-from service.foreign_parts import added_by_others, differences
-from service.foreign_writes import LAST_PAUSE_SECONDS, ForeignWriter
+from service.foreign_parts import differences
+from service.foreign_writes import ForeignWriter, pauses
+from service.owned_document import OwnedDocument
 from service.trouble import Troubles
 from stores.base import Document, Selection
 from stores.touch import touched_now
@@ -99,7 +100,7 @@ class PersistentState:
         self._clock = clock
         self._stalls = stalls
         self._is_conditional = compares_versions(store)
-        self._there: dict[_Key, Document] = {}
+        self._documents: dict[_Key, OwnedDocument] = {}
         self._dirty: dict[_Key, int] = {}
         """What is to be written, with the number of the look that found it."""
         self._writing_now: dict[_Key, int] = {}
@@ -110,8 +111,8 @@ class PersistentState:
         self._next_ms: dict[_Key, int] = {}
         """When a document may be written again that was written a moment ago."""
         self._refused_until_ms: dict[_Key, int] = {}
-        self._undone: Counter[_Key] = Counter()
-        """How often the store made something else of a write, in a row."""
+        self._undone: dict[_Key, Backoff] = {}
+        """Where the store made something else of the last write: the pauses before the next."""
         self._awaited: Counter[str] = Counter()
         self._keeps = False
         self._term = 0
@@ -146,9 +147,9 @@ class PersistentState:
     def drop_copies(self) -> None:
         """Another leader writes: what we kept last will be old."""
         self._found_copies.clear()
-        for name, bucket in self._there if self._copies is not None else ():
+        for owned in self._documents.values() if self._copies is not None else ():
             assert self._copies is not None
-            self._copies.drop(self._store.url, STATE_NAMESPACE, f"{STATE_PREFIX}{name}-{bucket}")
+            self._copies.drop(self._store.url, owned.namespace, owned.name)
 
     async def restore(self, *, fence: bool) -> None:
         """Give every keeper what was kept last. Raises ``StoreError``.
@@ -160,7 +161,7 @@ class PersistentState:
         found = await asyncio.gather(*(self._found(name, gate, fence=fence) for name in names))
         # All at once, so that the parts agree with each other.
         await self._end_term()
-        self._there = {}
+        self._documents = {}
         if any(found):
             self._found_copies.clear()
         for name, documents in zip(names, found, strict=True):
@@ -180,7 +181,8 @@ class PersistentState:
         keeper = self._keepers[name]
         keeper.take_changed()
         there = {one.name.removeprefix(f"{STATE_PREFIX}{name}-"): one for one in documents}
-        self._there |= {(name, bucket): one for bucket, one in there.items()}
+        for bucket, one in there.items():
+            self._document((name, bucket)).observe(one)
         texts = {bucket: text for (of, bucket), text in self._found_copies.items() if of == name}
         texts |= {bucket: one.data.get(KEY, "") for bucket, one in there.items()}
         problems = tuple(keeper.restore(texts, self._clock()))
@@ -189,6 +191,12 @@ class PersistentState:
         self._unreadable[name] = problems
         for bucket in keeper.take_changed() | texts.keys():
             self._mark((name, bucket))
+
+    def _document(self, key: _Key) -> OwnedDocument:
+        if key not in self._documents:
+            self._documents[key] = OwnedDocument(STATE_NAMESPACE, f"{STATE_PREFIX}{'-'.join(key)}")
+            self._documents[key].observe(None)
+        return self._documents[key]
 
     async def _fenced(
         self, documents: tuple[Document, ...], gate: asyncio.Semaphore
@@ -319,9 +327,7 @@ class PersistentState:
                 self._next_ms[key] = self._clock().steady_ms + _SPACING_MS
             else:
                 # Others go first: one that is refused must not hold them up.
-                undone = self._undone[key]
-                pause_seconds = min(2.0 ** (undone - 1), LAST_PAUSE_SECONDS)
-                again_ms = int((pause_seconds if undone else backoff.next_seconds()) * 1000)
+                again_ms = int(self._undone.get(key, backoff).next_seconds() * 1000)
                 self._refused_until_ms[key] = self._clock().steady_ms + again_ms
 
     async def _find_lost(self) -> None:
@@ -333,14 +339,11 @@ class PersistentState:
         except StoreError:
             self._may_have_forgotten = True
             return
-        for key, ours in [*self._there.items()]:
-            found = there.get(ours.name)
-            if found is not None and found.data == ours.data:
+        for key, owned in self._documents.items():
+            found = there.get(owned.name)
+            if _data(found) == _data(owned.there):
                 continue
-            if found is None:
-                del self._there[key]
-            else:
-                self._there[key] = found
+            owned.observe(found)
             self._next_ms.pop(key, None)
             self._mark(key)
 
@@ -395,18 +398,15 @@ class PersistentState:
     async def _try(self, key: _Key) -> bool:
         name, bucket = key
         text = self._keepers[name].text(bucket)
-        there = self._there.get(key)
-        if (None if there is None else there.data.get(KEY)) == text:
+        owned = self._document(key)
+        if _data(owned.there).get(KEY) == text:
             self._is_kept_again(key)
             return True
-        full = f"{STATE_PREFIX}{name}-{bucket}"
-        version = "" if there is None else there.version
         if text is None:
-            expected = version if self._is_conditional else None
-            await self._store.delete(STATE_NAMESPACE, full, expected=expected)
-            self._there.pop(key, None)
+            await owned.replace(self._store, None, demands=self._is_conditional)
+            self._documents.pop(key, None)
             if self._copies is not None:
-                self._copies.drop(self._store.url, STATE_NAMESPACE, full)
+                self._copies.drop(self._store.url, owned.namespace, owned.name)
         else:
             size = len(text.encode())
             if size > LARGEST_BYTES:
@@ -414,18 +414,17 @@ class PersistentState:
                     key, f"has {size} bytes, at most {LARGEST_BYTES} fit into a document"
                 )
                 return True  # until it changes
-            ours = Document(STATE_NAMESPACE, full, {KEY: text}, {STATE_LABEL: name})
-            document = added_by_others(there).beside(ours)
-            expected = version if self._is_conditional else None
+            ours = Document(owned.namespace, owned.name, {KEY: text}, {STATE_LABEL: name})
+            document = owned.with_added(ours)
+            expected = owned.version if self._is_conditional else None
             stored = await self._store.put_shown(document, expected=expected)
-            self._there[key] = stored
+            owned.observe(stored)
             if self._copies is not None:
                 self._copies.put(self._store.url, stored)
-            if found := differences(stored, document):
-                self._undone[key] += 1
-                self._trouble.begin(
-                    key, f"conflict: {ForeignWriter(differing=found).changes(full)}"
-                )
+            if found := owned.differences(document):
+                self._undone.setdefault(key, pauses())
+                other = ForeignWriter(differing=found)
+                self._trouble.begin(key, f"conflict: {other.changes(owned.name)}")
                 return False
         self._writes[name] += 1
         self._is_kept_again(key)
@@ -439,38 +438,33 @@ class PersistentState:
     def conflicts(self) -> tuple[str, ...]:
         """What the store makes of documents otherwise than they were written."""
         reasons = self._trouble.reasons
-        found = (reasons.get(key) for key in sorted(+self._undone))
+        found = (reasons.get(key) for key in sorted(self._undone))
         return tuple(f"{why} in {self._store.url}" for why in found if why is not None)
 
     async def _read_again(self, key: _Key, error: StoreConflict) -> None:
         """Somebody else wrote it: an edit by hand, which is replaced, or the next leader."""
         if not await self._leadership.confirm():
             return
-        name = f"{STATE_PREFIX}{key[0]}-{key[1]}"
-        known = self._there.get(key)
+        owned = self._document(key)
         try:
-            there = await self._store.get(STATE_NAMESPACE, name)
+            there = await self._store.get(owned.namespace, owned.name)
         except StoreError as trouble:
             self._trouble.begin(key, str(trouble))
             return
-        if differences(there, known):
+        if differences(there, owned.there):
             _log.warning("somebody else wrote state of ours, it is replaced: %s", error)
-        if there is None:
-            self._there.pop(key, None)
-        else:
-            self._there[key] = there
+        owned.observe(there)
 
     def statuses(self) -> tuple[PersistentStateStatus, ...]:
         """What is kept, by part."""
+        there = [
+            (key[0], one.there) for key, one in self._documents.items() if one.there is not None
+        ]
         return tuple(
             PersistentStateStatus(
                 name=name,
-                documents=sum(key[0] == name for key in self._there),
-                bytes=sum(
-                    len(one.data.get(KEY, "").encode())
-                    for key, one in self._there.items()
-                    if key[0] == name
-                ),
+                documents=sum(of == name for of, _ in there),
+                bytes=sum(len(one.data.get(KEY, "").encode()) for of, one in there if of == name),
                 writes=self._writes[name],
                 problems=(
                     *self._unreadable.get(name, ()),
@@ -479,6 +473,10 @@ class PersistentState:
             )
             for name in self._keepers
         )
+
+
+def _data(document: Document | None) -> dict[str, str]:
+    return {} if document is None else document.data
 
 
 def _is_last(key: _Key) -> bool:

@@ -51,7 +51,7 @@ class ReadRepair:
 
     def look(self) -> None:
         """There may be something to ask."""
-        if self._pipeline.doubted:
+        if self._pipeline.unconfirmed:
             self._wake.set()
 
     async def run(self) -> NoReturn:
@@ -64,9 +64,9 @@ class ReadRepair:
                 _log,
                 "what another leader published of %s stays, which cannot be read: %s",
                 "",
-                counted(len(self._pipeline.doubted), "node"),
+                counted(len(self._pipeline.unconfirmed), "node"),
             )
-            while nodes := self._pipeline.doubted:
+            while nodes := self._pipeline.unconfirmed:
                 if problem := await self._ask(nodes):
                     trouble.begin(problem)
                     await asyncio.sleep(backoff.next_seconds())
@@ -84,30 +84,30 @@ class ReadRepair:
             if isinstance(answer, StoreError):
                 problem = str(answer)
                 continue
-            for feed, told, documents in answer:
+            for feed, changed, documents in answer:
                 # What was told meanwhile may be from before or after this.
-                feed.heard(told)
-                moved |= told & nodes
-                still = {node: one for node, one in documents.items() if node not in told}
+                feed.unlisten(changed)
+                moved |= changed & nodes
+                still = {node: one for node, one in documents.items() if node not in changed}
                 self._pipeline.read(feed, still, self._clock())
                 known |= {node for node, one in still.items() if one is not None}
-        believed = (known if problem else nodes) - moved
-        self._pipeline.believe(believed)
+        confirmed = (known if problem else nodes) - moved
+        self._pipeline.confirm(confirmed)
         self._changed()
-        return problem if nodes - believed - moved else ""
+        return problem if nodes - confirmed - moved else ""
 
 
 async def _all_of(
     source: DocumentSource, store: Store, nodes: frozenset[str]
 ) -> list[tuple[DocumentWatch, set[str], _Read]] | StoreError:
     """What the nodes say in one store."""
-    told_by = [feed.listen() for feed in source.feeds]
+    listeners = [feed.listen() for feed in source.feeds]
     try:
         return [
-            (feed, told, await read_by_name(store, feed.selection, feed.names_of(nodes), _FEW))
-            for feed, told in zip(source.feeds, told_by, strict=True)
+            (feed, changed, await read_by_name(store, feed.selection, feed.names_of(nodes), _FEW))
+            for feed, changed in zip(source.feeds, listeners, strict=True)
         ]
     except StoreError as error:
-        for feed, told in zip(source.feeds, told_by, strict=True):
-            feed.heard(told)
+        for feed, changed in zip(source.feeds, listeners, strict=True):
+            feed.unlisten(changed)
         return error

@@ -84,7 +84,7 @@ class Takeover:
         self._inherit = inherit
         self._began = began
         self._tasks: asyncio.TaskGroup | None = None
-        self._told = asyncio.Event()
+        self._changed = asyncio.Event()
         self._trouble = ""
         self._views_due_ms = 0
 
@@ -116,11 +116,11 @@ class Takeover:
 
     def _look_at_leader(self) -> None:
         self._leader_changed()
-        self._told.set()
+        self._changed.set()
 
     async def _anything(self) -> None:
-        await self._told.wait()
-        self._told.clear()
+        await self._changed.wait()
+        self._changed.clear()
 
     async def _take_over(self, tasks: asyncio.TaskGroup, term: int) -> None:
         backoff = Backoff()
@@ -148,7 +148,7 @@ class Takeover:
         except StoreError as error:
             self._trouble = str(error)
             return False
-        self._pipeline.restore(documents, doubt=True)
+        self._pipeline.restore(documents, unconfirm=True)
         for problem in self._pipeline.unreadable:
             _log.warning("another leader's document is overwritten: %s", problem)
         self._inherit(self._pipeline.lost)

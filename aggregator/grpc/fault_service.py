@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from aggregator.grpc.subscriptions import SubscriberWorkqueue
     from service.clock import Clock
 
-_log = logging.getLogger(__name__)
 
 NAME = "fault.Fault"
 _REGISTERED = wire.Status(code=0, info="register success")
@@ -70,7 +68,7 @@ class FaultService:
         clients can subscribe now.
         """
         jobs = tuple(jobs)
-        self._recoveries.note(jobs, self._clock().steady_ms, told=serves)
+        self._recoveries.note(jobs, self._clock().steady_ms, sent=serves)
         everywhere = self.subscriptions.listening(CLUSTER)
         for job in jobs:
             for mailbox in (*self.subscriptions.listening(job), *everywhere):
@@ -129,25 +127,25 @@ class FaultService:
         context: Context,
         missed: Iterable[str],
     ) -> None:
-        told: dict[str, object] = dict.fromkeys(missed, "something, by another leader")
+        sent: dict[str, object] = dict.fromkeys(missed, "something, by another leader")
         """What was said last of each job with which something is wrong."""
         while (job := await mailbox.take()) is not None:
             message = self._faults.message(job)
             if client.job == CLUSTER and (message is None or job not in self._faults.faulty()):
                 # Of a job that went the whole cluster hears nothing, and of MindIE's jobID the
                 # jobs below it.
-                was = told.pop(job, None)
+                was = sent.pop(job, None)
                 if message is None or was is None:
                     continue
-                await self._tell(context, job, None)
+                await self._send(context, job, None)
             elif message is None or message.signal_type == NORMAL:
-                if told.pop(job, None) is not None:
-                    await self._tell(context, job, None)
-            elif told.get(job) != message:
-                told[job] = message
-                await self._tell(context, job, message)
+                if sent.pop(job, None) is not None:
+                    await self._send(context, job, None)
+            elif sent.get(job) != message:
+                sent[job] = message
+                await self._send(context, job, message)
 
-    async def _tell(self, context: Context, job: str, message: FaultMessage | None) -> None:
+    async def _send(self, context: Context, job: str, message: FaultMessage | None) -> None:
         await context.write(fault_signal(job, message))
         self.sent += 1
 

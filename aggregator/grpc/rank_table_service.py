@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from aggregator.grpc.call import Context, leave, refuse, streaming, unary
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from pacing.token_bucket import TokenBucket
     from service.clock import Clock
 
-_log = logging.getLogger(__name__)
 
 NAME = "config.Config"
 _REGISTERED = wire.Status(code=0, info="register success")
@@ -67,11 +65,11 @@ class RankTableService:
         self._listening_log.begins(client)
         try:
             mailbox.put(client.job)
-            told: str | None = None
+            sent: str | None = None
             while (job := await mailbox.take()) is not None:
                 text = self._tables.text(job)
-                if text is not None and text != told:
-                    told = text
+                if text is not None and text != sent:
+                    sent = text
                     await context.write(wire.RankTableStream(jobId=job, rankTable=text))
                     self.sent += 1
             await leave(context, mailbox.closed)

@@ -31,8 +31,8 @@ class Recoveries:
         """Jobs and MindIE's jobIDs that are ill, and whether it is a job."""
         self._over: dict[str, tuple[int, bool]] = {}
 
-    def note(self, jobs: Iterable[str], now_ms: int, *, told: bool) -> None:
-        """These changed; ``told``: whoever listens is told of it."""
+    def note(self, jobs: Iterable[str], now_ms: int, *, sent: bool) -> None:
+        """These changed; ``sent``: whoever listens is told of it."""
         for job in jobs:
             message = self._faults.message(job)
             if message is not None and message.signal_type != NORMAL:
@@ -40,7 +40,7 @@ class Recoveries:
                 self._over.pop(job, None)
                 continue
             is_job = self._ill.pop(job, None)
-            if is_job is None or told:
+            if is_job is None or sent:
                 continue
             self._over[job] = now_ms, is_job
             while len(self._over) > MOST:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-_NOBODY: frozenset[str] = frozenset()
+_NONE: frozenset[str] = frozenset()
 
 _JobFields: TypeAlias = tuple[str, str, str, str]
 """What a pod says of its job: namespace, name, label ``app``, label ``jobID``."""
@@ -28,17 +28,17 @@ _JobFields: TypeAlias = tuple[str, str, str, str]
 class _PodsOfJob:
     """The pods that have one controlling owner."""
 
-    __slots__ = ("_sayings", "pods", "said")
+    __slots__ = ("_fields", "pods", "shown")
 
     def __init__(self) -> None:
         self.pods: dict[str, PodState] = {}
-        self._sayings: dict[_JobFields, int] = {}
-        self.said = JobState("")
+        self._fields: dict[_JobFields, int] = {}
+        self.shown = JobState("")
         """What they say of it; they are made of one template, so mostly all say the same."""
 
     def change(self, pod: PodState, by: int) -> bool:
         """A pod came (1) or went (-1); whether they say something else of their job now."""
-        saying = (
+        fields = (
             pod.namespace,
             pod.job_name,
             pod.labels.get("app", ""),
@@ -48,17 +48,17 @@ class _PodsOfJob:
             self.pods[pod.uid] = pod
         else:
             del self.pods[pod.uid]
-        count = self._sayings.get(saying, 0) + by
+        count = self._fields.get(fields, 0) + by
         if count:
-            self._sayings[saying] = count
+            self._fields[fields] = count
         else:
-            del self._sayings[saying]
+            del self._fields[fields]
         if not self.pods:
             return True
-        namespace, name, app, job_id = min(self._sayings)
+        namespace, name, app, job_id = min(self._fields)
         labels = {key: text for key, text in (("app", app), ("jobID", job_id)) if text}
-        before, self.said = self.said, JobState(pod.job, namespace, name, {}, labels)
-        return before != self.said
+        before, self.shown = self.shown, JobState(pod.job, namespace, name, {}, labels)
+        return before != self.shown
 
 
 class ClusterState:
@@ -85,7 +85,7 @@ class ClusterState:
 
     def observe_pods(self, source: int, event: PodsEvent) -> frozenset[str] | None:
         """Take in what the store with this number tells of pods."""
-        was_known = self._pods.heard[source].known
+        was_known = self._pods.caches[source].known
         dirty: set[str] = set()
         for _, before, after in self._pods.observe(source, event):
             for pod, by in ((before, -1), (after, 1)):
@@ -102,18 +102,18 @@ class ClusterState:
         The first list returns no nodes: no ``NodeContext`` is made of Node objects, and callers
         that need these read ``nodes_known``.
         """
-        was_known = self._nodes.heard[source].known
+        was_known = self._nodes.caches[source].known
         dirty: set[str] = set()
         for _, before, after in self._nodes.observe(source, event):
             for node, by in ((before, -1), (after, 1)):
                 if node is not None:
                     dirty.add(node.name)
                     self._number(node, by)
-        return frozenset(dirty) if was_known else _NOBODY
+        return frozenset(dirty) if was_known else _NONE
 
     def observe_jobs(self, source: int, event: JobsEvent) -> frozenset[str] | None:
         """Take in what the store with this number tells of PodGroups."""
-        was_known = self._groups.heard[source].known
+        was_known = self._groups.caches[source].known
         dirty: set[str] = set()
         for key, before, after in self._groups.observe(source, event):
             for job, by in ((before, -1), (after, 1)):
@@ -128,9 +128,9 @@ class ClusterState:
     def _changed(
         self, book: MultiStoreCache[V], source: int, was_known: bool, dirty: set[str]
     ) -> frozenset[str] | None:
-        if book.heard[source].known and not was_known:
+        if book.caches[source].known and not was_known:
             return None
-        return frozenset(dirty) if dirty else _NOBODY
+        return frozenset(dirty) if dirty else _NONE
 
     def _place(self, pod: PodState, by: int) -> None:
         others = [one for one in self._pods_on.get(pod.node, ()) if one.uid != pod.uid]
@@ -144,19 +144,19 @@ class ClusterState:
 
     def _count(self, pod: PodState, by: int) -> bool:
         found = self._pods_of.setdefault(pod.job, _PodsOfJob())
-        says_else = found.change(pod, by)
+        differs = found.change(pod, by)
         if not found.pods:
             del self._pods_of[pod.job]
         if by < 0 and not found.pods and pod.job in self._groups_of:
             self._last_node[pod.job] = pod.node
         else:
             self._last_node.pop(pod.job, None)
-        return says_else
+        return differs
 
     def _settle(self, key: str) -> bool:
         """Whether the job is another now. Of several PodGroups of one owner the oldest counts."""
         groups, pods = self._groups_of.get(key), self._pods_of.get(key)
-        job = groups[0][2] if groups is not None else None if pods is None else pods.said
+        job = groups[0][2] if groups is not None else None if pods is None else pods.shown
         if self._jobs.get(key) == job:
             return False
         if job is None:
@@ -195,17 +195,16 @@ class ClusterState:
         if groups:
             self._groups_of[job.key] = tuple(groups)
 
-    def facts(self, node: str, lost: bool = False) -> NodeContext:
-        """What is known of a node; ``lost``: it fell silent."""
+    def facts(self, node: str) -> NodeContext:
+        """What is known of a node besides its documents and heartbeats."""
         if not self._pods.known:
-            return NodeContext(None, lost)
+            return NodeContext()
         pods = self._pods_on.get(node)
         if pods is None:
-            return NodeContext(_NOBODY, lost)
+            return NodeContext(_NONE)
         used = frozenset(chip for pod in pods for chip in pod.chips)
-        return NodeContext(
-            used, lost, pods, {pod.job: self._jobs[pod.job] for pod in pods if pod.job}
-        )
+        jobs = {pod.job: self._jobs[pod.job] for pod in pods if pod.job}
+        return NodeContext(used, pods=pods, jobs=jobs)
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """The pods of a node, in order of namespace and name."""
@@ -233,30 +232,30 @@ class ClusterState:
         name = self._numbered.get(serial_number)
         return None if name is None else self._nodes.get(name)
 
-    def pods_heard(self, source: int) -> StoreCache[PodState]:
+    def pods_of(self, source: int) -> StoreCache[PodState]:
         """What a store tells of pods, by uid."""
-        return self._pods.heard[source]
+        return self._pods.caches[source]
 
-    def nodes_heard(self, source: int) -> StoreCache[NodeState]:
+    def nodes_of_store(self, source: int) -> StoreCache[NodeState]:
         """What a store tells of Nodes, by name."""
-        return self._nodes.heard[source]
+        return self._nodes.caches[source]
 
-    def groups_heard(self, source: int) -> StoreCache[JobState]:
+    def groups_of(self, source: int) -> StoreCache[JobState]:
         """What a store tells of PodGroups, by uid."""
-        return self._groups.heard[source]
+        return self._groups.caches[source]
 
     def answered(self, source: int) -> bool:
         """Whether this store has told all that facts are made of, or that it will not now.
 
         Nodes are not in ``NodeContext``, and take longest: nothing else waits for them.
         """
-        return self._pods.heard[source].answered and self._groups.heard[source].answered
+        return self._pods.caches[source].answered and self._groups.caches[source].answered
 
     @property
     def nodes_known(self) -> bool:
         """Whether every store that can has told its Nodes; before that none is missing."""
-        heard = [one for one in self._nodes.heard if one.is_followed]
-        return bool(heard) and all(one.known for one in heard)
+        caches = [one for one in self._nodes.caches if one.is_followed]
+        return bool(caches) and all(one.known for one in caches)
 
     @property
     def pods_known(self) -> bool:

@@ -29,32 +29,32 @@ V = TypeVar("V")
 
 
 async def follow(
-    world: ClusterState,
+    cluster_state: ClusterState,
     number: int,
     store: Store,
-    told: Callable[[frozenset[str] | None], None],
+    on_change: Callable[[frozenset[str] | None], None],
     stalls: Stalls,
 ) -> None:
     """Follow everything that the store with this number knows, until cancelled.
 
-    ``told`` is called with the nodes of which something else is known, ``None`` for all of them;
-    with none where a feed is heard for the first time or says that it cannot be, so that who waits
-    for it looks again. Returns at once where a store knows nothing of such things.
+    ``on_change`` is called with the nodes of which something else is known, ``None`` for all of
+    them. It is called with no node when a feed delivers for the first time or fails, so that a
+    waiting caller looks again. Returns at once where a store has no such objects.
     """
     cluster = store.cluster
     if cluster is None:
         return
-    feeds = _Feeds(number, store.url, told, stalls)
+    feeds = _Feeds(number, store.url, on_change, stalls)
     pods, nodes, groups = (
-        world.pods_heard(number),
-        world.nodes_heard(number),
-        world.groups_heard(number),
+        cluster_state.pods_of(number),
+        cluster_state.nodes_of_store(number),
+        cluster_state.groups_of(number),
     )
     async with asyncio.TaskGroup() as tasks:
         for what, feed in (
-            ("pods", feeds.run("pods", cluster.pods, world.observe_pods, pods)),
-            ("nodes", feeds.run("nodes", cluster.nodes, _Numbered(world).observe, nodes)),
-            ("PodGroups", feeds.run("PodGroups", cluster.jobs, world.observe_jobs, groups)),
+            ("pods", feeds.run("pods", cluster.pods, cluster_state.observe_pods, pods)),
+            ("nodes", feeds.run("nodes", cluster.nodes, _Numbered(cluster_state).observe, nodes)),
+            ("PodGroups", feeds.run("PodGroups", cluster.jobs, cluster_state.observe_jobs, groups)),
         ):
             tasks.create_task(feed, name=f"read {what} of {store.url}")
 
@@ -66,12 +66,12 @@ class _Feeds:
         self,
         number: int,
         url: str,
-        told: Callable[[frozenset[str] | None], None],
+        on_change: Callable[[frozenset[str] | None], None],
         stalls: Stalls,
     ) -> None:
         self._number = number
         self._url = url
-        self._told = told
+        self._on_change = on_change
         self._stalls = stalls
 
     async def run(
@@ -79,44 +79,44 @@ class _Feeds:
         what: str,
         events: Callable[[], AsyncIterator[Event]],
         observe: Callable[[int, Event | Interrupted], frozenset[str] | None],
-        heard: StoreCache[V],
+        cache: StoreCache[V],
     ) -> None:
         """Follow one kind."""
         async for event in followed(events, _ASK_AGAIN_SECONDS):
-            interrupted, absent = heard.interrupted, heard.absent
-            state = heard.known, heard.answered
+            interrupted, absent = cache.interrupted, cache.absent
+            state = cache.known, cache.answered
             with self._stalls.busy(f"read {what} of {self._url}"):
                 changed = observe(self._number, event)
-                if changed is None or changed or (heard.known, heard.answered) != state:
-                    self._told(changed)
-            if heard.interrupted != interrupted or heard.absent != absent:
-                self._say(what, heard, interrupted, absent)
+                if changed is None or changed or (cache.known, cache.answered) != state:
+                    self._on_change(changed)
+            if cache.interrupted != interrupted or cache.absent != absent:
+                self._log_state(what, cache, interrupted, absent)
 
-    def _say(
-        self, what: str, heard: StoreCache[V], interrupted: str | None, absent: str | None
+    def _log_state(
+        self, what: str, cache: StoreCache[V], interrupted: str | None, absent: str | None
     ) -> None:
         """What was so before is over, or something begins."""
-        if heard.interrupted is not None and interrupted is None:
-            _log.warning("%s of %s cannot be read: %s", what, self._url, heard.interrupted)
-        elif heard.interrupted is None and interrupted is not None:
+        if cache.interrupted is not None and interrupted is None:
+            _log.warning("%s of %s cannot be read: %s", what, self._url, cache.interrupted)
+        elif cache.interrupted is None and interrupted is not None:
             _log.info("%s of %s can be read again", what, self._url)
-        if heard.absent is not None and absent is None:
+        if cache.absent is not None and absent is None:
             _log.info("%s has no %s, jobs are known by their pods only", self._url, what)
-        elif heard.absent is None and absent is not None:
+        elif cache.absent is None and absent is not None:
             _log.info("%s has %s now", self._url, what)
 
 
 class _Numbered:
     """Says which serial numbers several Nodes have."""
 
-    def __init__(self, world: ClusterState) -> None:
-        self._world = world
+    def __init__(self, cluster_state: ClusterState) -> None:
+        self._cluster_state = cluster_state
         self._shared: frozenset[str] = frozenset()
 
     def observe(self, source: int, event: NodeStatesEvent) -> frozenset[str]:
         """See ``ClusterState.observe_nodes``."""
-        changed = self._world.observe_nodes(source, event)
-        shared = self._world.shared_serial_numbers
+        changed = self._cluster_state.observe_nodes(source, event)
+        shared = self._cluster_state.shared_serial_numbers
         if shared.keys() != self._shared:
             for number in sorted(shared.keys() - self._shared):
                 names = sorted(shared[number])

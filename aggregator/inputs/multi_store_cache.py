@@ -28,7 +28,7 @@ class StoreCache(Generic[V]):
         """Why nothing is heard of them now."""
         self.absent: str | None = None
         """Why there are none, where the store has no such kind: that is known, too."""
-        self.told: dict[str, V] = {}
+        self.items: dict[str, V] = {}
 
     @property
     def answered(self) -> bool:
@@ -40,34 +40,34 @@ class MultiStoreCache(Generic[V]):
     """One kind of objects of all stores."""
 
     def __init__(self, followed: Sequence[bool]) -> None:
-        self.heard: tuple[StoreCache[V], ...] = tuple(
+        self.caches: tuple[StoreCache[V], ...] = tuple(
             StoreCache(is_followed=one) for one in followed
         )
 
     @property
     def known(self) -> bool:
         """Whether any store has ever told all of them."""
-        return any(one.known for one in self.heard)
+        return any(one.known for one in self.caches)
 
     def get(self, key: str) -> V | None:
         """What the first store says that knows it."""
-        for one in self.heard:
-            value = one.told.get(key)
+        for one in self.caches:
+            value = one.items.get(key)
             if value is not None:
                 return value
         return None
 
     def __iter__(self) -> Iterator[str]:
         """All keys, each once."""
-        if len(self.heard) == 1:
-            return iter(self.heard[0].told)
-        return iter(dict.fromkeys(key for one in self.heard for key in one.told))
+        if len(self.caches) == 1:
+            return iter(self.caches[0].items)
+        return iter(dict.fromkeys(key for one in self.caches for key in one.items))
 
     def observe(
         self, source: int, event: Snapshot[V] | Update[V] | KindUnavailable | Interrupted
     ) -> Iterator[tuple[str, V | None, V | None]]:
         """Take in an event; of all that changed by it the key, what it was and what it is."""
-        one = self.heard[source]
+        one = self.caches[source]
         match event:
             case Interrupted(reason):
                 one.interrupted = reason
@@ -75,11 +75,11 @@ class MultiStoreCache(Generic[V]):
                 yield from self._set(one, key, value)
             case KindUnavailable(reason):
                 one.known, one.interrupted, one.absent = True, None, reason
-                for key in tuple(one.told):
+                for key in tuple(one.items):
                     yield from self._set(one, key, None)
             case Snapshot(items, unreadable):
                 one.known, one.interrupted, one.absent = True, None, None
-                for key in one.told.keys() - items.keys() - unreadable:
+                for key in one.items.keys() - items.keys() - unreadable:
                     yield from self._set(one, key, None)
                 for key, value in items.items():
                     yield from self._set(one, key, value)
@@ -87,13 +87,13 @@ class MultiStoreCache(Generic[V]):
     def _set(
         self, one: StoreCache[V], key: str, value: V | None
     ) -> Iterator[tuple[str, V | None, V | None]]:
-        if one.told.get(key) == value:
+        if one.items.get(key) == value:
             return
         before = self.get(key)
         if value is None:
-            del one.told[key]
+            del one.items[key]
         else:
-            one.told[key] = value
+            one.items[key] = value
         after = self.get(key)
         if before != after:
             yield key, before, after

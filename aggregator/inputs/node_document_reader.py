@@ -40,7 +40,7 @@ async def read_documents(
             interrupted = feed.interrupted
             refused = [dict(inbox.rejected) for inbox in _inboxes(feed)]
             observe(feed, event)
-            _say(feed, store.url, interrupted, refused, log)
+            _log_state(feed, store.url, interrupted, refused, log)
     raise StoreError(f"the watch of {store.url} ended")
 
 
@@ -48,7 +48,7 @@ def _inboxes(feed: DocumentWatch) -> tuple[DocumentCache[Any], ...]:
     return (*feed.inboxes, feed.own_key)
 
 
-def _say(
+def _log_state(
     feed: DocumentWatch,
     url: str,
     interrupted: str | None,

@@ -174,7 +174,7 @@ class DocumentWatch:
         """Whether the watch fails, by its events."""
         self._missing: dict[str, int] = {}
         """Nodes whose document is gone, with the steady time from which it counts as deleted."""
-        self._told: list[set[str]] = []
+        self._listeners: list[set[str]] = []
         """One for each who wants to know."""
         self._namespace = namespace
         self._prefix = prefix
@@ -209,7 +209,7 @@ class DocumentWatch:
                     return frozenset()  # what was read is from after that
                 self._ahead.pop(node, None)
                 self._note((node,))
-                return self._miss(node, now_ms, deleted_at_ms, is_told=not by_list)
+                return self._miss(node, now_ms, deleted_at_ms, is_reported=not by_list)
             case Interrupted(reason):
                 if self.interrupted is None:
                     self.interruptions_total += 1
@@ -218,17 +218,17 @@ class DocumentWatch:
 
     def listen(self) -> set[str]:
         """Return a set that gets the nodes of which the watch tells something from now on."""
-        told: set[str] = set()
-        self._told.append(told)
-        return told
+        changed: set[str] = set()
+        self._listeners.append(changed)
+        return changed
 
-    def heard(self, told: set[str]) -> None:
+    def unlisten(self, changed: set[str]) -> None:
         """Add nothing more to a set that ``listen`` returned."""
-        self._told = [one for one in self._told if one is not told]
+        self._listeners = [one for one in self._listeners if one is not changed]
 
     def _note(self, nodes: Iterable[str]) -> None:
-        for told in self._told:
-            told.update(nodes)
+        for changed in self._listeners:
+            changed.update(nodes)
 
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
         """Return the name of the document of each node, in their order."""
@@ -267,7 +267,7 @@ class DocumentWatch:
         self._note(gone | there)
         gone -= there
         for node in gone:
-            changed |= self._miss(node, now_ms, deleted_at_ms, is_told=False)
+            changed |= self._miss(node, now_ms, deleted_at_ms, is_reported=False)
         return frozenset(changed)
 
     def _is_of_the_past(self, node: str, document: Document) -> bool:  # noqa: ARG002
@@ -308,7 +308,7 @@ class DocumentWatch:
     def _is_refused(self, node: str) -> bool:
         return any(node in inbox.rejected for inbox in self.inboxes)
 
-    def tells(self, kind: DocumentKind[Any], node: str) -> bool:
+    def has_report(self, kind: DocumentKind[Any], node: str) -> bool:
         """Whether the node has a document that says something of this kind, even one that is
         refused. A good document without the key of an optional kind ends what an earlier one said
         of it (upstream keeps that for ever, ``clusterd#1.5``); a bad one ends nothing.
@@ -335,11 +335,11 @@ class DocumentWatch:
         now_ms: int,  # noqa: ARG002
         deleted_at_ms: int | None,
         *,
-        is_told: bool,  # noqa: ARG002
+        is_reported: bool,  # noqa: ARG002
     ) -> frozenset[str]:
         """The node's document is gone, for now.
 
-        ``is_told``: its deletion was shown; otherwise a list lacks it.
+        ``is_reported``: its deletion was shown; otherwise a list lacks it.
         """
         if deleted_at_ms is None:
             return self._forget(node)

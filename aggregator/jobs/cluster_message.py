@@ -31,15 +31,15 @@ _PRE_SEPARATE = "PreSeparateFault"
 
 
 def cluster_info(
-    name: str, ip: str, serial_number: str, told: PublishedView, *, ready: bool
+    name: str, ip: str, serial_number: str, published: PublishedView, *, ready: bool
 ) -> NodeFaultInfo | None:
     """The node's part of the cluster's message; ``None`` where nothing is wrong."""
-    if told.device is None:
+    if published.device is None:
         return None
     devices = (
-        *_chips(told.device),
-        *_switch(told.switch),
-        *_parts(told.node),
+        *_chips(published.device),
+        *_switch(published.switch),
+        *_parts(published.node),
         *(() if ready else (DeviceFaultInfo(WHOLE, NODE, (), Health.UNHEALTHY.word),)),
     )
     if not devices:

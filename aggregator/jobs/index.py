@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from aggregator.inputs.node_context import PodState
 
-_NOBODY: tuple[PodState, ...] = ()
+_NO_PODS: tuple[PodState, ...] = ()
 _NOWHERE: frozenset[str] = frozenset()
 _NONE = (0, 0)
 
@@ -31,7 +31,7 @@ class PodIndex:
         Returns the jobs whose pods changed, and whether one came or got its chips.
         """
         now = tuple(sorted((pod for pod in pods if pod.job), key=lambda pod: pod.uid))
-        before = self._on.get(node, _NOBODY)
+        before = self._on.get(node, _NO_PODS)
         if now == before:
             return {}
         if now:
@@ -73,15 +73,15 @@ class PodIndex:
 
     def on(self, node: str) -> tuple[PodState, ...]:
         """The pods of a node that belong to a job, by uid."""
-        return self._on.get(node, _NOBODY)
+        return self._on.get(node, _NO_PODS)
 
     def jobs_on(self, node: str) -> frozenset[str]:
         """The jobs that have a pod there."""
-        return frozenset(pod.job for pod in self._on.get(node, _NOBODY))
+        return frozenset(pod.job for pod in self._on.get(node, _NO_PODS))
 
     def pods(self, job: str, node: str) -> tuple[PodState, ...]:
         """The pods of a job on a node, by uid."""
-        return tuple(pod for pod in self._on.get(node, _NOBODY) if pod.job == job)
+        return tuple(pod for pod in self._on.get(node, _NO_PODS) if pod.job == job)
 
     def nodes_of(self, job: str) -> Collection[str]:
         """The nodes of a job."""

@@ -95,6 +95,6 @@ NOTHING: PublishedView = _Nothing()
 _FILTER = "filter"
 
 
-def filtered(told: PublishedView) -> list[CodeFault]:
+def filtered(published: PublishedView) -> list[CodeFault]:
     """The chip faults that only a filter hides."""
-    return [one.fault for one in told.hidden if one.why == _FILTER]
+    return [one.fault for one in published.hidden if one.why == _FILTER]

@@ -49,18 +49,18 @@ class JobView:
 
     def __init__(
         self,
-        world: ClusterStateLookup,
+        cluster_state: ClusterStateLookup,
         published: Callable[[str], PublishedView | None],
         tables: RelationTables = SHIPPED,
         is_read: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._world = world
+        self._cluster_state = cluster_state
         self._is_read = is_read
         self._book = RelationState(tables)
         self._index = PodIndex()
         self._groups = Groups()
         self._held = Held()
-        self._nodes = ViewedNodes(world, published)
+        self._nodes = ViewedNodes(cluster_state, published)
         self._dirty: set[str] = set()
         self._restored: frozenset[str] = frozenset()
         self._sees_jobs = False
@@ -76,10 +76,10 @@ class JobView:
     def changed(self, nodes: Iterable[str], now: Instant) -> None:
         """Something is published of these nodes, or their pods, jobs or Node objects changed."""
         self._dirty.update(nodes)
-        if self._world.nodes_known and not self._saw_nodes:
+        if self._cluster_state.nodes_known and not self._saw_nodes:
             self._saw_nodes = True
             self._dirty.update(self._nodes.names)
-        if not self._sees_jobs and self._world.pods_known and self._is_read():
+        if not self._sees_jobs and self._cluster_state.pods_known and self._is_read():
             self._sees_jobs = True
             self._dirty.update(self._nodes.names)
         touched: dict[str, dict[str, bool]] = {}
@@ -97,7 +97,7 @@ class JobView:
         for job in sorted(touched.keys() | due):
             self._update(job, touched.get(job, {}), now)
         for job in sorted(waiting - touched.keys() - due):
-            self._say(job)
+            self._log_state(job)
 
     def step(self, now: Instant) -> frozenset[str]:
         """Do what is due. No node is to be judged again for it: relations change no document."""
@@ -111,11 +111,11 @@ class JobView:
     def _look_at_jobs(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
         """The jobs to bring up to date for a node that was looked at, and whether a pod of theirs
         has come there."""
-        pods = tuple(self._world.pods_on(node))
+        pods = tuple(self._cluster_state.pods_on(node))
         self._hold(node, pods)
         moved = self._index.put(node, pods)
         here = self._index.jobs_on(node)
-        jobs = self._world.jobs()
+        jobs = self._cluster_state.jobs()
         for job in here:
             self._note(*self._groups.put(job, jobs.get(job), self._index.pods(job, node)))
         for job in moved.keys() - here:
@@ -133,7 +133,7 @@ class JobView:
         for pod in self._index.on(node):
             if (pod.uid, pod.job) not in stay:
                 left.setdefault(pod.job, []).append(pod)
-        jobs, about = self._world.jobs(), self._nodes.about(node)
+        jobs, about = self._cluster_state.jobs(), self._nodes.about(node)
         for job, gone in left.items():
             self._held.leave(about, gone, jobs.get(job), self._index.counts(job))
 
@@ -151,7 +151,7 @@ class JobView:
             for job in (*self._held.jobs_on(node), *self._index.jobs_on(node))
             if job in held
         }
-        jobs = self._world.jobs()
+        jobs = self._cluster_state.jobs()
         for job in waiting:
             if self._held.release(jobs.get(job), job, self._index.counts(job)):
                 self._drop_from_group(job)
@@ -171,8 +171,8 @@ class JobView:
         found = self._relevant.setdefault(job, {})
         nodes = frozenset(came)
         for node in nodes:
-            told, chips = self._nodes.told(node), self._chips(job, node)
-            one = relevant(node, told, chips, found.get(node), now.wall_ms, self._book.tables)
+            published, chips = self._nodes.published(node), self._chips(job, node)
+            one = relevant(node, published, chips, found.get(node), now.wall_ms, self._book.tables)
             if one.is_empty:
                 found.pop(node, None)
             else:
@@ -190,7 +190,7 @@ class JobView:
             self._book.forget(job)
         for node in nodes:
             self._update_part(job, node, now)
-        self._say(job)
+        self._log_state(job)
 
     def _chips(self, job: str, node: str) -> frozenset[str]:
         return frozenset(chip for pod in self._index.pods(job, node) for chip in pod.chips)
@@ -201,7 +201,7 @@ class JobView:
         if self._index.pods(job, node):
             one = part(
                 self._nodes.about(node),
-                self._nodes.told(node),
+                self._nodes.published(node),
                 self._chips(job, node),
                 self._book.tracks(job),
                 ready=self._nodes.is_up(node),
@@ -214,15 +214,15 @@ class JobView:
         if not parts:
             del self._parts[job]
 
-    def _say(self, job: str) -> None:
+    def _log_state(self, job: str) -> None:
         infos = [one for one, _ in self._wrong(job)]
-        said = message(job, infos) if infos else None
-        if said == self._messages.get(job):
+        message_sent = message(job, infos) if infos else None
+        if message_sent == self._messages.get(job):
             return
-        if said is None:
+        if message_sent is None:
             del self._messages[job]
         else:
-            self._messages[job] = said
+            self._messages[job] = message_sent
         group = self._groups.of(job)
         self._note(job, *(() if group is None else (group,)))
 
@@ -234,7 +234,9 @@ class JobView:
                 yield one.info, one.faults
         for node, place in held.items():
             chips = place.chips | self._chips(job, node)
-            faults = fault_devices(self._nodes.told(node), chips, ready=self._nodes.is_up(node))
+            faults = fault_devices(
+                self._nodes.published(node), chips, ready=self._nodes.is_up(node)
+            )
             faults += followed(node, self._book.tracks(job))
             if faults:
                 yield node_info(node, place.node.ip, place.node.serial_number, faults), faults
@@ -253,7 +255,7 @@ class JobView:
 
         Source: docs/spec/clusterd.md#5.4.
         """
-        jobs = self._world.jobs()
+        jobs = self._cluster_state.jobs()
         if job_id in (CLUSTER, "") or job_id in jobs or self._index.nodes_of(job_id):
             return True
         return self._groups.knows(job_id, role) or any(
@@ -263,13 +265,13 @@ class JobView:
 
     def message(self, job_id: str) -> FaultMsgSignal | None:
         """What is to be said of a job, or of a MindIE ``jobID``; ``None`` where it is unknown."""
-        said = self._messages.get(job_id)
-        if said is not None:
-            return said
+        message_sent = self._messages.get(job_id)
+        if message_sent is not None:
+            return message_sent
         members = self._groups.members(job_id)
         if members:
             return self._message_of_group(job_id, members)
-        known = job_id in self._world.jobs() or self._index.nodes_of(job_id)
+        known = job_id in self._cluster_state.jobs() or self._index.nodes_of(job_id)
         return message(job_id, ()) if known else None
 
     def _message_of_group(self, group: str, members: Collection[str]) -> FaultMsgSignal:
@@ -313,7 +315,7 @@ class JobView:
         for job in sorted(self._parts):
             parts = self._parts.get(job)
             if parts is not None:
-                yield hit_job(job, self._world.jobs().get(job), parts)
+                yield hit_job(job, self._cluster_state.jobs().get(job), parts)
 
     def take_hit_otherwise(self) -> Iterator[HitJob]:
         """Yield the jobs that something else hits than at the last call, without ranks.
@@ -322,11 +324,11 @@ class JobView:
         """
         jobs, self._hit_otherwise = sorted(self._hit_otherwise), set()
         for job in jobs:
-            yield hit_job(job, self._world.jobs().get(job), self._parts.get(job, _NO_PARTS))
+            yield hit_job(job, self._cluster_state.jobs().get(job), self._parts.get(job, _NO_PARTS))
 
     def job(self, job: str) -> JobStatus | None:
         """One job, hit or not; ``None`` where nobody knows of it."""
-        about = self._world.jobs().get(job)
+        about = self._cluster_state.jobs().get(job)
         if about is None and not self._index.nodes_of(job):
             return None
         parts = self._parts.get(job, _NO_PARTS)
@@ -353,8 +355,8 @@ class JobView:
         tracks = self._book.tracks(job)
         found: list[RankRecord] = []
         for node in sorted(self._parts.get(job, _NO_PARTS)):
-            told, up = self._nodes.told(node), self._nodes.is_up(node)
-            found += rank_records(node, told, of_job.get(node, ()), tracks, ready=up)
+            published, up = self._nodes.published(node), self._nodes.is_up(node)
+            found += rank_records(node, published, of_job.get(node, ()), tracks, ready=up)
         return tuple(found)
 
     # What is kept

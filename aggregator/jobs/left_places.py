@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aggregator.inputs.node_context import JobState, PodState
 
 _NOWHERE: dict[str, LeftPlace] = {}
-_NOBODY: frozenset[str] = frozenset()
+_NO_PODS: frozenset[str] = frozenset()
 
 
 class LeftPlace(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Held:
 
     def jobs_on(self, node: str) -> Collection[str]:
         """The jobs that have left a place there."""
-        return self._on.get(node, _NOBODY)
+        return self._on.get(node, _NO_PODS)
 
     def places(self, job: str) -> Mapping[str, LeftPlace]:
         """The left places of a job by name of their node."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 GROUP_LABEL = "jobID"
 APP_LABEL = "app"
-_NOBODY: frozenset[str] = frozenset()
+_NO_CHIPS: frozenset[str] = frozenset()
 
 
 class Groups:
@@ -26,7 +26,7 @@ class Groups:
         group, app = _labelled(about, pods)
         before = self._of.get(job)
         if before == (group, app) or (not group and before is None):
-            return _NOBODY
+            return _NO_CHIPS
         left = self.drop(job)
         if not group:
             return left
@@ -38,7 +38,7 @@ class Groups:
         """The job is not there any more; returns the groups that changed."""
         known = self._of.pop(job, None)
         if known is None:
-            return _NOBODY
+            return _NO_CHIPS
         group = known[0]
         members = self._members[group]
         members.discard(job)
@@ -53,7 +53,7 @@ class Groups:
 
     def members(self, group: str) -> Collection[str]:
         """The jobs of a group."""
-        return self._members.get(group, _NOBODY)
+        return self._members.get(group, _NO_CHIPS)
 
     def knows(self, group: str, app: str) -> bool:
         """Whether the group has a job of this app."""

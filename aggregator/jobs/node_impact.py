@@ -35,7 +35,7 @@ class NodeImpact(msgspec.Struct, frozen=True):
 
 def part(
     node: NodeState,
-    told: PublishedView,
+    published: PublishedView,
     chips: Collection[str],
     tracks: Mapping[FaultPlace, Track],
     *,
@@ -43,31 +43,31 @@ def part(
     now_ms: int,
 ) -> NodeImpact | None:
     """What hits a job that has these chips on ``node``; ``None`` where nothing does."""
-    faults = fault_devices(told, chips, ready=ready)
+    faults = fault_devices(published, chips, ready=ready)
     faults += followed(node.name, tracks)
     if not faults:
         return None
     info = node_info(node.name, node.ip, node.serial_number, faults)
-    health = _health(told, chips, tracks, node.name, ready=ready)
-    return NodeImpact(info, tuple(faults), health, _since_ms(told, chips, now_ms))
+    health = _health(published, chips, tracks, node.name, ready=ready)
+    return NodeImpact(info, tuple(faults), health, _since_ms(published, chips, now_ms))
 
 
 def _health(
-    told: PublishedView,
+    published: PublishedView,
     chips: Collection[str],
     tracks: Mapping[FaultPlace, Track],
     node: str,
     *,
     ready: bool,
 ) -> Health:
-    found = [_rank_health(one.level) for one in rank_faults(told, chips, ready=ready)]
+    found = [_rank_health(one.level) for one in rank_faults(published, chips, ready=ready)]
     found += [
         _BY_STRATEGY[track.result]
         for place, track in tracks.items()
         if place.node == node and track.result
     ]
-    if chips and told.switch is not None and told.switch.status != "PreSeparate":
-        found.append(health_of_status(told.switch.status))
+    if chips and published.switch is not None and published.switch.status != "PreSeparate":
+        found.append(health_of_status(published.switch.status))
     return max(found, default=Health.HEALTHY)
 
 
@@ -78,10 +78,10 @@ def _rank_health(level: str) -> Health:
     return Health.HEALTHY if level in _MILD else Health.UNHEALTHY
 
 
-def _since_ms(told: PublishedView, chips: Collection[str], now_ms: int) -> int:
+def _since_ms(published: PublishedView, chips: Collection[str], now_ms: int) -> int:
     received: Iterable[int | None] = (
-        told.received_ms.get(fault.chip, {}).get(fault.code)
-        for fault in (() if told.device is None else told.device.faults)
+        published.received_ms.get(fault.chip, {}).get(fault.code)
+        for fault in (() if published.device is None else published.device.faults)
         if fault.chip in chips
     )
     return min((at_ms for at_ms in received if at_ms is not None), default=now_ms)

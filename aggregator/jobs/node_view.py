@@ -25,9 +25,9 @@ class ViewedNodes:
     """The nodes as they were looked at last."""
 
     def __init__(
-        self, world: ClusterStateLookup, published: Callable[[str], PublishedView | None]
+        self, cluster_state: ClusterStateLookup, published: Callable[[str], PublishedView | None]
     ) -> None:
-        self._world = world
+        self._cluster_state = cluster_state
         self._published = published
         self._known: dict[str, NodeState] = {}
         self._ill: dict[str, NodeFaultInfo] = {}
@@ -42,36 +42,36 @@ class ViewedNodes:
         """The Node object as it was seen last: one that went keeps its address."""
         return self._known.get(node) or NodeState(node)
 
-    def told(self, node: str) -> PublishedView:
+    def published(self, node: str) -> PublishedView:
         """What is published of it now."""
         return self._published(node) or NOTHING
 
     def is_up(self, node: str) -> bool:
         """Whether the Node is there and ready, as far as is known, and its agent not silent."""
-        return self._is_up(node, self.told(node))
+        return self._is_up(node, self.published(node))
 
-    def _is_up(self, node: str, told: PublishedView) -> bool:
-        if told.node is not None and is_only_silence(told.node):
+    def _is_up(self, node: str, published: PublishedView) -> bool:
+        if published.node is not None and is_only_silence(published.node):
             return False
-        if not self._world.nodes_known:
+        if not self._cluster_state.nodes_known:
             return True
-        state = self._world.node(node)
+        state = self._cluster_state.node(node)
         return state is not None and state.is_ready
 
     def look(self, node: str) -> bool:
         """Look at a node again; returns whether nothing at all is wrong with it."""
-        told, state = self.told(node), self._world.node(node)
-        up = self._is_up(node, told)
+        published, state = self.published(node), self._cluster_state.node(node)
+        up = self._is_up(node, published)
         about = state or self.about(node)
-        says_nothing = told.device is None and told.switch is None and told.node is None
-        if says_nothing and state is None and not tuple(self._world.pods_on(node)):
+        is_empty = published.device is None and published.switch is None and published.node is None
+        if is_empty and state is None and not tuple(self._cluster_state.pods_on(node)):
             self._known.pop(node, None)
         else:
             self._known[node] = about
-        quiet = is_quiet(told, ready=up)
+        quiet = is_quiet(published, ready=up)
         info = None
         if not quiet:
-            info = cluster_info(node, about.ip, about.serial_number, told, ready=up)
+            info = cluster_info(node, about.ip, about.serial_number, published, ready=up)
         if self._ill.get(node) != info:
             self._cluster = None
             if info is None:

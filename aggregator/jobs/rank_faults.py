@@ -66,51 +66,59 @@ def device_id_of(chip: str) -> str:
     return chip.partition("-")[2].partition("-")[0] or WHOLE
 
 
-def is_quiet(told: PublishedView, *, ready: bool) -> bool:
+def is_quiet(published: PublishedView, *, ready: bool) -> bool:
     """Whether nothing at all is wrong on the node, which is so for most of them."""
     return (
         ready
-        and (told.device is None or not told.device.faults)
+        and (published.device is None or not published.device.faults)
         and (
-            told.switch is None or (not told.switch.events and told.switch.status not in _BY_SWITCH)
+            published.switch is None
+            or (not published.switch.events and published.switch.status not in _BY_SWITCH)
         )
-        and (told.node is None or (not told.node.faults and told.node.status != _UNHEALTHY))
-        and not told.hidden_events
-        and not filtered(told)
+        and (
+            published.node is None
+            or (not published.node.faults and published.node.status != _UNHEALTHY)
+        )
+        and not published.hidden_events
+        and not filtered(published)
     )
 
 
 def fault_devices(
-    told: PublishedView, chips: Collection[str], *, ready: bool
+    published: PublishedView, chips: Collection[str], *, ready: bool
 ) -> list[RankFaultDevice]:
     """Everything on the node that hits pods with these chips, what is hidden, too."""
     found: list[RankFaultDevice] = []
     if chips:
-        if told.switch is not None:
-            found += (_of_switch(event, told.switch.level) for event in told.switch.events)
-        found += (_of_switch(one.event, one.level) for one in told.hidden_events)
+        if published.switch is not None:
+            found += (
+                _of_switch(event, published.switch.level) for event in published.switch.events
+            )
+        found += (_of_switch(one.event, one.level) for one in published.hidden_events)
     if not ready:
         found.append(RankFaultDevice(WHOLE, NODE, "", SEPARATE))
-    found += of_parts(told.node)
-    hidden = _counting(filtered(told), told.device, chips)
-    for fault in (*_of_chips(told.device, chips), *hidden):
+    found += of_parts(published.node)
+    hidden = _counting(filtered(published), published.device, chips)
+    for fault in (*_of_chips(published.device, chips), *hidden):
         device_id = device_id_of(fault.chip)
         found.append(RankFaultDevice(device_id, NPU, fault.code, fault.level, _began_ms(fault)))
     return found
 
 
-def rank_faults(told: PublishedView, chips: Collection[str], *, ready: bool) -> list[RankFault]:
+def rank_faults(
+    published: PublishedView, chips: Collection[str], *, ready: bool
+) -> list[RankFault]:
     """What the ranks of the job on the node suffer from; what is hidden does not count."""
     found: list[RankFault] = []
-    if chips and told.switch is not None and told.switch.status in _BY_SWITCH:
-        codes = _joined(event.assembled_fault_code for event in told.switch.events)
-        found.append(RankFault("", codes, _BY_SWITCH[told.switch.status]))
-    if told.node is not None and told.node.status == _UNHEALTHY:
-        parts = (code for device in told.node.faults for code in device.fault_code or ())
+    if chips and published.switch is not None and published.switch.status in _BY_SWITCH:
+        codes = _joined(event.assembled_fault_code for event in published.switch.events)
+        found.append(RankFault("", codes, _BY_SWITCH[published.switch.status]))
+    if published.node is not None and published.node.status == _UNHEALTHY:
+        parts = (code for device in published.node.faults for code in device.fault_code or ())
         found.append(RankFault("", _joined(parts), SEPARATE))
     if not ready:
         found.append(RankFault("", "", SEPARATE))
-    for fault in _of_chips(told.device, chips):
+    for fault in _of_chips(published.device, chips):
         found.append(RankFault(fault.chip, fault.code, fault.level, _began_ms(fault)))
     return found
 

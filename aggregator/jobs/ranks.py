@@ -78,7 +78,7 @@ def _number(chip: str) -> tuple[int, str]:
 
 def rank_records(
     node: str,
-    told: PublishedView,
+    published: PublishedView,
     on_node: Iterable[Seat],
     tracks: Mapping[FaultPlace, Track],
     *,
@@ -86,7 +86,7 @@ def rank_records(
 ) -> Iterator[RankRecord]:
     """What the ranks of a job on a node suffer from."""
     by_chip = {seat.chip: seat for seat in on_node}
-    for fault in rank_faults(told, by_chip.keys(), ready=ready):
+    for fault in rank_faults(published, by_chip.keys(), ready=ready):
         for seat in [by_chip[fault.chip]] if fault.chip else by_chip.values():
             device_id = device_id_of(fault.chip) if fault.chip else ""
             yield _record(seat, fault.code, fault.level, fault.time_ms, device_id)

@@ -24,7 +24,7 @@ _NOTHING = Relevant()
 
 def relevant(
     node: str,
-    told: PublishedView,
+    published: PublishedView,
     chips: Collection[str],
     before: Relevant | None,
     now_ms: int,
@@ -36,12 +36,12 @@ def relevant(
     was relevant until now, ``now_ms`` wall time.
     """
     before = _NOTHING if before is None else before
-    if not chips or (told.switch is not None and told.switch.status == "UnHealthy"):
+    if not chips or (published.switch is not None and published.switch.status == "UnHealthy"):
         return _NOTHING
     faults: dict[FaultPlace, int] = {}
     triggers: dict[FaultPlace, Trigger] = {}
-    in_super_pod = told.device is not None and told.device.super_pod_id >= 0
-    for place, received_ms in _received(node, told, chips):
+    in_super_pod = published.device is not None and published.device.super_pod_id >= 0
+    for place, received_ms in _received(node, published, chips):
         if place.code in tables.relations:
             known_ms = before.faults.get(place, now_ms)
             faults[place] = known_ms if received_ms is None else received_ms
@@ -54,17 +54,17 @@ def relevant(
 
 
 def _received(
-    node: str, told: PublishedView, chips: Collection[str]
+    node: str, published: PublishedView, chips: Collection[str]
 ) -> Iterator[tuple[FaultPlace, int | None]]:
     """Every fault of the chips and of the switch, and when it was first heard of."""
-    for fault in () if told.device is None else told.device.faults:
+    for fault in () if published.device is None else published.device.faults:
         if fault.chip in chips:
-            times = told.received_ms.get(fault.chip, {})
+            times = published.received_ms.get(fault.chip, {})
             yield FaultPlace(node, fault.chip, fault.code), times.get(fault.code)
-    for event in () if told.switch is None else told.switch.events:
+    for event in () if published.switch is None else published.switch.events:
         code, chip, port = event.assembled_fault_code, event.switch_chip_id, event.switch_port_id
         key = f"{code}_{chip}_{port}"
-        yield FaultPlace(node, f"{chip}/{port}", code), told.events_received_ms.get(key)
+        yield FaultPlace(node, f"{chip}/{port}", code), published.events_received_ms.get(key)
 
 
 def pods_hit(place: FaultPlace, pods: Iterable[PodState]) -> tuple[str, ...]:

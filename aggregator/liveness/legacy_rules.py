@@ -100,7 +100,7 @@ class Seen(msgspec.Struct, frozen=True):
     proven: frozenset[str] = frozenset()
 
 
-def told(
+def observed(
     seen: Seen,
     marks: Mapping[str, LegacyAnnotations],
     record_of: Callable[[str], NodeRecord | None],

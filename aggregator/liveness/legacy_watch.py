@@ -46,7 +46,7 @@ class LegacyHeartbeatWatch:
     ) -> None:
         self.url = url
         self.nodes = OldNodes()
-        self.heard = HeartbeatListing()
+        self.listing = HeartbeatListing()
         self.problem: str | None = None
         self._objects = objects
         self._record_of = record_of
@@ -67,11 +67,11 @@ class LegacyHeartbeatWatch:
             age_ms = 0 if went_on else max(0, now.wall_ms - one.changed_at_seconds * 1000)
             changed_at_ms[one.node] = now.steady_ms - age_ms
         self._seen = Seen(proven=frozenset(changed_at_ms))
-        self.heard = self._remembered = liveness.remembered(beats, changed_at_ms)
+        self.listing = self._remembered = liveness.remembered(beats, changed_at_ms)
 
     def silence(self, node: str) -> None:
         """Count the node as silent: another leader has published it as lost."""
-        self.heard = liveness.silenced(self.heard, node)
+        self.listing = liveness.silenced(self.listing, node)
 
     def last_seen(self) -> tuple[LastSeen, ...]:
         """What the next leader is to know; of heartbeats that go on, nothing but that."""
@@ -84,7 +84,7 @@ class LegacyHeartbeatWatch:
             )
             if self._remembered is not None or now.steady_ms > pulse.silent_at_ms
             else LastSeen(node)
-            for node, pulse in (self._remembered or self.heard).pulses.items()
+            for node, pulse in (self._remembered or self.listing).pulses.items()
         )
 
     async def run(self) -> NoReturn:
@@ -93,13 +93,13 @@ class LegacyHeartbeatWatch:
             try:
                 async for event in self._objects.watch_nodes(HEARTBEAT_LABEL):
                     self.nodes.observe(event)
-                    self._say(self.nodes.interrupted)
+                    self._log_state(self.nodes.interrupted)
             except StoreError as error:
                 self.nodes.interrupted = str(error)
-                self._say(str(error))
+                self._log_state(str(error))
             await asyncio.sleep(_AGAIN_SECONDS)
 
-    def _say(self, problem: str | None) -> None:
+    def _log_state(self, problem: str | None) -> None:
         if problem is not None and self.problem is None:
             _log.warning(
                 "nodes in %s cannot be listed, heartbeats of old releases (label nodeDEnable=on) "
@@ -126,22 +126,22 @@ class LegacyHeartbeatWatch:
             if not self.nodes.listed or problem is not None:
                 # What cannot be read is waited for no longer than stores are at the start.
                 if problem is not None and now.steady_ms - self._began_ms > _PATIENCE_MS:
-                    self.heard = HeartbeatListing(listed_at_ms=now.steady_ms)
+                    self.listing = HeartbeatListing(listed_at_ms=now.steady_ms)
                 return
             self._has_begun = True
             if self._remembered is not None:
-                self.heard, self._remembered = self._remembered, None
+                self.listing, self._remembered = self._remembered, None
         problem = problem or blind
         if problem is not None:
-            if self.heard.pulses:
-                self.heard = liveness.failed(self.heard, problem)
+            if self.listing.pulses:
+                self.listing = liveness.failed(self.listing, problem)
             return
         marks = self.nodes.marks
-        self._seen, beats = legacy_rules.told(
+        self._seen, beats = legacy_rules.observed(
             self._seen, marks, self._record_of, has_own, partial(self._is_silent, now), lost
         )
-        self.heard = liveness.listed(self.heard, beats, now.steady_ms, lost)
+        self.listing = liveness.listed(self.listing, beats, now.steady_ms, lost)
 
     def _is_silent(self, now: Instant, node: str) -> bool:
-        pulse = self.heard.pulses.get(node)
+        pulse = self.listing.pulses.get(node)
         return pulse is None or now.steady_ms > pulse.silent_at_ms

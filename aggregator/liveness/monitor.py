@@ -51,13 +51,13 @@ class HeartbeatMonitor:
         stalls: Stalls,
         old: Mapping[str, LegacyHeartbeatWatch],
         memory: PersistedHeartbeats,
-        heard: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
+        on_listing: Callable[[str, tuple[Beat, ...]], None] = lambda *_: None,
         lasting: Collection[str] = (),
         noted: Callable[[str, str, ObservedHeartbeat | None], None] = lambda *_: None,
     ) -> None:
-        """``heard`` gets the beats of each listing."""
+        """``listings`` gets the beats of each listing."""
         self._stores = stores
-        self._heard = heard
+        self._on_listing = on_listing
         self._lasting: dict[str, dict[str, ObservedHeartbeat]] = {url: {} for url in lasting}
         self._noted = noted
         self._changed = changed
@@ -79,9 +79,9 @@ class HeartbeatMonitor:
         self.verdict = LostNodes()
 
     @property
-    def heard(self) -> dict[str, HeartbeatListing]:
+    def listings(self) -> dict[str, HeartbeatListing]:
         """What is known of the beats in each place."""
-        return self._beats | {f"nodes in {url}": one.heard for url, one in self._old.items()}
+        return self._beats | {f"nodes in {url}": one.listing for url, one in self._old.items()}
 
     @property
     def problems(self) -> dict[str, str]:
@@ -94,7 +94,7 @@ class HeartbeatMonitor:
     @property
     def unread(self) -> dict[str, Unread]:
         """Places whose beats were not listed for long, by name; their nodes are unknown."""
-        return unread(self.heard, self._began_ms, self._clock())
+        return unread(self.listings, self._began_ms, self._clock())
 
     @property
     def alive(self) -> Iterator[tuple[str, int]]:
@@ -109,7 +109,7 @@ class HeartbeatMonitor:
     @property
     def ages_ms(self) -> dict[str, int]:
         """How long ago the beats of each place were listed."""
-        return ages_ms(self.heard, self._began_ms, self._clock())
+        return ages_ms(self.listings, self._began_ms, self._clock())
 
     @property
     def unread_stores(self) -> tuple[Unread, ...]:
@@ -187,7 +187,7 @@ class HeartbeatMonitor:
         for node in lost:
             if node in self.verdict.lost:
                 continue
-            pulses = [one.pulses[node] for one in self.heard.values() if node in one.pulses]
+            pulses = [one.pulses[node] for one in self.listings.values() if node in one.pulses]
             if any((now_ms - p.counts_from_ms) * 2 <= p.threshold_ms for p in pulses):
                 continue
             self.verdict = msgspec.structs.replace(
@@ -204,9 +204,9 @@ class HeartbeatMonitor:
             await self._list(url, store)
             own = [self._beats[url]]
             if url in self._old:
-                own.append(self._old[url].heard)
+                own.append(self._old[url].listing)
             if not any(one.pulses for one in own):
-                own = list(self.heard.values())
+                own = list(self.listings.values())
             pause = (liveness.next_ms(own, began_ms) - self._clock().steady_ms) / 1000
             await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, pause))
 
@@ -246,8 +246,8 @@ class HeartbeatMonitor:
         rehearsals.look(set(liveness.late(listed)) - lost.keys())
         self._listen_to_old(url, now)
         self._judge()
-        self._heard(url, beats)
-        self._say_wrong_clocks()
+        self._on_listing(url, beats)
+        self._log_wrong_clocks()
 
     def _remembered(self, url: str) -> dict[str, ObservedHeartbeat]:
         """Who beat in an earlier run, with what the leader before has seen of those silent."""
@@ -291,7 +291,7 @@ class HeartbeatMonitor:
     def _has_own(self, node: str) -> bool:
         return any(node in one.pulses for one in self._beats.values())
 
-    def _say_wrong_clocks(self) -> None:
+    def _log_wrong_clocks(self) -> None:
         before, self._wrong = self._wrong, clock_skew.wrong(self.skews.values())
         if self._wrong - before:
             _log.warning(
@@ -305,13 +305,13 @@ class HeartbeatMonitor:
 
     def _judge(self) -> None:
         before, now_ms = self.verdict, self._clock().steady_ms
-        self.verdict = liveness.judge(before, tuple(self.heard.values()), now_ms)
-        self._say(before)
+        self.verdict = liveness.judge(before, tuple(self.listings.values()), now_ms)
+        self._log_state(before)
         if before.lost.keys() != self.verdict.lost.keys():
             self._note(self._clock())
             self._changed(frozenset(self.verdict.lost))
 
-    def _say(self, before: LostNodes) -> None:
+    def _log_state(self, before: LostNodes) -> None:
         lost, was_lost = self.verdict.lost.keys(), before.lost.keys()
         held, was_held = _nodes(self.verdict.brake), _nodes(before.brake)
         if lost - was_lost:

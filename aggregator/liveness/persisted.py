@@ -135,8 +135,8 @@ def _bucket(node: str) -> str:
     return f"{crc32(node.encode()) % _BUCKETS:x}"
 
 
-def _silent(heard: Iterable[HeartbeatListing], now: Instant) -> Iterable[LastSeen]:
-    for one in heard:
+def _silent(listings: Iterable[HeartbeatListing], now: Instant) -> Iterable[LastSeen]:
+    for one in listings:
         for node, pulse in one.pulses.items():
             if pulse.holder and now.steady_ms > pulse.silent_at_ms:
                 changed_at_ms = now.wall_ms - (now.steady_ms - pulse.changed_at_ms)

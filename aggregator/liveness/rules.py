@@ -40,7 +40,7 @@ _LONGEST_MS = 300_000
 _SHORTEST_PERIOD_MS = 1000
 _EXTRA_LISTINGS = 5
 """So many in a period at most, however many nodes fall silent one after the other."""
-_HEARD_PERIOD_MS = 500
+_LISTING_PERIOD_MS = 500
 """Between two listings of a store that hears beats as they come, when a node falls silent."""
 
 _QUICK_MS = 1000
@@ -155,51 +155,51 @@ def interval_ms(seconds: float) -> int:
     return int(milliseconds) if is_sensible else _FALLBACK_MS
 
 
-def period_ms(heard: Iterable[HeartbeatListing]) -> int:
+def period_ms(listings: Iterable[HeartbeatListing]) -> int:
     """Return the shortest interval: an observer that was away for longer may have missed beats."""
-    intervals = (pulse.interval_ms for one in heard for pulse in one.pulses.values())
+    intervals = (pulse.interval_ms for one in listings for pulse in one.pulses.values())
     return max(_SHORTEST_PERIOD_MS, min(intervals, default=0))
 
 
-def listing_period_ms(heard: Iterable[HeartbeatListing]) -> int:
+def listing_period_ms(listings: Iterable[HeartbeatListing]) -> int:
     """Return how often to list beats: once per shortest interval that a node usually beats at.
 
     An announced absence does not count: an agent that begins meanwhile may be killed as well. Where
     the usual interval is not known, it counts as short until the node is silent; such nodes alone
     decide only where nobody else beats. Often while nobody beats yet.
     """
-    heard = tuple(heard)
+    listings = tuple(listings)
     known = (
         pulse.usual_interval_ms
-        for one in heard
+        for one in listings
         for pulse in one.pulses.values()
         if pulse.usual_interval_ms == pulse.interval_ms or not _is_silent(pulse, one.listed_at_ms)
     )
     shortest = min(known, default=0)
     if shortest == 0:
-        intervals = (pulse.usual_interval_ms for one in heard for pulse in one.pulses.values())
+        intervals = (pulse.usual_interval_ms for one in listings for pulse in one.pulses.values())
         shortest = min(intervals, default=0)
     return max(_SHORTEST_PERIOD_MS, shortest)
 
 
-def next_ms(heard: Iterable[HeartbeatListing], now_ms: int) -> int:
+def next_ms(listings: Iterable[HeartbeatListing], now_ms: int) -> int:
     """When to list beats next: after a period, or as soon as the first node is silent.
 
     Beats that come in time move that on, so nothing more is listed while all is well. What is found
     once per period falls silent right after a listing: that one waits for it.
     """
-    heard = tuple(heard)
-    period = listing_period_ms(heard)
+    listings = tuple(listings)
+    period = listing_period_ms(listings)
     silent_at_ms = (
         (_silent_at_ms(pulse, one.rehearsals.get(node)) if one.rehearsals else pulse.silent_at_ms)
         + 1
-        for one in heard
+        for one in listings
         for node, pulse in one.pulses.items()
     )
     first_ms = min((at_ms for at_ms in silent_at_ms if at_ms > now_ms), default=now_ms + period)
     pause_ms = period // _EXTRA_LISTINGS
-    if any(one.as_they_come for one in heard):
-        pause_ms = min(pause_ms, _HEARD_PERIOD_MS)
+    if any(one.as_they_come for one in listings):
+        pause_ms = min(pause_ms, _LISTING_PERIOD_MS)
     end_ms = now_ms + period
     if end_ms < first_ms <= end_ms + pause_ms:
         return first_ms
@@ -207,7 +207,7 @@ def next_ms(heard: Iterable[HeartbeatListing], now_ms: int) -> int:
 
 
 def listed(
-    heard: HeartbeatListing,
+    listing: HeartbeatListing,
     beats: Iterable[Beat],
     now_ms: int,
     lost: Collection[str],
@@ -220,10 +220,10 @@ def listed(
     took longer than a period: who was slow for us was so for the beats. ``lasting``: the beats that
     the store had, of one that may come back without them; those that are missing fall silent.
     """
-    gap_ms = 0 if heard.listed_at_ms is None else now_ms - heard.listed_at_ms
-    period = period_ms([heard])
+    gap_ms = 0 if listing.listed_at_ms is None else now_ms - listing.listed_at_ms
+    period = period_ms([listing])
     blind = (
-        heard.problem is not None or gap_ms > 2 * period + _SHORTEST_PERIOD_MS or took_ms > period
+        listing.problem is not None or gap_ms > 2 * period + _SHORTEST_PERIOD_MS or took_ms > period
     )
     pulses = {}
     as_they_come = False
@@ -231,13 +231,13 @@ def listed(
         if beat.is_broken and not beat.holder:
             continue  # it went before it ever beat
         as_they_come = as_they_come or beat.age_ms is not None
-        known, is_lost = heard.pulses.get(beat.node), beat.node in lost
-        case = _case(known, beat, heard, is_blind=blind, is_lost=is_lost)
+        known, is_lost = listing.pulses.get(beat.node), beat.node in lost
+        case = _case(known, beat, listing, is_blind=blind, is_lost=is_lost)
         pulses[beat.node] = _observed(case, known, beat, now_ms, is_lost=is_lost)
     for node, known in (lasting or {}).items():
         if node not in pulses:
             was_there = not known.is_missing and now_ms <= known.silent_at_ms
-            is_fresh = blind or heard.listed_at_ms is None or was_there
+            is_fresh = blind or listing.listed_at_ms is None or was_there
             pulses[node] = _missing(known, now_ms, is_lost=node in lost, is_fresh=is_fresh)
     return HeartbeatListing(pulses, now_ms, as_they_come=as_they_come)
 
@@ -255,7 +255,7 @@ class _Case(Enum):
 def _case(
     known: ObservedHeartbeat | None,
     beat: Beat,
-    heard: HeartbeatListing,
+    listing: HeartbeatListing,
     *,
     is_blind: bool,
     is_lost: bool,
@@ -264,7 +264,7 @@ def _case(
         return _Case.NEW
     if known.beaten_at_ms != beat.beaten_at_ms or known.holder != beat.holder:
         return _Case.CHANGED
-    if heard.listed_at_ms is None:
+    if listing.listed_at_ms is None:
         return _Case.OF_RUN_BEFORE
     return _Case.UNSEEN if is_blind and not is_lost else _Case.SAME
 
@@ -353,9 +353,9 @@ def remembered(beats: Iterable[Beat], changed_at_ms: Mapping[str, int]) -> Heart
     return HeartbeatListing(pulses)
 
 
-def failed(heard: HeartbeatListing, problem: str) -> HeartbeatListing:
+def failed(listing: HeartbeatListing, problem: str) -> HeartbeatListing:
     """The store's beats could not be listed: nobody's silence counts."""
-    return msgspec.structs.replace(heard, problem=problem)
+    return msgspec.structs.replace(listing, problem=problem)
 
 
 def kept(holder: str, interval_ms: int, now_ms: int) -> ObservedHeartbeat:
@@ -366,27 +366,27 @@ def kept(holder: str, interval_ms: int, now_ms: int) -> ObservedHeartbeat:
     )
 
 
-def beats(heard: HeartbeatListing, brake: Brake | None, node: str) -> bool | None:
+def beats(listing: HeartbeatListing, brake: Brake | None, node: str) -> bool | None:
     """Whether the node beats in this store; ``None`` where that cannot be said."""
-    if heard.listed_at_ms is None or heard.problem is not None:
+    if listing.listed_at_ms is None or listing.problem is not None:
         return None
     if brake is not None and node in brake.nodes:
         return None
-    pulse = heard.pulses.get(node)
-    return pulse is not None and heard.listed_at_ms <= pulse.silent_at_ms
+    pulse = listing.pulses.get(node)
+    return pulse is not None and listing.listed_at_ms <= pulse.silent_at_ms
 
 
-def silenced(heard: HeartbeatListing, node: str) -> HeartbeatListing:
+def silenced(listing: HeartbeatListing, node: str) -> HeartbeatListing:
     """Somebody else has seen that the node is silent: so it is for us until its beat changes."""
-    pulse = heard.pulses.get(node)
-    if pulse is None or heard.listed_at_ms is None:
-        return heard
-    from_ms = min(pulse.counts_from_ms, heard.listed_at_ms - pulse.threshold_ms - 1)
+    pulse = listing.pulses.get(node)
+    if pulse is None or listing.listed_at_ms is None:
+        return listing
+    from_ms = min(pulse.counts_from_ms, listing.listed_at_ms - pulse.threshold_ms - 1)
     silent = msgspec.structs.replace(pulse, counts_from_ms=from_ms)
-    return msgspec.structs.replace(heard, pulses=heard.pulses | {node: silent})
+    return msgspec.structs.replace(listing, pulses=listing.pulses | {node: silent})
 
 
-def judge(before: LostNodes, heard: Sequence[HeartbeatListing], now_ms: int) -> LostNodes:
+def judge(before: LostNodes, listings: Sequence[HeartbeatListing], now_ms: int) -> LostNodes:
     """Return who is lost after the last listings; a node is silent where it is in every store.
 
     | it was | silent in every store      | it beats | absent, not all were read | absent |
@@ -399,8 +399,8 @@ def judge(before: LostNodes, heard: Sequence[HeartbeatListing], now_ms: int) -> 
     is who was lost within that threshold. Who is held is lost after ``_longest_wait_ms``.
     """
     held_before = {} if before.brake is None else before.brake.nodes
-    states = _states(heard, before.lost.keys() | held_before.keys())
-    complete = all(one.listed_at_ms is not None for one in heard)
+    states = _states(listings, before.lost.keys() | held_before.keys())
+    complete = all(one.listed_at_ms is not None for one in listings)
     silent = {node: state for node, state in states.items() if state.silent}
     lost = {
         node: at_ms
@@ -430,7 +430,7 @@ def judge(before: LostNodes, heard: Sequence[HeartbeatListing], now_ms: int) -> 
     changed_at_ms = now_ms
     if before.brake is not None and held.keys() == before.brake.nodes.keys():
         changed_at_ms = before.brake.changed_at_ms
-    readable = all(one.problem is None for one in heard)
+    readable = all(one.problem is None for one in listings)
     wait_ms = _longest_wait_ms(held, states, len(states) - len(lost))
     if readable and wait_ms is not None and now_ms - changed_at_ms > wait_ms:
         return LostNodes(lost | dict.fromkeys(held, LONG_AGO_MS))
@@ -450,12 +450,12 @@ def _longest_wait_ms(
     return _HOLD_MS if len(held) * _MOST <= beating else None
 
 
-def late(heard: HeartbeatListing) -> list[str]:
+def late(listing: HeartbeatListing) -> list[str]:
     """Return the nodes that have missed a beat."""
-    at_ms = heard.listed_at_ms
+    at_ms = listing.listed_at_ms
     if at_ms is None:
         return []
-    return [node for node, pulse in heard.pulses.items() if _is_late(pulse, at_ms)]
+    return [node for node, pulse in listing.pulses.items() if _is_late(pulse, at_ms)]
 
 
 def _is_silent(pulse: ObservedHeartbeat, listed_at_ms: int | None) -> bool:
@@ -467,10 +467,10 @@ def _is_late(pulse: ObservedHeartbeat, listed_at_ms: int) -> bool:
     return pulse.broken_at_ms is not None or quiet_ms * 2 > _MISSED_INTERVALS * pulse.interval_ms
 
 
-def _states(heard: Iterable[HeartbeatListing], silent: Collection[str]) -> dict[str, _State]:
+def _states(listings: Iterable[HeartbeatListing], silent: Collection[str]) -> dict[str, _State]:
     """How each node is; those in ``silent`` have been found silent before."""
     states: dict[str, _State] = {}
-    for one in heard:
+    for one in listings:
         if one.listed_at_ms is None:
             continue
         for node, pulse in one.pulses.items():

@@ -31,22 +31,26 @@ class Unread(msgspec.Struct, frozen=True):
     is_long: bool
 
 
-def ages_ms(heard: Mapping[str, HeartbeatListing], began_ms: int, now: Instant) -> dict[str, int]:
+def ages_ms(
+    listings: Mapping[str, HeartbeatListing], began_ms: int, now: Instant
+) -> dict[str, int]:
     """Return how long ago each place was listed.
 
     One that was never listed counts from ``began_ms`` (steady time).
     """
     return {
         place: now.steady_ms - (began_ms if one.listed_at_ms is None else one.listed_at_ms)
-        for place, one in heard.items()
+        for place, one in listings.items()
     }
 
 
-def unread(heard: Mapping[str, HeartbeatListing], began_ms: int, now: Instant) -> dict[str, Unread]:
+def unread(
+    listings: Mapping[str, HeartbeatListing], began_ms: int, now: Instant
+) -> dict[str, Unread]:
     """Return the places without a listing for two periods, at least 10 s. See ``ages_ms``."""
     found = {}
-    for place, age_ms in ages_ms(heard, began_ms, now).items():
-        one = heard[place]
+    for place, age_ms in ages_ms(listings, began_ms, now).items():
+        one = listings[place]
         period_ms = liveness.listing_period_ms([one])
         patience_ms = max(SHORTEST_MS, _PERIODS * period_ms)
         if age_ms > patience_ms:

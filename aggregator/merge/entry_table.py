@@ -61,18 +61,18 @@ class EntryTable(Generic[R]):
         self,
         kind: DocumentKind[R],
         inboxes: Sequence[DocumentCache[R]],
-        shelf: DocumentLayout,
+        layout: DocumentLayout,
         touch_period_seconds: float,
         judge: EntryJudge[R],
     ) -> None:
         self.kind = kind
         self._judge = judge
         self.inboxes = tuple(inboxes)
-        self.shelf = shelf
+        self.layout = layout
         self.entries: dict[str, ClusterEntry[R]] = {}
         self.healing: dict[str, int | None] = {}
         """Deleted nodes and the steady time at which they are dropped, once that is known."""
-        self.doubted: set[str] = set()
+        self.unconfirmed: set[str] = set()
         """Nodes of which another leader has published what may be newer than what we know."""
         self._touch_period_ms = int(touch_period_seconds * 1000)
         self._waiting: dict[str, int] = {}
@@ -100,13 +100,13 @@ class EntryTable(Generic[R]):
                 if node not in published or published[node].stamp < one.stamp:
                     published[node] = one
         self._forget_dropped(published)
-        self.shelf.clear()
+        self.layout.clear()
         self._acknowledged = dict.fromkeys(found, 0)
         for index, entries in sorted(found.items()):
             mine = {node: one.text for node, one in entries.items() if published[node] is one}
-            self.shelf.restore(index, mine)
+            self.layout.restore(index, mine)
         for node in sorted(self.entries.keys() - published.keys()):
-            self.shelf.put(node, self.entries[node].text)
+            self.layout.put(node, self.entries[node].text)
         self.entries |= published
         return unreadable
 
@@ -147,23 +147,23 @@ class EntryTable(Generic[R]):
         index = self.kind.index(document.name)
         if index is None:
             return frozenset(), frozenset()
-        self.shelf.ensure(index)
+        self.layout.ensure(index)
         entries, _ = self._entries_of(document)
         changed = {node for node, one in entries.items() if self.entries.get(node) is not one}
         for node in changed:
             self.entries[node] = entries[node]
-            self.shelf.put(node, entries[node].text)
+            self.layout.put(node, entries[node].text)
         for node in self.healing.keys() & entries.keys():
             if node not in changed and self.healing[node] is None:
                 # The leader shows it healthy, and will drop it when this time is over.
                 self.healing[node] = now.steady_ms + self._touch_period_ms
         return frozenset(changed), frozenset(entries)
 
-    def doubt(self, nodes: Iterable[str]) -> None:
+    def unconfirm(self, nodes: Iterable[str]) -> None:
         """Another leader has published something else of these nodes than we would."""
         for node in nodes:
             if node in self.entries and not self._is_later(node):
-                self.doubted.add(node)
+                self.unconfirmed.add(node)
                 self._waiting.pop(node, None)
                 entry = self.entries[node]
                 if not entry.whole:
@@ -171,11 +171,11 @@ class EntryTable(Generic[R]):
                     record = self.kind.as_shown(node, entry)
                     self.entries[node] = msgspec.structs.replace(entry, record=record)
 
-    def believes(self, node: str) -> bool:
+    def is_confirmed(self, node: str) -> bool:
         """Whether what we know of a node may be published."""
-        if node in self.doubted and self._is_later(node):
-            self.doubted.remove(node)
-        return node not in self.doubted
+        if node in self.unconfirmed and self._is_later(node):
+            self.unconfirmed.remove(node)
+        return node not in self.unconfirmed
 
     def _is_later(self, node: str) -> bool:
         """Whether what the node says is later than all that is published, by its own stamp: one
@@ -187,10 +187,10 @@ class EntryTable(Generic[R]):
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
         """Count in documents that are not ours; they are to be empty. Returns their numbers."""
         found = {self.kind.index(document.name) for document in documents}
-        strange = frozenset(found - {None, *self.shelf.indices})
+        strange = frozenset(found - {None, *self.layout.indices})
         indices = frozenset(index for index in strange if index is not None)
         for index in indices:
-            self.shelf.ensure(index)
+            self.layout.ensure(index)
         return indices
 
     def due(self, now: Instant) -> set[str]:
@@ -217,7 +217,7 @@ class EntryTable(Generic[R]):
             record = self.kind.heal(previous.record)
             if record is None:
                 del self.entries[node]
-                return self.shelf.drop(node)
+                return self.layout.drop(node)
             self.healing.setdefault(node, None)
         else:
             return frozenset()
@@ -230,7 +230,7 @@ class EntryTable(Generic[R]):
         self.entries[node] = entry
         if previous is not None and entry.text == previous.text:
             return frozenset()
-        return self.shelf.put(node, entry.text)
+        return self.layout.put(node, entry.text)
 
     def _is_over(self, node: str, entry: ClusterEntry[R]) -> bool:
         """Whether an entry about which nobody says anything does not hold without that."""
@@ -245,20 +245,20 @@ class EntryTable(Generic[R]):
         """Leave out the deleted nodes whose time has come; returns the documents that changed."""
         changed: set[int] = set()
         for node, drop_at_ms in tuple(self.healing.items()):
-            if node in self._waiting or node in self.doubted:
+            if node in self._waiting or node in self.unconfirmed:
                 continue
             if drop_at_ms is None:
-                home = self.shelf.home(node)
+                home = self.layout.home(node)
                 if home is not None and self._is_acknowledged(home):
                     self.healing[node] = now.steady_ms + self._touch_period_ms
             elif drop_at_ms <= now.steady_ms:
                 del self.healing[node]
                 self._remember(node, self.entries.pop(node).stamp)
-                changed |= self.shelf.drop(node)
+                changed |= self.layout.drop(node)
         return frozenset(changed)
 
     def _is_acknowledged(self, index: int) -> bool:
-        return self._acknowledged.get(index, -1) >= self.shelf.revision(index)
+        return self._acknowledged.get(index, -1) >= self.layout.revision(index)
 
     def _remember(self, node: str, stamp: int) -> None:
         self._past[node] = stamp
@@ -268,11 +268,13 @@ class EntryTable(Generic[R]):
     def acknowledged(self, index: int, revision: int) -> frozenset[int]:
         """Every store that is published to has this revision; returns documents that changed."""
         self._acknowledged[index] = max(revision, self._acknowledged.get(index, -1))
-        return self.shelf.acknowledged(index, revision)
+        return self.layout.acknowledged(index, revision)
 
     def next_due_ms(self) -> int | None:
         """Steady time at which ``update`` or ``drop_healed`` have something to do."""
         healing = (
-            at for node, at in self.healing.items() if at is not None and node not in self.doubted
+            at
+            for node, at in self.healing.items()
+            if at is not None and node not in self.unconfirmed
         )
         return min((*self._waiting.values(), *healing), default=None)

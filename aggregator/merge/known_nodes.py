@@ -24,17 +24,17 @@ back what is said of the nodes of others."""
 
 
 class KnownNodes:
-    """Nodes and chips of the documents of ``sources`` and of ``world``.
+    """Nodes and chips of the documents of ``sources`` and of ``cluster_state``.
 
     A chip that a pod uses may be in no list of the node's document (``device-plugin#1.3``),
     and document and pod do not change at the same moment, so a chip that was seen once is known as
     long as its node is.
     """
 
-    def __init__(self, sources: Sequence[DocumentSource], world: ClusterState) -> None:
+    def __init__(self, sources: Sequence[DocumentSource], cluster_state: ClusterState) -> None:
         self.synced = False
         self._sources = sources
-        self._world = world
+        self._cluster_state = cluster_state
         self._chips: dict[str, frozenset[str]] = {}
         self._equal: dict[frozenset[str], frozenset[str]] = {}
         """Most nodes have chips of the same names: one set for all of them."""
@@ -42,7 +42,7 @@ class KnownNodes:
 
     def has_node(self, node: str) -> bool:
         """See ``Places``."""
-        if self._world.node(node) is not None:
+        if self._cluster_state.node(node) is not None:
             return True
         return any(node in source.devices.present for source in self._sources)
 
@@ -52,7 +52,7 @@ class KnownNodes:
 
     def node_of(self, serial_number: str) -> str | None:
         """See ``Places``. Nobody has the empty one (defect B9), nor one that several have."""
-        state = self._world.node_by_serial_number(serial_number)
+        state = self._cluster_state.node_by_serial_number(serial_number)
         return None if state is None else state.name
 
     def look(self, nodes: Iterable[str], now: Instant) -> None:
@@ -61,7 +61,7 @@ class KnownNodes:
             report = newest((one.device for one in self._sources), node)
             if report is not None:
                 known = self._chips.get(node, frozenset())
-                seen = report.record.chips.union(self._world.facts(node).used or ())
+                seen = report.record.chips.union(self._cluster_state.facts(node).used or ())
                 if not seen <= known:
                     if len(self._equal) >= _MOST_EQUAL:
                         self._equal.clear()
@@ -79,7 +79,7 @@ class KnownNodes:
             self._until_ms = now.steady_ms + PATIENCE_MS
         silent = []
         for number, source in enumerate(sources):
-            nodes = self._world.nodes_heard(number)
+            nodes = self._cluster_state.nodes_of_store(number)
             if not source.devices.listed or (nodes.is_followed and not nodes.known):
                 silent.append(source.url)
         listed = any(source.devices.listed for source in sources)

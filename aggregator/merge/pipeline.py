@@ -104,7 +104,7 @@ class Pipeline:
         """Nodes of which something else is published or hidden since the step before the last."""
         self.unreadable: list[DocumentError] = []
         """Documents of an earlier run that could not be taken over."""
-        self._sheet = SingleDocument(NODE.key, missed)
+        self._document = SingleDocument(NODE.key, missed)
         period, judge = touch_period_seconds, self.processing
         self.device = EntryTable(
             DEVICE,
@@ -121,9 +121,9 @@ class Pipeline:
             judge.switch,
         )
         self.node = EntryTable(
-            NODE, [s.node for s in self.sources], self._sheet, period, judge.node
+            NODE, [s.node for s in self.sources], self._document, period, judge.node
         )
-        self.lanes: tuple[EntryTable[Any], ...] = (self.device, self.switch, self.node)
+        self.tables: tuple[EntryTable[Any], ...] = (self.device, self.switch, self.node)
         self._feeds: dict[str, tuple[DocumentWatch, ...]] = {
             DEVICE.name: tuple(source.devices for source in self.sources),
             SWITCH.name: tuple(source.devices for source in self.sources),
@@ -137,25 +137,25 @@ class Pipeline:
     def documents(self) -> tuple[str, ...]:
         """Names of all documents there are, empty ones too."""
         return tuple(
-            lane.kind.document(index) for lane in self.lanes for index in lane.shelf.indices
+            table.kind.document(index) for table in self.tables for index in table.layout.indices
         )
 
-    def restore(self, documents: Iterable[Document], *, doubt: bool = False) -> None:
+    def restore(self, documents: Iterable[Document], *, unconfirm: bool = False) -> None:
         """Take over the documents of an earlier run, or of another leader as they are now.
 
-        What cannot be read is overwritten, not obeyed. ``doubt``: the other leader may have known
-        more of the nodes than we do (``doubted``).
+        What cannot be read is overwritten, not obeyed. ``unconfirm``: the other leader may have
+        known more of the nodes than we do (``unconfirmed``).
         """
         documents = tuple(documents)
         self.unreadable = []
         dirty = frozenset(self._dirty)
-        for lane in self.lanes:
-            before = dict(lane.entries)
-            self.unreadable += lane.restore(documents)
-            if before or lane.kind.name in self._settled:
-                differ = {n for n, one in lane.entries.items() if before.get(n) is not one}
-                if doubt:
-                    lane.doubt(differ | dirty)
+        for table in self.tables:
+            before = dict(table.entries)
+            self.unreadable += table.restore(documents)
+            if before or table.kind.name in self._settled:
+                differ = {n for n, one in table.entries.items() if before.get(n) is not one}
+                if unconfirm:
+                    table.unconfirm(differ | dirty)
                 self._dirty |= differ
         for document in documents:
             names = lost_of(document)
@@ -165,26 +165,26 @@ class Pipeline:
                 self._note_lost()
 
     def follow(
-        self, document: Document, now: Instant, *, doubt: bool = False
+        self, document: Document, now: Instant, *, unconfirm: bool = False
     ) -> tuple[frozenset[str], frozenset[str]]:
         """Another leader wrote this document; returns the nodes of which it says something else
-        than was computed here, and all that are in it. ``doubt``: see ``restore``.
+        than was computed here, and all that are in it. ``unconfirm``: see ``restore``.
         """
         differ, found = frozenset[str](), frozenset[str]()
-        for lane in self.lanes:
-            others, nodes = lane.follow(document, now)
-            if doubt:
-                lane.doubt(others)
+        for table in self.tables:
+            others, nodes = table.follow(document, now)
+            if unconfirm:
+                table.unconfirm(others)
             differ, found = differ | others, found | nodes
         self._dirty |= differ
         return differ, found
 
     @property
-    def doubted(self) -> frozenset[str]:
+    def unconfirmed(self) -> frozenset[str]:
         """Nodes of which another leader has published something else than we would, and may have
         known more: that stays until their documents were read anew, or something later came.
         """
-        return frozenset(node for lane in self.lanes for node in lane.doubted)
+        return frozenset(node for table in self.tables for node in table.unconfirmed)
 
     def read(
         self, feed: DocumentWatch, documents: Mapping[str, Document | None], now: Instant
@@ -193,11 +193,11 @@ class Pipeline:
         for node, document in documents.items():
             self._dirty |= feed.read(node, document, now.wall_ms)
 
-    def believe(self, nodes: Iterable[str]) -> None:
+    def confirm(self, nodes: Iterable[str]) -> None:
         """What we know of these nodes is as new as can be."""
         nodes = frozenset(nodes)
-        for lane in self.lanes:
-            lane.doubted -= nodes
+        for table in self.tables:
+            table.unconfirmed -= nodes
         self._dirty |= nodes
 
     def note_complete(self, knows_all: bool) -> None:
@@ -212,7 +212,7 @@ class Pipeline:
         """Count in documents that are not ours; they are to be empty. Returns their names."""
         documents = tuple(documents)
         return frozenset(
-            lane.kind.document(index) for lane in self.lanes for index in lane.adopt(documents)
+            table.kind.document(index) for table in self.tables for index in table.adopt(documents)
         )
 
     def observe(self, feed: DocumentWatch, event: WatchEvent, now: Instant) -> None:
@@ -234,7 +234,7 @@ class Pipeline:
 
     def knows(self, node: str) -> bool:
         """Whether the node is in a document."""
-        return any(node in lane.entries for lane in self.lanes)
+        return any(node in table.entries for table in self.tables)
 
     @property
     def dirty(self) -> frozenset[str]:
@@ -261,30 +261,30 @@ class Pipeline:
         self._dirty |= self.processing.advance(now)
         changed: set[str] = set()
         nodes: set[str] = set()
-        for lane in self.lanes:
-            settled = lane.kind.name in self._settled
-            was_all_known = self._knows_all and lane.kind.name in fresh
+        for table in self.tables:
+            settled = table.kind.name in self._settled
+            was_all_known = self._knows_all and table.kind.name in fresh
             indices: set[int] = set()
-            for node in sorted(self._dirty | lane.due(now)):
-                if not lane.believes(node):
+            for node in sorted(self._dirty | table.due(now)):
+                if not table.is_confirmed(node):
                     continue
-                gone = self._was_deleted(lane, node) or (
+                gone = self._was_deleted(table, node) or (
                     settled
-                    and not self._is_present(lane, node)
-                    and (was_all_known or not self._lasts(lane, node, now))
+                    and not self._is_present(table, node)
+                    and (was_all_known or not self._lasts(table, node, now))
                 )
-                if gone and newest(lane.inboxes, node) is None:
-                    self.processing.forget(lane.kind.name, node)
-                before = lane.entries.get(node)
-                indices |= lane.update(node, now, gone=gone)
-                if lane.entries.get(node) is not before:
+                if gone and newest(table.inboxes, node) is None:
+                    self.processing.forget(table.kind.name, node)
+                before = table.entries.get(node)
+                indices |= table.update(node, now, gone=gone)
+                if table.entries.get(node) is not before:
                     nodes.add(node)
-            healing = tuple(lane.healing)
-            indices |= lane.drop_healed(now)
-            nodes.update(node for node in healing if node not in lane.entries)
-            if lane is self.node:
+            healing = tuple(table.healing)
+            indices |= table.drop_healed(now)
+            nodes.update(node for node in healing if node not in table.entries)
+            if table is self.node:
                 indices |= self._note_lost()
-            changed |= {lane.kind.document(index) for index in indices}
+            changed |= {table.kind.document(index) for index in indices}
         self.processing.settle(now)
         self._dirty.clear()
         for source in self.sources:
@@ -316,44 +316,44 @@ class Pipeline:
         Returns the kinds of which that is so from now on.
         """
         fresh = set()
-        for lane in self.lanes:
-            name = lane.kind.name
+        for table in self.tables:
+            name = table.kind.name
             if name not in self._settled and all(feed.listed for feed in self._feeds[name]):
                 self._settled.add(name)
-                self._dirty |= lane.entries.keys() | self.processing.nodes
+                self._dirty |= table.entries.keys() | self.processing.nodes
                 fresh.add(name)
         return frozenset(fresh)
 
-    def _lasts(self, lane: EntryTable[Any], node: str, now: Instant) -> bool:
+    def _lasts(self, table: EntryTable[Any], node: str, now: Instant) -> bool:
         """Whether what is published of a node lasts, of which no store says anything: one that may
         come back without what it had lacks the document.
         """
-        feeds = self._feeds[lane.kind.name]
+        feeds = self._feeds[table.kind.name]
         lasting = [feed for feed in feeds if isinstance(feed, LastingFeed)]
-        entry = lane.entries.get(node)
-        if not lasting or entry is None or node in lane.healing:
+        entry = table.entries.get(node)
+        if not lasting or entry is None or node in table.healing:
             return False
         if any(node in feed.present for feed in feeds):
             return False  # its document says nothing of this kind
-        if lane.kind.is_only_silence(entry.record):
+        if table.kind.is_only_silence(entry.record):
             return False
         lasting[0].lack(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
         return True
 
-    def _is_present(self, lane: EntryTable[Any], node: str) -> bool:
+    def _is_present(self, table: EntryTable[Any], node: str) -> bool:
         """Whether a document of the node says something of the kind, even one that is refused."""
-        return any(feed.tells(lane.kind, node) for feed in self._feeds[lane.kind.name])
+        return any(feed.has_report(table.kind, node) for feed in self._feeds[table.kind.name])
 
-    def _was_deleted(self, lane: EntryTable[Any], node: str) -> bool:
+    def _was_deleted(self, table: EntryTable[Any], node: str) -> bool:
         """Whether a document went since the last step: what it said does not hold any more, even
         if the node has a new one already, which may be refused or silent about the kind.
         """
-        return any(node in feed.deleted for feed in self._feeds[lane.kind.name])
+        return any(node in feed.deleted for feed in self._feeds[table.kind.name])
 
     @property
     def nodes(self) -> set[str]:
         """Names of all nodes that are in a document."""
-        return {node for lane in self.lanes for node in lane.entries}
+        return {node for table in self.tables for node in table.entries}
 
     def _note_lost(self) -> frozenset[int]:
         names, room = [], _LOST_BYTES
@@ -362,41 +362,41 @@ class Pipeline:
             if room < 0:
                 break
             names.append(node)
-        return self._sheet.annotate({LOST_ANNOTATION: ",".join(names)} if names else {})
+        return self._document.annotate({LOST_ANNOTATION: ",".join(names)} if names else {})
 
     def acknowledged(self, name: str, revision: int) -> frozenset[str]:
         """Every store that is published to has this revision; returns documents that changed."""
-        lane, index = self._lane(name)
-        changed = lane.acknowledged(index, revision)
-        return frozenset(lane.kind.document(index) for index in changed)
+        table, index = self._table(name)
+        changed = table.acknowledged(index, revision)
+        return frozenset(table.kind.document(index) for index in changed)
 
     def fit(self, limit: int) -> frozenset[str]:
         """Keep documents within ``limit`` bytes from now on; returns those that changed."""
         return frozenset(
-            lane.kind.document(index) for lane in self.lanes for index in lane.shelf.fit(limit)
+            table.kind.document(index) for table in self.tables for index in table.layout.fit(limit)
         )
 
     def next_due_ms(self) -> int | None:
         """Steady time at which ``step`` wants to be called without an event."""
         return earliest(
             self.processing.next_advance_ms(),
-            *(lane.next_due_ms() for lane in self.lanes),
+            *(table.next_due_ms() for table in self.tables),
             *(feed.next_due_ms() for source in self.sources for feed in source.feeds),
         )
 
     def value(self, name: str) -> Value:
         """What a document must say now."""
-        lane, index = self._lane(name)
-        return lane.shelf.value(index)
+        table, index = self._table(name)
+        return table.layout.value(index)
 
     def revision(self, name: str) -> int:
         """The revision of a document's value."""
-        lane, index = self._lane(name)
-        return lane.shelf.revision(index)
+        table, index = self._table(name)
+        return table.layout.revision(index)
 
-    def _lane(self, name: str) -> tuple[EntryTable[Any], int]:
-        for lane in self.lanes:
-            index = lane.kind.index(name)
+    def _table(self, name: str) -> tuple[EntryTable[Any], int]:
+        for table in self.tables:
+            index = table.kind.index(name)
             if index is not None:
-                return lane, index
+                return table, index
         raise KeyError(name)

@@ -53,7 +53,7 @@ class Claims:
         self._asked: dict[WriteClaim, int] = {}
         """For which number each was read."""
 
-    def hear(self, beats: Iterable[Beat], now_ms: int) -> None:
+    def observe(self, beats: Iterable[Beat], now_ms: int) -> None:
         """Take in the heartbeats of all nodes. Wills and beats without the key say nothing."""
         count = 0
         for beat in beats:

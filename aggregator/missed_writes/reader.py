@@ -60,7 +60,7 @@ class KindReports(Protocol):
     def listen(self) -> set[str]:
         """Return a set that gets the nodes of which the watch shows something from now on."""
 
-    def heard(self, told: set[str]) -> None:
+    def unlisten(self, changed: set[str]) -> None:
         """Add nothing more to a set that ``listen`` returned."""
 
     def take(self, found: Mapping[str, Document | None]) -> None:
@@ -80,7 +80,7 @@ class Reports:
         self.is_here = feed.has
         self.names_of = feed.names_of
         self.listen = feed.listen
-        self.heard = feed.heard
+        self.unlisten = feed.unlisten
         self._feed = feed
         self._a_second = a_second
         self._take = take
@@ -133,7 +133,7 @@ class StorageFaults:
         """See ``KindReports``."""
         return set()
 
-    def heard(self, told: set[str]) -> None:
+    def unlisten(self, changed: set[str]) -> None:
         """See ``KindReports``."""
 
     def take(self, found: Mapping[str, Document | None]) -> None:
@@ -196,12 +196,12 @@ class MissedWrites:
             store.url,
         )
 
-    def hear(self, beats: Iterable[Beat]) -> None:
+    def observe(self, beats: Iterable[Beat]) -> None:
         """Take in the heartbeats of all nodes, as they were listed now."""
-        self.claims.hear(beats, self._clock().steady_ms)
+        self.claims.observe(beats, self._clock().steady_ms)
         if self.claims.next_due_ms() is not None:
             self._wake.set()
-        self._say_problems()
+        self._log_problems()
 
     def _has_got(self, claim: WriteClaim, number: int) -> bool:
         documents = self._documents.get(claim.kind)
@@ -232,7 +232,7 @@ class MissedWrites:
         """Read these nodes' documents of a kind, each for its number."""
         documents = self._documents[kind]
         asked = {WriteClaim(kind, node): number for node, number in numbers.items()}
-        told = documents.listen()
+        changed = documents.listen()
         try:
             async with asyncio.timeout(_READ_SECONDS):
                 names = documents.names_of(numbers)
@@ -244,18 +244,18 @@ class MissedWrites:
             self._trouble.begin(f"{kind} of {counted(len(asked), 'node')}: {why}")
             return
         finally:
-            documents.heard(told)
+            documents.unlisten(changed)
         self._trouble.end()
         # What the watch showed meanwhile may be from before or after this. A document that its
         # agent says is there may be missing for a moment: it deletes and creates an immutable one.
         new = {
             node: one
             for node, one in found.items()
-            if node not in told and (one is not None or numbers[node] < 0)
+            if node not in changed and (one is not None or numbers[node] < 0)
         }
         before = {node: (documents.number(node), documents.is_here(node)) for node in new}
         documents.take(new)
-        settled = {c: n for c, n in asked.items() if c.node not in told or self._has_got(c, n)}
+        settled = {c: n for c, n in asked.items() if c.node not in changed or self._has_got(c, n)}
         self.claims.read(settled)
         self.claims.failed(asked.keys() - settled.keys(), self._clock().steady_ms)
         missed = [
@@ -266,9 +266,9 @@ class MissedWrites:
         self.counts[MISSED] += len(missed)
         self.counts[UNFOUNDED] += len(asked) - len(missed)
         self._changed()
-        self._say(kind, missed, numbers)
+        self._log_state(kind, missed, numbers)
 
-    def _say(self, kind: str, missed: list[str], numbers: Mapping[str, int]) -> None:
+    def _log_state(self, kind: str, missed: list[str], numbers: Mapping[str, int]) -> None:
         """Name what was read, and what of it the watch had not shown."""
         url = self._store.url
         if missed:
@@ -287,7 +287,7 @@ class MissedWrites:
                 shortened(sorted(unfounded)),
             )
 
-    def _say_problems(self) -> None:
+    def _log_problems(self) -> None:
         problems = self.claims.problems
         if problems.keys() == self._problems:
             return

@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 _MAX_BYTES = 256 << 20
 _MAX_AGE_MS = 90 * 86_400_000
 _PRUNE_SECONDS = 60.0
-_HELD_TELLINGS = 2_000
+_HELD_BATCHES = 2_000
 _HELD_EVENTS = 20_000
 _ANSWER_SECONDS = 5.0
 _GATHER_SECONDS = 1.0
@@ -63,7 +63,7 @@ class HistoryStatus(msgspec.Struct, frozen=True):
 
     ``events`` were taken by this process, ``lost`` rows were gone from nodes' journals before they
     told them, ``refused`` tellings were not the next ones, ``left`` ones came while too many
-    waited. ``published`` changes were taken, ``unkept`` ones came while too many waited.
+    waited. ``published`` changes were taken, ``dropped`` ones came while too many waited.
     """
 
     stores: tuple[str, ...]
@@ -73,7 +73,7 @@ class HistoryStatus(msgspec.Struct, frozen=True):
     refused: int = 0
     left: int = 0
     published: int = 0
-    unkept: int = 0
+    dropped: int = msgspec.field(default=0, name="unkept")
 
 
 class ClusterHistory:
@@ -103,7 +103,7 @@ class ClusterHistory:
         )
         self._events = self._lost = self._refused = self._left = 0
         self._changes: deque[FaultChange] = deque()
-        self._published = self._unkept = 0
+        self._published = self._dropped = 0
         self._begins_with: Standing | None = None
         self._gathering: asyncio.TimerHandle | None = None
 
@@ -133,7 +133,7 @@ class ClusterHistory:
             refused=self._refused,
             left=self._left,
             published=self._published,
-            unkept=self._unkept,
+            dropped=self._dropped,
         )
 
     async def standing(self) -> Standing | None:
@@ -157,7 +157,7 @@ class ClusterHistory:
         """
         for change in changes:
             if len(self._changes) >= _HELD_EVENTS:
-                self._unkept += 1
+                self._dropped += 1
             else:
                 self._changes.append(change)
         if self._changes and self._gathering is None:
@@ -176,11 +176,11 @@ class ClusterHistory:
             raise StoreError(f"{self._path} cannot be read: {decode_text(error)}") from error
 
     async def _listen(self, url: str, channel: EventChannel) -> NoReturn:
-        async for event in channel.tellings():
+        async for event in channel.batches():
             if isinstance(event, Interrupted):
                 continue  # the watch of the store says so; nodes tell again
             size = max(1, len(event.events))
-            if len(self._waiting) >= _HELD_TELLINGS or self._waiting_events > _HELD_EVENTS:
+            if len(self._waiting) >= _HELD_BATCHES or self._waiting_events > _HELD_EVENTS:
                 self._left += 1
                 continue
             self._waiting.append((url, event))
@@ -194,13 +194,13 @@ class ClusterHistory:
         while True:
             await is_set_within(self._came, _PRUNE_SECONDS)
             self._came.clear()
-            tellings = tuple(self._waiting)
+            batches = tuple(self._waiting)
             self._waiting.clear()
             self._waiting_events = 0
             changes = tuple(self._changes)
             try:
-                told = [one for _, one in tellings]
-                taken = await self._in_thread(self._take, told, changes)
+                rows = [one for _, one in batches]
+                taken = await self._in_thread(self._take, rows, changes)
                 if self._clock().steady_ms >= next_prune_ms:
                     more = await self._in_thread(self._prune)
                     pause_ms = 50 if more else int(_PRUNE_SECONDS * 1000)
@@ -214,7 +214,7 @@ class ClusterHistory:
             self._events += taken.events
             self._lost += taken.lost
             self._refused += taken.refused
-            await self._answer(tellings, taken.heard)
+            await self._answer(batches, taken.acks)
 
     async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
         now_ms = self._clock().wall_ms
@@ -227,14 +227,14 @@ class ClusterHistory:
             raise
 
     def _take(
-        self, tellings: list[HistoryBatch], changes: tuple[FaultChange, ...], now_ms: int
+        self, batches: list[HistoryBatch], changes: tuple[FaultChange, ...], now_ms: int
     ) -> Taken:
         if self._file is None:
             self._file = HistoryFile(self._path)
         if self._begins_with is not None:
             self._file.begin(self._begins_with)
             self._begins_with = None
-        taken = self._file.take(tellings, now_ms) if tellings else Taken(())
+        taken = self._file.take(batches, now_ms) if batches else Taken(())
         if changes:
             self._file.note(changes)
             for _ in changes:
@@ -248,14 +248,14 @@ class ClusterHistory:
         return self._file.prune(older_than_ms=oldest_ms, max_bytes=_MAX_BYTES)
 
     async def _answer(
-        self, tellings: tuple[tuple[str, HistoryBatch], ...], heard: tuple[HistoryAck, ...]
+        self, batches: tuple[tuple[str, HistoryBatch], ...], acks: tuple[HistoryAck, ...]
     ) -> None:
         """Say over the way that a node's telling came what is kept of it."""
-        ways = {(one.node, one.journal): url for url, one in tellings}
+        ways = {(one.node, one.journal): url for url, one in batches}
         # A node that does not hear this tells again, and is answered again.
         with contextlib.suppress(StoreError, TimeoutError):
             async with asyncio.timeout(_ANSWER_SECONDS):
-                for one in heard:
+                for one in acks:
                     await self._channels[ways[one.node, one.journal]].acknowledge(one)
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:

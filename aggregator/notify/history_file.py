@@ -75,7 +75,7 @@ Standing: TypeAlias = dict[str, dict[tuple[str, str], str]]
 class Taken(msgspec.Struct, frozen=True):
     """What came of tellings: what is kept of each journal that spoke, and how many rows are new."""
 
-    heard: tuple[HistoryAck, ...]
+    acks: tuple[HistoryAck, ...]
     events: int = 0
     lost: int = 0
     refused: int = 0
@@ -107,31 +107,31 @@ class HistoryFile:
             connection.close()
             raise
 
-    def take(self, tellings: Iterable[HistoryBatch], now_ms: int) -> Taken:
-        """Keep for good what of ``tellings`` is next; all of it or, with an error, nothing.
+    def take(self, batches: Iterable[HistoryBatch], now_ms: int) -> Taken:
+        """Keep for good what of ``batches`` is next; all of it or, with an error, nothing.
 
         One that begins behind what is kept of its journal changes nothing; one that begins before
         it counts from there on.
         """
-        heard: dict[tuple[str, str], HistoryAck] = {}
+        acks: dict[tuple[str, str], HistoryAck] = {}
         events = lost = refused = 0
         with self._transaction():
-            for telling in tellings:
-                known, lost_after = self._position(telling)
-                key = telling.node, telling.journal
-                heard.pop(key, None)
-                heard[key] = HistoryAck(telling.node, telling.journal, max(known, telling.upto))
-                if telling.after > known:
-                    heard[key] = HistoryAck(telling.node, telling.journal, known)
+            for batch in batches:
+                known, lost_after = self._position(batch)
+                key = batch.node, batch.journal
+                acks.pop(key, None)
+                acks[key] = HistoryAck(batch.node, batch.journal, max(known, batch.upto))
+                if batch.after > known:
+                    acks[key] = HistoryAck(batch.node, batch.journal, known)
                     refused += 1
-                elif telling.upto > known:
-                    new = [event for event in telling.events if event.sequence > known]
+                elif batch.upto > known:
+                    new = [event for event in batch.events if event.sequence > known]
                     # A part that was lost is told again with what follows it until it is heard.
-                    gap = telling.lost if lost_after < telling.after else 0
-                    self._keep(telling, new, gap, now_ms)
+                    gap = batch.lost if lost_after < batch.after else 0
+                    self._keep(batch, new, gap, now_ms)
                     events += len(new)
                     lost += gap
-        return Taken(tuple(heard.values()), events, lost, refused)
+        return Taken(tuple(acks.values()), events, lost, refused)
 
     def begin(self, standing: Standing) -> None:
         """This is published now, and is no news; unless the history knows what is."""
@@ -168,16 +168,16 @@ class HistoryFile:
     def _stand(self, rows: Iterable[tuple[str, str, str, str]]) -> None:
         self._connection.executemany("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?)", rows)
 
-    def _position(self, telling: HistoryBatch) -> tuple[int, int]:
+    def _position(self, batch: HistoryBatch) -> tuple[int, int]:
         """What is kept of the journal, and behind which sequence rows of it were last lost."""
         row = self._connection.execute(
             "SELECT sequence, lost_after FROM positions WHERE node = ? AND journal = ?",
-            (telling.node, telling.journal),
+            (batch.node, batch.journal),
         ).fetchone()
         return (0, -1) if row is None else (row[0], row[1])
 
-    def _keep(self, telling: HistoryBatch, new: list[EpisodeEvent], lost: int, now_ms: int) -> None:
-        node, journal = telling.node, telling.journal
+    def _keep(self, batch: HistoryBatch, new: list[EpisodeEvent], lost: int, now_ms: int) -> None:
+        node, journal = batch.node, batch.journal
         insert = (
             "INSERT INTO events (node, journal, heard_at_ms, lost, body) VALUES (?, ?, ?, ?, ?)"
         )
@@ -191,7 +191,7 @@ class HistoryFile:
             "INSERT INTO positions VALUES (?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET"
             " sequence = excluded.sequence, heard_at_ms = excluded.heard_at_ms,"
             " lost_after = max(lost_after, excluded.lost_after)",
-            (node, journal, telling.upto, telling.after if lost else -1, now_ms),
+            (node, journal, batch.upto, batch.after if lost else -1, now_ms),
         )
         # Of journals that were replaced since long nothing comes any more.
         self._connection.execute(

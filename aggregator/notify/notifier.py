@@ -39,7 +39,7 @@ class Notifier:
     def __init__(
         self,
         pipeline: Pipeline,
-        world: ClusterState,
+        cluster_state: ClusterState,
         board: JobView,
         tables: RankTables,
         stream: Stream,
@@ -50,7 +50,7 @@ class Notifier:
         self.server = server
         """Where clients of ClusterD listen, if they are served."""
         self._pipeline = pipeline
-        self._world = world
+        self._cluster_state = cluster_state
         self._board = board
         self._tables = tables
         self._stream = stream
@@ -69,16 +69,16 @@ class Notifier:
         """What an earlier run has told of is no news; all that is published else now is. What it
         told of is in the history, and where that is lost, in the documents that it wrote.
         """
-        told = await self.history.standing()
+        rows = await self.history.standing()
         pipeline = self._pipeline
-        if told is None:
+        if rows is None:
             for node in pipeline.nodes:
                 self._changes.seed(node, pipeline.published(node), self._shown_faults(node))
             self.history.begin(self._changes.standing)
         else:
-            self._changes.take_over(told)
+            self._changes.take_over(rows)
             unwritten = pipeline.dirty - pipeline.nodes
-            for node in sorted((told.keys() | pipeline.nodes) - unwritten):
+            for node in sorted((rows.keys() | pipeline.nodes) - unwritten):
                 self._observe(node, now)
         self._blind.take(now.wall_ms)  # what an earlier run showed as blind is no news either
         self._is_seeded = True
@@ -161,7 +161,7 @@ class Notifier:
         for one in self._blind.take(now.wall_ms):
             self._stream.send("blind", one, {one.node})
         for node in moved:
-            self._tables.set_pods(node, self._world.pods_on(node))
+            self._tables.set_pods(node, self._cluster_state.pods_on(node))
         self._board.changed(changed.union(moved), now)
         self._send_jobs(now)
         jobs, services = self._board.take_changed_jobs(), self._tables.take_changed_tables()

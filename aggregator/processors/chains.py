@@ -114,7 +114,7 @@ def process_node(
 
     ``published`` is what is published of it now. ``None``: there is nothing to say.
     """
-    if record is not None and not record.tells_parts:
+    if record is not None and not record.has_parts:
         record = None
     if facts.lost:
         return lost_node(published if record is None else record)

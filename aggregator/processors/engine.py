@@ -135,7 +135,7 @@ class ProcessorEngine:
         self, node: str, record: NodeRecord | None, published: NodeRecord | None, _: Instant
     ) -> NodeRecord | None:
         """What is published of a node record, and of a node that fell silent."""
-        if node not in self.lost and (record is None or (record.tells_parts and not record.faults)):
+        if node not in self.lost and (record is None or (record.has_parts and not record.faults)):
             return record
         return process_node(record, published, self._facts_of(node))
 

@@ -35,10 +35,10 @@ def read_chips(node: str, text: str) -> dict[str, Codes]:
 
     ``Total`` decides. A chip of which only other levels are told is none of ours.
     """
-    said = decode(text, _Node, NAME, f"$['{node}']")
+    node_info = decode(text, _Node, NAME, f"$['{node}']")
     chips: dict[str, Codes] = {}
-    for chip in said.total or ():
-        faults = (said.detail or {}).get(chip) or []
+    for chip in node_info.total or ():
+        faults = (node_info.detail or {}).get(chip) or []
         codes = {one.code: one.separated_at_ms for one in faults if one.level == _LEVEL}
         if chip and (codes or not faults):
             chips[chip] = codes

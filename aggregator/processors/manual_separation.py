@@ -133,10 +133,10 @@ class ManualSeparation:
                     else:
                         self._forget(node, chip, code)
 
-    def adopt(self, said: Mapping[str, Mapping[str, Codes]]) -> frozenset[str]:
+    def adopt(self, reported: Mapping[str, Mapping[str, Codes]]) -> frozenset[str]:
         """Take over chips that a store's document has and nobody knows; returns their nodes."""
         nodes = set()
-        for node, chips in said.items():
+        for node, chips in reported.items():
             for chip, codes in chips.items():
                 if chip not in self.chips.get(node, {}):
                     self.chips.setdefault(node, {})[chip] = Separated(dict(codes))
@@ -145,7 +145,7 @@ class ManualSeparation:
         return frozenset(nodes)
 
     def compare(
-        self, source: int, said: Mapping[str, Mapping[str, Codes]], unread: Iterable[str]
+        self, source: int, reported: Mapping[str, Mapping[str, Codes]], unread: Iterable[str]
     ) -> frozenset[tuple[str, str]]:
         """See what the document of a store has; returns nodes and chips that somebody released.
 
@@ -153,20 +153,24 @@ class ManualSeparation:
         (clusterd#2.7). Of the nodes ``unread`` nothing is known.
         """
         skipped = frozenset(unread)
-        self.mark_shown(source, said)
+        self.mark_shown(source, reported)
         released = set()
         for node, chips in tuple(self.chips.items()):
             for chip, one in tuple(chips.items()):
-                if source in one.shown and node not in skipped and chip not in said.get(node, {}):
+                if (
+                    source in one.shown
+                    and node not in skipped
+                    and chip not in reported.get(node, {})
+                ):
                     self.drop(node, chip)
                     released.add((node, chip))
         return frozenset(released)
 
-    def mark_shown(self, source: int, said: Mapping[str, Mapping[str, Codes]]) -> None:
+    def mark_shown(self, source: int, reported: Mapping[str, Mapping[str, Codes]]) -> None:
         """Remember which of the separated chips the document of a store has."""
         for node, chips in self.chips.items():
             for chip, one in tuple(chips.items()):
-                if chip in said.get(node, {}) and source not in one.shown:
+                if chip in reported.get(node, {}) and source not in one.shown:
                     shown = tuple(sorted((*one.shown, source)))
                     chips[chip] = msgspec.structs.replace(one, shown=shown)
                     self.changed.add(node)

@@ -50,7 +50,7 @@ class SeparationDocuments:
         self._separation = separation
         self._policies: dict[int, SeparationPolicy] = {}
         self._unlisted = {(store, one) for store in range(stores) for one in self.inputs}
-        self._said: dict[int, dict[str, dict[str, Codes]]] = {}
+        self._reported: dict[int, dict[str, dict[str, Codes]]] = {}
         self._left: dict[tuple[str, str], int] = {}
         """Node and chip to the wall time at which the chip left a document or was missing there."""
 
@@ -101,22 +101,22 @@ class SeparationDocuments:
     def _read_chips(
         self, source: int, document: Document | None, is_first: bool, now_ms: int
     ) -> frozenset[str]:
-        before = self._said.get(source, {})
-        said, unread = {}, set()
+        before = self._reported.get(source, {})
+        reported, unread = {}, set()
         for node, text in ({} if document is None else document.data).items():
             try:
-                said[node] = read_chips(node, text)
+                reported[node] = read_chips(node, text)
             except DocumentError as error:
                 unread.add(node)
                 self._problem(source, node, error)
                 if node in before:
-                    said[node] = before[node]
-        self._said[source] = said
+                    reported[node] = before[node]
+        self._reported[source] = reported
         for node, chips in before.items():
-            for chip in chips.keys() - said.get(node, {}).keys():
+            for chip in chips.keys() - reported.get(node, {}).keys():
                 self._left[node, chip] = now_ms
-        nodes = self._adopt(said) if is_first else frozenset[str]()
-        released = self._separation.compare(source, said, unread)
+        nodes = self._adopt(reported) if is_first else frozenset[str]()
+        released = self._separation.compare(source, reported, unread)
         # What was kept is read again when we begin to lead, and has them still.
         self._left.update(dict.fromkeys(released, now_ms))
         while len(self._left) > _MOST_LEFT:
@@ -126,10 +126,10 @@ class SeparationDocuments:
                 self._problem(source, node, None)
         return nodes | {node for node, _ in released}
 
-    def _adopt(self, said: dict[str, dict[str, Codes]]) -> frozenset[str]:
+    def _adopt(self, reported: dict[str, dict[str, Codes]]) -> frozenset[str]:
         if self.policy is not None and not self.policy.enabled:
             return frozenset()
-        return self._separation.adopt(said)
+        return self._separation.adopt(reported)
 
     def follow_up(self, *, is_news: bool) -> None:
         """After what an earlier leader kept was taken over: what has become of its document since.
@@ -138,16 +138,16 @@ class SeparationDocuments:
         no news, nobody led since the document was read: what it has besides counts still.
         """
         if not is_news:
-            for said in self._said.values():
-                self._adopt(said)
+            for reported in self._reported.values():
+                self._adopt(reported)
         for node, chips in tuple(self._separation.chips.items()):
             for chip, one in tuple(chips.items()):
                 left_ms = self._left.get((node, chip))
                 if left_ms is not None and max(one.codes.values(), default=0) <= left_ms:
                     self._separation.drop(node, chip)
         self._left.clear()
-        for source, said in self._said.items():
-            self._separation.mark_shown(source, said)
+        for source, reported in self._reported.items():
+            self._separation.mark_shown(source, reported)
 
     def _problem(self, source: int, place: str, error: DocumentError | None) -> None:
         """Say once that something cannot be read, and once that it can."""

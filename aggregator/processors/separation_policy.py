@@ -76,10 +76,10 @@ def _parsed(text: str) -> Any:
     try:
         return yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
     except Exception as error:  # what the library makes of a tag that does not fit its value
-        said = f"a value is not what its tag says: {error!r}"
-    raise DocumentError(NAME, KEY, f"is no YAML: {said}")
+        reason = f"a value is not what its tag says: {error!r}"
+    raise DocumentError(NAME, KEY, f"is no YAML: {reason}")
 
 
 def _section(tree: Any, name: str) -> dict[Any, Any]:

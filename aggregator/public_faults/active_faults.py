@@ -66,10 +66,10 @@ class ActiveFaults:
         """What stands of this fault."""
         return self._nodes.get(key[0], {}).get(key[1:])
 
-    def is_newer(self, saying: PublicFaultReport) -> bool:
+    def is_newer(self, report: PublicFaultReport) -> bool:
         """Whether nothing that was told as late is known of this fault."""
-        known = self.get(saying.key) or self._over.get(saying.key)
-        return known is None or known.told_at_ms < saying.told_at_ms
+        known = self.get(report.key) or self._over.get(report.key)
+        return known is None or known.reported_at_ms < report.reported_at_ms
 
     def full(self, node: str) -> str | None:
         """Why no further fault of ``node`` may stand; ``None``: there is room for it."""
@@ -79,38 +79,38 @@ class ActiveFaults:
             return f"{MOST_OF_A_NODE} faults of node {node!r} stand"
         return None
 
-    def say(
-        self, saying: PublicFaultReport, level: str, now: Instant, *, placed: bool
+    def apply(
+        self, report: PublicFaultReport, level: str, now: Instant, *, placed: bool
     ) -> FaultOutcome:
         """Take in what is said; ``level`` is that of its code."""
-        key = saying.key
+        key = report.key
         before: ActivePublicFault | EndedFault | None = self.get(key) or self._over.get(key)
-        if before is not None and _was_overtaken(saying, before):
+        if before is not None and _was_overtaken(report, before):
             return FaultOutcome.OVERTAKEN
         standing = before if isinstance(before, ActivePublicFault) else None
-        if saying.assertion == "recover":
-            return self._recover(saying, standing, now)
+        if report.assertion == "recover":
+            return self._recover(report, standing, now)
         if standing is not None and standing.ends_at_ms is None:
             newer = replace(
-                standing, told_at_ms=saying.told_at_ms, received_at_ms=saying.received_at_ms
+                standing, reported_at_ms=report.reported_at_ms, received_at_ms=report.received_at_ms
             )
             self._nodes[key[0]][key[1:]] = newer
             self._rows.put_quietly("fault", key, newer)
             return FaultOutcome.KNOWN
-        if standing is None and self.full(saying.node) is not None:
+        if standing is None and self.full(report.node) is not None:
             return FaultOutcome.FULL
-        ends = saying.assertion == "once"
+        ends = report.assertion == "once"
         self._put(
             ActivePublicFault(
                 *key,
-                saying.fault_type,
-                saying.code,
+                report.fault_type,
+                report.code,
                 level,
-                saying.devices,
-                saying.time_seconds,
+                report.devices,
+                report.time_seconds,
                 now.wall_ms,
-                saying.told_at_ms,
-                saying.received_at_ms,
+                report.reported_at_ms,
+                report.received_at_ms,
                 now.wall_ms + LEAST_MS if ends else None,
                 placed,
             )
@@ -119,24 +119,24 @@ class ActiveFaults:
         return FaultOutcome.ADDED
 
     def _recover(
-        self, saying: PublicFaultReport, standing: ActivePublicFault | None, now: Instant
+        self, report: PublicFaultReport, standing: ActivePublicFault | None, now: Instant
     ) -> FaultOutcome:
         if standing is None:
-            self._bury(saying.key, saying.told_at_ms, saying.received_at_ms, now)
+            self._bury(report.key, report.reported_at_ms, report.received_at_ms, now)
             return FaultOutcome.ABSENT
         left_ms = _left_ms(standing.added_at_ms + LEAST_MS, now)
         if left_ms == 0:
-            self._drop(saying.key)
-            self._bury(saying.key, saying.told_at_ms, saying.received_at_ms, now)
+            self._drop(report.key)
+            self._bury(report.key, report.reported_at_ms, report.received_at_ms, now)
             return FaultOutcome.ENDED
         ending = replace(
             standing,
-            told_at_ms=saying.told_at_ms,
-            received_at_ms=saying.received_at_ms,
+            reported_at_ms=report.reported_at_ms,
+            received_at_ms=report.received_at_ms,
             ends_at_ms=now.wall_ms + left_ms,
         )
         self._put(ending)
-        self._schedule(saying.key, now.steady_ms + left_ms)
+        self._schedule(report.key, now.steady_ms + left_ms)
         return FaultOutcome.ENDING
 
     def adopt(self, standing: ActivePublicFault) -> bool:
@@ -165,7 +165,7 @@ class ActiveFaults:
                 self._schedule(standing.key, now.steady_ms + left_ms)
         for one in over:
             if self.get(one.key) is None:
-                self._bury(one.key, one.told_at_ms, one.received_at_ms, now)
+                self._bury(one.key, one.reported_at_ms, one.received_at_ms, now)
 
     def step(self, now: Instant) -> None:
         """End what is due."""
@@ -180,7 +180,7 @@ class ActiveFaults:
                 self._rows.drop("over", key)
             else:
                 self._drop(key)
-                self._bury(key, standing.told_at_ms, standing.received_at_ms, now)
+                self._bury(key, standing.reported_at_ms, standing.received_at_ms, now)
 
     def next_due_ms(self) -> int | None:
         """Steady time at which ``step`` has something to do."""
@@ -250,7 +250,7 @@ class ActiveFaults:
         self.dirty.add(key[0])
         self.revision += 1
 
-    def _bury(self, key: Key, told_at_ms: int, received_at_ms: int, now: Instant) -> None:
+    def _bury(self, key: Key, reported_at_ms: int, received_at_ms: int, now: Instant) -> None:
         left_ms = received_at_ms + OVERTAKEN_MS - now.wall_ms
         if left_ms <= 0:
             return
@@ -258,7 +258,7 @@ class ActiveFaults:
             oldest = next(iter(self._over))
             del self._over[oldest], self._due[oldest]
             self._rows.drop("over", oldest)
-        self._over[key] = over = EndedFault(*key, told_at_ms, received_at_ms)
+        self._over[key] = over = EndedFault(*key, reported_at_ms, received_at_ms)
         self._rows.put("over", key, over)
         self._schedule(key, now.steady_ms + min(left_ms, OVERTAKEN_MS))
 
@@ -273,9 +273,9 @@ class ActiveFaults:
                 heapq.heapify(self._heap)
 
 
-def _was_overtaken(saying: PublicFaultReport, newest: ActivePublicFault | EndedFault) -> bool:
-    late_ms = newest.told_at_ms - saying.told_at_ms
-    waited_ms = max(0, saying.received_at_ms - newest.received_at_ms)
+def _was_overtaken(report: PublicFaultReport, newest: ActivePublicFault | EndedFault) -> bool:
+    late_ms = newest.reported_at_ms - report.reported_at_ms
+    waited_ms = max(0, report.received_at_ms - newest.received_at_ms)
     return 0 < late_ms <= OVERTAKEN_MS - waited_ms
 
 

@@ -52,20 +52,27 @@ def with_public_faults(
     for one in faults:
         for device in one.devices:
             if one.placed or f"{record.chip_type}-{device}" in chips:
-                said = _ReportedFault(device, one.level, one.code)
-                times.setdefault(said, set()).add(one.time_seconds)
+                reported = _ReportedFault(device, one.level, one.code)
+                times.setdefault(reported, set()).add(one.time_seconds)
     if not times:
         return record
     taken = {
-        f"{record.chip_type}-{said.device}" for said in times if said.level not in _LEAVES_FREE
+        f"{record.chip_type}-{reported.device}"
+        for reported in times
+        if reported.level not in _LEAVES_FREE
     }
     if sum(map(len, times.values())) > MOST_SHOWN:
         times = _fewer(times)
     added = {
         CodeFault(
-            PUBLIC_FAULT, f"{record.chip_type}-{said.device}", said.level, said.code, at, said.level
+            PUBLIC_FAULT,
+            f"{record.chip_type}-{reported.device}",
+            reported.level,
+            reported.code,
+            at,
+            reported.level,
         )
-        for said, found in times.items()
+        for reported, found in times.items()
         for at in found
     }
     return replace(
@@ -79,17 +86,17 @@ def with_public_faults(
 
 def _fewer(times: Mapping[_ReportedFault, set[int]]) -> dict[_ReportedFault, set[int]]:
     """The latest time of each code of a chip; of too many the worst, of each chip as many."""
-    latest = {said: max(found) for said, found in times.items()}
+    latest = {reported: max(found) for reported, found in times.items()}
     if len(latest) > MOST_SHOWN:
         worst_first = sorted(latest, key=lambda one: (_rank(one.level), -latest[one], one))
         place: Counter[int] = Counter()
         order: list[tuple[int, _ReportedFault]] = []
-        for said in worst_first:
-            place[said.device] += 1
-            order.append((place[said.device], said))
+        for reported in worst_first:
+            place[reported.device] += 1
+            order.append((place[reported.device], reported))
         order.sort(key=lambda one: one[0])
-        latest = {said: latest[said] for _, said in order[:MOST_SHOWN]}
-    return {said: {at} for said, at in latest.items()}
+        latest = {reported: latest[reported] for _, reported in order[:MOST_SHOWN]}
+    return {reported: {at} for reported, at in latest.items()}
 
 
 def _rank(level: str) -> int:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from stores.base import WatchEvent
 
 _LOOKS = 100
-_TOLD = 250
+_LOGGED_MOST = 250
 """So much is said in a piece."""
 
 
@@ -88,24 +88,26 @@ class MessageProcessor:
         """Take in a message that came over gRPC."""
         resource = self._reader.known(message.resource)
         try:
-            said, problems = yield from self._reader.sayings(message, "message", self._now.wall_ms)
+            reports, problems = yield from self._reader.reports(
+                message, "message", self._now.wall_ms
+            )
         except DocumentError as error:
             return self._answered(INVALID, resource, [Problem(error.where, error.what)])
         held = 0
         if not self._has_begun:
-            said, limited = self._within_limits(message.resource, said)
-            if said and self.waiting.put(None, said):
-                held = len(said)
-            elif said:
+            reports, limited = self._within_limits(message.resource, reports)
+            if reports and self.waiting.put(None, reports):
+                held = len(reports)
+            elif reports:
                 limited.append(Problem("message", "too many others wait: say it again later"))
         else:
-            said, missing, _ = yield from self._placing(said)
+            reports, missing, _ = yield from self._placing(reports)
             problems += missing
-            said, limited = self._within_limits(message.resource, said)
+            reports, limited = self._within_limits(message.resource, reports)
             overtaken: list[Problem] = []
-            limited += yield from self._saying(said, overtaken)
+            limited += yield from self._apply_reports(reports, overtaken)
             problems += overtaken
-        code = LIMITED if limited else OK if said else INVALID
+        code = LIMITED if limited else OK if reports else INVALID
         return self._answered(code, resource, [*limited, *problems], held)
 
     def _answered(
@@ -153,23 +155,23 @@ class MessageProcessor:
             else:
                 self.record.count(one.resource, "refused")
                 self.record.judged(_named(origin), one.problems, self._now)
-        for _, origin, text, said, problems in sorted(read, key=lambda one: one[:2]):
+        for _, origin, text, reports, problems in sorted(read, key=lambda one: one[:2]):
             yield 1
             may = not self.waiting.has(origin)
-            if may and (yield from self._taking(origin, said, problems)):
+            if may and (yield from self._taking(origin, reports, problems)):
                 if self.documents.texts.get(origin) == text:
                     self._count(origin)
             else:
-                self.record.count(self._reader.known(said[0].resource), "held")
-                self.waiting.put(origin, said, problems)
+                self.record.count(self._reader.known(reports[0].resource), "held")
+                self.waiting.put(origin, reports, problems)
 
-    def say_again(self) -> None:
+    def apply_restored(self) -> None:
         """After a restore: what documents said before they said what they say now, as far as
         nothing newer is known.
         """
-        self.backlog.add(self._saying_again())
+        self.backlog.add(self._apply_restored())
 
-    def _saying_again(self) -> Work[None]:
+    def _apply_restored(self) -> Work[None]:
         for origin, text in tuple(self._recent.since(self._now)):
             yield 1
             if not self._has_begun or self.documents.texts.get(origin) == text:
@@ -178,7 +180,7 @@ class MessageProcessor:
             # What is refused of it was named when it came.
             good, _, _ = yield from self._placing(one.own)
             newer = [one for one in good if self._ledger.is_newer(one)]
-            yield from self._saying(newer)
+            yield from self._apply_reports(newer)
 
     def begin(self) -> None:
         """From now on it is known which nodes there are: take in what has waited."""
@@ -198,7 +200,7 @@ class MessageProcessor:
             yield 1
             origin = pending.origin
             if origin in blocked or not (
-                yield from self._taking(origin, pending.said, pending.problems)
+                yield from self._taking(origin, pending.reports, pending.problems)
             ):
                 if origin is not None:
                     blocked.add(origin)
@@ -225,24 +227,24 @@ class MessageProcessor:
             self.backlog.add(self._coming(come))
 
     def _coming(self, come: list[UnplacedFault]) -> Work[None]:
-        for one in sorted(come, key=lambda one: one.saying.told_at_ms):
+        for one in sorted(come, key=lambda one: one.report.reported_at_ms):
             yield 1
-            saying = one.saying
+            report = one.report
             if not self.absent.keeps(one):
                 continue
-            is_over = saying.assertion == "once" and (
-                self._now.wall_ms - saying.received_at_ms > OVERTAKEN_MS
+            is_over = report.assertion == "once" and (
+                self._now.wall_ms - report.received_at_ms > OVERTAKEN_MS
             )
             if is_over or not self.documents.holds(one.place, one.digest):
-                self.absent.drop(saying)
+                self.absent.drop(report)
                 continue
-            good, missing, _ = yield from self._placing((saying,))
+            good, missing, _ = yield from self._placing((report,))
             nodes = frozenset(one.node for one in good)
-            if good and self._limits.take(saying.resource, nodes, self._now.steady_ms):
+            if good and self._limits.take(report.resource, nodes, self._now.steady_ms):
                 self.absent.put(one)  # later
                 continue
-            full = yield from self._saying(good)
-            self.absent.drop(saying)
+            full = yield from self._apply_reports(good)
+            self.absent.drop(report)
             if one.is_all and not self.absent.has(one.place):
                 where = f"public faults in {one.place}"
                 self.record.judged(where, [*missing, *full], self._now)
@@ -256,41 +258,41 @@ class MessageProcessor:
         self.absent.restore(
             one
             for one in state.absent
-            if belongs(one.place, one.saying) and self.namespaces.takes(namespace_of(one.place))
+            if belongs(one.place, one.report) and self.namespaces.takes(namespace_of(one.place))
         )
-        for saying in state.held:
-            self.waiting.put(None, (saying,))
+        for report in state.held:
+            self.waiting.put(None, (report,))
 
     def _taking(
         self,
         origin: MessageOrigin | None,
-        said: Iterable[PublicFaultReport],
+        reports: Iterable[PublicFaultReport],
         problems: Iterable[Problem],
     ) -> Work[bool]:
         """Take in a message that was judged, if it is its time."""
         if not self._has_begun:
             return False
         text = None if origin is None else self.documents.texts.get(origin)
-        good, missing, absent = yield from self._placing(said)
-        resource = next(iter(said)).resource
+        good, missing, absent = yield from self._placing(reports)
+        resource = next(iter(reports)).resource
         if good and origin is not None:
             nodes = frozenset(one.node for one in good)
             if self._limits.take(resource, nodes, self._now.steady_ms, whole=True):
                 return False
-        full = yield from self._saying(good)
+        full = yield from self._apply_reports(good)
         if origin is None:
             found = [*missing, *full]
             self.record.judged("messages over gRPC that waited", found, self._now)
         elif origin in self.documents.texts:
             is_all = len(missing) == len(absent) and not any((*problems, *full))
-            for saying in absent:
-                self.absent.put(UnplacedFault(saying, origin.place, digest_of(text), is_all))
+            for report in absent:
+                self.absent.put(UnplacedFault(report, origin.place, digest_of(text), is_all))
             self.record.judged(_named(origin), [*problems, *missing, *full], self._now)
         self.record.count(self._reader.known(resource), "taken" if good else "refused")
         return True
 
     def _placing(
-        self, said: Iterable[PublicFaultReport]
+        self, reports: Iterable[PublicFaultReport]
     ) -> Work[tuple[list[PublicFaultReport], list[Problem], list[PublicFaultReport]]]:
         """What is about nodes and chips that are there, what is not and why, and which of that is
         about nodes that may come.
@@ -298,60 +300,60 @@ class MessageProcessor:
         good: list[PublicFaultReport] = []
         problems: list[Problem] = []
         absent: list[PublicFaultReport] = []
-        for number, saying in enumerate(said):
+        for number, report in enumerate(reports):
             if number % PIECE == PIECE - 1:
                 yield PIECE
             if self.absent:
-                self.absent.drop(saying)
-            recovers = saying.assertion == "recover"
-            if recovers and self._ledger.get(saying.key) is not None:
-                good.append(saying)  # also when its node has gone
+                self.absent.drop(report)
+            recovers = report.assertion == "recover"
+            if recovers and self._ledger.get(report.key) is not None:
+                good.append(report)  # also when its node has gone
                 continue
-            one, wrong = placed(saying, self._places)
+            one, wrong = placed(report, self._places)
             problems += wrong
             if one is not None:
                 good.append(one)
-            elif not recovers and not is_there(saying.node, saying.serial_number, self._places):
-                absent.append(saying)
+            elif not recovers and not is_there(report.node, report.serial_number, self._places):
+                absent.append(report)
         return good, problems, absent
 
     def _within_limits(
-        self, resource: str, said: list[PublicFaultReport]
+        self, resource: str, reports: list[PublicFaultReport]
     ) -> tuple[list[PublicFaultReport], list[Problem]]:
-        nodes = frozenset(one.node or one.serial_number for one in said)
+        nodes = frozenset(one.node or one.serial_number for one in reports)
         refused = self._limits.take(resource, nodes, self._now.steady_ms)
         problems = [
             Problem(f"node {node}", f"{resource} may say no more of it now")
             for node in sorted(refused)
         ]
-        return [s for s in said if (s.node or s.serial_number) not in refused], problems
+        return [s for s in reports if (s.node or s.serial_number) not in refused], problems
 
-    def _saying(
+    def _apply_reports(
         self,
-        said: Iterable[PublicFaultReport],
+        reports: Iterable[PublicFaultReport],
         overtaken: list[Problem] | None = None,
     ) -> Work[list[Problem]]:
         """Take in what is said; returns what cannot be. To ``overtaken`` is added what says nothing
         any more: who sends it may have a clock that is behind.
         """
         problems: list[Problem] = []
-        for number, saying in enumerate(said):
-            if number % _TOLD == _TOLD - 1:
+        for number, report in enumerate(reports):
+            if number % _LOGGED_MOST == _LOGGED_MOST - 1:
                 yield PIECE
-            level = self._tables.in_force.levels.get(saying.code)
-            if level is None and saying.assertion != "recover":
-                what = f"{saying.code} is not configured any more"
-                problems.append(Problem(f"fault {saying.fault_id}", what))
+            level = self._tables.in_force.levels.get(report.code)
+            if level is None and report.assertion != "recover":
+                what = f"{report.code} is not configured any more"
+                problems.append(Problem(f"fault {report.fault_id}", what))
                 continue
-            is_placed = bool(self._places.chips(saying.node))
-            outcome = self._ledger.say(saying, str(level or ""), self._now, placed=is_placed)
-            self.record.count(self._reader.known(saying.resource), outcome)
+            is_placed = bool(self._places.chips(report.node))
+            outcome = self._ledger.apply(report, str(level or ""), self._now, placed=is_placed)
+            self.record.count(self._reader.known(report.resource), outcome)
             if outcome is FaultOutcome.OVERTAKEN and overtaken is not None:
-                what = f"something newer was told of it on node {saying.node!r}"
-                overtaken.append(Problem(f"fault {saying.fault_id}", what))
+                what = f"something newer was told of it on node {report.node!r}"
+                overtaken.append(Problem(f"fault {report.fault_id}", what))
             if outcome is FaultOutcome.FULL:
-                what = f"{self._ledger.full(saying.node)}: there is room for no more"
-                problems.append(Problem(f"fault {saying.fault_id}", what))
+                what = f"{self._ledger.full(report.node)}: there is room for no more"
+                problems.append(Problem(f"fault {report.fault_id}", what))
         return problems
 
 

@@ -13,7 +13,7 @@ from aggregator.public_faults.node_ownership import (
     owner_at,
     split,
 )
-from aggregator.public_faults.validation import sayings
+from aggregator.public_faults.validation import reports
 from aggregator.public_faults.values import PublicFaultReport
 from contract.documents.public_fault import DATA_KEY, decode_public_fault
 from contract.errors import DocumentError, Problem
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contract.documents.public_fault import PublicFault
     from pacing.cooperative import Work
 
-_NOBODY = "(not configured)"
+_NOT_CONFIGURED = "(not configured)"
 """Stands in counters for all names that anybody may make up."""
 
 
@@ -50,11 +50,11 @@ class MessageReader:
 
     def known(self, resource: str) -> str:
         """Return the name under which ``resource`` is counted."""
-        return resource if resource in self._tables.in_force.resources else _NOBODY
+        return resource if resource in self._tables.in_force.resources else _NOT_CONFIGURED
 
     def read(self, place: str, text: str | None, now_ms: int) -> Work[Read]:
         """Read the text of the document at ``place``, which came now (wall time)."""
-        owner, resource = owner_at(place), _NOBODY
+        owner, resource = owner_at(place), _NOT_CONFIGURED
         foreign = None if owner is None else foreign_kind(owner)
         if foreign is not None:
             return Read(resource, problems=[foreign.problem], foreign=foreign)
@@ -64,7 +64,7 @@ class MessageReader:
             foreign = None if owner is None else foreign_resource(owner, message.resource)
             if foreign is not None:
                 return Read(resource, problems=[foreign.problem], foreign=foreign)
-            own, problems = yield from self.sayings(message, place, now_ms)
+            own, problems = yield from self.reports(message, place, now_ms)
         except DocumentError as error:
             return Read(resource, problems=[Problem(error.where, error.what)])
         if owner is not None:
@@ -73,11 +73,11 @@ class MessageReader:
             problems = [foreign.problem, *problems]
         return Read(resource, message.timestamp, own, problems, foreign)
 
-    def sayings(
+    def reports(
         self, message: PublicFault, document: str, now_ms: int
     ) -> Work[tuple[list[PublicFaultReport], list[Problem]]]:
         """Judge a message wherever it came from. Raises ``DocumentError`` for all of it."""
-        return sayings(
+        return reports(
             message,
             document,
             table=self._tables.in_force,

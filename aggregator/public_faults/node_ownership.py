@@ -55,15 +55,15 @@ def foreign_resource(owner: DocumentOwner, resource: str) -> Foreign | None:
 
 
 def split(
-    owner: DocumentOwner, sayings: Iterable[PublicFaultReport]
+    owner: DocumentOwner, reports: Iterable[PublicFaultReport]
 ) -> tuple[list[PublicFaultReport], Foreign | None]:
-    """Return those of ``sayings`` that are about the own node, and what names others.
+    """Return those of ``reports`` that are about the own node, and what names others.
 
     A serial number is taken for another node: whose it is, other writers decide.
     """
     own: list[PublicFaultReport] = []
     others: dict[str, None] = {}
-    for one in sayings:
+    for one in reports:
         if one.node == owner.node:
             own.append(one)
         else:
@@ -75,10 +75,10 @@ def split(
     return own, Foreign(Reason.OTHER_NODE, Problem("influence", what))
 
 
-def belongs(place: str, saying: PublicFaultReport) -> bool:
-    """Return whether ``saying`` may stand in the document at ``place``."""
+def belongs(place: str, report: PublicFaultReport) -> bool:
+    """Return whether ``report`` may stand in the document at ``place``."""
     owner = owner_at(place)
-    return owner is None or (saying.resource == owner.resource and saying.node == owner.node)
+    return owner is None or (report.resource == owner.resource and report.node == owner.node)
 
 
 def _shown(name: str) -> str:

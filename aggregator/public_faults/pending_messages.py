@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aggregator.public_faults.persisted_rows import Rows
 
-MOST_SAYINGS = 50_000
+MOST_REPORTS = 50_000
 """That came over gRPC."""
 
 _MOST_OF_A_DOCUMENT = 16
@@ -33,7 +33,7 @@ class Pending(msgspec.Struct, frozen=True):
 
     number: int
     origin: MessageOrigin | None
-    said: tuple[PublicFaultReport, ...]
+    reports: tuple[PublicFaultReport, ...]
     problems: tuple[Problem, ...] = ()
     """What was refused of it before."""
 
@@ -65,34 +65,34 @@ class PendingMessages:
     def put(
         self,
         origin: MessageOrigin | None,
-        said: Iterable[PublicFaultReport],
+        reports: Iterable[PublicFaultReport],
         problems: Iterable[Problem] = (),
     ) -> bool:
         """Let a message wait; whether there is room for it."""
-        said = tuple(said)
+        reports = tuple(reports)
         if origin is None:
-            if self._held + len(said) > MOST_SAYINGS:
+            if self._held + len(reports) > MOST_REPORTS:
                 return False
-            self._held += len(said)
+            self._held += len(reports)
         else:
             if self._of[origin] >= _MOST_OF_A_DOCUMENT:
                 self._drop_first(origin)
             self._of[origin] += 1
         if origin is not None:
-            self._append(origin, said, tuple(problems))
-        for first in range(0, len(said) if origin is None else 0, _TOGETHER):
-            pending = self._append(None, said[first : first + _TOGETHER], ())
-            for number, saying in enumerate(pending.said):
-                self._rows.put("held", _row(pending, number), saying)
+            self._append(origin, reports, tuple(problems))
+        for first in range(0, len(reports) if origin is None else 0, _TOGETHER):
+            pending = self._append(None, reports[first : first + _TOGETHER], ())
+            for number, report in enumerate(pending.reports):
+                self._rows.put("held", _row(pending, number), report)
         return True
 
     def _append(
         self,
         origin: MessageOrigin | None,
-        said: tuple[PublicFaultReport, ...],
+        reports: tuple[PublicFaultReport, ...],
         problems: tuple[Problem, ...],
     ) -> Pending:
-        pending = Pending(self._next, origin, said, problems)
+        pending = Pending(self._next, origin, reports, problems)
         self._line[pending.number] = pending
         self._next += 1
         return pending
@@ -109,8 +109,8 @@ class PendingMessages:
         if self._line.pop(pending.number, None) is None:
             return
         if pending.origin is None:
-            self._held -= len(pending.said)
-            for number in range(len(pending.said)):
+            self._held -= len(pending.reports)
+            for number in range(len(pending.reports)):
                 self._rows.drop("held", _row(pending, number))
         else:
             self._of[pending.origin] -= 1
@@ -129,6 +129,6 @@ class PendingMessages:
 
 
 def _row(pending: Pending, number: int) -> tuple[str, ...]:
-    saying = pending.said[number]
-    owner = saying.node or saying.serial_number
+    report = pending.reports[number]
+    owner = report.node or report.serial_number
     return owner, f"{pending.number:012}", f"{number:06}"

@@ -88,7 +88,7 @@ class PublicFaultsPlugin:
         self._ledger = ActiveFaults(self._rows)
         self._tables = FaultTables()
         self.namespaces = Namespaces("public faults", "public_faults.namespaces", namespaces)
-        self._hearing = MessageProcessor(
+        self._processor = MessageProcessor(
             self._rows, self._ledger, self._tables, places, sources, self.namespaces
         )
         self._away = DeletedNodes(self._rows)
@@ -120,7 +120,7 @@ class PublicFaultsPlugin:
         """See ``Reader``."""
         self._settle(now)
         if selection == MESSAGES:
-            self._hearing.observe(source, event)
+            self._processor.observe(source, event)
         elif selection == STATISTIC:
             self._observe_statistic(source, event, now)
         else:
@@ -139,13 +139,13 @@ class PublicFaultsPlugin:
         Until it is known which nodes there are (``ready``) it waits, and is answered with 0.
         """
         self._settle(now)
-        return self._hearing.sending(message)
+        return self._processor.sending(message)
 
     def _settle(self, now: Instant) -> None:
-        self._hearing.advance(now)
+        self._processor.advance(now)
         if self._places.synced and not self.ready.is_set():
             self.ready.set()
-            self._hearing.begin()
+            self._processor.begin()
 
     def _judge_again(self, before: PublicFaultTable) -> None:
         table = self._tables.in_force
@@ -161,21 +161,21 @@ class PublicFaultsPlugin:
             self._take_over(now)
         self._ledger.step(now)
         self._settle(now)
-        hearing = self._hearing
+        processor = self._processor
         if self.ready.is_set():
             if self._tried_ms + _WAITING_MS <= now.steady_ms:
                 self._tried_ms = now.steady_ms
-                if hearing.waiting:
-                    hearing.serve()
+                if processor.waiting:
+                    processor.serve()
                 for key in tuple(self._ledger.unplaced):
                     self._look_for_chips(key, now)
             if self._looked_ms + _ABSENT_MS <= now.steady_ms:
                 self._looked_ms = now.steady_ms
-                hearing.look_for_absent()
+                processor.look_for_absent()
             for node in self._away.look(self._ledger.nodes.keys(), self._places, now):
                 faults = counted(self._ledger.forget(node), "fault")
                 _log.warning("node %s has been away for a day: %s dropped", node, faults)
-        hearing.backlog.do_piece()
+        processor.backlog.do_piece()
         return self.take_changed_nodes()
 
     def _look_for_chips(self, key: Key, now: Instant) -> None:
@@ -188,7 +188,7 @@ class PublicFaultsPlugin:
         if missing:
             what = f"node {key[0]!r} has no chip {', '.join(map(str, missing))}"
             problem = Problem(f"fault {standing.fault_id}", what)
-            self._hearing.record.refuse(
+            self._processor.record.refuse(
                 f"public faults of {standing.resource}", problem, now.wall_ms
             )
         self._ledger.place(key, existing)
@@ -202,11 +202,11 @@ class PublicFaultsPlugin:
             due.append(self._last_step_ms + _UNSYNCED_MS)
         else:
             due.append(self._away.next_due_ms(self._ledger.nodes.keys()))
-            if self._hearing.waiting or self._ledger.unplaced:
+            if self._processor.waiting or self._ledger.unplaced:
                 due.append(self._tried_ms + _WAITING_MS)
-            if self._hearing.absent:
+            if self._processor.absent:
                 due.append(self._looked_ms + _ABSENT_MS)
-        if self._hearing.backlog or self._ledger.dirty:
+        if self._processor.backlog or self._ledger.dirty:
             due.append(self._last_step_ms)
         return min((at for at in due if at is not None), default=None)
 
@@ -244,7 +244,7 @@ class PublicFaultsPlugin:
 
     def sent_at_ms(self, source: int, place: str) -> int | None:
         """Return the time of the message that the store with this number has at ``place``."""
-        text = self._hearing.documents.texts.get(MessageOrigin(source, place))
+        text = self._processor.documents.texts.get(MessageOrigin(source, place))
         try:
             return None if text is None else decode_public_fault(place, {DATA_KEY: text}).timestamp
         except DocumentError:
@@ -253,26 +253,26 @@ class PublicFaultsPlugin:
     @property
     def rejections(self) -> Rejections:
         """Documents of which something does not belong to their place."""
-        return self._hearing.rejections
+        return self._processor.rejections
 
     def status(self) -> PublicFaultStatus:
         """How it is now."""
-        hearing, tables = self._hearing, self._tables
+        processor, tables = self._processor, self._tables
         return PublicFaultStatus(
             synced=self.ready.is_set(),
             standing=self._ledger.count,
             nodes=len(self._ledger.nodes),
             unplaced=len(self._ledger.unplaced),
-            held=hearing.waiting.held,
-            waiting=len(hearing.waiting),
-            absent=len(hearing.absent),
-            documents=len(hearing.documents.texts),
-            documents_beyond=hearing.documents.beyond,
-            dropped=hearing.waiting.dropped,
+            held=processor.waiting.held,
+            waiting=len(processor.waiting),
+            absent=len(processor.absent),
+            documents=len(processor.documents.texts),
+            documents_beyond=processor.documents.beyond,
+            dropped=processor.waiting.dropped,
             away=self._away.since(),
-            counts=hearing.record.counts,
-            troubles=dict(hearing.record.troubles),
-            refused=tuple(hearing.record.refused),
+            counts=processor.record.counts,
+            troubles=dict(processor.record.troubles),
+            refused=tuple(processor.record.refused),
             table=tables.place,
             table_problems=(
                 *tables.unreadable.reasons.values(),
@@ -302,8 +302,8 @@ class PublicFaultsPlugin:
         self._kept_about = kept.pop(_ABOUT, None)
         self._is_whole = self._kept_about is not None
         state, unreadable = persisted_rows.read(kept)
-        hearing = self._hearing
-        hearing.advance(now)
+        processor = self._processor
+        processor.advance(now)
         self._rows.clear()
         self._ledger.restore(state.faults, state.over, now)
         if self._kept_about is not None:
@@ -312,12 +312,12 @@ class PublicFaultsPlugin:
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
                 unreadable.append(f"{_ABOUT}: {decode_text(error)}")
         self._ledger.judge_again(self._tables.in_force.levels)
-        hearing.restore(state)
+        processor.restore(state)
         self._away.restore(state.away, now)
         self._rows.compare(kept)
         self._was_restored = True
-        hearing.say_again()
-        hearing.take_documents(hearing.documents.uncounted())
+        processor.apply_restored()
+        processor.take_documents(processor.documents.uncounted())
         self._take_over(now)
         return unreadable
 

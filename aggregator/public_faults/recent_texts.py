@@ -30,16 +30,16 @@ class Recent:
     """In the order in which it was said."""
 
     def __init__(self) -> None:
-        self._said: deque[_RecentText] = deque()
+        self._texts: deque[_RecentText] = deque()
         self._size = 0
 
     def note(self, origin: MessageOrigin, text: str, now: Instant) -> None:
         """A document says this."""
-        self._said.append(_RecentText(now.steady_ms, origin, text))
+        self._texts.append(_RecentText(now.steady_ms, origin, text))
         self._size += len(text)
-        while self._size > _MOST_CHARACTERS or self._said[0].at_ms + FOR_MS < now.steady_ms:
-            self._size -= len(self._said.popleft().text)
+        while self._size > _MOST_CHARACTERS or self._texts[0].at_ms + FOR_MS < now.steady_ms:
+            self._size -= len(self._texts.popleft().text)
 
     def since(self, now: Instant) -> Iterator[tuple[MessageOrigin, str]]:
         """What was said in the last ``FOR_MS``."""
-        return ((o, text) for at_ms, o, text in self._said if at_ms + FOR_MS >= now.steady_ms)
+        return ((o, text) for at_ms, o, text in self._texts if at_ms + FOR_MS >= now.steady_ms)

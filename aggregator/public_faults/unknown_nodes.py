@@ -34,29 +34,29 @@ class UnknownNodes:
 
     def put(self, one: UnplacedFault) -> None:
         """Keep this until its node comes."""
-        saying = one.saying
-        self.drop(saying)
-        self._of.setdefault(_owner(saying), {})[saying.resource, saying.fault_id] = one
-        self._order[_row(saying)] = None
-        self._at.setdefault(one.place, set()).add(_row(saying))
-        self._rows.put("absent", _row(saying), one)
+        report = one.report
+        self.drop(report)
+        self._of.setdefault(_owner(report), {})[report.resource, report.fault_id] = one
+        self._order[_row(report)] = None
+        self._at.setdefault(one.place, set()).add(_row(report))
+        self._rows.put("absent", _row(report), one)
         if len(self._order) > MOST:
-            self.drop(self._get(next(iter(self._order))).saying)
+            self.drop(self._get(next(iter(self._order))).report)
 
-    def drop(self, saying: PublicFaultReport) -> None:
+    def drop(self, report: PublicFaultReport) -> None:
         """Something newer is said of this fault."""
-        if _row(saying) not in self._order:
+        if _row(report) not in self._order:
             return
-        place = self._get(_row(saying)).place
-        self._at[place].discard(_row(saying))
+        place = self._get(_row(report)).place
+        self._at[place].discard(_row(report))
         if not self._at[place]:
             del self._at[place]
-        del self._order[_row(saying)]
-        of_node = self._of[_owner(saying)]
-        del of_node[saying.resource, saying.fault_id]
+        del self._order[_row(report)]
+        of_node = self._of[_owner(report)]
+        del of_node[report.resource, report.fault_id]
         if not of_node:
-            del self._of[_owner(saying)]
-        self._rows.drop("absent", _row(saying))
+            del self._of[_owner(report)]
+        self._rows.drop("absent", _row(report))
 
     def come(self, places: NodeLookup) -> list[UnplacedFault]:
         """What is said of nodes that are there now."""
@@ -69,8 +69,8 @@ class UnknownNodes:
 
     def keeps(self, one: UnplacedFault) -> bool:
         """Whether nothing newer was said since."""
-        found = self._of.get(_owner(one.saying), {})
-        return found.get((one.saying.resource, one.saying.fault_id)) is one
+        found = self._of.get(_owner(one.report), {})
+        return found.get((one.report.resource, one.report.fault_id)) is one
 
     def has(self, place: str) -> bool:
         """Whether anything that the document at this place says is missing its node."""
@@ -86,7 +86,7 @@ class UnknownNodes:
         for row in tuple(self._at.get(place, ())):
             one = self._get(row)
             if not holds(one.place, one.digest):
-                self.drop(one.saying)
+                self.drop(one.report)
 
     def restore(self, kept: Iterable[UnplacedFault]) -> None:
         """Go on where an earlier run ended."""
@@ -106,9 +106,9 @@ def is_there(node: str, serial_number: str, places: NodeLookup) -> bool:
     return places.has_node(node) if node else places.node_of(serial_number) is not None
 
 
-def _owner(saying: PublicFaultReport) -> tuple[str, str]:
-    return saying.node, "" if saying.node else saying.serial_number
+def _owner(report: PublicFaultReport) -> tuple[str, str]:
+    return report.node, "" if report.node else report.serial_number
 
 
-def _row(saying: PublicFaultReport) -> tuple[str, ...]:
-    return *_owner(saying), saying.resource, saying.fault_id
+def _row(report: PublicFaultReport) -> tuple[str, ...]:
+    return *_owner(report), report.resource, report.fault_id

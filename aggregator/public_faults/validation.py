@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pacing.cooperative import Work
 
 OK, INVALID, LIMITED = 0, 409, 410
-_TOLD_MOST = 10
+_LISTED_MOST = 10
 _SENT = "public fault send successfully"
 
 
@@ -48,13 +48,13 @@ def answer(code: int, refused: tuple[Problem, ...], *, held: int = 0) -> Validat
             info += "; refused: "
     else:
         info = "limiter work by resource failed: " if code == LIMITED else ""
-    info += "; ".join(map(str, refused[:_TOLD_MOST]))
-    if len(refused) > _TOLD_MOST:
-        info += f"; and {len(refused) - _TOLD_MOST} more"
+    info += "; ".join(map(str, refused[:_LISTED_MOST]))
+    if len(refused) > _LISTED_MOST:
+        info += f"; and {len(refused) - _LISTED_MOST} more"
     return ValidationReply(code, info, refused)
 
 
-def sayings(
+def reports(
     message: PublicFault,
     document: str,
     *,
@@ -77,9 +77,9 @@ def sayings(
         is_serial=bool,  # whose it is, is looked at for each influence by itself
         ending=left,
     )
-    said = []
+    found = []
     for fault in faults:
-        said += [
+        found += [
             PublicFaultReport(
                 about.node_name,
                 "" if about.node_name else about.node_sn,
@@ -96,7 +96,7 @@ def sayings(
             for about in fault.influence or ()
         ]
         yield len(fault.influence or ())
-    return said, list(problems)
+    return found, list(problems)
 
 
 def _is_in(message: PublicFault, table: PublicFaultTable) -> bool:
@@ -106,33 +106,33 @@ def _is_in(message: PublicFault, table: PublicFaultTable) -> bool:
 
 
 def placed(
-    saying: PublicFaultReport, places: NodeLookup
+    report: PublicFaultReport, places: NodeLookup
 ) -> tuple[PublicFaultReport | None, list[Problem]]:
-    """What is left of ``saying`` on nodes and chips that exist, and what is refused.
+    """What is left of ``report`` on nodes and chips that exist, and what is refused.
 
     A recovery is about the fault whatever chips it names. Chips of a node that has told of none yet
     are looked at when it has.
     """
-    where = f"fault {saying.fault_id}"
-    if not saying.node:
-        node = places.node_of(saying.serial_number)
+    where = f"fault {report.fault_id}"
+    if not report.node:
+        node = places.node_of(report.serial_number)
         if node is None:
-            what = f"no node has the serial number {quoted(repr(saying.serial_number))}"
+            what = f"no node has the serial number {quoted(repr(report.serial_number))}"
             return None, [Problem(where, what)]
-        saying = replace(saying, node=node, serial_number="")
-    if not places.has_node(saying.node):
-        return None, [Problem(where, f"there is no node {saying.node!r}")]
-    if saying.assertion == "recover":
-        return saying, []
-    existing = existing_devices(saying.devices, places.chips(saying.node))
+        report = replace(report, node=node, serial_number="")
+    if not places.has_node(report.node):
+        return None, [Problem(where, f"there is no node {report.node!r}")]
+    if report.assertion == "recover":
+        return report, []
+    existing = existing_devices(report.devices, places.chips(report.node))
     if existing is None:
-        return saying, []
-    missing = [device for device in saying.devices if device not in existing]
+        return report, []
+    missing = [device for device in report.devices if device not in existing]
     if not missing:
-        return saying, []
+        return report, []
     names = ", ".join(map(str, missing))
-    problem = Problem(where, f"node {saying.node!r} has no chip {names}")
-    return replace(saying, devices=existing) if existing else None, [problem]
+    problem = Problem(where, f"node {report.node!r} has no chip {names}")
+    return replace(report, devices=existing) if existing else None, [problem]
 
 
 def existing_devices(

@@ -26,7 +26,7 @@ Device: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=LAST_DEVICE)]
 class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
     """What a message says of one fault on one node.
 
-    ``told_at_ms`` is the message's own time, ``received_at_ms`` ours; both are wall times.
+    ``reported_at_ms`` is the message's own time, ``received_at_ms`` ours; both are wall times.
     ``serial_number`` names the node where ``node`` is empty, until it is known whose it is.
     ``devices`` are physical ids.
     """
@@ -40,7 +40,7 @@ class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
     assertion: str
     devices: tuple[Device, ...]
     time_seconds: Int64
-    told_at_ms: Int64
+    reported_at_ms: Int64
     received_at_ms: Int64
 
     @property
@@ -52,9 +52,9 @@ class PublicFaultReport(msgspec.Struct, frozen=True, array_like=True):
 class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
     """A fault that stands. Times in milliseconds are wall times.
 
-    ``level`` is the last one that a table gave its code. ``told_at_ms`` and ``received_at_ms`` are
-    those of the newest message about it. ``ends_at_ms``: when it ends by itself. ``placed``: its
-    chips are known to exist.
+    ``level`` is the last one that a table gave its code. ``reported_at_ms`` and
+    ``received_at_ms`` are those of the newest message about it. ``ends_at_ms``: when it ends by
+    itself. ``placed``: its chips are known to exist.
     """
 
     node: str
@@ -66,7 +66,7 @@ class ActivePublicFault(msgspec.Struct, frozen=True, array_like=True):
     devices: tuple[Device, ...]
     time_seconds: Int64
     added_at_ms: Int64
-    told_at_ms: Int64
+    reported_at_ms: Int64
     received_at_ms: Int64
     ends_at_ms: Int64 | None
     placed: bool
@@ -83,7 +83,7 @@ class UnplacedFault(msgspec.Struct, frozen=True, array_like=True):
     ``digest`` is that of its text. ``is_all``: nothing else of it was refused.
     """
 
-    saying: PublicFaultReport
+    report: PublicFaultReport
     place: str
     digest: str
     is_all: bool
@@ -95,7 +95,7 @@ class EndedFault(msgspec.Struct, frozen=True, array_like=True):
     node: str
     resource: str
     fault_id: str
-    told_at_ms: Int64
+    reported_at_ms: Int64
     received_at_ms: Int64
 
     @property

@@ -11,6 +11,7 @@ import msgspec
 from advisor.advise import advise
 from advisor.controllers.motor_scaling_rule import read_rule, target_index
 from advisor.inputs.scheduler_options import scheduler_options
+from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
 from advisor.report import flat
 from advisor.scheduler_view.state import SchedulerState
@@ -63,7 +64,9 @@ def _dump(text: str) -> None:
         uids = {pod.uid for pod in snapshot.pods}
         for profile in Profile:
             report, after = advise(snapshot, states[profile], AdvisorOptions(profile=profile))
-            states[profile] = msgspec.json.decode(msgspec.json.encode(after), type=SchedulerState)
+            states[profile] = msgspec.json.decode(
+                msgspec.json.encode(after, enc_hook=as_dict), type=SchedulerState
+            )
             assert states[profile] == after
             assert {pod["uid"] for pod in flat(report)["deletions"]} <= uids
 

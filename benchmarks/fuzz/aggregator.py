@@ -256,7 +256,7 @@ class AggregatorInputs:
         self.seeds = [one.good for one in _INPUTS]
         self._loop = looptime.new_event_loop(resolution=2**-20)
         self._place = tempfile.TemporaryDirectory(prefix="npu-vigil-fuzz-")
-        self._world: Cluster | None = None
+        self._site: Cluster | None = None
         self._fed = 0
         self._steady: dict[str, bytes] = {}
         atexit.register(self._close)
@@ -276,65 +276,65 @@ class AggregatorInputs:
             raise VigilError("changes nothing")
 
     async def _feed(self, text: str) -> bool:
-        world = self._world
-        if world is None:
-            world = self._world = Cluster(Path(self._place.name))
-            with world.replaced():
-                await self._begin(world)
+        site = self._site
+        if site is None:
+            site = self._site = Cluster(Path(self._place.name))
+            with site.replaced():
+                await self._begin(site)
         one = _input_of(text)
         step = {"do": one.do, "object": one.made(_signed(text))}
-        before = self._pieces(world, BAD)
-        with world.replaced():
+        before = self._pieces(site, BAD)
+        with site.replaced():
             if one.read_back:
-                await world.kill()
-                await world.do(step)
-                world.start()
-                await world.pass_time(_START_SECONDS)
+                await site.kill()
+                await site.do(step)
+                site.start()
+                await site.pass_time(_START_SECONDS)
             else:
-                await world.do(step)
-                await world.pass_time(_SOON)
-            assert self._pieces(world, STEADY) == self._steady, "another node changed"
-            changed = self._pieces(world, BAD) != before
+                await site.do(step)
+                await site.pass_time(_SOON)
+            assert self._pieces(site, STEADY) == self._steady, "another node changed"
+            changed = self._pieces(site, BAD) != before
             self._fed += 1
             if self._fed % _EVERY == 0:
-                await self._go_on(world)
+                await self._go_on(site)
         return changed
 
-    async def _begin(self, world: Cluster) -> None:
-        world.start()
+    async def _begin(self, site: Cluster) -> None:
+        site.start()
         for node in (STEADY, CHANGING):
-            await world.device(node, broken(2) | _SWITCH)
-            await world.server(node, node_data(None, "UnHealthy"))
-        await world.pass_time(1)
-        self._steady = self._pieces(world, STEADY)
+            await site.device(node, broken(2) | _SWITCH)
+            await site.server(node, node_data(None, "UnHealthy"))
+        await site.pass_time(1)
+        self._steady = self._pieces(site, STEADY)
         assert len(self._steady) == len(_OUTPUTS)
 
-    async def _go_on(self, world: Cluster) -> None:
+    async def _go_on(self, site: Cluster) -> None:
         """What is good is published, of another node and of this one."""
         chip = self._fed // _EVERY % 8
-        update_time = world.wall_ms // 1000
+        update_time = site.wall_ms // 1000
         for node in (CHANGING, BAD):
-            await world.device(node, broken(chip, update_time=update_time))
-        await world.pass_time(_PACE_SECONDS)
-        assert world.unhealthy(CHANGING) == f"Ascend910-{chip}", "a change is not published"
-        assert f"Ascend910-{chip}" in world.unhealthy(BAD), "the first good one does not count"
+            await site.device(node, broken(chip, update_time=update_time))
+        await site.pass_time(_PACE_SECONDS)
+        assert site.unhealthy(CHANGING) == f"Ascend910-{chip}", "a change is not published"
+        assert f"Ascend910-{chip}" in site.unhealthy(BAD), "the first good one does not count"
 
     @staticmethod
-    def _pieces(world: Cluster, node: str) -> dict[str, bytes]:
+    def _pieces(site: Cluster, node: str) -> dict[str, bytes]:
         """By document, what is published of a node."""
         return {
             name: bytes(piece)
             for name in _OUTPUTS
-            for key, piece in _Raws.decode(world.outputs[name][name] or "{}").items()
+            for key, piece in _Raws.decode(site.outputs[name][name] or "{}").items()
             if key.endswith(f"info-{node}")
         }
 
     def _end(self) -> None:
         """What went wrong is not to be seen with the next input."""
-        world, self._world = self._world, None
-        if world is not None:
+        site, self._site = self._site, None
+        if site is not None:
             with suppress(BaseException):
-                self._loop.run_until_complete(world.close())
+                self._loop.run_until_complete(site.close())
 
     def _close(self) -> None:
         self._end()

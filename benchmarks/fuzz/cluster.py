@@ -88,7 +88,7 @@ class ClusterObjects:
         make: Callable[[str], dict[str, Any]],
         follow: Callable[[KubernetesCluster], AsyncIterator[Any]],
         observe: Callable[[ClusterState], Callable[[int, Any], frozenset[str] | None]],
-        told: Callable[[ClusterState], Mapping[str, object]],
+        items_of: Callable[[ClusterState], Mapping[str, object]],
     ) -> None:
         self.name = name
         self.seeds: Sequence[str] = (json.dumps(make("c")), json.dumps(make("d")))
@@ -96,19 +96,19 @@ class ClusterObjects:
         self._keys = [f"{prefix}{one}" for one in "ab"]
         self._follow = follow
         self._observe = observe
-        self._told = told
+        self._shown = items_of
 
     def feed(self, text: str) -> None:
         """See ``Target``."""
         a, b = self._good
         text = text.replace("\r", " ").replace("\n", " ")
         events = self._events((a, text, b))
-        world = self._world(events)
+        state = self._state_after(events)
         if events:
-            assert self._told(world).keys() >= set(self._keys), "good ones are told"
-        _check(world)
+            assert self._shown(state).keys() >= set(self._keys), "good ones are told"
+        _check(state)
         changes = self._events((a,), text, b)
-        _check(self._world(changes))
+        _check(self._state_after(changes))
         refused = not events or events[0].unreadable or len(changes) < 3
         if refused:
             raise VigilError("refused")
@@ -116,27 +116,27 @@ class ClusterObjects:
     def _events(self, items: Sequence[str], *frames: str) -> list[Any]:
         listed = f'{{"metadata":{{"resourceVersion":"7"}},"items":[{",".join(items)}]}}'
         lines = (f'{{"type":"MODIFIED","object":{one}}}' for one in frames)
-        body, told = (text.encode("utf-8", "replace") for text in (listed, "\n".join(lines)))
-        cluster = KubernetesCluster(Answers(body, told).connection)
+        body, items_of = (text.encode("utf-8", "replace") for text in (listed, "\n".join(lines)))
+        cluster = KubernetesCluster(Answers(body, items_of).connection)
         return _loop().run_until_complete(events_of(self._follow(cluster)))
 
-    def _world(self, events: Sequence[Any]) -> ClusterState:
-        world = ClusterState([True])
+    def _state_after(self, events: Sequence[Any]) -> ClusterState:
+        state = ClusterState([True])
         for event in events:
-            self._observe(world)(0, event)
-        return world
+            self._observe(state)(0, event)
+        return state
 
 
-def _check(world: ClusterState) -> None:
+def _check(state: ClusterState) -> None:
     """What was told can be asked for."""
-    for pod in world.pods_heard(0).told.values():
-        facts = world.facts(pod.node)
+    for pod in state.pods_of(0).items.values():
+        facts = state.facts(pod.node)
         assert pod in facts.pods
         assert set(pod.chips) <= (facts.used or frozenset())
-        assert not pod.job or world.jobs()[pod.job].key == pod.job
-    for node in world.nodes_heard(0).told.values():
-        is_named = world.node_by_serial_number(node.serial_number) == node
-        is_shared = node.serial_number in world.shared_serial_numbers
+        assert not pod.job or state.jobs()[pod.job].key == pod.job
+    for node in state.nodes_of_store(0).items.values():
+        is_named = state.node_by_serial_number(node.serial_number) == node
+        is_shared = node.serial_number in state.shared_serial_numbers
         assert is_named != (is_shared or not node.serial_number)
 
 
@@ -154,8 +154,8 @@ def cluster_pods() -> ClusterObjects:
         "uid-",
         _pod,
         lambda cluster: cluster.pods(),
-        lambda world: world.observe_pods,
-        lambda world: world.pods_heard(0).told,
+        lambda state: state.observe_pods,
+        lambda state: state.pods_of(0).items,
     )
 
 
@@ -166,8 +166,8 @@ def cluster_nodes() -> ClusterObjects:
         "",
         _node,
         lambda cluster: cluster.nodes(),
-        lambda world: world.observe_nodes,
-        lambda world: world.nodes_heard(0).told,
+        lambda state: state.observe_nodes,
+        lambda state: state.nodes_of_store(0).items,
     )
 
 
@@ -178,6 +178,6 @@ def cluster_jobs() -> ClusterObjects:
         "uid-",
         _group,
         lambda cluster: cluster.jobs(),
-        lambda world: world.observe_jobs,
-        lambda world: world.groups_heard(0).told,
+        lambda state: state.observe_jobs,
+        lambda state: state.groups_of(0).items,
     )

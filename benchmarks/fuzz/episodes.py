@@ -14,7 +14,7 @@ from contract.codes.levels import Severity
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject, host_subject
 from stores.base import HistoryAck, HistoryBatch
-from stores.mqtt.channel_codec import decode_heard, decode_telling, encode_heard, encode_telling
+from stores.mqtt.channel_codec import decode_ack, decode_batch, encode_ack, encode_batch
 
 _NODE = "node-1"
 _NOW_MS = 1_800_000_000_000
@@ -29,24 +29,24 @@ def _event(sequence: int, place: int = 0) -> EpisodeEvent:
     )
 
 
-def _telling(after: int, upto: int, journal: str = "j", lost: int = 0) -> HistoryBatch:
+def _batch(after: int, upto: int, journal: str = "j", lost: int = 0) -> HistoryBatch:
     events = [_event(n, place) for n in range(after + 1 + lost, upto + 1) for place in (0, 1)]
     return HistoryBatch(_NODE, journal, after, upto, tuple(events), lost)
 
 
-class Tellings:
+class HistoryBatches:
     """What is kept afterwards is what the rule says, and every answer is the truth."""
 
     name = "telling"
     seeds = tuple(
-        encode_telling(one).decode()
+        encode_batch(one).decode()
         for one in (
-            _telling(0, 2),
-            _telling(3, 5),
-            _telling(2, 6, lost=1),
-            _telling(7, 8),
-            _telling(0, 4, journal="other"),
-            _telling(0, 0),
+            _batch(0, 2),
+            _batch(3, 5),
+            _batch(2, 6, lost=1),
+            _batch(7, 8),
+            _batch(0, 4, journal="other"),
+            _batch(0, 0),
         )
     )
 
@@ -58,32 +58,32 @@ class Tellings:
 
     def feed(self, text: str) -> None:
         """See ``Target``. The node is a new one each time, of which some is known already."""
-        telling = decode_telling(_NODE, text.encode("utf-8", "replace"))
+        batch = decode_batch(_NODE, text.encode("utf-8", "replace"))
         self._count += 1
         node = f"node-{self._count}"
-        known = msgspec.structs.replace(_telling(0, _KNOWN), node=node)
-        told = msgspec.structs.replace(telling, node=node)
+        known = msgspec.structs.replace(_batch(0, _KNOWN), node=node)
+        reported = msgspec.structs.replace(batch, node=node)
         before = self._file.take([known], _NOW_MS)
-        assert before.heard == (HistoryAck(node, "j", _KNOWN),)
-        taken = self._file.take([told, told], _NOW_MS)
-        had = _KNOWN if told.journal == "j" else 0
-        has = max(had, told.upto) if told.after <= had else had
-        new = [one for one in told.events if had < one.sequence <= has]
-        assert taken.heard == (HistoryAck(node, told.journal, has),)
+        assert before.acks == (HistoryAck(node, "j", _KNOWN),)
+        taken = self._file.take([reported, reported], _NOW_MS)
+        had = _KNOWN if reported.journal == "j" else 0
+        has = max(had, reported.upto) if reported.after <= had else had
+        new = [one for one in reported.events if had < one.sequence <= has]
+        assert taken.acks == (HistoryAck(node, reported.journal, has),)
         assert taken.events == len(new)
 
 
-class HeardAnswers:
+class HistoryAcks:
     """What an aggregator may say: a position in a journal, or nothing."""
 
     name = "heard"
     seeds = tuple(
-        encode_heard(HistoryAck(_NODE, journal, sequence)).decode()
+        encode_ack(HistoryAck(_NODE, journal, sequence)).decode()
         for journal, sequence in (("j", 0), ("4f1c", 17), ("4f1c", 1 << 40))
     )
 
     def feed(self, text: str) -> None:
         """See ``Target``."""
-        heard = decode_heard(_NODE, text.encode("utf-8", "replace"))
-        assert heard.sequence >= 0
-        assert heard.journal
+        ack = decode_ack(_NODE, text.encode("utf-8", "replace"))
+        assert ack.sequence >= 0
+        assert ack.journal

@@ -66,17 +66,17 @@ class MqttBeats:
     def feed(self, text: str) -> None:
         """See ``Target``."""
         refusals = Refusals()
-        hearing = ReceivedHeartbeats(refusals)
+        processor = ReceivedHeartbeats(refusals)
         good = BEATS[0].partition("\n")
-        hearing.put(Received(good[0], good[2].encode(), True))
-        (before,) = hearing.beat_of("node-1")
+        processor.put(Received(good[0], good[2].encode(), True))
+        (before,) = processor.beat_of("node-1")
         topic, _, payload = text.partition("\n")
-        hearing.put(Received(topic, payload.encode("utf-8", "replace"), False))
+        processor.put(Received(topic, payload.encode("utf-8", "replace"), False))
         if not refusals.is_empty:
-            (after,) = hearing.beats()
+            (after,) = processor.beats()
             assert (after.holder, after.is_broken) == (before.holder, False)
             raise VigilError("refused")
-        assert all(beat.interval_seconds > 0 for beat in hearing.beats())
+        assert all(beat.interval_seconds > 0 for beat in processor.beats())
 
 
 def _content(document: Document) -> tuple[object, ...]:

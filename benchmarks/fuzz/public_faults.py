@@ -80,7 +80,7 @@ def _check(faults: PublicFaultsPlugin) -> None:
     assert again.views() == faults.views()
 
 
-class HeardPublicFaults:
+class ReceivedPublicFaults:
     """Documents, one after the other; whatever is in them, another node's fault stands."""
 
     name = "public-fault-document"
@@ -89,14 +89,14 @@ class HeardPublicFaults:
     def __init__(self) -> None:
         self._faults = _begun({}, {})
         self._second = 0
-        self._hear("other", _message("occur", OTHER, 5))
+        self._apply("other", _message("occur", OTHER, 5))
 
     def feed(self, text: str) -> None:
         """Hear ``text``; what is refused is told as such."""
         self._second += 1
         self._faults.step(_at(self._second))
         place = f"doc-{self._second % 50}"
-        self._hear(place, text)
+        self._apply(place, text)
         record = self._faults.apply(OTHER, _RECORD, _at(self._second))
         assert "Ascend910-5" in record.unhealthy
         if self._second % 50 == 0:
@@ -104,7 +104,7 @@ class HeardPublicFaults:
         if f"public faults in default/{place}" in self._faults.status().troubles:
             raise VigilError("refused")
 
-    def _hear(self, name: str, text: str) -> None:
+    def _apply(self, name: str, text: str) -> None:
         document = Document("default", name, {DATA_KEY: text}, dict([PUBLIC_FAULT_LABEL]))
         self._faults.observe(0, MESSAGES, Changed(document), _at(self._second))
 

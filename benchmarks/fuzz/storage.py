@@ -44,7 +44,7 @@ class StatusFiles:
         )
         self._client = client
         self._at = 0.0
-        self._beliefs = StorageTracker("storage", client, (), {}, 0.0, _NOW_MS)
+        self._tracker = StorageTracker("storage", client, (), {}, 0.0, _NOW_MS)
 
     def feed(self, text: str) -> None:
         """Read ``text`` in its turn."""
@@ -53,10 +53,10 @@ class StatusFiles:
         try:
             listed = parse(text.encode("utf-8", "replace"), self._client)
         except ValueError as error:
-            reports = self._beliefs.failed(str(error), now_ms)
+            reports = self._tracker.failed(str(error), now_ms)
             assert not any(isinstance(report, Observation) for report in reports)
             raise VigilError(str(error)) from None
-        reports, _ = self._beliefs.read(listed, self._at, now_ms)
+        reports, _ = self._tracker.read(listed, self._at, now_ms)
         for place, flag in enumerate(self._client.flags):
             raised = [flags[place] for flags in listed.values()]
             for report in reports:
@@ -64,7 +64,7 @@ class StatusFiles:
                     is_over = report.assertion is Assertion.ABSENT
                     assert raised
                     assert not any(raised) if is_over else any(raised)
-        kept = self._beliefs.kept(self._at, now_ms)
+        kept = self._tracker.kept(self._at, now_ms)
         StorageTracker("storage", self._client, (), kept, self._at, now_ms)
 
 

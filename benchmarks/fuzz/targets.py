@@ -26,11 +26,11 @@ from benchmarks.fuzz.aggregator import AggregatorInputs
 from benchmarks.fuzz.api_server import Answers, events_of
 from benchmarks.fuzz.cluster import cluster_jobs, cluster_nodes, cluster_pods
 from benchmarks.fuzz.credentials import ExecCredentials, Kubeconfigs, NoProxies
-from benchmarks.fuzz.episodes import HeardAnswers, Tellings
+from benchmarks.fuzz.episodes import HistoryAcks, HistoryBatches
 from benchmarks.fuzz.jobs import KeptRelations
 from benchmarks.fuzz.journal import JournalRows
 from benchmarks.fuzz.mqtt import MqttBeats, MqttDocuments
-from benchmarks.fuzz.public_faults import HeardPublicFaults, LeftPublicFaults, PublicFaultTables
+from benchmarks.fuzz.public_faults import LeftPublicFaults, PublicFaultTables, ReceivedPublicFaults
 from benchmarks.fuzz.rank_tables import RankTables
 from benchmarks.fuzz.storage import PublicFaults, dpc_files, dtfs_files
 from collectors.file_systems.host_mounts import OF_PODS
@@ -65,7 +65,7 @@ from contract.operator_rules.fault_configuration import (
 )
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY
 from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY
-from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_history
+from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_ups
 from dcmi_shim.hccn.tables import parse_port_enabled, parse_ports
 from dcmi_shim.ipmi.alarms import reading
 from dcmi_shim.ipmi.serial_number import asking_for_serial_number
@@ -198,7 +198,7 @@ def _link(text: str) -> None:
 
 
 def _history(text: str) -> None:
-    parse_link_history(text, _HCCN_CHIP)
+    assert parse_link_ups(text, _HCCN_CHIP) >= 0
 
 
 def _ports(text: str) -> None:
@@ -223,8 +223,8 @@ def _kernel_log(text: str) -> None:
     messages = Messages(DRIVER_PATTERNS)
     for record in records:
         assert 0 <= record.level < 8
-        for told in messages.told(record.level, record.text):
-            assert told.text
+        for match in messages.matches(record.level, record.text):
+            assert match.text
     if whole.unreadable or not records:
         raise VigilError("has lines that are no record")
 
@@ -383,8 +383,8 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "no-proxy": NoProxies,
     "mqtt-document": MqttDocuments,
     "mqtt-beat": MqttBeats,
-    "telling": Tellings,
-    "heard": HeardAnswers,
+    "telling": HistoryBatches,
+    "heard": HistoryAcks,
     "journal": JournalRows,
     "dpc-status": dpc_files,
     "dtfs-status": dtfs_files,
@@ -397,7 +397,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "cluster-pods": cluster_pods,
     "cluster-nodes": cluster_nodes,
     "cluster-jobs": cluster_jobs,
-    "public-fault-document": HeardPublicFaults,
+    "public-fault-document": ReceivedPublicFaults,
     "public-fault-table": PublicFaultTables,
     "public-fault-state": LeftPublicFaults,
     "aggregator-input": AggregatorInputs,

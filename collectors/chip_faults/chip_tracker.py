@@ -30,17 +30,17 @@ class ChipTracker:
     """What one source holds of one chip."""
 
     def __init__(
-        self, source: str, chip: Subject, believed: Iterable[str], card_lost_after_seconds: float
+        self, source: str, chip: Subject, tracked: Iterable[str], card_lost_after_seconds: float
     ) -> None:
         self._source = source
         self._chip = chip
         self._card_lost_after_seconds = card_lost_after_seconds
         self._drop = chip, CARD_DROP
-        self._codes = ListTracker(source, ((chip, code) for code in believed))
+        self._codes = ListTracker(source, ((chip, code) for code in tracked))
         self._failing: dict[Query, str] = {}
         self._answered: set[Query] = set()
         self._blind = False
-        self._said_answered = False
+        self._reported_answered = False
         self._dropped = False
         self._silent_since: float | None = None
         self._silent_too_long = False
@@ -58,13 +58,13 @@ class ChipTracker:
         return self._blind
 
     def next_check(self, query: Query) -> float | None:
-        """When ``query`` must be asked because of events; it may have been tried already."""
+        """Return when ``query`` must be asked because of events; it may have been tried already."""
         return (
             self._codes.next_check() if query is Query.CODES else self._codes.check_of([self._drop])
         )
 
     def event(self, seen: Observation, at: float) -> list[Report]:
-        """An event arrived: OCCUR, RECOVER or ONCE."""
+        """Take in an event, OCCUR, RECOVER or ONCE; return what follows from it."""
         if seen.assertion is Assertion.ONCE:
             return [seen]
         return self._codes.event(seen, at, list_is_blind=self._code_query_is_blind())
@@ -73,7 +73,7 @@ class ChipTracker:
         return Query.CODES in self._failing or Query.CODES not in self._answered
 
     def codes_answered(self, codes: Iterable[str], asked_at: float, now_ms: int) -> list[Report]:
-        """The driver listed ``codes`` in answer to a query made at ``asked_at``."""
+        """Take in ``codes``, which the driver listed when it was asked at ``asked_at``."""
         listed = tuple(codes)
         reports = self._answer(Query.CODES, asked_at, now_ms)
         keys = dict.fromkeys((self._chip, code) for code in listed if code != CARD_DROP)
@@ -83,7 +83,7 @@ class ChipTracker:
         return reports + self._judge_drop(now_ms)
 
     def health_answered(self, ready: bool, asked_at: float, now_ms: int) -> list[Report]:
-        """The health query was answered; not ``ready`` is a card that dropped."""
+        """Take in the answer to the health query; not ``ready`` is a card that dropped."""
         self._dropped = not ready
         return self._answer(Query.HEALTH, asked_at, now_ms) + self._judge_drop(now_ms)
 
@@ -126,9 +126,9 @@ class ChipTracker:
         self._silent_since = None
         self._silent_too_long = False
         complete = not self._failing and len(self._answered) == len(Query)
-        if (complete or self._dropped) and (self._blind or not self._said_answered):
+        if (complete or self._dropped) and (self._blind or not self._reported_answered):
             self._blind = False
-            self._said_answered = True
+            self._reported_answered = True
             return [SourceAnswered(self._source, self._chip, now_ms)]
         return []
 
@@ -138,11 +138,8 @@ class ChipTracker:
         codes_count = state.comparable(self._asked_at[Query.CODES])
         health_counts = state.comparable(self._asked_at[Query.HEALTH])
         state.audited = state.audited or (codes_count and health_counts)
-        if (
-            self._silent_too_long
-            or (self._dropped and health_counts)
-            or (self._drop_listed and codes_count)
-        ):
+        by_answer = (self._dropped and health_counts) or (self._drop_listed and codes_count)
+        if self._silent_too_long or by_answer:
             state.held = None
             if state.present:
                 return []
@@ -151,12 +148,18 @@ class ChipTracker:
             return [self._codes.observation(self._drop, Assertion.PRESENT, now_ms, state)]
         if self._dropped or self._drop_listed or not self._healthy():
             return []
+        return self._judge_return(state, now_ms, codes_count, health_counts)
+
+    def _judge_return(
+        self, state: CodeState, now_ms: int, codes_count: bool, health_counts: bool
+    ) -> list[Report]:
+        """Return what the answers of a healthy card mean for its drop, of which ``state`` is."""
+        # An occurrence that the driver reported is for its list to take back.
+        codes_agree = codes_count and Query.CODES not in self._failing
         if state.held is not None:
             held = state.held
             del self._codes.states[self._drop]
             return [held]
-        # An occurrence that the driver told is for its list to take back.
-        codes_agree = codes_count and Query.CODES not in self._failing
         if state.present and health_counts and (codes_agree or state.event is None):
             del self._codes.states[self._drop]
             return [self._codes.observation(self._drop, Assertion.ABSENT, now_ms, state)]

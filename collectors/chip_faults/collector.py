@@ -66,7 +66,7 @@ _NEVER = float("inf")
 
 
 def real_list_period(wanted_seconds: float, round_seconds: float) -> float:
-    """How often lists are asked without events when a round of them takes ``round_seconds``."""
+    """Return how often lists are asked without events; a round of them takes ``round_seconds``."""
     return max(wanted_seconds, round_seconds / _MOST_BUSY)
 
 
@@ -80,7 +80,7 @@ class _Watched:
 
     subject: Subject
     chip: Chip | None
-    beliefs: ChipTracker
+    tracker: ChipTracker
     due: dict[Query, float]
     settled_at: float
     """When the list shows all that happened before events arrived (at a start, after a gap)."""
@@ -94,7 +94,7 @@ class _Watched:
 
     def next(self, query: Query) -> float:
         """When ``query`` is due: by its period, or because of an event not audited since."""
-        checks = [self.beliefs.next_check(query)]
+        checks = [self.tracker.next_check(query)]
         if query is Query.CODES:
             checks.append(self.settled_at)
         asked_at = self.asked_at[query]
@@ -170,9 +170,9 @@ class ChipFaultsRun:
         }
         self._lists: dict[Chip, tuple[int, ...]] = {}
         """Code lists that were read in this round and not looked at yet."""
-        for subject, code in surroundings.believed:
+        for subject, code in surroundings.tracked:
             self._remembered.setdefault(subject, set()).add(code)
-        self._said_silent: set[Subject] = set()
+        self._logged_silent: set[Subject] = set()
         self._changed = asyncio.Event()
         self._batch: list[Report] = []
         self._event_at = float("-inf")
@@ -187,16 +187,16 @@ class ChipFaultsRun:
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
                 self._around.progress()
                 if not asking.done():
-                    self._say_silent("the driver has not answered since the start")
+                    self._log_silent("the driver has not answered since the start")
             self._take_over(asking.result())
         finally:
             asking.cancel()
         for subject in sorted(self._remembered):
             self._missing[subject] = self._watched(subject, None)
 
-    def _say_silent(self, reason: str) -> None:
-        silent = sorted(self._remembered.keys() - self._said_silent)
-        self._said_silent.update(silent)
+    def _log_silent(self, reason: str) -> None:
+        silent = sorted(self._remembered.keys() - self._logged_silent)
+        self._logged_silent.update(silent)
         now_ms = self._around.wall_clock()
         self._report(SourceBlind(self._source, chip, now_ms, reason, True) for chip in silent)
 
@@ -217,10 +217,10 @@ class ChipFaultsRun:
                 watched.word, watched.listed = ChipWord(self._source, subject), None
 
     def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
-        believed = self._remembered.pop(subject, set())
-        beliefs = ChipTracker(self._source, subject, believed, self._card_lost_after_seconds)
+        tracked = self._remembered.pop(subject, set())
+        tracker = ChipTracker(self._source, subject, tracked, self._card_lost_after_seconds)
         now = self._loop.time()
-        return _Watched(subject, chip, beliefs, dict.fromkeys(Query, now), now + LAG_SECONDS)
+        return _Watched(subject, chip, tracker, dict.fromkeys(Query, now), now + LAG_SECONDS)
 
     async def events(self) -> NoReturn:
         """Report each event of the driver as it arrives."""
@@ -257,7 +257,7 @@ class ChipFaultsRun:
             text=event.name,
         )
         now = self._loop.time()
-        self._report_soon(watched.beliefs.event(seen, now))
+        self._report_soon(watched.tracker.event(seen, now))
         self._look_at_health(watched, now)
         if code == RESET_FINISHED:
             self._ask_now([watched])
@@ -328,7 +328,7 @@ class ChipFaultsRun:
         due = [
             watched.chip
             for at, watched, query in queries
-            if query is Query.CODES and at < end and not watched.beliefs.blind
+            if query is Query.CODES and at < end and not watched.tracker.blind
             if watched.chip is not None
         ]
         with contextlib.suppress(DriverCallError, DriverCallStuck, DriverGone):
@@ -364,11 +364,11 @@ class ChipFaultsRun:
         watched.due[query] = began + self._period_seconds
         if query is Query.HEALTH and asked_at < self._event_at + _AFTER_EVENT_SECONDS:
             watched.due[query] = began + _AFTER_EVENT_SECONDS
-        wall_clock, beliefs = self._around.wall_clock, watched.beliefs
+        wall_clock, tracker = self._around.wall_clock, watched.tracker
         try:
             if query is Query.CODES:
                 listed = await self._ask_codes(watched, chip, asked_at, began)
-                reports = beliefs.codes_answered(listed, asked_at, wall_clock())
+                reports = tracker.codes_answered(listed, asked_at, wall_clock())
             else:
                 health = await self._health(watched, chip, asked_at)
                 if health is None:
@@ -376,14 +376,14 @@ class ChipFaultsRun:
                     why = "the health is unknown"
                     reports = self._failed(watched, query, why, by_chip=in_place)
                 else:
-                    reports = beliefs.health_answered(True, asked_at, wall_clock())
+                    reports = tracker.health_answered(True, asked_at, wall_clock())
         except DriverCallError as error:
             in_place = await self._driver.is_in_place()
             if query is Query.HEALTH and error.return_code == NOT_READY and in_place:
-                reports = beliefs.health_answered(False, asked_at, wall_clock())
+                reports = tracker.health_answered(False, asked_at, wall_clock())
             elif query is Query.HEALTH and error.return_code in _UNSUPPORTED:
                 watched.due[query] = _NEVER
-                reports = beliefs.health_answered(True, asked_at, wall_clock())
+                reports = tracker.health_answered(True, asked_at, wall_clock())
             else:
                 if query is Query.CODES:
                     # A card that dropped is not blind, and its health says that it did.
@@ -456,7 +456,7 @@ class ChipFaultsRun:
         self, watched: _Watched, query: Query, reason: str, *, by_chip: bool, hangs: bool = False
     ) -> list[Report]:
         now_ms = self._around.wall_clock()
-        return watched.beliefs.failed(
+        return watched.tracker.failed(
             query, reason, self._loop.time(), now_ms, by_chip=by_chip, hangs=hangs
         )
 

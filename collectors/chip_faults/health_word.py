@@ -41,7 +41,7 @@ class ChipWord:
             self._unanswered, self._changed_at = 0, at
 
     def asked(self, word: int | None, at: float, now_ms: int) -> list[Report]:
-        """The word was asked for at ``at``; ``None``: the chip did not give it."""
+        """Take in the word that was asked for at ``at``; ``None``: the chip did not give it."""
         self.asks_again_at = None
         if word is None:
             if self._unanswered is None:
@@ -52,8 +52,8 @@ class ChipWord:
                 self.asks_again_at = again_at
                 return []
         self._unanswered = None
-        said = word, self._codes
-        if said == self._reported:
+        read = word, self._codes
+        if read == self._reported:
             return []
-        self._reported = said
-        return [HealthRead(self._source, self._chip, now_ms, *said)]
+        self._reported = read
+        return [HealthRead(self._source, self._chip, now_ms, *read)]

@@ -82,7 +82,7 @@ class FileSystemsCollector:
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         watch = FileSystemsRun(self, surroundings)
-        surroundings.listen(watch.hear)
+        surroundings.listen(watch.observe)
         while True:
             surroundings.progress()
             await watch.look()
@@ -121,13 +121,13 @@ class _Round:
         return _Seen(file_systems, usages, failed)
 
 
-def usage_of(told: os.statvfs_result) -> FileSystemUsage:
-    """What is taken of that which anybody but root may take."""
-    taken = told.f_blocks - told.f_bfree
-    space = _percent(taken, taken + told.f_bavail)
-    inodes = told.f_files - told.f_ffree
+def usage_of(stats: os.statvfs_result) -> FileSystemUsage:
+    """Return the share that is in use of what users other than root may have."""
+    taken = stats.f_blocks - stats.f_bfree
+    space = _percent(taken, taken + stats.f_bavail)
+    inodes = stats.f_files - stats.f_ffree
     return FileSystemUsage(
-        space, _percent(inodes, inodes + told.f_favail) if told.f_files else None
+        space, _percent(inodes, inodes + stats.f_favail) if stats.f_files else None
     )
 
 
@@ -147,14 +147,14 @@ class FileSystemsRun:
         if kept is None or kept.boot != self._boot:  # ids mean nothing in another boot
             kept = SeenWritable(self._boot, {})
         self._kept = kept
-        self._beliefs = FileSystemTracker(
-            self._source, surroundings.believed, self._kept.mounts, collector.thresholds
+        self._tracker = FileSystemTracker(
+            self._source, surroundings.tracked, self._kept.mounts, collector.thresholds
         )
         self._stuck: dict[FileSystem | None, Work[_Seen]] = {}
         self._blind: str | None = ""
         self._look_now = asyncio.Event()
 
-    def hear(self, reports: Sequence[Report]) -> None:
+    def observe(self, reports: Sequence[Report]) -> None:
         """The kernel's log made a file system read-only, or something of it was lost."""
         for report in reports:
             if isinstance(report, Gap) and report.source == KERNEL_LOG:
@@ -165,7 +165,7 @@ class FileSystemsRun:
                 and report.code == READ_ONLY
                 and report.assertion is Assertion.OCCUR
             ):
-                self._beliefs.made_read_only(report.subject)
+                self._tracker.made_read_only(report.subject)
                 self._look_now.set()
 
     async def wait(self) -> None:
@@ -188,24 +188,24 @@ class FileSystemsRun:
                 self._stuck[looking.at] = work
                 continue
             except OSError as error:
-                self._say([], f"the mounts cannot be read: {error}")
+                self._log_state([], f"the mounts cannot be read: {error}")
                 return
             self._saw(seen)
             return
-        self._say([], f"the mounts cannot be read within {deadline:g} s")
+        self._log_state([], f"the mounts cannot be read within {deadline:g} s")
 
     def _saw(self, seen: _Seen) -> None:
         now_ms = self._around.wall_clock()
-        reports = self._beliefs.looked(seen.file_systems, seen.usages, now_ms)
+        reports = self._tracker.looked(seen.file_systems, seen.usages, now_ms)
         within = f"no answer within {self._collector.deadline_seconds:g} s"
         silent = {at.mount_point: within for at in self._stuck if at is not None}
         unseen = sorted((seen.failed | silent).items())
-        self._say(reports, "; ".join(f"{point}: {why}" for point, why in unseen) or None)
-        if self._beliefs.writable != self._kept.mounts:
-            self._kept = SeenWritable(self._boot, self._beliefs.writable)
+        self._log_state(reports, "; ".join(f"{point}: {why}" for point, why in unseen) or None)
+        if self._tracker.writable != self._kept.mounts:
+            self._kept = SeenWritable(self._boot, self._tracker.writable)
             self._around.memory.write(msgspec.json.encode(self._kept))
 
-    def _say(self, reports: list[Report], blind: str | None) -> None:
+    def _log_state(self, reports: list[Report], blind: str | None) -> None:
         """``reports``, and whether that was everything: ``blind`` is why not."""
         before, self._blind = self._blind, blind
         now_ms = self._around.wall_clock()

@@ -46,7 +46,7 @@ class HostMounts:
         return local_file_systems(text, kinds, self._excluded), root
 
     def of_block_device(self, name: str) -> FileSystem | None:
-        """The file system on the block device with this name of the kernel's (``sda1``)."""
+        """Return the file system on the block device with this name of the kernel's (``sda1``)."""
         try:
             file_systems, _ = self.read()
         except OSError:

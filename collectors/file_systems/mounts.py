@@ -38,7 +38,7 @@ class FileSystem(NamedTuple):
 
 
 def kinds_on_devices(filesystems: str) -> frozenset[str]:
-    """The local kinds of file systems among those of ``/proc/filesystems``."""
+    """Return the local kinds of file systems among those of ``/proc/filesystems``."""
     rows = (line.split("\t") for line in filesystems.splitlines())
     real = {row[1] for row in rows if len(row) > 1 and row[0] != "nodev"}
     return frozenset(real - _SHARED_OR_SLOW) | _WITHOUT_DEVICE_OF_THE_KERNEL

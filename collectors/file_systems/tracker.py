@@ -47,12 +47,12 @@ class FileSystemTracker:
     def __init__(
         self,
         source: str,
-        believed: Iterable[tuple[Subject, str]],
+        tracked: Iterable[tuple[Subject, str]],
         writable: Mapping[int, frozenset[int]],
         thresholds: FullThresholds,
     ) -> None:
         self._source = source
-        self._present = set(believed)
+        self._present = set(tracked)
         self._thresholds = thresholds
         self.writable = dict(writable)
         """The mounts through which each was seen writable, by device number."""
@@ -75,7 +75,9 @@ class FileSystemTracker:
         gone = sorted(key for key in self._present if key[0].id not in file_systems)
         for key in gone:
             self._present.discard(key)
-            reports.append(self._said(key, Assertion.ABSENT, now_ms, "it is not mounted any more"))
+            reports.append(
+                self._observation(key, Assertion.ABSENT, now_ms, "it is not mounted any more")
+            )
         for device, found in file_systems.items():
             subject = host_subject(FILE_SYSTEM, device)
             reports += self._judge(
@@ -115,11 +117,11 @@ class FileSystemTracker:
             return []
         if is_so:
             self._present.add(key)
-            return [self._said(key, Assertion.PRESENT, now_ms, text)]
+            return [self._observation(key, Assertion.PRESENT, now_ms, text)]
         self._present.discard(key)
-        return [self._said(key, Assertion.ABSENT, now_ms, text)]
+        return [self._observation(key, Assertion.ABSENT, now_ms, text)]
 
-    def _said(
+    def _observation(
         self, key: tuple[Subject, str], assertion: Assertion, now_ms: int, text: str
     ) -> Observation:
         subject, code = key

@@ -105,8 +105,8 @@ class HangRun:
         self._tool = HccnTool(
             places.driver_root, trust_driver=places.trust_driver, environment=places.environment
         )
-        self._remembered = {subject for subject, code in surroundings.believed if code == HANG}
-        self._said_missing: set[Subject] = set()
+        self._remembered = {subject for subject, code in surroundings.tracked if code == HANG}
+        self._logged_missing: set[Subject] = set()
         self._chips: dict[int, HangTracker] = {}
         self._without: set[int] = set()
         self._has_network = True
@@ -131,11 +131,11 @@ class HangRun:
         self._is_a5 = inventory.family == _A5
         self._tool_is_silent = False
         for chip in inventory.chips:
-            beliefs = self._beliefs(chip)
+            tracker = self._tracker(chip)
             if chip.physical_id not in self._without:
-                self._report(await self._ask(chip, beliefs))
+                self._report(await self._ask(chip, tracker))
             self._around.progress()
-        self._say_missing()
+        self._log_missing()
 
     async def _inventory(self) -> Inventory:
         while True:
@@ -146,39 +146,39 @@ class HangRun:
             except TimeoutError:
                 continue
 
-    def _beliefs(self, chip: Chip) -> HangTracker:
-        beliefs = self._chips.get(chip.physical_id)
-        if beliefs is None:
+    def _tracker(self, chip: Chip) -> HangTracker:
+        tracker = self._chips.get(chip.physical_id)
+        if tracker is None:
             subject = chip_subject(chip.physical_id)
-            beliefs = HangTracker(
+            tracker = HangTracker(
                 self._source,
                 subject,
                 self._limits,
                 hung=subject in self._remembered,
-                blind=subject in self._said_missing,
+                blind=subject in self._logged_missing,
             )
             self._remembered.discard(subject)
-            self._chips[chip.physical_id] = beliefs
-        return beliefs
+            self._chips[chip.physical_id] = tracker
+        return tracker
 
-    def _say_missing(self) -> None:
-        missing = sorted(self._remembered - self._said_missing)
-        self._said_missing.update(missing)
+    def _log_missing(self) -> None:
+        missing = sorted(self._remembered - self._logged_missing)
+        self._logged_missing.update(missing)
         now_ms, why = self._around.wall_clock(), "the driver does not show this chip"
         self._report(SourceBlind(self._source, chip, now_ms, why) for chip in missing)
 
-    async def _ask(self, chip: Chip, beliefs: HangTracker) -> list[Report]:
+    async def _ask(self, chip: Chip, tracker: HangTracker) -> list[Report]:
         try:
             processes = frozenset(await self._driver.processes(chip))
         except DriverError as error:
             if isinstance(error, DriverCallError) and error.return_code in _UNSUPPORTED:
                 # A driver that cannot be asked has no hang detection; that is no blindness.
                 self._without.add(chip.physical_id)
-                if not beliefs.hung:
+                if not tracker.hung:
                     return []
-            return beliefs.failed(str(error), self._around.wall_clock())
+            return tracker.failed(str(error), self._around.wall_clock())
         if not processes:
-            return beliefs.idle(self._around.wall_clock())
+            return tracker.idle(self._around.wall_clock())
         troubles: list[str] = []
         figures = Figures(
             aicore=await self._utilization(chip, Utilization.AI_CORE, troubles),
@@ -187,7 +187,7 @@ class HangRun:
             cpu_seconds=_cpu_seconds(processes, troubles),
         )
         now_ms = self._around.wall_clock()
-        return beliefs.sampled(processes, figures, "; ".join(troubles), now_ms)
+        return tracker.sampled(processes, figures, "; ".join(troubles), now_ms)
 
     async def _utilization(self, chip: Chip, kind: Utilization, troubles: list[str]) -> int | None:
         try:

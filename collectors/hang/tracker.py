@@ -53,7 +53,7 @@ class Figures:
 
 
 def looks_hung(now: Figures, before: Figures, limits: HangThresholds) -> bool | None:
-    """Whether nothing moved since ``before``; ``None`` when that is not known."""
+    """Return whether nothing moved since ``before``; ``None`` when that is not known."""
     hbm = _grown(now.hbm, before.hbm)
     traffic = _grown(now.traffic, before.traffic)
     cpu = _grown(now.cpu_seconds, before.cpu_seconds)

@@ -132,9 +132,9 @@ class KernelLogRun:
         self._is_history = kept is None
         sequence = kept.sequence if kept is not None and same_boot else None
         self._position = Position(self._source, sequence)
-        believed = {code for _, code in surroundings.believed}
-        self._beliefs = KernelLogTracker(self._source, believed, kept, collector.hold_seconds)
-        self._report(self._beliefs.begin(self._now(), same_boot=same_boot))
+        tracked = {code for _, code in surroundings.tracked}
+        self._tracker = KernelLogTracker(self._source, tracked, kept, collector.hold_seconds)
+        self._report(self._tracker.begin(self._now(), same_boot=same_boot))
         self._answers: bool | None = None
         self._is_live = False
         self._kept_at = self._loop.time()
@@ -170,12 +170,12 @@ class KernelLogRun:
     async def _wait(self, readable: asyncio.Event) -> None:
         """Until there is something to read, or time changed something."""
         pause = self._collector.period_seconds
-        end = self._beliefs.next_end()
+        end = self._tracker.next_end()
         if end is not None:
             pause = min(pause, max(0.0, end - self._loop.time()))
         await is_set_within(readable, pause)
         self._around.progress()
-        over = self._beliefs.over(self._now())
+        over = self._tracker.over(self._now())
         self._report(over)
         if over or self._loop.time() - self._kept_at > _KEEP_SECONDS:
             self.keep()
@@ -216,36 +216,36 @@ class KernelLogRun:
             text = (self._line + text)[:LONGEST_TEXT]
         messages = self._collector.messages
         # A piece that goes on with a line tells nothing that the line told without it.
-        front = messages.told(record.level, self._line) if record.continues else ()
-        known = {told[:-1] for told in front}
-        for told in messages.told(record.level, text):
-            if told[:-1] not in known:
-                reports += self._told(told, now, self._age(record))
+        front = messages.matches(record.level, self._line) if record.continues else ()
+        known = {match[:-1] for match in front}
+        for match in messages.matches(record.level, text):
+            if match[:-1] not in known:
+                reports += self._assertion_of(match, now, self._age(record))
         self._line = text
         if reports:
             self._report(reports)
             self.keep()
 
-    def _told(
-        self, told: MessageMatch | Remounted, now: LogTime, age_seconds: float
+    def _assertion_of(
+        self, match: MessageMatch | Remounted, now: LogTime, age_seconds: float
     ) -> list[Report]:
-        if isinstance(told, Remounted):
-            return self._remounted(told, now) if self._collector.remounts else []
-        if told.code == HUNG_TASK:
+        if isinstance(match, Remounted):
+            return self._remounted(match, now) if self._collector.remounts else []
+        if match.code == HUNG_TASK:
             self._hung_tasks = _count(_HUNG_TASKS)
-        reports = self._beliefs.told(told, now, age_seconds)
+        reports = self._tracker.observe(match, now, age_seconds)
         if reports:
-            _log.info("%s: %s", self._source, told.text)
+            _log.info("%s: %s", self._source, match.text)
         return reports
 
-    def _remounted(self, told: Remounted, now: LogTime) -> list[Report]:
+    def _remounted(self, match: Remounted, now: LogTime) -> list[Report]:
         """Said for the check of file systems, which finds out when it is over."""
-        found = HostMounts().of_block_device(told.device)
+        found = HostMounts().of_block_device(match.device)
         if found is None:
-            _log.info("%s: %s: not mounted on this host", self._source, told.text)
+            _log.info("%s: %s: not mounted on this host", self._source, match.text)
             return []
         subject = host_subject(FILE_SYSTEM, found.device)
-        text = f"{found.mount_point}: {told.text}"
+        text = f"{found.mount_point}: {match.text}"
         return [
             Observation(FILE_SYSTEMS, subject, READ_ONLY, Assertion.OCCUR, now.wall_ms, text=text)
         ]
@@ -256,7 +256,7 @@ class KernelLogRun:
         if before is None or self._hung_tasks is None or self._hung_tasks <= before:
             return []
         text = f"the kernel counted {self._hung_tasks - before} hung tasks; its messages were lost"
-        return self._beliefs.told(MessageMatch(HUNG_TASK, text), now, 0.0)
+        return self._tracker.observe(MessageMatch(HUNG_TASK, text), now, 0.0)
 
     def _age(self, record: KernelRecord) -> float:
         """How many seconds ago ``record`` was written, as far as that matters."""
@@ -291,7 +291,7 @@ class KernelLogRun:
         if self._is_history:
             return
         self._kept_at = self._loop.time()
-        kept = SavedLogPosition(self._boot, self._position.sequence, self._beliefs.said_ms())
+        kept = SavedLogPosition(self._boot, self._position.sequence, self._tracker.logged_ms())
         self._around.memory.write(msgspec.json.encode(kept))
 
     def _now(self) -> LogTime:
@@ -320,7 +320,7 @@ def _opened(device: str) -> Iterator[int]:
 
 
 def explained(device: str, error: OSError) -> str:
-    """Why the log cannot be read, and what to do."""
+    """Return why the log cannot be read, and what to do."""
     what = f"{device} cannot be read: {error.strerror or error}"
     if error.errno in (errno.EPERM, errno.EACCES):
         return f"{what}; the agent needs CAP_SYSLOG and, in a container, access to that device"

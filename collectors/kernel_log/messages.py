@@ -49,7 +49,7 @@ _REMOUNTED = (
     re.compile(r"^[A-Z0-9]+-fs \(([^)\s]+?)\).*: Remounting filesystem read-only"),
     re.compile(r"^BTRFS.*\(device ([^)\s]+)[^)]*\).*\bforced readonly"),
 )
-_TELLS = ((_KILLED, OOM_KILL), (_SOFT_LOCKUP, SOFT_LOCKUP), (_HUNG_TASK, HUNG_TASK))
+_MATCHED = ((_KILLED, OOM_KILL), (_SOFT_LOCKUP, SOFT_LOCKUP), (_HUNG_TASK, HUNG_TASK))
 
 
 class Messages:
@@ -58,7 +58,7 @@ class Messages:
     def __init__(self, driver_patterns: Sequence[str]) -> None:
         self._driver = [re.compile(pattern) for pattern in driver_patterns]
 
-    def told(self, level: int, text: str) -> Iterator[MessageMatch | Remounted]:
+    def matches(self, level: int, text: str) -> Iterator[MessageMatch | Remounted]:
         """Return what the lines of a message of ``level`` report, mostly nothing."""
         for line in text.splitlines():
             found = self._line(level, line)
@@ -70,7 +70,7 @@ class Messages:
         raw = f"<{level}>{line}"
         if any(pattern.search(raw) for pattern in self._driver):
             return MessageMatch(DRIVER_ERROR, shown)
-        for pattern, code in _TELLS:
+        for pattern, code in _MATCHED:
             if pattern.search(line) is not None:
                 return MessageMatch(code, shown)
         for pattern in _REMOUNTED:

@@ -45,7 +45,7 @@ class Records:
         """The line that is not complete yet is no record, however it ends."""
 
     def take(self, data: bytes) -> list[KernelRecord]:
-        """The records that ``data`` completes."""
+        """Return the records that ``data`` completes."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if lines and self._is_too_long:
             del lines[0]  # its end, which may look like a record
@@ -69,7 +69,7 @@ class Records:
 
 
 def parse_record(line: bytes) -> KernelRecord | None:
-    """The record in ``line``; ``None`` for what is none."""
+    """Return the record in ``line``; ``None`` for what is none."""
     match = _RECORD.fullmatch(line)
     if match is None:
         return None

@@ -24,12 +24,12 @@ class SavedLogPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a reader of the log finds again after a restart.
 
     ``boot`` is the boot of which ``sequence`` is the last record that was read (``None``: there was
-    none yet). ``said_ms`` is when each code that holds was said last (epoch milliseconds).
+    none yet). ``logged_ms`` is when each code that holds was said last (epoch milliseconds).
     """
 
     boot: str
     sequence: int | None = None
-    said_ms: dict[str, int] = {}
+    logged_ms: dict[str, int] = msgspec.field(default_factory=dict, name="said_ms")
 
 
 class LogTime(NamedTuple):
@@ -45,54 +45,54 @@ class KernelLogTracker:
     def __init__(
         self,
         source: str,
-        believed: Iterable[str],
+        tracked: Iterable[str],
         kept: SavedLogPosition | None,
         hold_seconds: float,
     ) -> None:
         self._source = source
         self._hold_seconds = hold_seconds
-        self._believed = set(believed)
-        self._kept_ms = {} if kept is None else kept.said_ms
-        self._said: dict[str, LogTime] = {}
+        self._tracked = set(tracked)
+        self._kept_ms = {} if kept is None else kept.logged_ms
+        self._logged: dict[str, LogTime] = {}
 
     def begin(self, now: LogTime, *, same_boot: bool) -> list[Report]:
-        """The log of this boot is going to be read. What held in another boot is over."""
-        for code in self._believed:
-            said_ms = self._kept_ms.get(code, now.wall_ms) if same_boot else 0
-            age = max(0.0, (now.wall_ms - said_ms) / 1000)
-            self._said[code] = LogTime(said_ms, now.steady - age)
-        self._believed.clear()
+        """End what held in another boot: the log of this boot is going to be read."""
+        for code in self._tracked:
+            logged_ms = self._kept_ms.get(code, now.wall_ms) if same_boot else 0
+            age = max(0.0, (now.wall_ms - logged_ms) / 1000)
+            self._logged[code] = LogTime(logged_ms, now.steady - age)
+        self._tracked.clear()
         return [] if same_boot else self.over(now)
 
-    def told(self, message: MessageMatch, now: LogTime, age_seconds: float) -> list[Report]:
+    def observe(self, message: MessageMatch, now: LogTime, age_seconds: float) -> list[Report]:
         """Apply a message that the kernel logged ``age_seconds`` ago."""
         raised_ms = now.wall_ms - round(age_seconds * 1000)
         if HOST_CODES[message.code].is_event:
             return [self._observation(message, Assertion.ONCE, now, raised_ms)]
-        is_new = message.code not in self._said
-        self._said[message.code] = LogTime(raised_ms, now.steady - age_seconds)
+        is_new = message.code not in self._logged
+        self._logged[message.code] = LogTime(raised_ms, now.steady - age_seconds)
         return [self._observation(message, Assertion.OCCUR, now, raised_ms)] if is_new else []
 
     def over(self, now: LogTime) -> list[Report]:
-        """What was not repeated for long enough by now."""
-        gone = [code for code in self._said if self._ends(code) <= now.steady]
+        """Return what was not repeated for long enough by now."""
+        gone = [code for code in self._logged if self._ends(code) <= now.steady]
         for code in gone:
-            del self._said[code]
+            del self._logged[code]
         return [
             Observation(self._source, _subject(code), code, Assertion.ABSENT, now.wall_ms)
             for code in gone
         ]
 
     def next_end(self) -> float | None:
-        """When something is over that is not repeated until then."""
-        return min(map(self._ends, self._said), default=None)
+        """Return when something is over that is not repeated until then."""
+        return min(map(self._ends, self._logged), default=None)
 
-    def said_ms(self) -> dict[str, int]:
+    def logged_ms(self) -> dict[str, int]:
         """Return when each code that holds was logged last, to be kept."""
-        return {code: said.wall_ms for code, said in self._said.items()}
+        return {code: logged.wall_ms for code, logged in self._logged.items()}
 
     def _ends(self, code: str) -> float:
-        return self._said[code].steady + self._hold_seconds
+        return self._logged[code].steady + self._hold_seconds
 
     def _observation(
         self, message: MessageMatch, assertion: Assertion, now: LogTime, raised_ms: int
@@ -126,7 +126,7 @@ class Position:
         self._overrun = True
 
     def is_news(self, sequence: int) -> bool:
-        """Whether this record was not read before."""
+        """Return whether this record was not read before."""
         self._newest = sequence
         return self.sequence is None or sequence > self.sequence
 

@@ -74,7 +74,7 @@ class _Link:
     """One chip: its tracked state, and when it is asked next (loop time)."""
 
     chip: Chip
-    beliefs: LinkTracker
+    tracker: LinkTracker
     due: float
     slow_due: float
     retry_at: float = _NEVER
@@ -88,7 +88,7 @@ class _Link:
     @property
     def check(self) -> float:
         """When it is asked because of an event."""
-        return _NEVER if self.beliefs.check_at is None else self.beliefs.check_at
+        return _NEVER if self.tracker.check_at is None else self.tracker.check_at
 
     @property
     def next(self) -> float:
@@ -126,7 +126,7 @@ class LinksCollector:
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         watch = LinksRun(self, surroundings, telemetry=self._telemetry)
-        surroundings.listen(watch.hear)
+        surroundings.listen(watch.observe)
         await watch.begin()
         while True:
             await watch.go_on()
@@ -152,15 +152,15 @@ class LinksRun:
         self._family = ""
         self._links: dict[int, _Link] = {}
         self._remembered: dict[Subject, set[str]] = {}
-        for subject, code in surroundings.believed:
+        for subject, code in surroundings.tracked:
             self._remembered.setdefault(subject, set()).add(code)
         self._has_plane = True
-        self._told: set[int] = {
-            subject.id for subject, code in surroundings.believed if code in _UBOE_DERIVED
+        self._reported: set[int] = {
+            subject.id for subject, code in surroundings.tracked if code in _UBOE_DERIVED
         }
         """Chips of an A5 whose driver reports a UBoE port down."""
-        self._bus = UnifiedBus(self._source, surroundings.believed)
-        self._said_missing: set[Subject] = set()
+        self._bus = UnifiedBus(self._source, surroundings.tracked)
+        self._logged_missing: set[Subject] = set()
         self._changed = asyncio.Event()
         self._gap = False
         self._is_missing: bool | None = None
@@ -176,16 +176,16 @@ class LinksRun:
                 await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
                 self._around.progress()
                 if not asking.done():
-                    self._say_missing("the driver has not answered since the start")
+                    self._log_missing("the driver has not answered since the start")
             self._take_over(asking.result())
         finally:
             asking.cancel()
         if self._links:
-            self._say_missing("the driver does not show this chip")
+            self._log_missing("the driver does not show this chip")
 
-    def _say_missing(self, reason: str) -> None:
-        missing = sorted(self._remembered.keys() - self._said_missing)
-        self._said_missing.update(missing)
+    def _log_missing(self, reason: str) -> None:
+        missing = sorted(self._remembered.keys() - self._logged_missing)
+        self._logged_missing.update(missing)
         now_ms = self._around.wall_clock()
         self._report_together([SourceBlind(self._source, chip, now_ms, reason) for chip in missing])
 
@@ -206,12 +206,12 @@ class LinksRun:
                 link.chip = chip
                 continue
             subject = chip_subject(chip.physical_id)
-            beliefs = LinkTracker(self._source, subject, self._remembered.pop(subject, set()))
+            tracker = LinkTracker(self._source, subject, self._remembered.pop(subject, set()))
             share = self._period_seconds / len(inventory.chips)
             due = now - self._period_seconds + place * share
-            self._links[chip.physical_id] = _Link(chip, beliefs, due, now + share / 2)
+            self._links[chip.physical_id] = _Link(chip, tracker, due, now + share / 2)
 
-    def hear(self, batch: Sequence[Report]) -> None:
+    def observe(self, batch: Sequence[Report]) -> None:
         """Apply what the driver reports about networks."""
         for report in batch:
             if report.source != ChipFaultsCollector.name:
@@ -231,18 +231,18 @@ class LinksRun:
         if seen.code != UBOE_PORT_DOWN:
             return
         if seen.assertion in (Assertion.RECOVER, Assertion.ABSENT):
-            self._told.discard(seen.subject.id)
+            self._reported.discard(seen.subject.id)
         else:
-            self._told.add(seen.subject.id)
+            self._reported.add(seen.subject.id)
 
     def _event(self, link: _Link, seen: Observation) -> None:
-        link.beliefs.event(self._loop.time())
+        link.tracker.event(self._loop.time())
         if seen.code == UBOE_PORT_DOWN and seen.assertion is Assertion.RECOVER:
-            self._report_together(link.beliefs.ended(_UBOE_DERIVED, self._around.wall_clock()))
-        self._bus.heard(seen)
-        self._tell_of_bus()
+            self._report_together(link.tracker.ended(_UBOE_DERIVED, self._around.wall_clock()))
+        self._bus.observe(seen)
+        self._log_bus()
 
-    def _tell_of_bus(self) -> None:
+    def _log_bus(self) -> None:
         if self._family == _A5:
             chips = [link.subject for link in self._links.values()]
             self._report_together(self._bus.changes(chips, self._around.wall_clock()))
@@ -276,7 +276,7 @@ class LinksRun:
         is_round = link.due - asked_at < _DUE_SECONDS
         while link.due - asked_at < _DUE_SECONDS:
             link.due += self._period_seconds
-        link.beliefs.asked(asked_at)
+        link.tracker.asked(asked_at)
         link.retry_at = _NEVER
         try:
             faults = await self._faults(link)
@@ -287,15 +287,15 @@ class LinksRun:
             return
         except ToolError as error:
             self._has_tool()
-            if not link.beliefs.blind and not isinstance(error, ToolSilent):
+            if not link.tracker.blind and not isinstance(error, ToolSilent):
                 link.retry_at = asked_at + _RETRY_SECONDS
             self._failed(link, error, asked_at)
             return
         self._has_tool()
         now_ms = self._around.wall_clock()
-        self._report_together(link.beliefs.answered(faults, asked_at, now_ms))
-        self._bus.found(link.subject, down=UB_PORT_DOWN in link.beliefs.present)
-        self._tell_of_bus()
+        self._report_together(link.tracker.answered(faults, asked_at, now_ms))
+        self._bus.found(link.subject, down=UB_PORT_DOWN in link.tracker.present)
+        self._log_bus()
         self._around.show(link.subject, LINK_UP, 0.0 if any(faults.values()) else 1.0)
         self._trouble = None
         if self._telemetry and is_round and link.slow_due <= asked_at and self._family != _A5:
@@ -305,7 +305,7 @@ class LinksRun:
     async def _faults(self, link: _Link) -> Mapping[str, bool]:
         """Return whether each code that the tool can report holds. Raises ``ToolError``."""
         chip, deadline = link.chip, self._deadline
-        if link.beliefs.is_new:
+        if link.tracker.is_new:
             deadline = min(deadline, _FIRST_DEADLINE_SECONDS)
         if self._family != _A5:
             return {LINK_DOWN: not await self._tool.ask(LINK, chip.physical_id, deadline)}
@@ -313,7 +313,7 @@ class LinksRun:
         down = [port for port in ports if not port.up]
         unified = [await self._is_wired(chip, port) for port in down if port.kind == "UB"]
         bonding = 0
-        if self._has_plane or chip.physical_id in self._told:
+        if self._has_plane or chip.physical_id in self._reported:
             bonding = sum(port.kind == "ETH" for port in down)
         return {
             UBOE_PORT_DOWN: bonding > 0,
@@ -367,7 +367,7 @@ class LinksRun:
         if down:
             what = "compatibility.hccn_error says that the link is down"
         now_ms = self._around.wall_clock()
-        reports = link.beliefs.failed(str(error), now_ms, down, asked_at)
+        reports = link.tracker.failed(str(error), now_ms, down, asked_at)
         if reports and str(error) != self._trouble:
             self._trouble = str(error)
             _log.warning("%s: %s; %s", self._source, error, what)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dcmi_shim.hccn.tool import COUNTERS, LINK_HISTORY, OPTICAL, SPEED, ToolQuestion
+from dcmi_shim.hccn.tool import COUNTERS, LINK_UPS, OPTICAL, SPEED, ToolQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dcmi_shim.hccn.answers import LinkHistory, Optical
+    from dcmi_shim.hccn.answers import Optical
 
-_LANES = range(4)
+_NETWORK_LANES = range(4)
 _COUNTERS = {
     "npu_chip_mac_rx_bad_pkt_num": "mac_rx_bad_pkt_num",
     "npu_chip_mac_tx_bad_pkt_num": "mac_tx_bad_pkt_num",
@@ -45,8 +45,8 @@ def _speed(speed: int | None) -> Mapping[str, float]:
     return {} if speed is None else {"npu_chip_link_speed": float(speed)}
 
 
-def _history(history: LinkHistory) -> Mapping[str, float]:
-    return {"npu_chip_link_up_num": float(history.ups)}
+def _ups(ups: int) -> Mapping[str, float]:
+    return {"npu_chip_link_up_num": float(ups)}
 
 
 def _optical(optical: Optical) -> Mapping[str, float]:
@@ -54,9 +54,13 @@ def _optical(optical: Optical) -> Mapping[str, float]:
         "npu_chip_optical_vcc": optical.number("Vcc"),
         "npu_chip_optical_temp": optical.number("temperature"),
     }
-    for lane in _LANES:
-        numbers[f"npu_chip_optical_tx_power_{lane}"] = optical.number(f"Tx_Power{lane}")
-        numbers[f"npu_chip_optical_rx_power_{lane}"] = optical.number(f"Rx_Power{lane}")
+    for network_lane in _NETWORK_LANES:
+        numbers[f"npu_chip_optical_tx_power_{network_lane}"] = optical.number(
+            f"Tx_Power{network_lane}"
+        )
+        numbers[f"npu_chip_optical_rx_power_{network_lane}"] = optical.number(
+            f"Rx_Power{network_lane}"
+        )
     if optical.present is not None:
         numbers["npu_chip_optical_state"] = float(optical.present)
     return {name: value for name, value in numbers.items() if value is not None}
@@ -76,7 +80,7 @@ class Readings:
 
 SLOW_ROUND = (
     Readings(SPEED, _speed),
-    Readings(LINK_HISTORY, _history),
+    Readings(LINK_UPS, _ups),
     Readings(OPTICAL, _optical),
     Readings(COUNTERS, _counters),
 )

@@ -26,10 +26,10 @@ _SEVERITIES = {LINK_DOWN: Severity.MINOR}
 class LinkTracker:
     """What one source holds of the links of one chip."""
 
-    def __init__(self, source: str, chip: Subject, believed: Iterable[str]) -> None:
+    def __init__(self, source: str, chip: Subject, tracked: Iterable[str]) -> None:
         self._source = source
         self._chip = chip
-        self._present = set(believed)
+        self._present = set(tracked)
         self._settled = True
         self._event_at = float("-inf")
         self._answered: bool | None = None
@@ -77,7 +77,7 @@ class LinkTracker:
             if self._settled and holds is (code in self._present):
                 continue
             assertion = Assertion.PRESENT if holds else Assertion.ABSENT
-            reports.append(self._said(code, assertion, now_ms, "hccn_tool"))
+            reports.append(self._observation(code, assertion, now_ms, "hccn_tool"))
         self._present = {code for code, holds in faults.items() if holds}
         self._settled = True
         return reports
@@ -92,18 +92,18 @@ class LinkTracker:
             reports.append(SourceBlind(self._source, self._chip, now_ms, reason))
         counts = asked_at >= self._event_at + LAG_SECONDS
         codes = [code for code in down if counts and not (self._settled and code in self._present)]
-        reports += [self._said(code, Assertion.PRESENT, now_ms, reason) for code in codes]
+        reports += [self._observation(code, Assertion.PRESENT, now_ms, reason) for code in codes]
         self._present.update(codes)
         self._settled = self._settled or bool(codes)
         return reports
 
     def ended(self, codes: Iterable[str], now_ms: int) -> list[Report]:
-        """What follows from a fault that the driver reported recovered; the tool is asked yet."""
+        """Return what ends with faults that the driver reports as over; the tool is asked later."""
         gone = [code for code in codes if code in self._present]
         self._present.difference_update(gone)
-        return [self._said(code, Assertion.ABSENT, now_ms, "recovered") for code in gone]
+        return [self._observation(code, Assertion.ABSENT, now_ms, "recovered") for code in gone]
 
-    def _said(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
+    def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
         return Observation(
             source=self._source,
             subject=self._chip,

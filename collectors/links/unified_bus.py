@@ -24,14 +24,14 @@ _BEGINS = (Assertion.OCCUR, Assertion.PRESENT)
 class UnifiedBus:
     """What one source holds of the UB ports of all chips, and derives from it."""
 
-    def __init__(self, source: str, believed: Collection[tuple[Subject, str]]) -> None:
+    def __init__(self, source: str, tracked: Collection[tuple[Subject, str]]) -> None:
         self._source = source
-        self._derived = {chip: code for chip, code in believed if code in _DERIVED}
+        self._derived = {chip: code for chip, code in tracked if code in _DERIVED}
         # What the tool said before a restart it takes back itself; the rest was the driver's.
-        self._tool = {chip for chip, code in believed if code == UB_PORT_DOWN}
+        self._tool = {chip for chip, code in tracked if code == UB_PORT_DOWN}
         self._driver = self._derived.keys() - self._tool
 
-    def heard(self, seen: Observation) -> None:
+    def observe(self, seen: Observation) -> None:
         """Apply an event of the driver about a UB port. A recovery ends it for the tool, too."""
         if seen.code != UB_PORT_DOWN:
             return
@@ -50,7 +50,7 @@ class UnifiedBus:
             self._tool.discard(chip)
 
     def changes(self, chips: Iterable[Subject], now_ms: int) -> list[Report]:
-        """What is different now from what was reported; ``chips`` are all of the node."""
+        """Return what is different now from what was reported; ``chips`` are all of the node."""
         down = self._driver | self._tool
         everyone = set(chips)
         code = UB_SUB_HEALTH if len(everyone) > 1 and everyone <= down else UB_SEPARATE
@@ -61,12 +61,14 @@ class UnifiedBus:
             if wanted == known:
                 continue
             if known is not None:
-                reports.append(self._said(chip, known, Assertion.ABSENT, now_ms))
+                reports.append(self._observation(chip, known, Assertion.ABSENT, now_ms))
                 del self._derived[chip]
             if wanted is not None:
-                reports.append(self._said(chip, wanted, Assertion.PRESENT, now_ms))
+                reports.append(self._observation(chip, wanted, Assertion.PRESENT, now_ms))
                 self._derived[chip] = wanted
         return reports
 
-    def _said(self, chip: Subject, code: str, assertion: Assertion, now_ms: int) -> Observation:
+    def _observation(
+        self, chip: Subject, code: str, assertion: Assertion, now_ms: int
+    ) -> Observation:
         return Observation(self._source, chip, code, assertion, now_ms)

@@ -84,7 +84,7 @@ class MemoryCollector:
     async def run(self, surroundings: CollectorContext) -> NoReturn:
         """Report until cancelled."""
         watch = MemoryRun(self, surroundings)
-        surroundings.listen(watch.hear)
+        surroundings.listen(watch.observe)
         while True:
             surroundings.progress()
             watch.look()
@@ -106,7 +106,7 @@ class MemoryRun:
         self._source = collector.name
         self._around = surroundings
         self._boot = boot_id()
-        self._was_short = (_SUBJECT, MEMORY_PRESSURE) in surroundings.believed
+        self._was_short = (_SUBJECT, MEMORY_PRESSURE) in surroundings.tracked
         self._pressure = Pressure(collector.stalled, collector.available, is_short=self._was_short)
         self._kept = remembered(surroundings.memory, self._source, _Kept)
         self._kills = OomKills(self._accounted())
@@ -119,14 +119,14 @@ class MemoryRun:
             return None
         return self._kept.accounted if self._kept.boot == self._boot else 0
 
-    def hear(self, reports: Sequence[Report]) -> None:
+    def observe(self, reports: Sequence[Report]) -> None:
         """The kernel's log tells of kills, or that something of it was lost."""
         for report in reports:
             if isinstance(report, Gap | Observation) and report.source == KERNEL_LOG:
                 if isinstance(report, Gap):
                     self._look_now.set()
                 elif report.code == OOM_KILL:
-                    self._kills.told()
+                    self._kills.count_fault()
 
     async def wait(self) -> None:
         """Until the next look is due."""
@@ -144,7 +144,7 @@ class MemoryRun:
             text = self._look_at_pressure()
             kills = oom_kills((self._collector.proc / "vmstat").read_text(encoding="ascii"))
         except (OSError, ValueError) as error:
-            self._say_blind(f"the kernel does not tell of its memory: {error}", now_ms)
+            self._report_blind(f"the kernel does not tell of its memory: {error}", now_ms)
             return
         if not self._answers:
             self._answers = True
@@ -153,11 +153,11 @@ class MemoryRun:
         if is_short != self._was_short:
             self._was_short = is_short
             assertion = Assertion.PRESENT if is_short else Assertion.ABSENT
-            reports.append(self._said(MEMORY_PRESSURE, assertion, now_ms, text))
+            reports.append(self._observation(MEMORY_PRESSURE, assertion, now_ms, text))
         lost = 0 if kills is None else self._kills.counted(kills)
         if lost:
             text = f"the kernel killed more processes than its log has: {lost} more"
-            reports.append(self._said(OOM_KILL, Assertion.ONCE, now_ms, text))
+            reports.append(self._observation(OOM_KILL, Assertion.ONCE, now_ms, text))
         if reports:
             self._around.report(reports)
         self._keep()
@@ -177,14 +177,14 @@ class MemoryRun:
         self._pressure.saw_available(available)
         return f"{available:.1f} % of the memory is available"
 
-    def _say_blind(self, reason: str, now_ms: int) -> None:
+    def _report_blind(self, reason: str, now_ms: int) -> None:
         if self._answers is False:
             return
         self._answers = False
         _log.warning("%s: %s", self._source, reason)
         self._around.report([SourceBlind(self._source, NODE, now_ms, reason)])
 
-    def _said(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
+    def _observation(self, code: str, assertion: Assertion, now_ms: int, text: str) -> Observation:
         return Observation(self._source, _SUBJECT, code, assertion, now_ms, text=text)
 
     def _keep(self) -> None:

@@ -10,13 +10,15 @@ _OOM_KILLS = re.compile(r"^oom_kill (\d+)$", re.MULTILINE | re.ASCII)
 
 
 def stalled_percent(pressure: str) -> float | None:
-    """The share of the last minute in which everybody waited for memory (``/proc/pressure``)."""
+    """Return the share of the last minute in which everybody waited for memory
+    (``/proc/pressure``).
+    """
     match = _FULL.search(pressure)
     return None if match is None else float(match[1])
 
 
 def oom_kills(vmstat: str) -> int | None:
-    """How many processes the kernel has killed since boot, in ``/proc/vmstat``."""
+    """Return how many processes the kernel has killed since boot, in ``/proc/vmstat``."""
     match = _OOM_KILLS.search(vmstat)
     return None if match is None else int(match[1])
 
@@ -67,7 +69,7 @@ class OomKills:
         self.accounted = accounted
         self._suspected = 0
 
-    def told(self) -> None:
+    def count_fault(self) -> None:
         """The log told of one."""
         if self.accounted is not None:
             self.accounted += 1

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from collectors.base import AgentOptions, CollectorContext
     from contract.observation import Report
 
-DPC_FILE = "/user/mind-cluster/dpcstatus/dpc_status_check"
-DTFS_FILE = "/user/mind-cluster/dtfsstatus/dtfs_status_check"
-
 
 class StoredFlags(msgspec.Struct, frozen=True):
     """What is remembered: of each client whose file was there, its instances."""
@@ -100,7 +97,7 @@ class StorageCollector:
             reports: list[Report] = [SourceAnswered(self.name, subject, now_ms)]
             reports += [
                 Observation(self.name, subject, code, Assertion.ABSENT, now_ms)
-                for about, code in sorted(surroundings.believed)
+                for about, code in sorted(surroundings.tracked)
                 if about == subject
             ]
             surroundings.report(reports)
@@ -119,26 +116,26 @@ class StorageRun:
         surroundings: CollectorContext,
     ) -> None:
         subject = storage_subject(client.name)
-        believed = [code for about, code in surroundings.believed if about == subject]
+        tracked = [code for about, code in surroundings.tracked if about == subject]
         same_boot = memory.boot_id == boot_id()
         self.client = client
-        self.was_there = client.name in memory.clients or bool(believed)
+        self.was_there = client.name in memory.clients or bool(tracked)
         self._storage = storage
         self._path = path
         self._surroundings = surroundings
         self._reading: asyncio.Task[bytes] | None = None
-        self._beliefs = StorageTracker(
+        self._tracker = StorageTracker(
             storage.name,
             client,
-            believed,
+            tracked,
             memory.clients.get(client.name, {}) if same_boot else {},
             _now(),
             surroundings.wall_clock(),
         )
 
     def kept(self) -> dict[str, tuple[SavedFlag, ...]]:
-        """What the next process has to know."""
-        return self._beliefs.kept(_now(), self._surroundings.wall_clock())
+        """Return what the next process has to know."""
+        return self._tracker.kept(_now(), self._surroundings.wall_clock())
 
     async def look(self) -> bool:
         """Read once; whether there is something else to be remembered."""
@@ -150,9 +147,9 @@ class StorageRun:
         try:
             listed = parse(await self._content(), self.client)
         except (OSError, ValueError) as error:
-            self._report(self._beliefs.failed(f"{self._path}: {_said(error)}", now_ms))
+            self._report(self._tracker.failed(f"{self._path}: {_reason_of(error)}", now_ms))
             return appeared
-        reports, changed = self._beliefs.read(listed, _now(), self._surroundings.wall_clock())
+        reports, changed = self._tracker.read(listed, _now(), self._surroundings.wall_clock())
         self._report(reports)
         return appeared or changed
 
@@ -178,7 +175,7 @@ class StorageRun:
             self._surroundings.report(reports)
 
 
-def _said(error: OSError | ValueError) -> str:
+def _reason_of(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

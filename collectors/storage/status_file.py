@@ -18,7 +18,7 @@ _LARGEST_BYTES = 1 << 20
 
 
 def read_checked(path: Path, *, any_owner: bool) -> bytes:
-    """The content of ``path``. Blocking.
+    """Return the content of ``path``. Blocking.
 
     Links are followed; the last one must belong to root as the file must, unless ``any_owner``
     (development). Raises ``OSError`` where it cannot be read and ``ValueError`` where it must not.

@@ -60,7 +60,7 @@ Instances: TypeAlias = "dict[str, tuple[bool, ...]]"
 
 
 def parse(content: bytes, client: StorageClient) -> Instances:
-    """The instances in ``content``; of one that is listed twice the last entry counts.
+    """Return the instances in ``content``; of one that is listed twice the last entry counts.
 
     As lenient as upstream about line ends, blanks behind the colon and leading zeros, and as
     strict about everything else. Raises ``ValueError`` with the number of the first bad line.

@@ -55,7 +55,7 @@ class _FlagState:
 class StorageTracker:
     """What is believed of ``client``.
 
-    ``believed`` are the codes that held when the last process ended, ``kept`` what it knew of the
+    ``tracked`` are the codes that held when the last process ended, ``kept`` what it knew of the
     instances, where the host was not started anew since.
     """
 
@@ -63,7 +63,7 @@ class StorageTracker:
         self,
         source: str,
         client: StorageClient,
-        believed: Iterable[str],
+        tracked: Iterable[str],
         kept: Mapping[str, tuple[SavedFlag, ...]],
         at: float,
         now_ms: int,
@@ -76,7 +76,7 @@ class StorageTracker:
             "they are at fault until they are listed as well or the host starts anew. If they are "
             f'gone for good, start this agent once with {option} = ""'
         )
-        self._believed = set(believed)
+        self._tracked = set(tracked)
         self._answered: bool | None = None
         self._instances = {
             instance: tuple(_restored(flag, at, now_ms) for flag in flags)
@@ -85,7 +85,7 @@ class StorageTracker:
         }
 
     def kept(self, at: float, now_ms: int) -> dict[str, tuple[SavedFlag, ...]]:
-        """What the next process has to know."""
+        """Return what the next process has to know."""
         return {
             instance: tuple(
                 SavedFlag(flag.raised, now_ms - round((at - flag.since) * 1000)) for flag in flags
@@ -108,7 +108,7 @@ class StorageTracker:
             numbers = ", ".join(sorted(missing))
             gone = f"instances at fault are not listed any more: {numbers}"
             reports += self.failed(f"{gone}; {self._way_out}", now_ms)
-        elif self._believed and not listed:
+        elif self._tracked and not listed:
             reports += self.failed(f"no instance is listed any more; {self._way_out}", now_ms)
         elif not self._answered:
             self._answered = True
@@ -151,7 +151,7 @@ class StorageTracker:
             if instance not in listed
             and any(
                 standing.raised
-                or (flag.code in self._believed and not standing.has_stood(_debounce_seconds(flag)))
+                or (flag.code in self._tracked and not standing.has_stood(_debounce_seconds(flag)))
                 for standing, flag in zip(standings, self._client.flags, strict=True)
             )
         }
@@ -160,14 +160,14 @@ class StorageTracker:
         """What changed about ``flag``; it stands for as long as it was seen to."""
         standings = [flags[place] for flags in self._instances.values()]
         settled = [one for one in standings if one.has_stood(_debounce_seconds(flag))]
-        if flag.code not in self._believed:
+        if flag.code not in self._tracked:
             if not any(one.raised for one in settled):
                 return None
-            self._believed.add(flag.code)
+            self._tracked.add(flag.code)
             return Assertion.PRESENT
         if not any_listed or len(settled) < len(standings) or any(one.raised for one in standings):
             return None
-        self._believed.remove(flag.code)
+        self._tracked.remove(flag.code)
         return Assertion.ABSENT
 
 

@@ -121,12 +121,13 @@ _BYTES = {name.lower(): subject_type for subject_type, name in DEVICE_TYPES.item
 
 
 def device_type(subject_type: int) -> str:
-    """The name of the device type whose number in the BMC's list is ``subject_type``."""
+    """Return the name of the device type whose number in the BMC's list is ``subject_type``."""
     return DEVICE_TYPES.get(subject_type, UNKNOWN)
 
 
 def parse_device_type(text: str) -> int:
-    """The subject type in ``text``: a name as in the table, in any case, or a byte as ``0x04``.
+    """Return the subject type in ``text``: a name as in the table, in any case, or a byte as
+    ``0x04``.
 
     Raises ``ValueError``.
     """

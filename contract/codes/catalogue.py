@@ -110,7 +110,7 @@ class Catalogue:
         return longest_release_ms(self.frequencies.values())
 
     def judge(self, code: str, severity: Severity | None) -> ReasonedLevel:
-        """The level of a chip's code and the rule that decided.
+        """Return the level of a chip's code and the rule that decided.
 
         A code in no table is judged by what the driver calls it. A network code in no table is
         ``PreSeparateNPU`` whatever its severity.
@@ -149,18 +149,19 @@ class Catalogue:
         )
 
     def level_of(self, code: str, severity: Severity | None) -> ChipLevel:
-        """The level alone; see ``judge``."""
+        """Return the level alone; see ``judge``."""
         return ChipLevel(self.judge(code, severity).level)
 
     def judge_switch(self, code: str) -> ReasonedLevel:
-        """The level of a code of a switch, compared as text; empty for one in no table.
+        """Return the level of a code of a switch, compared as text; empty for one in no table.
 
         Source: docs/spec/device-plugin.md#5.2.
         """
         return _by_table(self.switch_levels.get(code), code, "switches")
 
     def judge_node(self, code: str) -> ReasonedLevel:
-        """The level of a code of the BMC; empty for one in no table (``docs/spec/noded.md#3.4``).
+        """Return the level of a code of the BMC; empty for one in no table
+        (``docs/spec/noded.md#3.4``).
 
         A code of a host check that no table names is not to be handled.
         """
@@ -171,17 +172,12 @@ class Catalogue:
         return _by_table(level, code, "the server")
 
     def judge_public(self, code: str) -> ReasonedLevel:
-        """The level of a public fault; empty for one in no table (``clusterd#4.5``)."""
+        """Return the level of a public fault; empty for one in no table (``clusterd#4.5``)."""
         return _by_table(self.public_levels.get(code), code, "public faults")
 
     def severity_of(self, code: str) -> Severity | None:
-        """The severity with which the driver raises ``code``; ``None`` for an unknown code."""
+        """Return the severity with which the driver raises ``code``, if that is known."""
         return self.severities.get(code)
-
-    def name_of(self, code: str) -> str | None:
-        """The English name of ``code``, if it has one."""
-        facts = self.facts.get(code)
-        return facts.name_en or None if facts is not None else None
 
 
 def _by_table(
@@ -256,7 +252,7 @@ def _check_code(code: str, where: str, problems: list[Problem]) -> None:
 
 @cache
 def shipped() -> Catalogue:
-    """The catalogue of the tables in this package. Read once."""
+    """Return the catalogue of the tables in this package. Read once."""
     levels, table = shipped_levels(), read_table("codes.json", CodeTable)
     policies = read_table("policies.json", PolicyTables)
     return replace(
@@ -267,7 +263,7 @@ def shipped() -> Catalogue:
 
 
 def shipped_levels() -> LevelTables:
-    """All level tables in this package, those of switches, nodes and public faults included."""
+    """Return all level tables in this package, of switches, nodes and public faults as well."""
     return read_table("levels.json", LevelTables)
 
 

@@ -31,14 +31,14 @@ _CODE = re.compile(r"(?:0x)?([0-9a-f]{8,9})", re.IGNORECASE | re.ASCII)
 
 
 def format_code(value: int) -> str:
-    """The text of a code that was given as a number of 32 bits."""
+    """Return the text of a code that was given as a number of 32 bits."""
     if not 0 <= value <= _DRIVER_CODE_MAX:
         raise ValueError(f"{value} is no fault code of 32 bits")
     return f"{value:08X}"
 
 
 def parse_code(text: str) -> str:
-    """The code in ``text`` as written on the wire; people may write lower case and ``0x``."""
+    """Return the code in ``text`` as on the wire; people may write lower case and ``0x``."""
     match = _CODE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no fault code: 8 or 9 hexadecimal digits are expected")
@@ -46,7 +46,7 @@ def parse_code(text: str) -> str:
 
 
 def is_code(text: str) -> bool:
-    """Whether ``text`` is a code exactly as on the wire."""
+    """Return whether ``text`` is a code exactly as on the wire."""
     match = _CODE.fullmatch(text)
     return match is not None and match[1].upper() == text
 
@@ -63,7 +63,7 @@ _MADE_UP = {
 
 
 def code_of(number: int) -> str:
-    """The text of a code that the driver gives, or a configuration names, by its number.
+    """Return the text of a code that the driver gives, or a configuration names, by its number.
 
     ``020001002`` keeps the zero that is part of its name (``device-plugin#2.5``). Raises
     ``ValueError`` for a number that no code has.

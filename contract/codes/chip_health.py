@@ -9,10 +9,13 @@ _NETWORK_HEALTHY = frozenset({ChipLevel.NORMAL_NPU, ChipLevel.NOT_HANDLE_FAULT})
 
 
 def is_healthy(level: ChipLevel, in_use: bool) -> bool:
-    """Whether a chip whose own codes are at ``level`` is; a pre-separated one is while in use."""
+    """Return whether a chip is healthy whose own codes are at ``level``.
+
+    A pre-separated one is healthy while it is in use.
+    """
     return level in _HEALTHY or (level is ChipLevel.PRE_SEPARATE_NPU and in_use)
 
 
 def is_network_healthy(level: ChipLevel) -> bool:
-    """Whether the network of a chip is whose network codes are at ``level``."""
+    """Return whether the network of a chip is healthy whose network codes are at ``level``."""
     return level in _NETWORK_HEALTHY

@@ -70,7 +70,7 @@ _TYPES = ("npu", "Ascend910", "Ascend310P", "Ascend310")
 
 
 def device_type_of(keys: AbstractSet[str]) -> str:
-    """The device type that a document with these ``DeviceList`` keys is about.
+    """Return the device type that a document with these ``DeviceList`` keys is about.
 
     A free list decides; without one, any key that contains a type's name; else ``npu``. Upstream
     asks in random key order, so its answer for mixed types varies.

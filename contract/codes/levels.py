@@ -42,7 +42,7 @@ _RANK = {level: rank for rank, level in enumerate(ChipLevel)}
 
 
 def most_serious(levels: Iterable[ChipLevel]) -> ChipLevel:
-    """The most serious of ``levels``; ``NormalNPU`` when there is none."""
+    """Return the most serious of ``levels``; ``NormalNPU`` when there is none."""
     return min(levels, key=_RANK.__getitem__, default=ChipLevel.NORMAL_NPU)
 
 
@@ -87,7 +87,7 @@ def takes_out(level: str | None, *, is_network: bool = False) -> bool:
 
 
 def is_device_fault(severity: Severity | None) -> bool:
-    """Whether elastic training counts a chip fault as a device fault: critical or major.
+    """Return whether elastic training counts a chip fault as a device fault: critical or major.
 
     Source: ``consumers#5.3``. Network faults found by ``hccn_tool`` count too; that is
     decided where they are observed.

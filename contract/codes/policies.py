@@ -76,7 +76,7 @@ class PolicyTables(msgspec.Struct, frozen=True):
 
 
 def duration_policies(entries: Iterable[DurationEntry]) -> dict[str, DurationPolicy]:
-    """The rules by code. The first entry that names a code owns it.
+    """Return the rules by code. The first entry that names a code owns it.
 
     Raises ``ValueError`` for what is no code.
     """
@@ -91,7 +91,7 @@ def duration_policies(entries: Iterable[DurationEntry]) -> dict[str, DurationPol
 
 
 def frequency_policies(entries: Iterable[FrequencyEntry]) -> dict[str, FrequencyPolicy]:
-    """The rules by code. The first entry that names a code owns it.
+    """Return the rules by code. The first entry that names a code owns it.
 
     Raises ``ValueError`` for what is no code.
     """
@@ -109,5 +109,7 @@ def frequency_policies(entries: Iterable[FrequencyEntry]) -> dict[str, Frequency
 
 
 def longest_release_ms(policies: Iterable[FrequencyPolicy]) -> int | None:
-    """The longest time after which any of ``policies`` releases; ``None`` when none ever does."""
+    """Return the longest time after which any of ``policies`` releases; ``None`` when none ever
+    does.
+    """
     return max((p.release_ms for p in policies if p.release_ms is not None), default=None)

@@ -20,7 +20,7 @@ CODES = {
 
 
 def fault_id(node: str, code: str) -> str:
-    """What a fault of ``code`` on ``node`` is called as long as the node lives."""
+    """Return what a fault of ``code`` on ``node`` is called as long as the node lives."""
     client, name = _NAMES[code]
     return hashlib.sha256(f"{node}/{client}_{name}".encode()).hexdigest()
 

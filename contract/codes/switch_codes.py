@@ -26,18 +26,18 @@ class SwitchCode(NamedTuple):
 
 
 def sub_type_of(number: int) -> int | None:
-    """A sub-type as the driver writes it."""
+    """Return a sub-type as the driver writes it."""
     return None if number == _NO_SUB_TYPE else number
 
 
 def format_switch_code(code: SwitchCode) -> str:
-    """The text of a code."""
+    """Return the text of a code."""
     sub_type = "na" if code.sub_type is None else code.sub_type
     return f"[0x{code.event_type:08x},{sub_type},{_PEERS.get(code.peer, 'na')},na]"
 
 
 def parse_peer(word: str) -> int:
-    """The number of a kind of peer: cpu, npu, L2 or na. Raises ``ValueError``."""
+    """Return the number of a kind of peer: cpu, npu, L2 or na. Raises ``ValueError``."""
     numbers = {name.lower(): number for number, name in _PEERS.items()} | {"na": NOT_APPLICABLE}
     if word.lower() not in numbers:
         raise ValueError(f"{word!r} is no peer of a switch port; there are cpu, npu, L2 and na")

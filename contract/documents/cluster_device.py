@@ -121,7 +121,9 @@ def healed(record: DeviceRecord) -> DeviceRecord:
 
 
 def pre_separates(level: str, code: str) -> bool:
-    """Whether a fault with this level and code is for ``pre_separate_device`` to decide about."""
+    """Return whether a fault with this level and code is for ``pre_separate_device`` to decide
+    about.
+    """
     return level == ChipLevel.PRE_SEPARATE_NPU and code not in _PARAMETER_PLANE
 
 
@@ -151,7 +153,7 @@ def pre_separate_device(record: DeviceRecord, used: frozenset[str] | None) -> De
 
 
 def render_device_entry(node: str, record: DeviceRecord, update_time: int) -> str:
-    """The value of a node's member in cluster-info-device, stamped with ``update_time``."""
+    """Return the value of a node's member in cluster-info-device, stamped with ``update_time``."""
     key = resource_of(record.chip_type)
     return go_json.encode(
         {

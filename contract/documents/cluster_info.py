@@ -46,12 +46,12 @@ def cluster_device_name(index: int) -> str:
 
 
 def cluster_device_index(name: str) -> int | None:
-    """The number of a device document, ``None`` for any other name."""
+    """Return the number of a device document, ``None`` for any other name."""
     return numbered(CLUSTER_DEVICE_PREFIX, name)
 
 
 def numbered(prefix: str, name: str) -> int | None:
-    """The number that follows ``prefix`` in ``name``, if ``name`` is just that."""
+    """Return the number that follows ``prefix`` in ``name``, if ``name`` is just that."""
     number = name.removeprefix(prefix)
     if number == name or not number.isascii() or not number.isdigit() or str(int(number)) != number:
         return None
@@ -64,7 +64,7 @@ def member(key: str, text: str) -> str:
 
 
 def value_of(members: Iterable[str]) -> str:
-    """A value from its members in key order; empty without any (checklist item 6)."""
+    """Return a value from its members in key order; empty without any (checklist item 6)."""
     joined = ",".join(members)
     return f"{{{joined}}}" if joined else ""
 
@@ -73,7 +73,7 @@ _raw_entries = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def entry_texts(value: str, document: str) -> dict[str, str]:
-    """The JSON text of each member of a value, unread; raises ``DocumentError``."""
+    """Return the JSON text of each member of a value, unread; raises ``DocumentError``."""
     if not value:
         return {}
     try:
@@ -85,7 +85,7 @@ def entry_texts(value: str, document: str) -> dict[str, str]:
 
 
 def read_device_entry(key: str, text: str, document: str) -> tuple[str, DeviceEntry]:
-    """The node that a member of cluster-info-device is about, and its entry.
+    """Return the node that a member of cluster-info-device is about, and its entry.
 
     Raises ``DocumentError`` where a reader would not understand it: types, the five keys, names in
     the lists, the fault list (M3 to M6).
@@ -119,7 +119,7 @@ def _listed(names: str) -> list[str]:
 
 
 def record_of(entry: DeviceEntry) -> DeviceRecord:
-    """What can be taken over from an entry of an earlier run: chips and ids, but no faults."""
+    """Return what is taken over from an entry of an earlier run: chips and ids, but no faults."""
     devices = entry.DeviceList or {}
     resource = min(devices, default="huawei.com/npu")
     return DeviceRecord(
@@ -141,7 +141,7 @@ def _names(devices: Mapping[str, str], key: str) -> tuple[str, ...]:
 
 
 def faults_of(entry: DeviceEntry, document: str) -> tuple[CodeFault, ...]:
-    """The faults in an entry that ``read_device_entry`` has read."""
+    """Return the faults in an entry that ``read_device_entry`` has read."""
     devices = entry.DeviceList or {}
     text = devices[f"{min(devices)}-Fault"]
     faults = decode(text, list[DeviceFault], document, "$")

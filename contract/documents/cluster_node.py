@@ -27,7 +27,7 @@ class NodeEntry(GoStruct, frozen=True):
 
 
 def read_node_entry(key: str, text: str, document: str) -> tuple[str, NodeRecord]:
-    """The node that a member of cluster-info-node-cm is about, and what it contains.
+    """Return the node that a member of cluster-info-node-cm is about, and what it contains.
 
     Raises ``DocumentError`` where a reader would not understand it.
     """
@@ -46,14 +46,14 @@ def lost_node(record: NodeRecord | None) -> NodeRecord:
 
 
 def is_only_silence(record: NodeRecord) -> bool:
-    """Whether ``record`` is what ``lost_node`` makes of a node whose faults do no harm."""
+    """Return whether ``record`` is what ``lost_node`` makes of a node whose faults do no harm."""
     return record.status == UNHEALTHY and all(
         device.fault_level == "NotHandleFault" for device in record.faults
     )
 
 
 def missed(text: str) -> int:
-    """How much an entry would be missed: 0 by no reader, 1 by people, 2 by schedulers (B7).
+    """Return how much an entry would be missed: 0 by no reader, 1 by people, 2 by schedulers (B7).
 
     Readers take a node without an entry for healthy.
     """

@@ -32,12 +32,12 @@ def cluster_switch_name(index: int) -> str:
 
 
 def cluster_switch_index(name: str) -> int | None:
-    """The number of a switch document, ``None`` for any other name."""
+    """Return the number of a switch document, ``None`` for any other name."""
     return numbered(CLUSTER_SWITCH_PREFIX, name)
 
 
 def read_switch_entry(key: str, text: str, document: str) -> tuple[str, SwitchRecord]:
-    """The node that a member of cluster-info-switch is about, and what it contains.
+    """Return the node that a member of cluster-info-switch is about, and what it contains.
 
     Raises ``DocumentError`` where a reader would not understand it.
     """

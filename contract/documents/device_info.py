@@ -142,7 +142,7 @@ def unread_switch_info() -> str:
 
 
 def encode(info: DeviceInfo, family: Family) -> dict[str, str]:
-    """The data keys of ``info``, as the device plugin of ``family`` writes them."""
+    """Return the data keys of ``info``, as the device plugin of ``family`` writes them."""
     resource = family.resource
     devices = {
         resource: _join(info.free),
@@ -173,7 +173,7 @@ def encode(info: DeviceInfo, family: Family) -> dict[str, str]:
 
 
 def encode_faults(faults: tuple[DeviceFault, ...]) -> str:
-    """The text of the fault list; codes are the sorted keys of the map, as in Go."""
+    """Return the text of the fault list; codes are the sorted keys of the map, as in Go."""
     return go_json.encode([_fault(fault) for fault in faults])
 
 

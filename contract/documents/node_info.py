@@ -95,7 +95,7 @@ class NodeRecord(msgspec.Struct, frozen=True):
     beat: NodeBeat | None = None
 
     @property
-    def tells_parts(self) -> bool:
+    def has_parts(self) -> bool:
         """Whether faults and status are reported."""
         return self.generation is not Generation.B
 
@@ -113,17 +113,19 @@ def decode_node_info(name: str, data: Mapping[str, str]) -> NodeRecord:
     inner = outer.node_info
     parts = _inner_tree(inner.fault_dev_list, inner.node_status)
     expected = go_json.check_code(parts)
-    told_ms = _milliseconds(data.get(TIME_KEY, ""))
+    reported_ms = _milliseconds(data.get(TIME_KEY, ""))
     faults = tuple(device for device in inner.fault_dev_list or () if device is not None)
     if outer.check_code == expected:
-        return NodeRecord(faults, inner.node_status, told_ms)
+        return NodeRecord(faults, inner.node_status, reported_ms)
     beat = inner.beat
     if beat is not None:
         beaten_ms = beat.at_seconds * 1000 if 0 < beat.at_seconds <= _YEAR_9999 else 0
         if outer.check_code == go_json.check_code(_with_beat(parts, beat)):
-            return NodeRecord(faults, inner.node_status, told_ms or beaten_ms, Generation.C, beat)
+            return NodeRecord(
+                faults, inner.node_status, reported_ms or beaten_ms, Generation.C, beat
+            )
         if outer.check_code == go_json.check_code(_beat_tree(beat)):
-            return NodeRecord((), "", told_ms or beaten_ms, Generation.B, beat)
+            return NodeRecord((), "", reported_ms or beaten_ms, Generation.B, beat)
     raise CheckCodeMismatch(
         name, "CheckCode", f"is {outer.check_code!r}, the content has {expected}"
     )
@@ -132,19 +134,19 @@ def decode_node_info(name: str, data: Mapping[str, str]) -> NodeRecord:
 def encode_node_info(
     faults: Iterable[FaultDevice], status: str, update_time: str
 ) -> dict[str, str]:
-    """The data of a node-info ConfigMap. ``update_time`` is RFC 3339 text."""
+    """Return the data of a node-info ConfigMap. ``update_time`` is RFC 3339 text."""
     return {DATA_KEY: _signed(_inner_tree(list(faults), status)), TIME_KEY: update_time}
 
 
 def encode_beating_node_info(
     faults: Iterable[FaultDevice], status: str, beat: NodeBeat
 ) -> dict[str, str]:
-    """The data of a node-info ConfigMap of generation C; it has no ``updateTime``."""
+    """Return the data of a node-info ConfigMap of generation C; it has no ``updateTime``."""
     return {DATA_KEY: _signed(_with_beat(_inner_tree(list(faults), status), beat))}
 
 
 def encode_node_beat(beat: NodeBeat) -> dict[str, str]:
-    """The data of a node-info ConfigMap of generation B: the heartbeat and nothing else."""
+    """Return the data of a node-info ConfigMap of generation B: the heartbeat and nothing else."""
     return {DATA_KEY: _signed(_beat_tree(beat))}
 
 
@@ -187,7 +189,7 @@ def _unordered(faults: Iterable[FaultDevice]) -> list[tuple[str, int, str, list[
 
 
 def render_node_entry(node: str, record: NodeRecord) -> str:
-    """The value of a node's member in cluster-info-node-cm. Empty lists are ``null`` there."""
+    """Return the value of a node's member in cluster-info-node-cm; empty lists are ``null``."""
     devices = [_device_tree(device, empty=None) for device in record.faults]
     return go_json.encode(
         {
@@ -230,7 +232,7 @@ def _milliseconds(text: str) -> int:
     if _RFC3339.fullmatch(text) is None:
         return 0
     try:
-        moment = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         return 0
-    return round(moment.timestamp() * 1000)
+    return round(parsed.timestamp() * 1000)

@@ -71,12 +71,12 @@ class PublicFault(GoStruct, frozen=True):
 
 
 def encode_public_fault(message: PublicFault) -> dict[str, str]:
-    """The data of the ConfigMap that carries ``message``."""
+    """Return the data of the ConfigMap that carries ``message``."""
     return {DATA_KEY: go_json.encode(msgspec.to_builtins(message))}
 
 
 def decode_public_fault(document: str, data: dict[str, str]) -> PublicFault:
-    """The message in a ConfigMap, not judged yet. Raises ``DocumentError``."""
+    """Return the message in a ConfigMap, not judged yet. Raises ``DocumentError``."""
     text = data.get(DATA_KEY)
     if text is None:
         raise DocumentError(document, DATA_KEY, "the data key is missing")
@@ -89,19 +89,20 @@ def accepted(
     *,
     codes: Collection[str],
     resources: Collection[str],
-    is_serial: Callable[[str], bool] = lambda _: False,
-    ending: Collection[str] = (),
 ) -> tuple[tuple[PublicFaultEntry, ...], tuple[Problem, ...]]:
-    """The faults of ``message`` that a reader takes, and why it takes no others.
+    """Return the faults of ``message`` that a reader takes, and why it takes no others.
 
-    ``codes`` and ``resources`` are the configured ones; ``is_serial``: whether a node has this
-    serial number. Of the codes in ``ending`` recoveries are taken as well: faults of them stand
-    that were configured when they occurred. Raises ``DocumentError`` for a message that is refused
-    as a whole.
+    ``codes`` and ``resources`` are the configured ones. No node is known by its serial number.
+    Raises ``DocumentError`` for a message that is refused as a whole.
     """
     return whole(
         accepting(
-            message, document, codes=codes, resources=resources, is_serial=is_serial, ending=ending
+            message,
+            document,
+            codes=codes,
+            resources=resources,
+            is_serial=lambda _: False,
+            ending=(),
         )
     )
 
@@ -112,10 +113,14 @@ def accepting(
     *,
     codes: Collection[str],
     resources: Collection[str],
-    is_serial: Callable[[str], bool] = lambda _: False,
-    ending: Collection[str] = (),
+    is_serial: Callable[[str], bool],
+    ending: Collection[str],
 ) -> Work[tuple[tuple[PublicFaultEntry, ...], tuple[Problem, ...]]]:
-    """Decode the same fault by fault; return the size of each, too."""
+    """Decode the same fault by fault; return the size of each, too.
+
+    ``is_serial``: whether a node has this serial number. Of the codes in ``ending`` recoveries are
+    taken as well: faults of them stand that were configured when they occurred.
+    """
     faults = message.faults or []
     for where, wrong in (
         ("id", _ID.fullmatch(message.id) is None),

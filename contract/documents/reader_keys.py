@@ -31,17 +31,17 @@ _OURS = "npu-vigil"
 
 
 def is_label_acted_on(key: str) -> bool:
-    """Whether some reader selects documents by this label."""
+    """Return whether some reader selects documents by this label."""
     return key.startswith(_LABELS) or key in _MORE_LABELS
 
 
 def is_key_acted_on(key: str, document: str) -> bool:
-    """Whether some reader looks for this data key in ``document``; those of a cluster document have
-    its name.
+    """Return whether some reader looks for this data key in ``document``; those of a cluster
+    document have its name.
     """
     return key == document or key in _KEYS or key.startswith(_OURS)
 
 
 def is_annotation_ours(key: str) -> bool:
-    """Whether only we set this annotation."""
+    """Return whether only we set this annotation."""
     return key.startswith(f"{_OURS}/")

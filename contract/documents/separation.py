@@ -53,13 +53,15 @@ def written_code(code: str) -> str:
 
 
 def chip_of(name: str) -> int | None:
-    """The physical id of the chip with the device name ``name``; ``None`` for what names none."""
+    """Return the physical id of the chip with the device name ``name``; ``None`` for what names
+    none.
+    """
     match = _DEVICE.fullmatch(name.strip())
     return None if match is None else int(match[1])
 
 
 def read_names(data: Mapping[str, str]) -> frozenset[int] | None:
-    """The chips that a document names as isolated; ``None`` for one without the key."""
+    """Return the chips that a document names as isolated; ``None`` for one without the key."""
     text = data.get(MANUALLY_SEPARATE_KEY)
     if text is None:
         return None
@@ -68,7 +70,7 @@ def read_names(data: Mapping[str, str]) -> frozenset[int] | None:
 
 
 def read_reasons(text: str) -> dict[int, list[UpgradeReason]]:
-    """The reasons by chip. What cannot be read is left out, alone if the rest is JSON.
+    """Return the reasons by chip. What cannot be read is left out, alone if the rest is JSON.
 
     Of two that separate for one code the more serious one counts, and then the newer one.
     """
@@ -89,7 +91,7 @@ def read_reasons(text: str) -> dict[int, list[UpgradeReason]]:
 
 
 def write_reasons(reasons: Mapping[str, Iterable[UpgradeReason]]) -> str:
-    """The text of the key; names and reasons always in the same order (without defect K35)."""
+    """Return the text of the key; names and reasons are in one order (without defect K35)."""
     built = {
         name: [
             msgspec.to_builtins(reason)

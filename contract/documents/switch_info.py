@@ -48,12 +48,16 @@ class SwitchPort(msgspec.Struct, frozen=True):
 
 
 def port_subject(port: SwitchPort) -> Subject:
-    """The subject of a switch fault: what identifies it besides its code (device-plugin#5.1)."""
+    """Return the subject of a switch fault: what identifies it besides its code
+    (device-plugin#5.1).
+    """
     return Subject("switch", port.chip, f"{port.port}/{port.peer_device}/{port.peer_port}")
 
 
 def port_of(subject: Subject) -> SwitchPort:
-    """The port that ``port_subject`` made ``subject`` of; ``ValueError`` for any other subject."""
+    """Return the port that ``port_subject`` made ``subject`` of; ``ValueError`` for any other
+    subject.
+    """
     port, peer_device, peer_port = (int(number) for number in subject.part.split("/"))
     return SwitchPort(subject.id, port, peer_device, peer_port)
 
@@ -101,7 +105,7 @@ def decode_switch_info(name: str, data: Mapping[str, str]) -> SwitchRecord | Non
 
 
 def encode_switch_info(record: SwitchRecord) -> str:
-    """The text of the ``SwitchInfoCfg`` key."""
+    """Return the text of the ``SwitchInfoCfg`` key."""
     return go_json.encode(_tree(record))
 
 
@@ -133,7 +137,7 @@ def _unordered(events: Iterable[SwitchEvent]) -> list[tuple[object, ...]]:
 
 
 def render_switch_entry(node: str, record: SwitchRecord) -> str:
-    """The value of a node's member in cluster-info-switch."""
+    """Return the value of a node's member in cluster-info-switch."""
     return go_json.encode({**_tree(record), "CmName": SWITCH_INFO_PREFIX + node})
 
 

@@ -86,7 +86,8 @@ _decode = msgspec.json.Decoder(VigilRecord).decode
 def encode_vigil_key(
     blind: Iterable[BlindSource], changed_at_ms: int = 0, faults: Iterable[FaultAnswer] = ()
 ) -> str | None:
-    """The text of the key for these sources, in their order; ``None``: the key is to be absent.
+    """Return the text of the key for these sources, in their order; ``None``: the key is to be
+    absent.
 
     ``changed_at_ms`` (epoch milliseconds) is when they changed last; 0: not written. Long reasons
     are cut; entries that do not fit into ``LARGEST_BYTES`` are counted only, and ``faults`` have

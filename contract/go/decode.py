@@ -167,7 +167,7 @@ def _refuse(where: str, expected: str, found: Any) -> NoReturn:
 
 
 def describe(value: Any) -> str:
-    """What a value of ``parse`` is, for people."""
+    """Return what a value of ``parse`` is, for people."""
     match value:
         case _Number():
             return f"the number {str(value)[:40]}"
@@ -192,7 +192,7 @@ def _text(value: str) -> str:
 
 
 def folded(name: str) -> str:
-    """What two names have in common that Go takes for one.
+    """Return what two names have in common that Go takes for one.
 
     Go folds two letters outside ASCII onto ASCII ones: the Kelvin sign and the long s.
     """

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def dropped(text: str, model: type[Any], where: str = "$") -> Iterator[Problem]:
-    """The members of ``text``, which ``go_decode.decode`` has read as ``model``, without effect."""
+    """Yield the members of ``text``, which ``go_decode.decode`` has read as ``model``, without
+    effect.
+    """
     try:
         yield from _dropped(parse(text), inspect.type_info(model), where)
     except RecursionError:

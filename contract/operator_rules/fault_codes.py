@@ -72,7 +72,7 @@ class FaultCodes:
 
 
 def number_of(text: str) -> int | None:
-    """What Go's ``ParseInt`` makes of ``text`` in base 16; ``None`` for what it refuses."""
+    """Return what Go's ``ParseInt`` makes of ``text`` in base 16; ``None`` for what it refuses."""
     if not _NUMBER.fullmatch(text):
         return None
     number = int(text, 16)

@@ -17,7 +17,7 @@ import msgspec
 
 from contract.codes import catalogue
 from contract.errors import ConfigurationError, DocumentError, Problem, quoted
-from contract.found_problems import TOLD
+from contract.found_problems import MOST_LISTED
 from contract.operator_rules.customization import CUSTOMIZATION_KEY, read_customization
 from contract.operator_rules.fault_codes import FAULT_CODE_KEY, read_fault_codes
 from contract.operator_rules.node_levels import NODE_CONFIGURATION_KEY, read_node_levels
@@ -105,7 +105,7 @@ class InForce(msgspec.Struct, frozen=True):
     places: dict[str, ConfigurationPlace] = {}
 
     def place_of(self, key: str) -> ConfigurationPlace:
-        """Where the document ``key`` in force was found."""
+        """Return where the document ``key`` in force was found."""
         return self.places.get(key, ConfigurationPlace.SHIPPED)
 
 
@@ -139,7 +139,7 @@ class Judged:
 
 
 def catalogue_of(texts: FaultTexts) -> Catalogue:
-    """The tables that ``texts`` make.
+    """Return the tables that ``texts`` make.
 
     Raises ``ConfigurationError`` for texts that cannot be decoded.
     """
@@ -200,7 +200,6 @@ def judge_texts(
     data: Mapping[str, str] | None,
     files: Mapping[str, str],
     before: InForce,
-    unreadable: Mapping[str, str] | None = None,
 ) -> Judged:
     """``judge`` where ``data`` has each document in its ConfigMap; ``None``: not known."""
     given: Mapping[OperatorConfigMap, Mapping[str, str] | None] = {}
@@ -208,7 +207,7 @@ def judge_texts(
         node = {key: text for key, text in data.items() if key in NODE_CONFIG_MAP.documents}
         chips = {key: text for key, text in data.items() if key not in node}
         given = {CHIP_CONFIG_MAP: chips, NODE_CONFIG_MAP: node or None}
-    return judge(given, files, before, unreadable)
+    return judge(given, files, before)
 
 
 def judge(
@@ -217,7 +216,7 @@ def judge(
     before: InForce,
     unreadable: Mapping[str, str] | None = None,
 ) -> Judged:
-    """Which documents are in force, each by itself, after ``before``.
+    """Return which documents are in force, each by itself, after ``before``.
 
     ``config_maps`` has the data of each ConfigMap, ``None`` for one that is not there. Of one that
     is not in it, nothing is known: what it gave once stays. ``files`` are texts by
@@ -260,9 +259,9 @@ def judge(
         members[member], places[key] = getattr(before.texts, member), before.place_of(key)
         documents.read(key, members[member])
     for config_map, data in config_maps.items():
-        for key, problem in islice(_others(data or {}, config_map), TOLD):
+        for key, problem in islice(_others(data or {}, config_map), MOST_LISTED):
             problems.append(FaultProblem(key, ConfigurationPlace.CONFIG_MAP, problem, config_map))
-    for key, problem in islice(_others(files, None), TOLD):
+    for key, problem in islice(_others(files, None), MOST_LISTED):
         problems.append(FaultProblem(key, ConfigurationPlace.FILE, problem))
     in_force = InForce(
         FaultTexts(**members),

@@ -61,7 +61,7 @@ def read_node_levels(text: str) -> NodeLevels:
         tree = parsed(text, NODE_CONFIGURATION_KEY)
     except DocumentError as error:
         raise ConfigurationError(error.document, [Problem(error.where, error.what)]) from None
-    refused, told = FoundProblems(), FoundProblems()
+    refused, named = FoundProblems(), FoundProblems()
     levels: dict[str, NodeLevel] = {}
     places: dict[str, str] = {}
     for member, codes in _lists(tree, refused).items():
@@ -79,12 +79,12 @@ def read_node_levels(text: str) -> NodeLevels:
                 places[code] = f"{member}[{index}]"
                 if not _HEXADECIMAL.fullmatch(code):
                     what = f"{code} never comes from a BMC: its codes are hexadecimal numbers"
-                    told.add(Problem(where, what))
+                    named.add(Problem(where, what))
     if refused.all():
         refused.extend(dropped(text, _Document))
         raise ConfigurationError(NODE_CONFIGURATION_KEY, refused.all())
-    told.extend(dropped(text, _Document))
-    return NodeLevels(levels, told.all())
+    named.extend(dropped(text, _Document))
+    return NodeLevels(levels, named.all())
 
 
 def _lists(tree: Any, refused: FoundProblems) -> _Found:

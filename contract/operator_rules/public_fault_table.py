@@ -46,7 +46,7 @@ class PublicFaultTable(msgspec.Struct, frozen=True):
 
 @cache
 def shipped_table() -> PublicFaultTable:
-    """What this package ships."""
+    """Return what this package ships."""
     resources = frozenset(shipped_levels().public_resources)
     return PublicFaultTable(shipped().public_levels, resources)
 
@@ -54,7 +54,7 @@ def shipped_table() -> PublicFaultTable:
 def read_public_fault_table(
     text: str, document: str
 ) -> tuple[PublicFaultTable, tuple[Problem, ...]]:
-    """The table in ``text``, and what in it has no effect. Raises ``DocumentError``."""
+    """Return the table in ``text``, and what in it has no effect. Raises ``DocumentError``."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > LARGEST_BYTES:
         raise DocumentError(document, "$", f"has {size} bytes, more than {LARGEST_BYTES}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 
 import msgspec
 
@@ -19,57 +18,9 @@ from contract.errors import ToolNonsense
 _DEVICE = re.compile(r"\s*\[dev(?:id|ice)[ \t]+(\d{1,9})\][ \t]*", re.ASCII)
 _LINK = re.compile(r"link status\s*:\s*(\w+)\s*", re.ASCII | re.IGNORECASE)
 _SPEED = re.compile(r"speed\s*:\s*(?:(\d{1,12})\s*Mb/s|(Unknown!?))\s*", re.ASCII | re.IGNORECASE)
-_COUNT = re.compile(r"link (up|down) count\s*:\s*(\d{1,18})\s*", re.ASCII | re.IGNORECASE)
-_RECORD = re.compile(
-    r"(?:\d+\s+)?(\w{3}\s+\w{3}\s+\d{1,2}\s+\d{1,2}:\d{2}:\d{2}\s+\d{4})\s+LINK (UP|DOWN)\s*",
-    re.ASCII,
-)
+_UPS = re.compile(r"link up count\s*:\s*(\d{1,18})\s*", re.ASCII | re.IGNORECASE)
 _COUNTER = re.compile(r"(\w+)\s*:\s*(\d{1,20})\s*", re.ASCII)
-_RATE = re.compile(r"bandwidth ([TR])X\s*:\s*(\d{1,12}(?:\.\d{1,9})?)\s*MB/s.*", re.ASCII | re.I)
-_HEALTH = re.compile(r"net health status\s*:\s*(\w+(?: \w+){0,2})\s*", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(r"(-?\d{1,12}(?:\.\d{1,9})?)(?:\s+\S+)?", re.ASCII)
-
-NET_HEALTH: Mapping[str, int] = {
-    "success": 0,
-    "socket fail": 1,
-    "socket failed": 1,
-    "receive timeout": 2,
-    "unreachable": 3,
-    "time exceeded": 4,
-    "fault": 5,
-    "init": 6,
-    "thread error": 7,
-    "detect ip set": 8,
-}
-"""Words of the tool to the driver's numbers (``docs/spec/dcmi.md#4.3``)."""
-
-LOOPBACKS = frozenset(
-    {
-        "no loopback mode",
-        "host side input loopback mode",
-        "media side output loopback mode",
-        "host side output loopback mode",
-        "media side input loopback mode",
-    }
-)
-
-
-class LinkRecord(msgspec.Struct, frozen=True):
-    """A change of the link; ``time`` is as printed, in the zone of the host."""
-
-    time: str
-    up: bool
-
-
-class LinkHistory(msgspec.Struct, frozen=True):
-    """How often the link came up and went down, and its last changes, newest first.
-
-    ``downs`` is ``None`` where an older tool does not count them.
-    """
-
-    ups: int
-    downs: int | None
-    records: tuple[LinkRecord, ...]
 
 
 class Optical(msgspec.Struct, frozen=True):
@@ -86,20 +37,6 @@ class Optical(msgspec.Struct, frozen=True):
     def number(self, name: str) -> float | None:
         """The number before the unit; ``None`` when missing, ``NA`` or ``not supported``."""
         return number(self.values.get(name, ""))
-
-
-class Bandwidth(msgspec.Struct, frozen=True):
-    """What flows now, in MB/s."""
-
-    tx: float
-    rx: float
-
-
-class Neighbour(msgspec.Struct, frozen=True):
-    """The other end of the cable, as far as it is announced (LLDP)."""
-
-    port: str | None
-    switch: str | None
 
 
 def number(text: str) -> float | None:
@@ -147,18 +84,13 @@ def parse_speed(text: str, chip: int) -> int | None:
     return None if speed is None else int(speed)
 
 
-def parse_link_history(text: str, chip: int) -> LinkHistory:
-    """``-link_stat -g`` of all families: counters and records."""
-    counts: dict[str, int] = {}
-    records = []
-    for line in lines_of(text, chip):
-        if count := _COUNT.fullmatch(line.strip()):
-            counts[count[1].lower()] = int(count[2])
-        elif record := _RECORD.fullmatch(line.strip()):
-            records.append(LinkRecord(" ".join(record[1].split()), record[2] == "UP"))
-    if "up" not in counts:
+def parse_link_ups(text: str, chip: int) -> int:
+    """``-link_stat -g``: how often the link came up."""
+    counts = (_UPS.fullmatch(line.strip()) for line in lines_of(text, chip))
+    found = [int(count[1]) for count in counts if count is not None]
+    if not found:
         raise nonsense("link up count", chip, text)
-    return LinkHistory(counts["up"], counts.get("down"), tuple(records))
+    return found[-1]
 
 
 def parse_counters(text: str, chip: int) -> Mapping[str, int]:
@@ -185,50 +117,3 @@ def parse_optical(text: str, chip: int) -> Optical:
     if not values.keys() & {"present", "temperature", "Vcc", "Tx_Power0", "Tx_Power"}:
         raise nonsense("optical info", chip, text)
     return Optical(values)
-
-
-def parse_loopback(text: str, chip: int) -> str | None:
-    """``-optical -g dfx_cfg``: the loop-back mode in the tool's words, ``None`` for ``NA``."""
-    mode = _pairs(text, chip).get("loopback_status")
-    if mode is None or (mode not in LOOPBACKS and mode != "NA"):
-        raise nonsense("loopback status", chip, text)
-    return None if mode == "NA" else mode
-
-
-def parse_signal(text: str, chip: int) -> Mapping[str, float | None]:
-    """``-scdr -t 5``: signal to noise in dB by lane (``Cdr_Host_SNR_Lane0``)."""
-    lanes = {
-        name: number(value) for name, value in _pairs(text, chip).items() if "_SNR_Lane" in name
-    }
-    if not lanes:
-        raise nonsense("signal quality", chip, text)
-    return lanes
-
-
-def parse_bandwidth(text: str, chip: int) -> Bandwidth:
-    """``-bandwidth -g``: MB/s in both directions."""
-    found = (_RATE.fullmatch(line.strip()) for line in lines_of(text, chip))
-    rates = {match[1].upper(): float(match[2]) for match in found if match is not None}
-    if rates.keys() != {"T", "R"}:
-        raise nonsense("bandwidth", chip, text)
-    return Bandwidth(rates["T"], rates["R"])
-
-
-def parse_net_health(text: str, chip: int) -> int:
-    """``-net_health -g``: the driver's number; 0 and 6 are healthy."""
-    words = _only(_HEALTH, "net health", text, chip)[1].lower()
-    if words not in NET_HEALTH:
-        raise nonsense("net health", chip, text)
-    return NET_HEALTH[words]
-
-
-def parse_neighbour(text: str, chip: int) -> Neighbour:
-    """``-lldp -g``: the switch and its port."""
-    lines = [line.strip() for line in lines_of(text, chip)]
-    if not any(line.endswith(" TLV") for line in lines):
-        raise nonsense("LLDP information", chip, text)
-    after = dict(pairwise(lines))
-    port = after.get("Port ID TLV", "")
-    port = port.removeprefix("Ifname:").strip() if port.startswith("Ifname:") else ""
-    switch = after.get("System Name TLV", "")
-    return Neighbour(port or None, switch or None)

@@ -14,21 +14,14 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from contract.errors import ToolFailed
 from dcmi_shim.hccn.answers import (
-    parse_bandwidth,
     parse_counters,
     parse_link,
-    parse_link_history,
-    parse_loopback,
-    parse_neighbour,
-    parse_net_health,
+    parse_link_ups,
     parse_optical,
-    parse_signal,
     parse_speed,
 )
 from dcmi_shim.hccn.tables import (
     parse_port_enabled,
-    parse_port_powers,
-    parse_port_speed,
     parse_ports,
 )
 from dcmi_shim.library.discovery import DEFAULT_DRIVER_ROOT, ownership_problems
@@ -56,21 +49,12 @@ class ToolQuestion(Generic[Answer]):
 
 LINK = ToolQuestion(("-link", "-g"), parse_link)
 SPEED = ToolQuestion(("-speed", "-g"), parse_speed)
-LINK_HISTORY = ToolQuestion(("-link_stat", "-g"), parse_link_history)
+LINK_UPS = ToolQuestion(("-link_stat", "-g"), parse_link_ups)
 COUNTERS = ToolQuestion(("-stat", "-g"), parse_counters)
 OPTICAL = ToolQuestion(("-optical", "-g"), parse_optical)
-LOOPBACK = ToolQuestion(("-optical", "-g", "dfx_cfg"), parse_loopback)
-SIGNAL = ToolQuestion(("-scdr", "-t", "5"), parse_signal)
-BANDWIDTH = ToolQuestion(("-bandwidth", "-g"), parse_bandwidth)
-NET_HEALTH = ToolQuestion(("-net_health", "-g"), parse_net_health)
-NEIGHBOUR = ToolQuestion(("-lldp", "-g"), parse_neighbour)
 
 A5_PORTS = ToolQuestion(("-dev_info",), parse_ports)
-A5_LINK = ToolQuestion(("-link",), parse_link)
-A5_SPEED = ToolQuestion(("-speed",), parse_port_speed)
-A5_LINK_HISTORY = ToolQuestion(("-link_stat",), parse_link_history)
 A5_COUNTERS = ToolQuestion(("-stat",), parse_counters)
-A5_OPTICAL = ToolQuestion(("-optical",), parse_port_powers)
 A5_PORT_ENABLED = ToolQuestion(("-port_info",), parse_port_enabled)
 
 

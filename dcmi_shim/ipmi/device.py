@@ -82,7 +82,7 @@ class IpmiDevice:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
-        def tell(result: T | None, error: Exception | None) -> None:
+        def finish(result: T | None, error: Exception | None) -> None:
             if done.done():
                 return
             if error is not None:
@@ -99,7 +99,7 @@ class IpmiDevice:
                 trouble = error
             self._is_busy = False
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(tell, result, trouble)
+                loop.call_soon_threadsafe(finish, result, trouble)
 
         self._is_busy = True
         self._begin("the start of a thread")

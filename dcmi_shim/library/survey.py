@@ -247,8 +247,8 @@ async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[s
     products = []
     if family == "Ascend310P":
         for chip in chips:
-            told = await _first(ask, ("dcmi_get_product_type",), (chip,), problems)
-            products.append(told or "")
+            product = await _first(ask, ("dcmi_get_product_type",), (chip,), problems)
+            products.append(product or "")
     pods = {}
     if inventory.super_pod is not None:
         pods = {chip.physical_id: await _super_pod(ask, chip, problems) for chip in chips}

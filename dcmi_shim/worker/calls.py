@@ -56,7 +56,7 @@ class _LeftOut:
 class Calls:
     """Makes the calls of one library through ``keeper``. ``run`` must be running meanwhile.
 
-    ``say`` is called when a call that was left out answers again.
+    ``log`` is called when a call that was left out answers again.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Calls:
         settings: DriverSettings,
         keeper: Supervisor,
         wall_clock: Callable[[], int],
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         self._installed = installed
         self._installation = installed.in_use
         self._settings = settings
         self._keeper = keeper
         self._wall_clock = wall_clock
-        self._say = say
+        self._log_state = log
         self._turn = asyncio.Lock()
         self._patience = AdaptiveDeadline(settings.call_seconds, settings.longest_call_seconds)
         self._left_out: dict[Call, _LeftOut] = {}
@@ -200,7 +200,7 @@ class Calls:
         self._crashes.pop(call, None)
         at = "" if left_out.where is None else f" on {left_out.where}"
         slowly = "" if seconds < self._settings.call_seconds else f", after {seconds:.1f} s"
-        self._say(f"{call[0]}{at} answers again{slowly}")
+        self._log_state(f"{call[0]}{at} answers again{slowly}")
         return True
 
 

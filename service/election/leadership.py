@@ -77,8 +77,8 @@ class Leadership(Protocol):
     def failing(self) -> Failing:
         """Whether the election fails."""
 
-    async def run(self, told: Callable[[], None]) -> NoReturn:
-        """Campaign until cancelled; ``told`` is called when ``leads`` or ``holder`` changes."""
+    async def run(self, on_change: Callable[[], None]) -> NoReturn:
+        """Campaign until cancelled; call ``on_change`` when ``leads`` or ``holder`` changes."""
 
     async def confirm(self) -> bool:
         """Ask who leads, after a refused write; whether it is this process."""
@@ -100,9 +100,9 @@ class Always:
         self.holder = identity
         self.failing = Failing()
 
-    async def run(self, told: Callable[[], None]) -> NoReturn:
+    async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
-        told()
+        on_change()
         while True:
             await asyncio.Event().wait()
 
@@ -143,17 +143,17 @@ class ByLock:
         """See ``Leadership``."""
         return not self.leads and bool(self._lock.holder())
 
-    async def run(self, told: Callable[[], None]) -> NoReturn:
+    async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
         holder = self.holder
         while not self._take():
             await asyncio.sleep(_POLL_SECONDS)  # the kernel calls nobody
             before, holder = holder, self.holder
             if holder != before:
-                told()
+                on_change()
         self.leads = True
         self.taken_total += 1
-        told()
+        on_change()
         while True:
             await asyncio.Event().wait()
 
@@ -207,7 +207,7 @@ class ByLease:
         self._is_late = False
         """Whether the last write was answered too late to lead by it, or not at all."""
         self._wake = asyncio.Event()
-        self._told: Callable[[], None] = lambda: None
+        self._on_change: Callable[[], None] = lambda: None
 
     @property
     def _wanted_seconds(self) -> int:
@@ -236,9 +236,9 @@ class ByLease:
         """See ``Leadership``."""
         return self._own is None and self.holder not in ("", self._identity)
 
-    async def run(self, told: Callable[[], None]) -> NoReturn:
+    async def run(self, on_change: Callable[[], None]) -> NoReturn:
         """See ``Leadership``."""
-        self._told = told
+        self._on_change = on_change
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow(), name="follow the Lease")
             while True:
@@ -263,7 +263,7 @@ class ByLease:
         before = self.holder
         self._see(tenure)
         if self.holder != before:
-            self._told()
+            self._on_change()
 
     def _see(self, tenure: Tenure) -> None:
         if self._seen is None or self._seen.version != tenure.version:
@@ -335,7 +335,7 @@ class ByLease:
         if self._is_late:
             await self._read()
         if self.leads and not led:
-            self._told()
+            self._on_change()
         return 0
 
     @contextlib.asynccontextmanager
@@ -363,7 +363,7 @@ class ByLease:
             if not await self._read():
                 await asyncio.sleep(_READ_MARGIN_MS / 1000)
             elif not led:
-                self._told()
+                self._on_change()
 
     async def _read(self) -> bool:
         """Read whose the Lease is, to lead by that for a while; whether that can be done."""
@@ -398,7 +398,7 @@ class ByLease:
         _log.warning("leads no more: %s", why)
         self._own = None
         self._see(tenure)
-        self._told()
+        self._on_change()
 
     async def release(self) -> None:
         """See ``Leadership``."""

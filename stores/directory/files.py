@@ -45,7 +45,7 @@ _LOCK_STEP_SECONDS = 0.002
 _LARGEST_BYTES = 16 * 1024 * 1024
 
 # A failure of this process or of the disk says nothing about the document.
-_SAYS_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
+_PROVES_NOTHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE})
 
 # What no repetition cures; everything else may pass (a full disk, a mount that comes back).
 _REFUSALS = (PermissionError, NotADirectoryError, IsADirectoryError)
@@ -77,18 +77,18 @@ _decoder = msgspec.json.Decoder(_File)
 
 
 def document_path(root: Path, namespace: str, name: str) -> Path:
-    """Where the document lies."""
+    """Return where the document lies."""
     return root / namespace / (name + _SUFFIX)
 
 
 def name_in(file_name: str) -> str | None:
-    """The document that a file of this name holds, or ``None`` if it is no document's."""
+    """Return the document that a file of this name holds, or ``None`` if it is no document's."""
     name = file_name.removesuffix(_SUFFIX)
     return name if name != file_name and is_name(name) else None
 
 
 def namespaces(root: Path) -> list[str]:
-    """The namespaces there are."""
+    """Return the namespaces there are."""
     try:
         with os.scandir(root) as entries:
             return sorted(
@@ -101,7 +101,7 @@ def namespaces(root: Path) -> list[str]:
 
 
 def names(root: Path, namespace: str) -> list[str]:
-    """The names for which there is a file, whether it can be read or not."""
+    """Return the names for which there is a file, whether it can be read or not."""
     try:
         with os.scandir(root / namespace) as entries:
             found = [name_in(entry.name) for entry in entries]
@@ -127,7 +127,8 @@ def read(root: Path, namespace: str, name: str) -> Document | None:
 
 
 def content(path: Path, *, follow: bool = True) -> bytes | None:
-    """What is in a file; ``None`` if there is none. Raises ``MalformedFile`` if it cannot be read.
+    """Return what is in a file; ``None`` if there is none. Raises ``MalformedFile`` if it cannot be
+    read.
 
     Without ``follow`` a link cannot.
     """
@@ -136,7 +137,7 @@ def content(path: Path, *, follow: bool = True) -> bytes | None:
 
 
 def encode(document: Document) -> bytes:
-    """The content of the document's file."""
+    """Return the content of the document's file."""
     file = _File(document.labels, document.data, document.annotations)
     try:
         return msgspec.json.encode(file) + b"\n"
@@ -299,7 +300,7 @@ def _content(path: Path, flags: int = 0) -> tuple[bytes, os.stat_result] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        if error.errno in _SAYS_NOTHING:
+        if error.errno in _PROVES_NOTHING:
             raise storage_error(error, f"read {path}") from error
         raise MalformedFile(f"cannot be opened: {error.strerror}", "") from None
     try:
@@ -326,6 +327,6 @@ def _digest(content: bytes) -> str:
 
 
 def storage_error(error: OSError, what: str) -> StoreRefused | StoreUnavailable:
-    """The error of ours for one of the file system; ``what`` is what could not be done."""
+    """Return the error of ours for one of the file system; ``what`` is what could not be done."""
     kind = StoreRefused if isinstance(error, _REFUSALS) else StoreUnavailable
     return kind(f"cannot {what}: {error.strerror}")

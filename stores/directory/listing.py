@@ -168,7 +168,7 @@ class ListingComparison:
         return min((self.due, self.identity_due, *self._unshown.values()))
 
     def is_same(self, identity: Identity, now: float) -> bool:
-        """Whether the path leads to the same directory; to be asked again after a while."""
+        """Return whether the path leads to the same directory; to be asked again after a while."""
         self.identity_due = _next_turn(now, IDENTITY_SECONDS)
         return identity == self.identity
 

@@ -44,7 +44,7 @@ class OneThread:
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
 
-        def tell(error: BaseException | None, value: T | None) -> None:
+        def finish(error: BaseException | None, value: T | None) -> None:
             if result.done():
                 return
             if error is not None:
@@ -61,7 +61,7 @@ class OneThread:
             except BaseException as raised:
                 error = raised
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(tell, error, value)
+                loop.call_soon_threadsafe(finish, error, value)
 
         self._start()
         self._pieces.put(piece)

@@ -57,7 +57,7 @@ class Access:
         self._connection = ApiConnection(kubeconfig)
 
     async def version(self) -> str:
-        """Which release the API server is of."""
+        """Return which release the API server is of."""
         status, body = await self._connection.request("GET", "/version")
         if status != _OK:
             raise wire.refusal(status, body, "read the version of the API server")
@@ -73,7 +73,8 @@ class Access:
         return tuple([right for right in rights if not await self._allowed(right)])
 
     async def has_namespace(self, namespace: str, free_name: str) -> bool | None:
-        """Whether a ConfigMap could be created in ``namespace``; ``None`` if it may not be asked.
+        """Return whether a ConfigMap could be created in ``namespace``; ``None`` if it may not be
+        asked.
 
         Reading namespaces is no right of ours, so a creation of ``free_name`` is rehearsed.
         """
@@ -87,7 +88,7 @@ class Access:
         return True if is_there else None
 
     async def is_own_node_only(self, node: str) -> bool | None:
-        """Whether this process may write what belongs to ``node`` only; ``None``: not known."""
+        """Return whether this process may write only what belongs to ``node``, if that is known."""
         return await is_own_node_only(self._connection, node)
 
     async def close(self) -> None:

@@ -70,26 +70,26 @@ class _Pod(Item):
 
 
 def controller(owners: list[OwnerReference]) -> OwnerReference | None:
-    """The owner that controls, if one does."""
+    """Return the owner that controls, if one does."""
     return next((owner for owner in owners if owner.controller and owner.uid), None)
 
 
 def _read(item: _Pod) -> PodState | None:
-    metadata, told = item.metadata, item.metadata.annotations
+    metadata, given = item.metadata, item.metadata.annotations
     owner = controller(metadata.owner_references)
     annotations = kept(
         **{
-            "hccl/rankIndex": told.rank,
-            "scheduling.k8s.io/group-name": intern(told.group),
-            "ascend.kubectl.kubernetes.io/ascend-910-configuration": told.ascend910,
-            "ascend.kubectl.kubernetes.io/ascend-npu-configuration": told.npu,
+            "hccl/rankIndex": given.rank,
+            "scheduling.k8s.io/group-name": intern(given.group),
+            "ascend.kubectl.kubernetes.io/ascend-910-configuration": given.ascend910,
+            "ascend.kubectl.kubernetes.io/ascend-npu-configuration": given.npu,
         }
     )
     labels = metadata.labels
     is_of_job = owner is not None and bool(
         annotations or labels.job_id or labels.fault_type or labels.app.startswith(_MINDIE)
     )
-    if not item.spec.node_name or not (told.real or is_of_job):
+    if not item.spec.node_name or not (given.real or is_of_job):
         return None
     return PodState(
         uid=metadata.uid,
@@ -97,7 +97,7 @@ def _read(item: _Pod) -> PodState | None:
         namespace=intern(metadata.namespace),
         name=metadata.name,
         job="" if owner is None else intern(owner.uid),
-        chips=_chips(told.real),
+        chips=_chips(given.real),
         annotations=annotations or _NONE,
         labels=_labels(labels.app, labels.job_id, labels.fault_type),
         job_name="" if owner is None else intern(owner.name),

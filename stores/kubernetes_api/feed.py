@@ -110,7 +110,7 @@ class Feed(Generic[AnyItem, Value]):
         )
 
     def decode(self, body: bytes, /) -> ListPage[_Read[Value]]:
-        """What means something here of a page. See ``Pages``.
+        """Return what means something here of a page. See ``Pages``.
 
         Mostly all can be read, and it is done in one go.
         """
@@ -158,7 +158,7 @@ class Feed(Generic[AnyItem, Value]):
         try:
             key, value = self._read(item)
         except ValueError as error:
-            return _Read(self._say(item.metadata, error), None)
+            return _Read(self._log_state(item.metadata, error), None)
         return None if value is None else _Read(key, value)
 
     def _read(self, item: AnyItem) -> tuple[str, Value | None]:
@@ -173,9 +173,9 @@ class Feed(Generic[AnyItem, Value]):
             metadata = _identified.decode(content).metadata
         except (msgspec.DecodeError, RecursionError):
             metadata = ObjectMetadata()
-        return self._say(metadata, error), metadata
+        return self._log_state(metadata, error), metadata
 
-    def _say(self, metadata: ObjectMetadata, error: Exception) -> str:
+    def _log_state(self, metadata: ObjectMetadata, error: Exception) -> str:
         key = self._kind.key(metadata)
         if key not in self._unreadable and len(self._unreadable) < _NAMED:
             who = (
@@ -194,7 +194,9 @@ class Feed(Generic[AnyItem, Value]):
 
 
 def kept(**texts: str) -> dict[str, str]:
-    """The texts that are not empty. Raises ``ValueError`` for one that is too long to be kept."""
+    """Return the texts that are not empty. Raises ``ValueError`` for one that is too long to be
+    kept.
+    """
     for text in texts.values():
         if len(text) > _LONGEST_TEXT:
             raise ValueError(f"a label or annotation has more than {_LONGEST_TEXT} characters")

@@ -29,7 +29,7 @@ _OK = 200
 _CREATED = 201
 _NOT_FOUND = 404
 
-NOBODY = Tenure("", 0)
+NO_TENURE = Tenure("", 0)
 """The value where there is no Lease."""
 
 
@@ -79,7 +79,7 @@ class KubernetesLeaderLease:
         """See ``LeaderLease``."""
         status, body = await self._connection.request("GET", self._path, is_urgent=True)
         if status == _NOT_FOUND:
-            return NOBODY
+            return NO_TENURE
         if status != _OK:
             raise wire.refusal(status, body, f"read {self._what}")
         return self._decoded(body, f"read {self._what}")
@@ -137,11 +137,11 @@ class KubernetesLeaderLease:
         return _tenure(lease)
 
     def _everything(self, found: list[_Lease]) -> Tenure:
-        return self._tenure(found[0]) if found else NOBODY
+        return self._tenure(found[0]) if found else NO_TENURE
 
     def _one(self, kind: str, content: msgspec.Raw) -> tuple[Tenure, str]:
         tenure = self._tenure(_decoder.decode(content))
-        return NOBODY if kind == "DELETED" else tenure, tenure.version
+        return NO_TENURE if kind == "DELETED" else tenure, tenure.version
 
 
 def _check(wanted: Tenure, written: Tenure, what: str) -> None:

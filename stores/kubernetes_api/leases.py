@@ -89,7 +89,7 @@ _raw_list_decoder = msgspec.json.Decoder(_RawList)
 
 
 def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
-    """The Leases of a list, and what is wrong with those that are none.
+    """Return the Leases of a list, and what is wrong with those that are none.
 
     Raises ``msgspec.DecodeError`` for what is no list.
     """
@@ -106,7 +106,7 @@ def decode_list(body: bytes) -> tuple[list[Lease], list[str]]:
 
 
 def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, object]:
-    """What a beat sets in its Lease. ``transitions`` only when it goes to this holder now.
+    """Return what a beat sets in its Lease. ``transitions`` only when it goes to this holder now.
 
     ``version`` is the one that it follows; a Lease that has another one by then stays as it is.
     """
@@ -132,7 +132,7 @@ def fields(beat: Beat, transitions: int | None, version: str = "") -> dict[str, 
 
 
 def whole(beat: Beat) -> dict[str, object]:
-    """The Lease of a first beat."""
+    """Return the Lease of a first beat."""
     content = fields(beat, 0)
     metadata = {"name": heartbeat_name(beat.node), "namespace": HEARTBEAT_NAMESPACE}
     given = content["metadata"]

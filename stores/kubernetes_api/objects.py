@@ -152,7 +152,7 @@ class KubernetesObjects:
             "PATCH",
             f"{_path(node)}/status?{wire.FIELD_MANAGER}",
             msgspec.json.encode(
-                {"metadata": {key: told for key, told in metadata.items() if told}}
+                {"metadata": {key: value for key, value in metadata.items() if value}}
             ),
             headers=wire.MERGE_PATCH_HEADERS | wire.ONLY_METADATA,
         )
@@ -213,7 +213,8 @@ class KubernetesObjects:
 
 
 def event_body(event: KubernetesEvent, uid: str = "") -> dict[str, object]:
-    """The Event as core/v1 has it; ``eventTime`` makes the server demand an action and a reporter.
+    """Return the Event as core/v1 has it; ``eventTime`` makes the server demand an action and a
+    reporter.
 
     Time stamps of an Event that stands for several are those of its first and last. ``uid`` is that
     of the object it is about, where it is known.

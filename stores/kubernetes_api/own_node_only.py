@@ -28,7 +28,7 @@ _NO_KEY_OF_OURS = "npu-vigil/rehearsal"
 
 
 def is_refused_by_policy(status: int, answer: bytes) -> bool:
-    """Whether it was the policy that refused a write of this process."""
+    """Return whether it was the policy that refused a write of this process."""
     return status == _REFUSED and POLICY.encode() in answer
 
 

@@ -48,7 +48,7 @@ class _PodGroup(Item):
 
 
 def _read(item: _PodGroup) -> JobState | None:
-    metadata, told, labels = item.metadata, item.metadata.annotations, item.metadata.labels
+    metadata, given, labels = item.metadata, item.metadata.annotations, item.metadata.labels
     owner = controller(metadata.owner_references)
     if owner is None:
         return None
@@ -59,9 +59,9 @@ def _read(item: _PodGroup) -> JobState | None:
         name=owner.name,
         annotations=kept(
             **{
-                "huawei.com/schedule.filter.faultCode": told.codes,
-                "huawei.com/schedule.filter.faultLevel": told.levels,
-                "recover-strategy": told.strategy,
+                "huawei.com/schedule.filter.faultCode": given.codes,
+                "huawei.com/schedule.filter.faultLevel": given.levels,
+                "recover-strategy": given.strategy,
             }
         )
         or _NONE,

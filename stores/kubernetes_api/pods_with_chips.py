@@ -111,7 +111,7 @@ def _usage(pod: _Pod) -> PodUsage | None:
 
 
 def chip_names(text: str) -> tuple[str, ...]:
-    """The names in an annotation that lists chips."""
+    """Return the names in an annotation that lists chips."""
     return tuple(name for part in text.split(",") if (name := part.strip()))
 
 

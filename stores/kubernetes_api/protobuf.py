@@ -26,7 +26,7 @@ _KEY, _VALUE = 1, 2
 
 
 def config_map(document: Document, version: str | None) -> bytes:
-    """The body of a create or replace; ``version`` makes it conditional.
+    """Return the body of a create or replace; ``version`` makes it conditional.
 
     Raises ``UnicodeEncodeError`` for text that is not Unicode.
     """

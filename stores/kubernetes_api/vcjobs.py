@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from contract.errors import StoreUnavailable
+from contract.errors import StoreNotFound, StoreUnavailable
 from contract.validation_texts import decode_text
 from stores.document_names import check_names
 from stores.kubernetes_api import wire
@@ -61,18 +61,19 @@ class VcJobs(ObjectPages):
         """Return a job as it is now."""
         return await self.get(_path(namespace, name))
 
+    async def jobs(self) -> list[msgspec.Raw]:
+        """Return all jobs as they are now."""
+        found: list[msgspec.Raw] = []
+        async for page in self.pages(PATH):
+            found += _items(page)
+        return found
+
     async def pods(self, namespace: str, name: str) -> list[msgspec.Raw]:
         """Return the pods that the controller made for a job, as they are now."""
         check_names(namespace, name)
         selector = quote(f"volcano.sh/job-name={name}", safe="")
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods?labelSelector={selector}"
-        body = await self.get(path)
-        try:
-            return _lists.decode(body).items
-        except msgspec.DecodeError as error:
-            raise StoreUnavailable(
-                f"the list of pods makes no sense: {decode_text(error)}"
-            ) from error
+        return _items(await self.get(path))
 
     async def patch(self, namespace: str, name: str, patch: Sequence[Mapping[str, Any]]) -> str:
         """Change a job by a JSON patch; returns its new version."""
@@ -125,7 +126,7 @@ class VcJobs(ObjectPages):
             "apiVersion": "bus.volcano.sh/v1alpha1",
             "kind": "Command",
             "metadata": {
-                "name": f"{name}-terminatejob-{uid}",
+                "name": _command(name, uid),
                 "namespace": namespace,
                 "ownerReferences": [owner],
             },
@@ -133,12 +134,19 @@ class VcJobs(ObjectPages):
             "target": owner,
             "reason": "NPUVigilElastic",
         }
-        path = f"/apis/bus.volcano.sh/v1alpha1/namespaces/{quote(namespace, safe='')}/commands"
-        status, answer = await self.connection.request(
-            "POST", f"{path}?{wire.FIELD_MANAGER}", msgspec.json.encode(command)
-        )
+        path = f"{_commands(namespace)}?{wire.FIELD_MANAGER}"
+        status, answer = await self.connection.request("POST", path, msgspec.json.encode(command))
         if status not in (_OK, _CREATED, wire.CONFLICT):
             raise wire.refusal(status, answer, f"end Job {namespace}/{name}")
+
+    async def is_commanded(self, namespace: str, name: str, uid: str) -> bool:
+        """Return whether a Command that ends a job waits for the controller."""
+        check_names(namespace, name)
+        try:
+            await self.get(f"{_commands(namespace)}/{quote(_command(name, uid), safe='')}")
+        except StoreNotFound:
+            return False
+        return True
 
     async def _patch(self, path: str, body: bytes, headers: Mapping[str, str], job: str) -> str:
         status, answer = await self.connection.request(
@@ -152,6 +160,21 @@ class VcJobs(ObjectPages):
             raise StoreUnavailable(
                 f"the answer for Job {job} is none: {decode_text(error)}"
             ) from error
+
+
+def _items(page: bytes) -> list[msgspec.Raw]:
+    try:
+        return _lists.decode(page).items
+    except msgspec.DecodeError as error:
+        raise StoreUnavailable(f"a list makes no sense: {decode_text(error)}") from error
+
+
+def _command(name: str, uid: str) -> str:
+    return f"{name}-terminatejob-{uid}"
+
+
+def _commands(namespace: str) -> str:
+    return f"/apis/bus.volcano.sh/v1alpha1/namespaces/{quote(namespace, safe='')}/commands"
 
 
 def _path(namespace: str, name: str) -> str:

@@ -64,7 +64,7 @@ async def listed(
     only_metadata: bool = False,
     is_of_one: bool = False,
 ) -> tuple[list[Item], str]:
-    """All objects and the version of the whole, from which a watch can follow.
+    """Return all objects and the version of the whole, from which a watch can follow.
 
     ``is_of_one``: there is at most one, so the answer comes as soon as that to a read of it.
     """

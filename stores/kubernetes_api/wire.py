@@ -127,7 +127,7 @@ _SERVER_ERROR = 500
 
 
 def document(config_map: ConfigMap) -> Document:
-    """The ConfigMap as a document of ours."""
+    """Return the ConfigMap as a document of ours."""
     metadata = config_map.metadata
     return Document(
         namespace=metadata.namespace,
@@ -141,7 +141,7 @@ def document(config_map: ConfigMap) -> Document:
 
 
 def config_map_body(document: Document, version: str | None) -> bytes:
-    """The body of a create or replace; ``version`` makes it conditional."""
+    """Return the body of a create or replace; ``version`` makes it conditional."""
     try:
         return protobuf.config_map(document, version)
     except UnicodeEncodeError as error:
@@ -150,7 +150,7 @@ def config_map_body(document: Document, version: str | None) -> bytes:
 
 
 def status_text(status: int, body: bytes) -> str:
-    """The server's message, for a person."""
+    """Return the server's message, for a person."""
     try:
         message = status_decoder.decode(body).message
     except msgspec.DecodeError:
@@ -159,7 +159,9 @@ def status_text(status: int, body: bytes) -> str:
 
 
 def refusal(status: int, body: bytes, what: str) -> StoreError:
-    """The error of ours for an answer that is no success; ``what`` is what could not be done."""
+    """Return the error of ours for an answer that is no success; ``what`` is what could not be
+    done.
+    """
     text = f"cannot {what}: {status_text(status, body)}"
     if status == CONFLICT:
         return StoreConflict(text)

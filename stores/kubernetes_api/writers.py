@@ -58,7 +58,7 @@ decoder = msgspec.json.Decoder(_Object)
 
 
 def newest_writer(entries: Iterable[ManagedFields]) -> LastWriter | None:
-    """The program that changed data last; ``None`` when no program did."""
+    """Return the program that changed data last; ``None`` when no program did."""
     return _newest(
         entry
         for entry in entries
@@ -67,7 +67,9 @@ def newest_writer(entries: Iterable[ManagedFields]) -> LastWriter | None:
 
 
 def newest_other(entries: Iterable[ManagedFields]) -> LastWriter | None:
-    """The program or person besides us that set data last, else labels; ``None`` where none did."""
+    """Return the program or person besides us that set data last, else labels; ``None`` where none
+    did.
+    """
     others = [entry for entry in entries if entry.manager not in OURS]
     return _newest(entry for entry in others if "f:data" in entry.fields_v1) or _newest(
         entry for entry in others if b'"f:labels"' in bytes(entry.fields_v1.get("f:metadata", b""))

@@ -93,7 +93,7 @@ class LastWill:
         self.connection = ""
 
     def of_next_connection(self) -> aiomqtt.Will:
-        """The will of a connection that is to be made."""
+        """Return the will of a connection that is to be made."""
         self.connection = uuid.uuid4().hex[:12]
         broken = msgspec.structs.replace(
             self._last, connection=self.connection, is_broken=True, writes=""
@@ -109,7 +109,7 @@ class LastWill:
 class _ReceivedBeat(msgspec.Struct):
     payload: bytes
     pulse: HeartbeatMessage
-    heard_at: float
+    received_at: float
     is_retained: bool = False
 
 
@@ -118,7 +118,7 @@ class ReceivedHeartbeats:
 
     def __init__(self, refusals: Refusals) -> None:
         self._refusals = refusals
-        self._heard: dict[str, _ReceivedBeat] = {}
+        self._received: dict[str, _ReceivedBeat] = {}
         self._listed: set[str] | None = None
         self.end_reason = ""
 
@@ -131,10 +131,10 @@ class ReceivedHeartbeats:
         """Whoever did not come is no more."""
         listed, self._listed = self._listed, None
         if listed is not None:
-            self._heard = {node: one for node, one in self._heard.items() if node in listed}
+            self._received = {node: one for node, one in self._received.items() if node in listed}
             there = {beat_topic(node) for node in listed}
             self._refusals.keep(lambda place: place in there or not is_beat_topic(place))
-        for one in self._heard.values():
+        for one in self._received.values():
             one.is_retained = True
 
     def put(self, message: Received) -> None:
@@ -145,17 +145,17 @@ class ReceivedHeartbeats:
             self._refusals.refuse(message.topic, Reason.UNREADABLE, what)
             return
         if not message.payload:
-            self._heard.pop(node, None)
+            self._received.pop(node, None)
             self._refusals.accept(message.topic)
             return
         if self._listed is not None:
             self._listed.add(node)
-        known = self._heard.get(node)
+        known = self._received.get(node)
         if known is not None and known.payload == message.payload:
             return
         try:
             pulse = decode_pulse(node, message.payload)
-            if known is None and len(self._heard) >= _MOST_NODES:
+            if known is None and len(self._received) >= _MOST_NODES:
                 raise ValueError(f"there are already {_MOST_NODES} nodes")
         except ValueError as error:
             is_foreign = isinstance(error, OfAnotherNode)
@@ -163,33 +163,33 @@ class ReceivedHeartbeats:
             self._refusals.refuse(message.topic, reason, f"it is no heartbeat: {error}")
             return
         self._refusals.accept(message.topic)
-        self._hear(node, message.payload, pulse, known)
+        self._observe(node, message.payload, pulse, known)
 
-    def _hear(
+    def _observe(
         self, node: str, payload: bytes, pulse: HeartbeatMessage, known: _ReceivedBeat | None
     ) -> None:
         if pulse.is_broken and known is not None:
             if known.pulse.connection != pulse.connection:
                 return
             pulse = msgspec.structs.replace(known.pulse, is_broken=True)
-        self._heard[node] = _ReceivedBeat(payload, pulse, time.monotonic())
+        self._received[node] = _ReceivedBeat(payload, pulse, time.monotonic())
 
     def end(self, reason: str) -> None:
         """Nothing more comes."""
         self.end_reason = reason
 
     def beats(self) -> tuple[Beat, ...]:
-        """All nodes that beat or beat once."""
+        """Return all nodes that beat or beat once."""
         now = time.monotonic()
-        return tuple(_beat(one, now) for one in self._heard.values())
+        return tuple(_beat(one, now) for one in self._received.values())
 
     def beat_of(self, node: str) -> tuple[Beat, ...]:
-        """The one of ``node``, if there is one.
+        """Return the one of ``node``, if there is one.
 
         A will from before the first beat is none: it may be of an agent that only waited until
         another one with the same name is gone.
         """
-        one = self._heard.get(node)
+        one = self._received.get(node)
         if one is None or (one.pulse.is_broken and not one.pulse.beaten_at_ms):
             return ()
         return (_beat(one, time.monotonic()),)
@@ -202,7 +202,7 @@ class BrokerHeartbeats:
         self._connection = connection
         self._will = will
         self.refusals = Refusals()
-        self._hearing = ReceivedHeartbeats(self.refusals)
+        self._received_beats = ReceivedHeartbeats(self.refusals)
         self._is_complete = False
         self._changed = asyncio.Event()
         self._error: StoreError | None = None
@@ -236,7 +236,7 @@ class BrokerHeartbeats:
         if node is not None:
             _check(node)
             if self._is_complete:
-                return self._hearing.beat_of(node)
+                return self._received_beats.beat_of(node)
             return await self._ask(node)
         self._start()
         while not self._is_complete:
@@ -246,7 +246,7 @@ class BrokerHeartbeats:
             self._start()
         # Whoever cannot be heard is not silent.
         await (await self._connection.session()).ask()
-        return self._hearing.beats()
+        return self._received_beats.beats()
 
     async def close(self) -> None:
         """Unsubscribe."""
@@ -262,12 +262,14 @@ class BrokerHeartbeats:
             self._task.result()  # a mistake of the program: what was heard is not what is
 
     async def _ask(self, node: str) -> tuple[Beat, ...]:
-        hearing = ReceivedHeartbeats(self.refusals)
+        received_beats = ReceivedHeartbeats(self.refusals)
         session = await self._connection.session()
-        async with session.subscribed((beat_topic(node),), hearing):
+        async with session.subscribed((beat_topic(node),), received_beats):
             await session.list_now(beat_topic(node))
         # It was heard just now because it was asked for, which says nothing about its age.
-        return tuple(msgspec.structs.replace(beat, age_ms=None) for beat in hearing.beat_of(node))
+        return tuple(
+            msgspec.structs.replace(beat, age_ms=None) for beat in received_beats.beat_of(node)
+        )
 
     async def _follow(self) -> NoReturn:
         backoff = Backoff()
@@ -278,37 +280,37 @@ class BrokerHeartbeats:
                     if self._error is None
                     else self._connection.next_session()
                 )
-                async with session.subscribed((ALL_BEATS,), self._hearing):
-                    self._hearing.begin_list()
+                async with session.subscribed((ALL_BEATS,), self._received_beats):
+                    self._received_beats.begin_list()
                     await session.list_now(ALL_BEATS)
-                    self._hearing.end_list()
+                    self._received_beats.end_list()
                     # A beat that is lost in a crowd is followed by the next one. So they do not
                     # wait for acknowledgements, in the queue where documents must find room.
                     await session.only_new(ALL_BEATS, qos=0)
                     backoff.reset()
-                    self._tell(None)
+                    self._log_once(None)
                     raise StoreUnavailable(await session.ended())
             except StoreError as error:
-                self._tell(error)
+                self._log_once(error)
             await asyncio.sleep(backoff.next_seconds())
 
-    def _tell(self, error: StoreError | None) -> None:
+    def _log_once(self, error: StoreError | None) -> None:
         self._error = error
         self._is_complete = error is None
         self._changed.set()
         self._changed = asyncio.Event()
 
 
-def _beat(heard: _ReceivedBeat, now: float) -> Beat:
-    pulse = heard.pulse
+def _beat(received: _ReceivedBeat, now: float) -> Beat:
+    pulse = received.pulse
     return Beat(
         pulse.node,
         pulse.holder,
         pulse.interval_seconds,
         pulse.beaten_at_ms,
-        age_ms=int((now - heard.heard_at) * 1000),
+        age_ms=int((now - received.received_at) * 1000),
         is_broken=pulse.is_broken,
-        is_retained=heard.is_retained,
+        is_retained=received.is_retained,
         blind=pulse.blind,
         writes="" if pulse.is_broken else text_found(pulse.writes),
     )

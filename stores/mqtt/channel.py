@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from contract.errors import DocumentError, OtherNodeError
 from contract.refusal import Reason
-from contract.topics import ALL_EVENTS, events_topic, heard_topic, node_of
+from contract.topics import ALL_EVENTS, ack_topic, events_topic, node_of
 from stores.interruption import Interrupted
-from stores.mqtt.channel_codec import decode_heard, decode_telling, encode_heard, encode_telling
+from stores.mqtt.channel_codec import decode_ack, decode_batch, encode_ack, encode_batch
 from stores.mqtt.connection import Subscribed
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ class MqttChannel:
         self._connection = connection
         self._refusals = refusals
 
-    async def tell(self, telling: HistoryBatch) -> None:
+    async def send(self, batch: HistoryBatch) -> None:
         """See ``EventChannel``."""
-        payload = encode_telling(telling)
-        await self._connection.publish(events_topic(telling.node), payload, retain=False)
+        payload = encode_batch(batch)
+        await self._connection.publish(events_topic(batch.node), payload, retain=False)
 
-    async def heard(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
+    async def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
         """See ``EventChannel``."""
-        async for message in self._connection.messages(heard_topic(node)):
+        async for message in self._connection.messages(ack_topic(node)):
             match message:
                 case Interrupted():
                     yield message
@@ -47,11 +47,11 @@ class MqttChannel:
                     pass
                 case _ if message.payload:
                     try:
-                        yield self._good(message.topic, decode_heard(node, message.payload))
+                        yield self._good(message.topic, decode_ack(node, message.payload))
                     except DocumentError as error:
                         self._refuse(message.topic, error)
 
-    async def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
+    async def batches(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         """See ``EventChannel``. What is no batch is named in the log once per node."""
         async for message in self._connection.messages(ALL_EVENTS):
             match message:
@@ -61,13 +61,13 @@ class MqttChannel:
                     pass
                 case _ if (node := node_of(message.topic)) is not None and message.payload:
                     try:
-                        yield self._good(message.topic, decode_telling(node, message.payload))
+                        yield self._good(message.topic, decode_batch(node, message.payload))
                     except DocumentError as error:
                         self._refuse(message.topic, error)
 
-    async def acknowledge(self, heard: HistoryAck) -> None:
+    async def acknowledge(self, acks: HistoryAck) -> None:
         """See ``EventChannel``."""
-        await self._connection.publish(heard_topic(heard.node), encode_heard(heard), retain=True)
+        await self._connection.publish(ack_topic(acks.node), encode_ack(acks), retain=True)
 
     def _good(self, topic: str, value: T) -> T:
         self._refusals.accept(topic)

@@ -58,7 +58,7 @@ class MqttClient(aiomqtt.Client):
         take: Callable[[str, bytes, bool], None],
         sizes: Sizes,
     ) -> None:
-        self._said = _LastError()
+        self._last_error = _LastError()
         self._address = address
         self._mqtt = mqtt
         self._take = take
@@ -76,7 +76,7 @@ class MqttClient(aiomqtt.Client):
             address.port,
             username=mqtt.user,
             password=None if mqtt.password_file is None else read_password(mqtt.password_file),
-            logger=self._said.logger,
+            logger=self._last_error.logger,
             identifier=identifier,
             protocol=_PROTOCOLS[mqtt.protocol],
             will=will,
@@ -95,7 +95,9 @@ class MqttClient(aiomqtt.Client):
         except aiomqtt.MqttError as error:
             self._hang_up()
             # What broke the connection says more than that it broke.
-            raise connect_error(self._address, self._failure or error, self._said.text) from None
+            raise connect_error(
+                self._address, self._failure or error, self._last_error.text
+            ) from None
         except asyncio.CancelledError:
             # A thread is connecting, and the loop must not end before it.
             if not self._connected.done():
@@ -162,7 +164,7 @@ class MqttClient(aiomqtt.Client):
         self._client.unsubscribe(topics)
 
     @property
-    def tells_limits(self) -> bool:
+    def names_limits(self) -> bool:
         """Whether the broker reports what it does not accept (MQTT 5)."""
         return self._mqtt.protocol == "5"
 
@@ -175,7 +177,7 @@ class MqttClient(aiomqtt.Client):
         """Wait for the end of the connection; why it ended."""
         await asyncio.wait({self._disconnected})
         error = self._disconnected.exception()
-        reason = self._said.text or end_reason(error)
+        reason = self._last_error.text or end_reason(error)
         largest = max(self._on_their_way.values(), default=0)
         self._sizes.broke(largest, was_too_large=is_too_large(getattr(error, "rc", None)))
         for waiting in self._acknowledgements.values():
@@ -299,7 +301,7 @@ class _TlsSocket(ssl.SSLSocket):
 
 
 def tls_of(mqtt: Mqtt) -> ssl.SSLContext:
-    """How a broker is judged, and what it is shown. Raises ``OSError`` or ``ssl.SSLError``."""
+    """Return how a broker is judged, and what it is shown. Raises ``OSError``, ``ssl.SSLError``."""
     context = ssl.create_default_context(cafile=mqtt.ca_file)
     context.sslsocket_class = _TlsSocket
     if mqtt.certificate_file is not None:

@@ -91,7 +91,7 @@ class Sink:
         self._more.set()
 
     async def take(self) -> Received:
-        """The next one. Raises ``StoreUnavailable`` when there are no more."""
+        """Return the next one. Raises ``StoreUnavailable`` when there are no more."""
         while not self._waiting:
             if self._end:
                 raise StoreUnavailable(self._end)
@@ -180,7 +180,7 @@ class Session:
             kept = client.publish_now(self._echo, payload, qos=1, retain=True)
             await self._answer(kept, f"publication of {self._echo}")
         except StoreUnavailable:
-            if client.tells_limits or not client.has_ended:
+            if client.names_limits or not client.has_ended:
                 raise
             raise hung_up_at_retained(self._address, self._echo) from None
 
@@ -347,7 +347,7 @@ class BrokerConnection:
         return self._address
 
     async def session(self) -> Session:
-        """The connection, if it is up or coming up for the first time; else why it is not."""
+        """Return the connection, if it is up or comes up for the first time; else why it is not."""
         self._start()
         while self._session is None:
             if self._error is not None:
@@ -411,7 +411,7 @@ class BrokerConnection:
 
     def _ended(self, _task: asyncio.Task[NoReturn]) -> None:
         self._session = None
-        self._tell()
+        self._notify()
 
     async def _keep(self) -> NoReturn:
         backoff = Backoff(last_seconds=_LONGEST_PAUSE_SECONDS)
@@ -457,13 +457,13 @@ class BrokerConnection:
     def _up(self, session: Session) -> None:
         self._session = session
         self._error = None
-        self._tell()
+        self._notify()
 
     def _lost(self, error: StoreError) -> None:
         self._session = None
         self._error = error
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()

@@ -44,7 +44,7 @@ _decoder = msgspec.json.Decoder(_Payload)
 
 
 def encode(document: Document) -> bytes:
-    """The message that holds the document. Raises ``StoreRefused``."""
+    """Return the message that holds the document. Raises ``StoreRefused``."""
     place = f"{document.namespace}/{document.name}"
     try:
         payload = msgspec.json.encode(
@@ -58,7 +58,7 @@ def encode(document: Document) -> bytes:
 
 
 def decode(topic: str, payload: bytes) -> Document:
-    """The document in a message. Raises ``MalformedMessage``."""
+    """Return the document in a message. Raises ``MalformedMessage``."""
     place = document_place(topic)
     if place is None or not is_namespace(place[0]) or not is_name(place[1]):
         raise MalformedMessage("no document has this topic")
@@ -72,7 +72,7 @@ def decode(topic: str, payload: bytes) -> Document:
 
 
 def version_of(payload: bytes) -> str:
-    """What stands for the content of a message."""
+    """Return what stands for the content of a message."""
     return hashlib.blake2b(payload, digest_size=12).hexdigest()
 
 
@@ -80,20 +80,20 @@ class Complaints:
     """Logs of each topic once what is wrong with it, and again when something else is."""
 
     def __init__(self) -> None:
-        self._told: dict[str, str] = {}
+        self._logged: dict[str, str] = {}
 
-    def tell(self, topic: str, problem: str) -> None:
+    def log_once(self, topic: str, problem: str) -> None:
         """Write it to the log, unless it was logged before."""
-        if self._told.get(topic) == problem:
+        if self._logged.get(topic) == problem:
             return
         # Anybody who may write can make up topics; the log and this memory have an end.
-        if topic in self._told or len(self._told) < _MOST_COMPLAINTS:
-            self._told[topic] = problem
+        if topic in self._logged or len(self._logged) < _MOST_COMPLAINTS:
+            self._logged[topic] = problem
             _log.warning("%s is left out: %s", topic, problem)
 
     def forget(self, topic: str) -> None:
         """It is good now."""
-        self._told.pop(topic, None)
+        self._logged.pop(topic, None)
 
 
 class Latest:
@@ -128,7 +128,7 @@ class Latest:
         self._more.set()
 
     def taken(self) -> dict[str, bytes]:
-        """All there are now, by topic. Raises ``StoreUnavailable`` when no more will come."""
+        """Return all there are now, by topic; ``StoreUnavailable`` when no more will come."""
         if self._end:
             raise StoreUnavailable(self._end)
         taken, self._waiting = self._waiting, {}
@@ -162,7 +162,7 @@ class BrokerDocuments:
         self._complaints = Complaints()
 
     async def read(self, topics: tuple[str, ...]) -> dict[str, Document]:
-        """The documents retained below these filters, by topic."""
+        """Return the documents retained below these filters, by topic."""
         latest = Latest(self._passed_on)
         session = await self._connection.session()
         async with session.subscribed(topics, latest):
@@ -240,7 +240,7 @@ class BrokerDocuments:
             place = document_place(topic)
             if selection is not None and selection.spoilt and place is not None:
                 return spoilt(place, str(error), version_of(payload), selection)
-            self._complaints.tell(topic, f"it is no document: {error}")
+            self._complaints.log_once(topic, f"it is no document: {error}")
             return known
         self._complaints.forget(topic)
         return document

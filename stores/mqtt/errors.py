@@ -36,8 +36,8 @@ _FIRST_REFUSAL = _UNSPECIFIED
 _PASSING = {_UNSPECIFIED, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F}
 
 
-def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreError:
-    """Why there is no connection; ``said`` is the connection's log."""
+def connect_error(address: BrokerAddress, error: Exception, reason: str) -> StoreError:
+    """Why there is no connection; ``reason`` is the connection's log."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return StoreForbidden(
             f"{address}: the broker's certificate is not accepted: {error.verify_message}; "
@@ -54,9 +54,9 @@ def connect_error(address: BrokerAddress, error: Exception, said: str) -> StoreE
         return StoreUnavailable(f"{address}: no connection: {error.strerror or error}")
     if isinstance(error, aiomqtt.MqttCodeError):
         return _refused_connection(address, error)
-    if "SSL" in said or "ssl" in said:
+    if "SSL" in reason or "ssl" in reason:
         return StoreForbidden(
-            f"{address}: the broker refused the TLS connection: {said}; it may ask for another "
+            f"{address}: the broker refused the TLS connection: {reason}; it may ask for another "
             "client certificate (mqtt.certificate_file, mqtt.key_file)"
         )
     return StoreUnavailable(f"{address}: no connection: {error}")
@@ -68,7 +68,7 @@ def is_too_large(code: object) -> bool:
 
 
 def publish_error(address: BrokerAddress, answer: ReasonCode) -> StoreError | None:
-    """Why a message was not taken, or ``None`` if it was (also without a subscriber)."""
+    """Return why a message was not taken, or ``None`` if it was (also without a subscriber)."""
     if answer.value < _FIRST_REFUSAL:
         return None
     if answer.value == _NOT_AUTHORIZED:
@@ -84,7 +84,7 @@ def publish_error(address: BrokerAddress, answer: ReasonCode) -> StoreError | No
 
 
 def subscribe_error(address: BrokerAddress, answers: list[ReasonCode]) -> StoreError | None:
-    """Why a subscription was refused, or ``None`` if it was granted."""
+    """Return why a subscription was refused, or ``None`` if it was granted."""
     for answer in answers:
         if answer.value == _NOT_AUTHORIZED:
             return StoreForbidden("the broker's access rules do not let this client subscribe")
@@ -95,7 +95,7 @@ def subscribe_error(address: BrokerAddress, answers: list[ReasonCode]) -> StoreE
 
 
 def first_refused(address: BrokerAddress, topic: str, node: str | None) -> StoreForbidden:
-    """The first message, to ``topic``, was refused: the client is not who it should be."""
+    """Return the error for a refused first message, to ``topic``: the client is another one."""
     return StoreForbidden(
         f"{address}: the broker's access rules do not let this client write {topic}: "
         f"{_known_as(node)}"
@@ -103,7 +103,7 @@ def first_refused(address: BrokerAddress, topic: str, node: str | None) -> Store
 
 
 def ended_at_first(address: BrokerAddress, topic: str, node: str | None) -> StoreUnavailable:
-    """The broker ended the connection at the first message, to ``topic``.
+    """Return the error for a connection that the broker ended at the first message, to ``topic``.
 
     mosquitto 2.0.11 does so with ``max_queued_messages 0`` where the right is missing.
     """
@@ -114,7 +114,7 @@ def ended_at_first(address: BrokerAddress, topic: str, node: str | None) -> Stor
 
 
 def hung_up_at_retained(address: BrokerAddress, topic: str) -> StoreUnavailable:
-    """The broker ended the connection at a retained message, without an answer (MQTT 3.1.1)."""
+    """Return the error for a connection that ended at a retained message (MQTT 3.1.1)."""
     return StoreUnavailable(
         f"{address}: the broker ended the connection at a retained message to {topic}: it stopped, "
         "or it keeps no retained messages: set retain_available true (mosquitto)"
@@ -129,7 +129,7 @@ def _known_as(node: str | None) -> str:
 
 
 def end_reason(error: BaseException | None) -> str:
-    """Why a connection ended; ``error`` is aiomqtt's, ``None`` for an end in order."""
+    """Return why a connection ended; ``error`` is aiomqtt's, ``None`` for an end in order."""
     code = getattr(error, "rc", None)
     if isinstance(code, ReasonCode) and code.value == _UNSPECIFIED:
         return "closed by the broker"  # paho's name for an end without a reason

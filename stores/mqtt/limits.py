@@ -38,7 +38,7 @@ def limits_of(properties: object) -> BrokerLimits:
 
 
 def unusable(address: BrokerAddress, limits: BrokerLimits) -> StoreRefused | None:
-    """Why a broker with these limits cannot be used, with what to set; ``None`` if it can."""
+    """Return why a broker with these limits cannot be used and what to set, or ``None``."""
     if not limits.retains:
         return no_retain(address)
     if limits.qos < 1:
@@ -52,7 +52,7 @@ def unusable(address: BrokerAddress, limits: BrokerLimits) -> StoreRefused | Non
 
 
 def no_retain(address: BrokerAddress) -> StoreRefused:
-    """The broker keeps no retained messages."""
+    """Return the error for a broker that keeps no retained messages."""
     return StoreRefused(
         f"{address}: the broker keeps no retained messages, which all documents and heartbeats "
         "are: set retain_available true (mosquitto), or what your broker calls it"
@@ -60,7 +60,7 @@ def no_retain(address: BrokerAddress) -> StoreRefused:
 
 
 def no_qos(address: BrokerAddress) -> StoreRefused:
-    """The broker acknowledges nothing."""
+    """Return the error for a broker that acknowledges nothing."""
     return StoreRefused(
         f"{address}: the broker takes messages at QoS 0 only and so acknowledges none: set max_qos "
         "1 or 2 (mosquitto), or what your broker calls it"
@@ -92,7 +92,7 @@ class Sizes:
     ) -> None:
         self._address = address
         self._steady_seconds = steady_seconds
-        self._told: int | None = None
+        self._announced: int | None = None
         self._learned: int | None = None
         """The smallest packet that was not taken."""
         self._suspect: int | None = None
@@ -104,14 +104,14 @@ class Sizes:
     @property
     def limit(self) -> int | None:
         """The largest packet that is sent; ``None`` without a limit that is known."""
-        known = [self._told] if self._told is not None else []
+        known = [self._announced] if self._announced is not None else []
         if self._learned is not None:
             known.append(self._learned - 1)
         return min(known, default=None)
 
     def begin(self, limits: BrokerLimits) -> None:
         """A connection is there."""
-        self._told = limits.packet_bytes
+        self._announced = limits.packet_bytes
 
     def check(self, topic: str, size: int) -> None:
         """Raise ``StoreRefused`` for a packet that the broker would not take."""
@@ -119,7 +119,7 @@ class Sizes:
             self._try_again()
         limit = self.limit
         if limit is not None and size > limit:
-            how = "takes" if limit == self._told else "has shown to take"
+            how = "takes" if limit == self._announced else "has shown to take"
             raise StoreRefused(
                 f"{topic} has {size} bytes as a packet, and {self._address} {how} at most {limit}: "
                 f"raise {_SET_SIZE}; nothing else is held up"
@@ -142,7 +142,7 @@ class Sizes:
 
     def broke(self, largest: int, *, was_too_large: bool) -> None:
         """The connection broke while ``largest`` was on its way, 0 for nothing."""
-        self._told = None
+        self._announced = None
         if was_too_large and largest:
             self.refuse(largest)
         elif largest > max(self._taken, LEAST_BYTES):

@@ -58,7 +58,7 @@ class MqttStore:
         self._heartbeats = BrokerHeartbeats(self._connection, will)
         self._channel = MqttChannel(self._connection, self._heartbeats.refusals)
         self._writing: dict[str, asyncio.Lock] = {}
-        self._says_refusals = mqtt.protocol == "5"
+        self._names_refusals = mqtt.protocol == "5"
         self._writable: set[str] = set()
         self._proven = 0
         """The largest document that was read back; of this session only."""
@@ -141,7 +141,7 @@ class MqttStore:
                 await self._demand(topic, expected)
             await self._connection.publish(topic, payload, retain=True)
             version = version_of(payload)
-            if not self._says_refusals:
+            if not self._names_refusals:
                 await self._prove(topic, payload, version)
         return version
 

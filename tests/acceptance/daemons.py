@@ -131,8 +131,8 @@ class Daemon:
 
     def _listens(self) -> bool:
         for line in self.logged().splitlines():
-            _, said, url = line.partition("listening on http://")
-            if said:
+            _, output, url = line.partition("listening on http://")
+            if output:
                 host, _, port = url.partition(":")
                 self._url = host, int(port)
                 return True
@@ -186,7 +186,7 @@ class Agent(Daemon):
         reports = (report for row in rows for report in json.loads(row[0]))
         return [report["assertion"] for report in reports if report.get("code") == code]
 
-    def says_journaled(self, code: str, assertion: str) -> bool:
+    def is_journaled(self, code: str, assertion: str) -> bool:
         """Whether the journal has it already."""
         with suppress(sqlite3.OperationalError):
             return assertion in self.journaled(code)

@@ -146,12 +146,12 @@ class Hardware:
         self._serial += 1
         self._raised[chip, code] = (self._serial, _now_ms() if raised is None else raised)
         self.list_code(chip, code, self.lag_ms)
-        self._tell(chip, code, 1, severity)
+        self._report(chip, code, 1, severity)
 
     def recover(self, chip: int, code: str, severity: int = 2) -> None:
         """The event at once, with the time of the occurrence; the list later."""
         self.unlist_code(chip, code, self.recovery_lag_ms)
-        self._tell(chip, code, 0, severity)
+        self._report(chip, code, 0, severity)
 
     def once(self, chip: int, code: str, severity: int = 2) -> None:
         """An event without a recovery and without a list entry."""
@@ -171,15 +171,15 @@ class Hardware:
         self.write("board", f"{_A3_BOARD}\n")
         shutil.copy(lingqu, self.library.with_name("liblingqu-dcmi.so"))
 
-    def switch_occur(self, fault: SwitchFault, *, told: bool = True) -> None:
-        """A switch fault: into the list, and an event where it is ``told``."""
+    def switch_occur(self, fault: SwitchFault, *, reported: bool = True) -> None:
+        """A switch fault: into the list, and an event where it is ``reported``."""
         self._switch_faults[fault] = _now_ms()
-        self._switch(fault, 1 if told else None)
+        self._switch(fault, 1 if reported else None)
 
-    def switch_recover(self, fault: SwitchFault, *, told: bool = True) -> None:
+    def switch_recover(self, fault: SwitchFault, *, reported: bool = True) -> None:
         """The end of a switch fault, also of one that never occurred."""
         raised = self._switch_faults.pop(fault, 0)
-        self._switch(fault, 0 if told else None, raised)
+        self._switch(fault, 0 if reported else None, raised)
 
     def switch_once(self, fault: SwitchFault) -> None:
         """A notice: an event without a list entry."""
@@ -201,7 +201,7 @@ class Hardware:
         """Let ``ipmitool`` run ``command`` first; ``None`` takes it back."""
         self._order("bmc", command)
 
-    def tell(self, what: str, function: str, chip: int | None = None, value: int = 1) -> None:
+    def command(self, what: str, function: str, chip: int | None = None, value: int = 1) -> None:
         """``what`` is answer, wrong, slow, hang or crash; for a card function name it by file."""
         self.write(self._file(what, function, chip), str(value))
 
@@ -248,7 +248,7 @@ class Hardware:
     def _file(self, what: str, function: str, chip: int | None) -> str:
         return f"{what}.{function}" + ("" if chip is None else f".{self.chips[chip].logic}")
 
-    def _tell(self, chip: int, code: str, assertion: int, severity: int) -> None:
+    def _report(self, chip: int, code: str, assertion: int, severity: int) -> None:
         serial, raised = self._raised[chip, code]
         self.event(self.chips[chip].logic, code, assertion, severity, serial, raised)
 

@@ -37,16 +37,16 @@ from tests.acceptance.installed import install
 from tests.acceptance.noded import RecordedServer
 from tests.acceptance.places import Cluster, Folder
 from tests.acceptance.recorded import RecordedNode, make_hardware
-from tests.acceptance.results import Result, status_of, tell
+from tests.acceptance.results import Result, show, status_of
 from tests.compatibility import unlisted
 from tests.parts.controlplane import ControlPlane
 from tests.replay.beside import missing_events
 from tests.replay.comparison import compared
-from tests.replay.moments import surprises
 from tests.replay.noded import is_of_noded, read
 from tests.replay.noded_real import NodedPlay
 from tests.replay.on_cluster import ONLY_THERE, do, events_of, serial_number_on
 from tests.replay.real import CannotPlay, RealPlay
+from tests.replay.snapshots import surprises
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ _OF_NODED = VECTORS / "noded" / "recordings"
 
 
 @dataclass(frozen=True)
-class Told:
+class Printed:
     """How to play. ``api_server``: on one, even if a directory would do; the rest for NodeD."""
 
     api_server: bool = False
@@ -83,18 +83,18 @@ def _files(names: Sequence[str]) -> list[Path]:
 
 
 async def play(
-    file: Path, place: Path, vigil: Path, libraries: Path, gate: asyncio.Lock, told: Told
+    file: Path, place: Path, vigil: Path, libraries: Path, gate: asyncio.Lock, options: Printed
 ) -> Result:
     """Play one recording. ``place`` is for all that the node has, the rest is shared."""
     recording: dict[str, Any] = json.loads(file.read_text())
     if is_of_noded(recording):
-        return await play_noded(read(file), place, vigil, libraries, gate, told)
+        return await play_noded(read(file), place, vigil, libraries, gate, options)
     library = await asyncio.to_thread(_compiled, libraries, "libdcmi")
     lingqu = partial(_compiled, libraries, "liblingqu-dcmi")
     hardware = make_hardware(place / "driver", recording["profile"], library, lingqu)
     with ExitStack() as ends:
         cluster = None
-        if told.api_server or any(step["do"] in ONLY_THERE for step in recording["steps"]):
+        if options.api_server or any(step["do"] in ONLY_THERE for step in recording["steps"]):
             (place / "plane").mkdir()
             async with gate:
                 made = ControlPlane(place / "plane")
@@ -124,7 +124,7 @@ async def play_noded(
     vigil: Path,
     libraries: Path,
     gate: asyncio.Lock,
-    told: Told,
+    options: Printed,
 ) -> Result:
     """The same for a recording of NodeD."""
     name, steps = recording["name"], recording["steps"]
@@ -133,7 +133,7 @@ async def play_noded(
     hardware = make_hardware(place / "driver", "a2", library, lingqu)
     with ExitStack() as ends:
         where: Cluster | Folder = Folder(place / "store")
-        if told.api_server or any(step["do"] == "api-server" for step in steps):
+        if options.api_server or any(step["do"] == "api-server" for step in steps):
             (place / "plane").mkdir()
             async with gate:
                 made = ControlPlane(place / "plane")
@@ -143,10 +143,10 @@ async def play_noded(
         agent = Agent(vigil, place / "agent", where, hardware, node)
         ends.callback(agent.close)
         bmc = ends.enter_context(Bmc())
-        server = RecordedServer(agent, bmc, _compiled_device(libraries), told.bmc)
-        server.prepare(name, told.speed)
+        server = RecordedServer(agent, bmc, _compiled_device(libraries), options.bmc)
+        server.prepare(name, options.speed)
         try:
-            found = await _differences_of_noded(recording, server, where, gate, told.speed)
+            found = await _differences_of_noded(recording, server, where, gate, options.speed)
         except CannotPlay as error:
             return Result(name, problem=str(error))
         except Exception as error:
@@ -199,8 +199,8 @@ async def _differences(
     found = compared(recording, shown, for_real=True)
     if isinstance(where, Cluster):
         events = [row["event"] for row in recording["observed"] if "event" in row]
-        told = await asyncio.to_thread(events_of, where.plane, _NODE)
-        found += missing_events(events, told)
+        options = await asyncio.to_thread(events_of, where.plane, _NODE)
+        found += missing_events(events, options)
     return found
 
 
@@ -215,7 +215,7 @@ def _compiled(directory: Path, name: str) -> Path:
 
 
 async def play_all(
-    files: Sequence[Path], place: Path, vigil: Path, at_once: int, told: Told
+    files: Sequence[Path], place: Path, vigil: Path, at_once: int, options: Printed
 ) -> list[Result]:
     """Play ``files``, some at a time, and print what came of each as it ends."""
     libraries = place / "libraries"
@@ -226,8 +226,8 @@ async def play_all(
 
     async def one(file: Path) -> Result:
         async with seats:
-            result = await play(file, place / file.stem, vigil, libraries, gate, told)
-        tell(result)
+            result = await play(file, place / file.stem, vigil, libraries, gate, options)
+        show(result)
         return result
 
     return await asyncio.gather(*map(one, files))
@@ -247,20 +247,20 @@ def main() -> int:
     parser.add_argument("--api-server", action="store_true", help="one for each recording")
     parser.add_argument("--speed", type=float, default=1.0, help="of NodeD's recordings")
     parser.add_argument("--bmc", choices=("device", "tool"), default="device", help="the way to it")
-    told = parser.parse_args()
-    files = _files(told.recordings)
+    options = parser.parse_args()
+    files = _files(options.recordings)
     for missing in (file for file in files if not file.is_file()):
         parser.error(f"{missing.stem} is neither a recording's name nor a file")
     with tempfile.TemporaryDirectory(prefix="npu-vigil-play-") as temporary:
-        place = told.keep or Path(temporary)
-        vigil = told.vigil or install(Path(temporary) / "installed")
+        place = options.keep or Path(temporary)
+        vigil = options.vigil or install(Path(temporary) / "installed")
         results = asyncio.run(
             play_all(
                 files,
                 place,
                 vigil.absolute(),
-                told.at_once,
-                Told(told.api_server, told.speed, told.bmc),
+                options.at_once,
+                Printed(options.api_server, options.speed, options.bmc),
             )
         )
     return status_of(results)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stores.address import open_store
-from tests.acceptance.results import Result, status_of, tell
+from tests.acceptance.results import Result, show, status_of
 from tests.aggregator.daemon import Daemon
 from tests.cluster import recorded
 from tests.cluster.comparison import compared
@@ -87,7 +87,7 @@ async def play_all(files: Sequence[Path], place: Path, at_once: int) -> list[Res
     async def one(file: Path) -> Result:
         async with seats:
             result = await play(file, place / file.stem, gate)
-        tell(result)
+        show(result)
         return result
 
     return await asyncio.gather(*map(one, files))
@@ -103,13 +103,13 @@ def main() -> int:
     parser.add_argument("recordings", nargs="+", metavar="NAME|FILE")
     parser.add_argument("--at-once", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="where logs and data stay (default: nowhere)")
-    told = parser.parse_args()
-    files = _files(told.recordings)
+    options = parser.parse_args()
+    files = _files(options.recordings)
     for missing in (file for file in files if not file.is_file()):
         parser.error(f"{missing.stem} is neither a recording's name nor a file")
     with tempfile.TemporaryDirectory(prefix="npu-vigil-play-") as temporary:
-        place = told.keep or Path(temporary)
-        results = asyncio.run(play_all(files, place, told.at_once))
+        place = options.keep or Path(temporary)
+        results = asyncio.run(play_all(files, place, options.at_once))
     return status_of(results)
 
 

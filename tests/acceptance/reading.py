@@ -116,9 +116,9 @@ def node_info(data: dict[str, str]) -> Health:
     assert list(outer) == ["NodeInfo", "CheckCode"]
     assert list(inner) == ["FaultDevList", "NodeStatus"]
     assert outer["CheckCode"] == hashlib.sha256(go_json(inner).encode()).hexdigest()
-    moment = datetime.fromisoformat(data["updateTime"])
-    assert moment.tzinfo is not None
-    assert moment.microsecond == 0
+    parsed = datetime.fromisoformat(data["updateTime"])
+    assert parsed.tzinfo is not None
+    assert parsed.microsecond == 0
     return _server(inner)
 
 

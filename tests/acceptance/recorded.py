@@ -41,7 +41,7 @@ def make_hardware(root: Path, profile: str, library: Path, lingqu: Callable[[], 
     hardware = Hardware(root, library, chips)
     hardware.write("name", name)
     if profile in _WITHOUT_EVENTS:
-        hardware.tell("answer", _SUBSCRIBE, value=_UNSUPPORTED)
+        hardware.command("answer", _SUBSCRIBE, value=_UNSUPPORTED)
     if profile == "a3":
         hardware.become_a3(lingqu())
         hardware.write("pod", "0")
@@ -121,18 +121,20 @@ class RecordedNode:
         match step["do"]:
             case "drop":
                 for function in _OF_A_CHIP if step.get("hard") else (HEALTH,):
-                    hardware.tell("answer", function, chip, _NOT_READY)
+                    hardware.command("answer", function, chip, _NOT_READY)
             case "return":
                 for function in _OF_A_CHIP:
                     hardware.forget("answer", function, chip)
             case "driver-error":
                 for function in _OF_A_CHIP if step["function"] == "_all" else (step["function"],):
                     if step["rc"]:
-                        hardware.tell("answer", function, chip, step["rc"])
+                        hardware.command("answer", function, chip, step["rc"])
                     else:
                         hardware.forget("answer", function, chip)
             case "driver-hang":
-                (hardware.tell if step["on"] else hardware.forget)("hang", step["function"], chip)
+                (hardware.command if step["on"] else hardware.forget)(
+                    "hang", step["function"], chip
+                )
             case "set" if step["field"] == "ip":
                 pass  # only the Node shows addresses, and a directory has none
             case other:

@@ -28,26 +28,26 @@ class Result:
         return self.problem is None and not self.unknown and not self.surprises
 
 
-def tell(result: Result) -> None:
+def show(result: Result) -> None:
     """Print what came of one."""
     if result.problem is not None:
-        _say(f"{result.name}: NOT PLAYED: {result.problem}")
+        _print(f"{result.name}: NOT PLAYED: {result.problem}")
         return
     known = f", {result.known} known differences" if result.known else ""
-    _say(f"{result.name}: {'as expected' if result.is_well else 'DIFFERS'}{known}")
+    _print(f"{result.name}: {'as expected' if result.is_well else 'DIFFERS'}{known}")
     for one in result.unknown:
-        _say(f"    {one.path}: upstream {one.upstream}, ours {one.ours}")
+        _print(f"    {one.path}: upstream {one.upstream}, ours {one.ours}")
     for surprise in result.surprises:
-        _say(f"    {surprise}")
+        _print(f"    {surprise}")
 
 
 def status_of(results: Sequence[Result]) -> int:
     """Print the sum; the exit status."""
     well = sum(result.is_well for result in results)
-    _say(f"{well} of {len(results)} as expected")
+    _print(f"{well} of {len(results)} as expected")
     return 0 if well == len(results) else 1
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -46,7 +46,7 @@ def test_one_hanging_call(agent: Agent, function: str) -> None:
     hardware = agent.hardware
     hardware.occur(10, OTHER)
     agent.shows(lambda shown: shown.codes(10) == {OTHER}, "known before")
-    hardware.tell("hang", function, 10)
+    hardware.command("hang", function, 10)
     # Asks every list and health again.
     hardware.event(99, FAULT, 1)
     wait(lambda: agent.blind() == {10}, "chip 10 is blind", 3)
@@ -63,8 +63,8 @@ def test_one_hanging_call(agent: Agent, function: str) -> None:
 def test_no_event_is_lost_while_a_hanging_process_is_replaced(agent: Agent) -> None:
     hardware = agent.hardware
     # The library's thread is late; what it holds when its process is replaced must not be lost.
-    hardware.tell("slow", "events", value=100)
-    hardware.tell("hang", HEALTH, 10)
+    hardware.command("slow", "events", value=100)
+    hardware.command("hang", HEALTH, 10)
     hardware.event(99, FAULT, 1)
     wait(lambda: "every chip is audited" in agent.logged(), "it asks")
     for _ in range(80):
@@ -76,7 +76,7 @@ def test_no_event_is_lost_while_a_hanging_process_is_replaced(agent: Agent) -> N
 
 def test_a_fault_while_the_hang_is_noticed(agent: Agent) -> None:
     hardware = agent.hardware
-    hardware.tell("hang", CODES, 10)
+    hardware.command("hang", CODES, 10)
     hardware.event(99, FAULT, 1)
     for chip in (4, 5, 11):
         hardware.occur(chip, FAULT)
@@ -87,8 +87,8 @@ def test_a_fault_while_the_hang_is_noticed(agent: Agent) -> None:
 
 def test_all_calls_of_all_chips_hang_at_start(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
-    agent.hardware.tell("hang", HEALTH)
-    agent.hardware.tell("hang", CODES)
+    agent.hardware.command("hang", HEALTH)
+    agent.hardware.command("hang", CODES)
     agent.start()
     wait(lambda: len(agent.blind()) == 0 and agent.ask("/readyz")[0] == 503, "not ready")
     agent.hardware.forget("hang", HEALTH)
@@ -99,7 +99,7 @@ def test_all_calls_of_all_chips_hang_at_start(folder: Folder, make_agent: MakeAg
 def test_every_call_is_slow_from_the_start(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder, chips=GAPPED[2:4])
     for function in (HEALTH, CODES):
-        agent.hardware.tell("slow", function, value=700)
+        agent.hardware.command("slow", function, value=700)
     agent.start()
     agent.up(40)
     wait(lambda: not agent.blind(), "nobody is blind", 40)
@@ -114,7 +114,7 @@ def test_every_call_is_slow_from_the_start(folder: Folder, make_agent: MakeAgent
 
 def test_a_slow_subscription(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
-    agent.hardware.tell("slow", "dcmi_subscribe_fault_event", value=2500)
+    agent.hardware.command("slow", "dcmi_subscribe_fault_event", value=2500)
     agent.start()
     agent.up()
     wait(lambda: agent.status()["driver"]["polling_reason"] is None, "subscribed", 15)
@@ -124,7 +124,7 @@ def test_a_slow_subscription(folder: Folder, make_agent: MakeAgent) -> None:
 
 def test_a_crashing_call(agent: Agent) -> None:
     hardware = agent.hardware
-    hardware.tell("crash", HEALTH, 5)
+    hardware.command("crash", HEALTH, 5)
     hardware.event(99, FAULT, 1)
     wait(lambda: agent.blind() == {5}, "chip 5 is blind", 8)
     # While there is no process nobody hears events; a list is believed two seconds later.
@@ -144,7 +144,7 @@ def test_a_card_drops(brisk_agent: Agent, functions: tuple[str, ...]) -> None:
     hardware.occur(18, FAULT)
     agent.shows(lambda shown: shown.codes(18) == {FAULT}, "known before")
     for function in functions:
-        hardware.tell("answer", function, 18, -8012)
+        hardware.command("answer", function, 18, -8012)
     agent.shows(lambda shown: shown.codes(18) == {FAULT, DROP}, "dropped", 7)
     assert not agent.blind()
     for function in functions:
@@ -162,7 +162,7 @@ def test_answers_that_cannot_be_are_no_news(brisk_agent: Agent, function: str, v
     agent.up()
     hardware.occur(1, FAULT)
     agent.shows(lambda shown: shown.codes(1) == {FAULT}, "known before")
-    hardware.tell("wrong", function, 1, value)
+    hardware.command("wrong", function, 1, value)
     hardware.event(99, FAULT, 1)
     wait(lambda: agent.blind() == {1}, "chip 1 is blind", 5)
     agent.shows(lambda shown: shown.codes(1) == {FAULT}, "kept")
@@ -172,10 +172,10 @@ def test_answers_that_cannot_be_are_no_news(brisk_agent: Agent, function: str, v
 
 def test_identities_that_cannot_be(brisk_agent: Agent) -> None:
     agent, hardware = brisk_agent, brisk_agent.hardware
-    hardware.tell("wrong", "dcmi_get_device_logic_id", 4, 300)
-    hardware.tell("wrong", "dcmi_get_device_phyid_from_logicid", 5, 4096)
-    hardware.tell("wrong", "dcmi_get_dcmi_version")
-    hardware.tell("wrong", "dcmi_get_device_chip_info_v2")
+    hardware.command("wrong", "dcmi_get_device_logic_id", 4, 300)
+    hardware.command("wrong", "dcmi_get_device_phyid_from_logicid", 5, 4096)
+    hardware.command("wrong", "dcmi_get_dcmi_version")
+    hardware.command("wrong", "dcmi_get_device_chip_info_v2")
     agent.start()
     good = {f"Ascend910-{chip}" for chip in (1, 10, 11, 18, 19)}
     agent.shows(lambda shown: shown.free == good, "the others are served")
@@ -190,7 +190,7 @@ def test_identities_that_cannot_be(brisk_agent: Agent) -> None:
 
 def test_cards_that_are_more_than_listed(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
-    agent.hardware.tell("wrong", "dcmi_get_card_list", value=65)
+    agent.hardware.command("wrong", "dcmi_get_card_list", value=65)
     agent.start()
     wait(lambda: "65" in agent.logged(), "it is said")
     assert agent.ask("/readyz")[0] == 503
@@ -199,8 +199,8 @@ def test_cards_that_are_more_than_listed(folder: Folder, make_agent: MakeAgent) 
 
 
 def test_sigterm_while_a_call_hangs(agent: Agent) -> None:
-    agent.hardware.tell("hang", HEALTH)
-    agent.hardware.tell("hang", CODES)
+    agent.hardware.command("hang", HEALTH)
+    agent.hardware.command("hang", CODES)
     agent.hardware.event(99, FAULT, 1)
     agent.hardware.occur(4, OTHER)
     agent.shows(lambda shown: shown.codes(4) == {OTHER}, "occurred")

@@ -143,7 +143,7 @@ def test_no_subscription(
 ) -> None:
     silent = make_agent(folder, "silent", compiled("NO_SUBSCRIBE"))
     refused = make_agent(folder, "refused", compiled("NO_CHIP_INFO_V2", "NO_MAINBOARD"))
-    refused.hardware.tell("answer", "dcmi_subscribe_fault_event", value=-8255)
+    refused.hardware.command("answer", "dcmi_subscribe_fault_event", value=-8255)
     for agent in (silent, refused):
         agent.start()
     for agent in (silent, refused):

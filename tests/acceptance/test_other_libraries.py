@@ -34,7 +34,7 @@ def test_a_library_that_can_less(
     configuration.write_text("[chip_faults]\naudit_period_seconds = 0.5\n")
     agent.options = ["--config", str(configuration)]
     hardware = agent.hardware
-    hardware.tell("slow", "dcmi_init", value=2000)
+    hardware.command("slow", "dcmi_init", value=2000)
     agent.start()
     agent.up()
     logic = hardware.chips[4].logic
@@ -80,9 +80,9 @@ def test_the_first_document_does_not_wait_for_what_is_blind(
     )
     agent.options = ["--config", str(configuration)]
     hardware = agent.hardware
-    hardware.tell("hang", CODES, 5)
+    hardware.command("hang", CODES, 5)
     for function in (HEALTH, CODES):
-        hardware.tell("answer", function, 11, -8010)
+        hardware.command("answer", function, 11, -8010)
     hardware.list_code(10, FAULT)
     hardware.tool(4, "exec sleep 3600")
     hardware.tool(18, "echo 'the tool is busy'; exit 11")
@@ -101,7 +101,7 @@ def test_the_first_document_does_not_wait_for_what_is_blind(
 @pytest.mark.alone
 def test_a_subscription_that_never_returns(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
-    agent.hardware.tell("hang", "dcmi_subscribe_fault_event")
+    agent.hardware.command("hang", "dcmi_subscribe_fault_event")
     agent.hardware.list_code(10, FAULT)
     agent.start()
     assert agent.up() < 3, "2 s, and one for a machine that is busy"

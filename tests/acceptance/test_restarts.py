@@ -47,7 +47,7 @@ def test_kill_9_while_the_api_server_is_away(cluster: Cluster, make_agent: MakeA
             (OTHER, "recover"),
             (BRIEF, "recover"),
         ):
-            wait(partial(agent.says_journaled, code, last), f"{code} {last}")
+            wait(partial(agent.is_journaled, code, last), f"{code} {last}")
         agent.kill()
         # What happens while nobody looks, and is over, nobody can know; what stays is found.
         hardware.occur(18, FAULT)
@@ -66,8 +66,8 @@ def test_kill_9_while_the_api_server_is_away(cluster: Cluster, make_agent: MakeA
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_kill_9_at_a_random_moment(folder: Folder, make_agent: MakeAgent, seed: int) -> None:
-    moments = random.Random(seed)
+def test_kill_9_at_a_random_time(folder: Folder, make_agent: MakeAgent, seed: int) -> None:
+    chance = random.Random(seed)
     agent = make_agent(folder)
     hardware = agent.hardware
     agent.start()
@@ -78,17 +78,17 @@ def test_kill_9_at_a_random_moment(folder: Folder, make_agent: MakeAgent, seed: 
     chips = list(hardware.chips)
     faulty = {1}
     for _ in range(3):
-        chip = moments.choice(chips[:-1])
+        chip = chance.choice(chips[:-1])
         if chip in faulty:
             hardware.recover(chip, FAULT)
             faulty.remove(chip)
         else:
             hardware.occur(chip, FAULT)
             faulty.add(chip)
-        time.sleep(moments.uniform(0, 0.03))
+        time.sleep(chance.uniform(0, 0.03))
         agent.kill()
         agent.start()
-        time.sleep(moments.uniform(0, 0.6))
+        time.sleep(chance.uniform(0, 0.6))
         agent.kill()
         agent.start()
     agent.shows(
@@ -134,9 +134,9 @@ def test_sigterm_without_an_api_server(
     else:
         cluster.plane.pause_apiserver()
     agent.hardware.occur(4, FAULT)
-    agent.hardware.tell("hang", HEALTH)
-    agent.hardware.tell("hang", CODES)
-    wait(lambda: agent.says_journaled(FAULT, "occur"), "journaled")
+    agent.hardware.command("hang", HEALTH)
+    agent.hardware.command("hang", CODES)
+    wait(lambda: agent.is_journaled(FAULT, "occur"), "journaled")
     for daemon in (agent, aggregator):
         status, seconds = daemon.stop()
         assert (status, seconds < 5) == (0, True), daemon.logged()[-3000:]
@@ -205,7 +205,7 @@ def test_a_state_directory_that_cannot_be_used(folder: Folder, make_agent: MakeA
 
 def test_the_driver_comes_later(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
-    agent.hardware.tell("answer", "dcmi_init", value=-8005)
+    agent.hardware.command("answer", "dcmi_init", value=-8005)
     agent.start()
     wait(lambda: agent.ask("/readyz")[0] == 503, "not ready")
     assert folder.device_info("node-1") is None
@@ -215,7 +215,7 @@ def test_the_driver_comes_later(folder: Folder, make_agent: MakeAgent) -> None:
 
 
 @pytest.mark.parametrize("verb", ["agent", "aggregator"])
-def test_a_daemon_that_is_told_to_end_while_it_is_loaded(
+def test_a_daemon_that_is_stopped_while_it_is_loaded(
     folder: Folder,
     make_agent: MakeAgent,
     make_aggregator: Callable[[Place], Daemon],

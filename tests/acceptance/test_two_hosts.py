@@ -58,7 +58,7 @@ def twins(make_agent: MakeAgent, folder: Folder) -> Twins:
     return Twins(make_agent, folder)
 
 
-def test_who_stood_still_and_wakes_up_leaves_nobody_silent(twins: Twins) -> None:
+def test_who_stood_still_and_wakes_up_leaves_no_node_silent(twins: Twins) -> None:
     """Both believe that the name is theirs then, in the second round whoever it is."""
     owner, other = CHIPS
     twins.agents[owner].start()
@@ -75,7 +75,7 @@ def test_who_stood_still_and_wakes_up_leaves_nobody_silent(twins: Twins) -> None
         wait(partial(twins.shows, owner), f"{owner} has the name and writes", 5)
 
 
-def test_a_heartbeat_from_the_future_silences_nobody_for_long(twins: Twins) -> None:
+def test_a_heartbeat_from_the_future_silences_no_node_for_long(twins: Twins) -> None:
     at_ms = int((time.time() + 1e6) * 1000)
     beat = {"node": NODE, "holder": "another-host_0123", "interval_seconds": 0.5}
     beats = twins.folder.root / "beats"

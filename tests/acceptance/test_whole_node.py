@@ -145,11 +145,11 @@ def test_a_switch_fault_of_an_a3_server(agent: Agent, lingqu: Path) -> None:
     agent.hardware.switch_occur(BROKEN_PORT)
     wait(lambda: agent.place.switch_info("node-1") == broken, "the switch fault", 2)
     agent.kill()
-    agent.hardware.switch_recover(BROKEN_PORT, told=False)
+    agent.hardware.switch_recover(BROKEN_PORT, reported=False)
     agent.start()
     wait(lambda: agent.place.switch_info("node-1") == healthy, "its end was found", 15)
     agent.kill()
-    agent.hardware.switch_occur(BROKEN_PORT, told=False)
+    agent.hardware.switch_occur(BROKEN_PORT, reported=False)
     agent.start()
     wait(lambda: agent.place.switch_info("node-1") == broken, "it was found", 15)
 

@@ -55,7 +55,7 @@ def _spoil(library: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "output"),
     [
         ("text", "is not an ELF library"),
         ("empty", "is not an ELF library"),
@@ -63,12 +63,12 @@ def _spoil(library: Path, how: str) -> None:
         ("other machine", "is built for"),
     ],
 )
-def test_wrong_files(folder: Folder, make_agent: MakeAgent, how: str, said: str) -> None:
+def test_wrong_files(folder: Folder, make_agent: MakeAgent, how: str, output: str) -> None:
     agent = make_agent(folder)
     _spoil(agent.hardware.library, how)
     agent.start()
     assert agent.ended() == 3
-    assert said in agent.logged()
+    assert output in agent.logged()
     assert str(agent.hardware.library) in agent.logged()
     assert "Traceback" not in agent.logged()
 
@@ -92,7 +92,7 @@ def test_no_library_at_all(folder: Folder, make_agent: MakeAgent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "said"),
+    ("without", "output"),
     [("NO_INIT", "is no DCMI library"), ("SECOND_GENERATION", "not supported yet")],
 )
 def test_wrong_libraries(
@@ -100,12 +100,12 @@ def test_wrong_libraries(
     make_agent: MakeAgent,
     compiled: Callable[..., Path],
     without: str,
-    said: str,
+    output: str,
 ) -> None:
     agent = make_agent(folder, library=compiled(without))
     agent.start()
     assert agent.ended() == 3
-    assert said in agent.logged()
+    assert output in agent.logged()
     assert "Traceback" not in agent.logged()
 
 
@@ -120,7 +120,7 @@ def test_an_unknown_chip(folder: Folder, make_agent: MakeAgent) -> None:
 
 def test_a_library_that_crashes_at_once(folder: Folder, make_agent: MakeAgent) -> None:
     agent = make_agent(folder)
-    agent.hardware.tell("crash", "dcmi_init")
+    agent.hardware.command("crash", "dcmi_init")
     agent.start()
     wait(lambda: "SIGSEGV" in agent.logged(), "it is said")
     status, answer = agent.ask("/readyz")
@@ -149,29 +149,29 @@ def test_a_driver_that_is_not_trusted(vigil: Path, folder: Folder, make_agent: M
     root = agent.hardware.root
     # Ours by its owner (not root) or by its place (others may write there).
     agent.hardware.library.parent.chmod(0o777)
-    status, said = run(
+    status, output = run(
         vigil,
         *("agent", "--node-name", "n", *folder.options),
         *("--driver-root", str(root), "--state-dir", str(root / "state")),
     )
     assert status == 3
-    assert "may be written by others" in said or "belongs to user" in said
-    assert str(agent.hardware.library) in said
+    assert "may be written by others" in output or "belongs to user" in output
+    assert str(agent.hardware.library) in output
 
 
 @pytest.mark.parametrize("name", ["", "UPPER", "a_b", "-a", "a-", "a..b", "a" * 254, "ä", "a/b"])
 def test_node_names(vigil: Path, tmp_path: Path, name: str) -> None:
     options = ("--store", f"directory:{tmp_path}", "--state-dir", str(tmp_path / "state"))
-    status, said = run(vigil, "agent", *options, VIGIL_NODE_NAME=name)
+    status, output = run(vigil, "agent", *options, VIGIL_NODE_NAME=name)
     assert status == 2
-    assert "VIGIL_NODE_NAME" in said
+    assert "VIGIL_NODE_NAME" in output
     assert not (tmp_path / "state").exists()
 
 
 def test_a_node_without_a_name(vigil: Path, tmp_path: Path) -> None:
-    status, said = run(vigil, "agent", "--state-dir", str(tmp_path / "state"))
+    status, output = run(vigil, "agent", "--state-dir", str(tmp_path / "state"))
     assert status == 2
-    assert "node-name" in said or "node_name" in said
+    assert "node-name" in output or "node_name" in output
 
 
 _ERRORS = """
@@ -202,9 +202,9 @@ def test_all_errors_of_a_configuration(vigil: Path, tmp_path: Path) -> None:
     file = tmp_path / "vigil.toml"
     file.write_text(_ERRORS)
     for arguments in (("validate", str(file)), ("agent", "--config", str(file))):
-        status, said = run(vigil, *arguments)
-        assert status == 2, said
-        assert [key for key in _WRONG_KEYS if key not in said] == []
+        status, output = run(vigil, *arguments)
+        assert status == 2, output
+        assert [key for key in _WRONG_KEYS if key not in output] == []
 
 
 @pytest.mark.parametrize("content", [b"node_name = ", b"\xff\xfe\x00", None])
@@ -215,19 +215,19 @@ def test_files_that_are_no_configuration(
     if content is not None:
         file.write_bytes(content)
     for arguments in (("validate", str(file)), ("agent", "--config", str(file))):
-        status, said = run(vigil, *arguments)
-        assert status == 2, said
-        assert str(file) in said
+        status, output = run(vigil, *arguments)
+        assert status == 2, output
+        assert str(file) in output
 
 
 def test_wrong_options_of_the_aggregator(vigil: Path, tmp_path: Path) -> None:
-    status, said = run(
+    status, output = run(
         vigil,
         *("aggregator", "--store", "gopher:", "--listen", "x", "--state-dir", str(tmp_path)),
     )
     assert status == 2
-    assert "gopher:" in said
-    assert "listen" in said
+    assert "gopher:" in output
+    assert "listen" in output
 
 
 def test_an_address_in_use_stops_no_publication(
@@ -261,9 +261,9 @@ def test_a_kubeconfig_that_is_none(vigil: Path, tmp_path: Path, verb: str) -> No
     options = ["--kubeconfig", str(tmp_path / "none"), "--state-dir", str(tmp_path / "state")]
     if verb == "agent":
         options += ["--node-name", "n", "--driver-root", str(tmp_path)]
-    status, said = run(vigil, verb, "--store", "kubernetes:", *options)
+    status, output = run(vigil, verb, "--store", "kubernetes:", *options)
     assert status in (2, 3)
-    assert str(tmp_path) in said
+    assert str(tmp_path) in output
 
 
 def test_all_errors_of_a_scenario(vigil: Path, tmp_path: Path) -> None:
@@ -273,7 +273,7 @@ def test_all_errors_of_a_scenario(vigil: Path, tmp_path: Path) -> None:
         '[[steps]]\nat_ms = -1\ndo = "explode"\n'
         '[[steps]]\nat_ms = 5\ndo = "occur"\nchip = 99\ncode = "nonsense"\n'
     )
-    status, said = run(vigil, "validate", str(file))
-    assert status == 2, said
+    status, output = run(vigil, "validate", str(file))
+    assert status == 2, output
     for wrong in ("unknown", "steps[0].at_ms", "explode", "steps[1].chip", "nonsense"):
-        assert wrong in said
+        assert wrong in output

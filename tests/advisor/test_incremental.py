@@ -169,6 +169,7 @@ def act(scene: Scene, action: tuple[str, Any, Any]) -> None:
                 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(_actions, st.booleans()), min_size=4, max_size=25),

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from advisor.advise import advise
+from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
 from advisor.report import flat
 from advisor.scheduler_view.state import SchedulerState
@@ -142,7 +143,9 @@ def test_what_is_deleted_is_there_and_budgets_hold(
                 used[one.job] = used.get(one.job, 0) + one.retry.before - one.retry.after
                 assert used[one.job] <= max(times[one.job], 0)
         repeated = msgspec.structs.replace(snapshot, first_session=False)
-        kept = msgspec.json.decode(msgspec.json.encode(after), type=SchedulerState)
+        kept = msgspec.json.decode(
+            msgspec.json.encode(after, enc_hook=as_dict), type=SchedulerState
+        )
         assert kept == after
         assert not advise(repeated, kept, scene.options)[0].deletions
         scene.session()

@@ -84,7 +84,7 @@ async def test_standing_faults_are_summed_up_at_a_start(
     assert await again.journal.close()
 
 
-async def test_a_healthy_start_says_nothing(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
+async def test_a_healthy_start_logs_nothing(tmp_path: Path, log: pytest.LogCaptureFixture) -> None:
     assert await Life(tmp_path, Clock()).journal.close()
     assert lines_of(LOGGER, log) == []
 

@@ -38,7 +38,7 @@ class Followed:
             directory, first_sequence=1, wall_clock=lambda: T, on_recovered=lambda: None
         )
         self.changes: list[int] = []
-        self._said: asyncio.Queue[UsageEvent] = asyncio.Queue()
+        self._queue: asyncio.Queue[UsageEvent] = asyncio.Queue()
         self.usage = StoreAllocation(
             NODE, self._events(), self.journal, lambda: T, self.changes.append
         )
@@ -47,13 +47,13 @@ class Followed:
 
     async def _events(self) -> AsyncIterator[UsageEvent]:
         while True:
-            yield await self._said.get()
-            self._said.task_done()
+            yield await self._queue.get()
+            self._queue.task_done()
 
-    async def say(self, *events: UsageEvent) -> ChipAllocation:
+    async def send(self, *events: UsageEvent) -> ChipAllocation:
         for event in events:
-            self._said.put_nowait(event)
-        await self._said.join()
+            self._queue.put_nowait(event)
+        await self._queue.join()
         return self.usage.chips
 
     async def end(self, directory: Path) -> JournalRow | None:
@@ -67,10 +67,10 @@ class Followed:
 async def test_pods_come_and_go(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     listed = UsageListed((pod("a", "x-0", "x-1"), pod("b", assigned=("x-2",))))
-    chips = await followed.say(listed)
+    chips = await followed.send(listed)
     assert chips == ChipAllocation(frozenset({"x-0", "x-1"}), frozenset({"x-2"}))
     assert followed.usage.answered
-    chips = await followed.say(pod("b", "x-2", assigned=("x-2",)), UsageEnded("a"))
+    chips = await followed.send(pod("b", "x-2", assigned=("x-2",)), UsageEnded("a"))
     assert chips == ChipAllocation(frozenset({"x-2"}), frozenset({"x-2"}))
     assert len(followed.changes) == 3
     row = await followed.end(tmp_path)
@@ -78,20 +78,20 @@ async def test_pods_come_and_go(tmp_path: Path) -> None:
     assert json.loads(row.body) == {"node": NODE, "used": ["x-2"], "assigned": ["x-2"]}
 
 
-async def test_only_changes_are_told_and_journaled(tmp_path: Path) -> None:
+async def test_only_changes_are_reported_and_journaled(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
-    await followed.say(UsageListed((pod("a", "x-0"),)))
+    await followed.send(UsageListed((pod("a", "x-0"),)))
     rows = followed.journal.last_sequence
     # A second pod of the same chip, one that is replaced, and the same again.
-    await followed.say(pod("b", "x-0"), UsageEnded("a"), UsageListed((pod("c", "x-0"),)))
+    await followed.send(pod("b", "x-0"), UsageEnded("a"), UsageListed((pod("c", "x-0"),)))
     assert followed.changes == [T]
     assert followed.journal.last_sequence == rows == 1
     await followed.end(tmp_path)
 
 
-async def test_nobody_in_use_is_an_answer_and_no_change(tmp_path: Path) -> None:
+async def test_no_use_is_an_answer_and_no_change(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
-    await followed.say(UsageListed(()))
+    await followed.send(UsageListed(()))
     assert followed.usage.answered
     assert followed.changes == [T], "who waits for the answer is told"
     assert await followed.end(tmp_path) is None
@@ -101,12 +101,12 @@ async def test_what_was_known_stays_while_the_store_is_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     followed = Followed(tmp_path)
-    known = await followed.say(UsageListed((pod("a", "x-0"),)))
-    assert await followed.say(Interrupted("away"), Interrupted("still away")) == known
+    known = await followed.send(UsageListed((pod("a", "x-0"),)))
+    assert await followed.send(Interrupted("away"), Interrupted("still away")) == known
     blind = followed.usage.blind
     assert blind is not None
     assert (blind.source, blind.since_ms, blind.reason) == ("pods", T, "away")
-    assert await followed.say(UsageListed(())) == ChipAllocation()
+    assert await followed.send(UsageListed(())) == ChipAllocation()
     assert followed.usage.blind is None
     assert len(caplog.messages) == 2, "once when it begins, once when it ends"
     await followed.end(tmp_path)
@@ -114,12 +114,12 @@ async def test_what_was_known_stays_while_the_store_is_away(
 
 async def test_a_restart_remembers_until_the_store_answers(tmp_path: Path) -> None:
     first = Followed(tmp_path / "state")
-    known = await first.say(UsageListed((pod("a", "x-0", assigned=("x-0", "x-1")),)))
+    known = await first.send(UsageListed((pod("a", "x-0", assigned=("x-0", "x-1")),)))
     row = await first.end(tmp_path / "state")
     second = Followed(tmp_path / "second", row)
     assert second.usage.chips == known
-    assert await second.say(Interrupted("away")) == known
-    assert await second.say(UsageListed(())) == ChipAllocation()
+    assert await second.send(Interrupted("away")) == known
+    assert await second.send(UsageListed(())) == ChipAllocation()
     await second.end(tmp_path / "second")
 
 
@@ -167,7 +167,7 @@ def lists(made: DeviceInfoDocument) -> tuple[str, str]:
     return chips["huawei.com/Ascend910"], chips["huawei.com/Ascend910-Unhealthy"]
 
 
-NOBODY: frozenset[str] = frozenset()
+NO_CHIPS: frozenset[str] = frozenset()
 CHIP_0 = frozenset({"Ascend910-0"})
 
 
@@ -175,12 +175,12 @@ CHIP_0 = frozenset({"Ascend910-0"})
     ("in_use", "free", "unhealthy"),
     [
         (ChipAllocation(), "Ascend910-1", "Ascend910-0"),
-        (ChipAllocation(CHIP_0, NOBODY), "Ascend910-1", ""),
-        (ChipAllocation(NOBODY, CHIP_0), "Ascend910-1", ""),
-        (ChipAllocation(NOBODY, frozenset({"Ascend910-1"})), "Ascend910-1", "Ascend910-0"),
-        (ChipAllocation(frozenset({"Ascend910-1"}), NOBODY), "", "Ascend910-0"),
+        (ChipAllocation(CHIP_0, NO_CHIPS), "Ascend910-1", ""),
+        (ChipAllocation(NO_CHIPS, CHIP_0), "Ascend910-1", ""),
+        (ChipAllocation(NO_CHIPS, frozenset({"Ascend910-1"})), "Ascend910-1", "Ascend910-0"),
+        (ChipAllocation(frozenset({"Ascend910-1"}), NO_CHIPS), "", "Ascend910-0"),
         (
-            ChipAllocation(frozenset({"Ascend910-4c-100-1", "1"}), NOBODY),
+            ChipAllocation(frozenset({"Ascend910-4c-100-1", "1"}), NO_CHIPS),
             "Ascend910-1",
             "Ascend910-0",
         ),

@@ -82,7 +82,7 @@ def test_a_node_name_that_kubernetes_would_refuse(name: str) -> None:
         ("VIGIL_CHIP_FAULTS_CARD_LOST_AFTER_SECONDS", "-1", "must be at least 10.0; given -1.0"),
     ],
 )
-def test_what_is_wrong_is_said_in_words(variable: str, value: str, what: str) -> None:
+def test_what_is_wrong_is_reported_in_words(variable: str, value: str, what: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_agent(None, {"NODE_NAME": "node-1", variable: value}, {})
     (problem,) = caught.value.problems
@@ -95,7 +95,7 @@ def test_no_node_name_at_all() -> None:
         load_agent(None, {}, {})
 
 
-def test_all_problems_are_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     file = written(tmp_path / "agent.toml", WRONG)
     with pytest.raises(ConfigurationError) as caught:
         load_agent(file, {"VIGIL_STORE": "ftp://x"}, {})
@@ -140,7 +140,7 @@ def test_validate_names_every_problem_and_ends_with_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.daemon
-def test_validate_tells_kinds_apart(tmp_path: Path) -> None:
+def test_validate_distinguishes_kinds(tmp_path: Path) -> None:
     agent = written(tmp_path / "a.toml", 'store = "directory:/x"\n')
     done = vigil("validate", agent)
     assert (done.returncode, done.stdout) == (0, f"{agent}: ok (agent)\n")
@@ -176,7 +176,7 @@ def test_documents_are_named_in_every_layer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "node-info,switch-info"])
-def test_documents_that_nobody_knows_are_refused(text: str) -> None:
+def test_documents_of_unknown_kinds_are_refused(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_agent(None, {"NODE_NAME": "node-1"}, {"documents": text})
     assert {problem.where for problem in caught.value.problems} == {"--documents"}

@@ -237,7 +237,7 @@ def test_journal_of_an_earlier_release_is_understood() -> None:
     assert (state.named, state.chips[3].counters) == ((), {})
 
 
-async def test_a_link_that_came_back_while_nobody_looked_is_not_upgraded(tmp_path: Path) -> None:
+async def test_a_link_that_came_back_between_two_readings_is_not_upgraded(tmp_path: Path) -> None:
     clock = Clock()
     await Life(tmp_path, clock).take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))
     clock.now_ms += 3_600_000
@@ -264,7 +264,7 @@ async def test_a_clock_that_is_set_back_makes_nothing_wait_for_it(
     )
     revision = life.verdicts.state.revision
     await life.take(Acknowledged(device_info_name(NODE), revision, clock()))
-    assert life.verdicts.state.chips[3].faults["80E18005"].doubted_at_ms == clock()
+    assert life.verdicts.state.chips[3].faults["80E18005"].unconfirmed_at_ms == clock()
     clock.now_ms -= 7_200_000
     if restarts:
         life = Life(tmp_path, clock)

@@ -57,7 +57,7 @@ def test_a_second_agent_is_kept_out(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         pass
 
 
-def test_a_directory_that_cannot_be_made_stops_nobody(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with claimed(tmp_path / "file" / "state"):
         pass
@@ -87,7 +87,7 @@ def test_a_journal_that_cannot_be_read_now_is_not_overwritten(tmp_path: Path) ->
     assert remember(tmp_path, 1_800_000_000_000) == RestoredJournal(last_sequence=1_800_000_000_000)
 
 
-def test_rows_of_a_kind_of_a_newer_version_stop_nobody(tmp_path: Path) -> None:
+def test_rows_of_a_kind_of_a_newer_version_stop_nothing(tmp_path: Path) -> None:
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
         file.write([JournalRow(1, 0, RowKind.SNAPSHOT, "{}")])
     with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OUTPUTS = Selection(namespace=CLUSTER_NAMESPACE, label=CLUSTER_LABEL)
 _UP_SECONDS = 30.0
-_SAYS_SECONDS = 5.0
+_TEXT_SECONDS = 5.0
 
 
 class Daemon:
@@ -63,9 +63,9 @@ class Daemon:
         self.spawn()
         self.process.wait_until(lambda: self.ask("/readyz")[0] == 200, _UP_SECONDS)
 
-    def says(self, what: str) -> None:
+    def waits_for_text(self, what: str) -> None:
         """Wait until the log has ``what``: a thread of its own writes each line a little later."""
-        self.process.wait_until(lambda: what in self.log.read_text(), _SAYS_SECONDS)
+        self.process.wait_until(lambda: what in self.log.read_text(), _TEXT_SECONDS)
 
     def kill(self) -> None:
         """End it without warning."""

@@ -29,7 +29,7 @@ from tests.contract.documents.test_cluster_device import config, fault
 T0 = 1_760_000_000
 
 
-def moment(seconds: float, steady: float | None = None) -> Instant:
+def instant(seconds: float, steady: float | None = None) -> Instant:
     """``seconds`` after ``T0``; the steady clock may differ."""
     return Instant(int((T0 + seconds) * 1000), int((seconds if steady is None else steady) * 1000))
 

@@ -13,7 +13,7 @@ from aggregator.processors.manual_info import NAMESPACE
 from stores.base import Changed, Document, DocumentsListed
 from tests.aggregator.processors.cases import facts
 from tests.aggregator.processors.test_separation_documents import SHIPPED
-from tests.aggregator.public_faults.telling import at
+from tests.aggregator.public_faults.messages import at
 from tests.cluster.playing import KEY, cluster
 from tests.contract.documents.test_cluster_device import EXAMPLES, config
 
@@ -44,23 +44,23 @@ async def test_what_it_left_counts_and_stays(elect: bool, tmp_path: Path) -> Non
             "FaultNum": '{"publicFaultNum":1}',
         },
     }
-    async with cluster(tmp_path, leader={"elect": elect}) as world:
+    async with cluster(tmp_path, leader={"elect": elect}) as site:
         for name, data in documents.items():
             thing = {"namespace": "cluster-system", "name": name, "labels": {}, "data": data}
-            await world.do({"do": "edit-output", "object": thing})
-        await world.node("node1", serial_number="SN-1")
-        await world.device("node1", config())
+            await site.do({"do": "edit-output", "object": thing})
+        await site.node("node1", serial_number="SN-1")
+        await site.device("node1", config())
         for _ in range(2):
-            world.start()
-            await world.pass_time(5)
-            assert world.unhealthy("node1") == "Ascend910-0,Ascend910-3,Ascend910-6"
-            assert world.devices["node1"]["DeviceList"][KEY].count("Ascend910-") == 5
-            shown = {name: world.outputs.get(name) for name in documents}
+            site.start()
+            await site.pass_time(5)
+            assert site.unhealthy("node1") == "Ascend910-0,Ascend910-3,Ascend910-6"
+            assert site.devices["node1"]["DeviceList"][KEY].count("Ascend910-") == 5
+            shown = {name: site.outputs.get(name) for name in documents}
             assert shown == documents
-            await world.kill()
+            await site.kill()
 
 
-def test_what_is_read_counts_on_top_of_what_was_kept_until_somebody_keeps_more() -> None:
+def test_what_is_read_counts_on_top_of_what_was_kept_until_more_is_kept() -> None:
     ours = ProcessorEngine(1, lambda _: facts())
     for name, data in (
         (separation_policy.NAME, {separation_policy.KEY: SHIPPED}),

@@ -49,13 +49,13 @@ def own(place: Place) -> bool:
 
 
 class Chance:
-    """What happens, by a seed; ``said`` tells it."""
+    """What happens, by a seed; ``log`` tells it."""
 
-    def __init__(self, world: Replicas, seed: int) -> None:
-        self.said: list[str] = []
+    def __init__(self, site: Replicas, seed: int) -> None:
+        self.log: list[str] = []
         self.states: dict[str, int] = {}
         self.lives: dict[str, Replica] = {}
-        self._world = world
+        self._site = site
         self._chance = random.Random(seed)
         self._number = 0
         self._paused: set[str] = set()
@@ -80,25 +80,25 @@ class Chance:
         for node in NODES:
             await self._change(node)
         for name in ("one", "other"):
-            self.lives[name] = await self._world.begin(name, 3)
+            self.lives[name] = await self._site.begin(name, 3)
         for _ in range(_DEEDS):
             name = self._chance.choice(sorted(self.lives))
             what = self._chance.choice([*self._deeds, "all is well"])
             seconds = self._chance.choice(PAUSES)
-            self.said.append(f"{self._world.at_ms} ms: {name} {what}, {seconds} s")
+            self.log.append(f"{self._site.at_ms} ms: {name} {what}, {seconds} s")
             await self._deeds[what](name, seconds)
             for _ in range(self._chance.randint(0, 4)):
                 await self._change(self._chance.choice(NODES))
-                await self._world.pass_time(self._chance.choice(BETWEEN))
+                await self._site.pass_time(self._chance.choice(BETWEEN))
         for name in self.lives:
             await self._heal(name, 0)
-        await self._world.pass_time(_AT_LAST_SECONDS)
+        await self._site.pass_time(_AT_LAST_SECONDS)
 
     async def _change(self, node: str) -> None:
         self._number += 1
         self.states[node] = self._number
-        self.said.append(f"{self._world.at_ms} ms: {node} is in state {self._number}")
-        await self._world.device(node, state(self._number))
+        self.log.append(f"{self._site.at_ms} ms: {node} is in state {self._number}")
+        await self._site.device(node, state(self._number))
 
     def _client(self, name: str) -> Client:
         client = self.lives[name].client
@@ -106,108 +106,108 @@ class Chance:
         return client
 
     async def _nothing(self, _: str, seconds: float) -> None:
-        await self._world.pass_time(seconds)
+        await self._site.pass_time(seconds)
 
     async def _pause(self, name: str, seconds: float) -> None:
         self._paused.add(name)
-        self._world.pause(self.lives[name])
-        await self._world.pass_time(seconds)
+        self._site.pause(self.lives[name])
+        await self._site.pass_time(seconds)
 
     async def _pause_in_a_write(self, name: str, seconds: float) -> None:
         if name not in self._paused:
             self._paused.add(name)
-            pause_when_it_asks(self._world, self.lives[name], "PUT", DEVICE)
+            pause_when_it_asks(self._site, self.lives[name], "PUT", DEVICE)
         await self._change(self._chance.choice(NODES))
-        await self._world.pass_time(seconds)
+        await self._site.pass_time(seconds)
 
     async def _kill(self, name: str, seconds: float) -> None:
         self._paused.discard(name)
-        await self._world.killed(self.lives[name])
-        await self._world.pass_time(seconds)
-        self.lives[name] = await self._world.begin(name, 1)
+        await self._site.killed(self.lives[name])
+        await self._site.pass_time(seconds)
+        self.lives[name] = await self._site.begin(name, 1)
 
     async def _end(self, name: str, seconds: float) -> None:
         if name in self._paused:
             return
-        await self._world.told_to_end(self.lives[name])
-        await self._world.pass_time(seconds)
-        self.lives[name] = await self._world.begin(name, 1)
+        await self._site.stop(self.lives[name])
+        await self._site.pass_time(seconds)
+        self.lives[name] = await self._site.begin(name, 1)
 
     async def _outage(self, _: str, seconds: float) -> None:
-        self._world.api.go_down()
-        await self._world.pass_time(seconds)
-        self._world.api.come_back()
+        self._site.api.go_down()
+        await self._site.pass_time(seconds)
+        self._site.api.come_back()
 
     async def _slow(self, _: str, seconds: float) -> None:
-        self._world.api.seconds = self._chance.choice((2**-8, 2**-4, 0.5))
-        await self._world.pass_time(seconds)
+        self._site.api.seconds = self._chance.choice((2**-8, 2**-4, 0.5))
+        await self._site.pass_time(seconds)
 
     async def _refuse(self, _: str, seconds: float) -> None:
-        self._world.api.refuses = lambda method, place: method != "GET" and own(place)
-        await self._world.pass_time(seconds)
-        self._world.api.refuses = lambda *_: False
+        self._site.api.refuses = lambda method, place: method != "GET" and own(place)
+        await self._site.pass_time(seconds)
+        self._site.api.refuses = lambda *_: False
 
     async def _refuse_lease(self, _: str, seconds: float) -> None:
-        self._world.api.refuses = lambda _, place: "leases" in place.resource
-        await self._world.pass_time(seconds)
-        self._world.api.refuses = lambda *_: False
+        self._site.api.refuses = lambda _, place: "leases" in place.resource
+        await self._site.pass_time(seconds)
+        self._site.api.refuses = lambda *_: False
 
     async def _go_blind(self, name: str, seconds: float) -> None:
         self._client(name).go_blind(self._chance.choice((reports, own)))
-        await self._world.pass_time(seconds)
+        await self._site.pass_time(seconds)
 
     async def _fall_behind(self, name: str, seconds: float) -> None:
         self._client(name).fall_behind(self._chance.choice((reports, own)))
-        await self._world.pass_time(seconds)
+        await self._site.pass_time(seconds)
 
     async def _delete(self, _: str, seconds: float) -> None:
         node = self._chance.choice(NODES)
         self.states.pop(node, None)
-        self.said.append(f"{self._world.at_ms} ms: {node} is gone")
-        await self._world.gone(node, seconds)
+        self.log.append(f"{self._site.at_ms} ms: {node} is gone")
+        await self._site.gone(node, seconds)
 
     async def _heal(self, name: str, seconds: float) -> None:
-        self._world.api.seconds = 2**-8
+        self._site.api.seconds = 2**-8
         self._paused.discard(name)
         do_not_pause(self.lives[name])
-        self._world.go_on(self.lives[name])
+        self._site.go_on(self.lives[name])
         self._client(name).catch_up()
-        await self._world.pass_time(seconds)
+        await self._site.pass_time(seconds)
 
 
-def entries(world: Cluster) -> dict[str, Any]:
+def entries(site: Cluster) -> dict[str, Any]:
     """What is published of the nodes, without the stamps, which tell how often that changed."""
-    return {node: one | {"UpdateTime": 0} for node, one in world.devices.items()}
+    return {node: one | {"UpdateTime": 0} for node, one in site.devices.items()}
 
 
 async def undisturbed(place: Path, states: dict[str, int]) -> dict[str, Any]:
     """What one says to whom nothing happens."""
-    async with cluster(place) as world:
+    async with cluster(place) as site:
         for node, number in states.items():
-            await world.device(node, state(number))
-        world.start()
-        await world.pass_time(5)
-        return entries(world)
+            await site.device(node, state(number))
+        site.start()
+        await site.pass_time(5)
+        return entries(site)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_nothing_older_is_published_and_both_agree_at_last(tmp_path: Path, seed: int) -> None:
-    async with replicas(tmp_path / "two") as world:
-        chance = Chance(world, seed)
+    async with replicas(tmp_path / "two") as site:
+        chance = Chance(site, seed)
         await chance.happens()
-        said = "\n".join(chance.said)
-        assert nothing_older_came(world), said
-        found = entries(world)
+        log = "\n".join(chance.log)
+        assert nothing_older_came(site), log
+        found = entries(site)
         (leader,) = (one for one in chance.lives.values() if one.leads)
         (follower,) = (one for one in chance.lives.values() if not one.leads)
-        assert follower.made.leadership.follows, said
+        assert follower.made.leadership.follows, log
         for one in (leader, follower):
             pipeline = one.made.pipeline
-            assert not one.made.readiness.health().not_ready, said
-            assert pipeline.doubted == frozenset(), said
-            text = world.outputs[DEVICE][DEVICE]
+            assert not one.made.readiness.health().not_ready, log
+            assert pipeline.unconfirmed == frozenset(), log
+            text = site.outputs[DEVICE][DEVICE]
             known = (pipeline.device.entries[node].text for node in chance.states)
-            assert all(entry in text for entry in known), said
-        assert not leader.made.publishers[0].outputs[DEVICE].conflict, said
-    assert found == await undisturbed(tmp_path / "one", chance.states), said
+            assert all(entry in text for entry in known), log
+        assert not leader.made.publishers[0].outputs[DEVICE].conflict, log
+    assert found == await undisturbed(tmp_path / "one", chance.states), log

@@ -61,7 +61,7 @@ async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
     daemon.process.wait_until(lambda: daemon.metric(written) == 4, seconds=2)
     assert daemon.metric("npu_vigil_publication_foreign_writes_total") == 0
     everywhere = "public faults are taken from all namespaces; public_faults.namespaces names"
-    daemon.says(everywhere)
+    daemon.waits_for_text(everywhere)
     assert daemon.log.read_text().count(everywhere) == 1
 
 
@@ -168,7 +168,7 @@ async def test_a_second_writer_is_a_conflict_and_a_change_is_shown_by_the_next_t
     assert status == 200, "all other documents are published"
     assert answer["warnings"][0].startswith(f"conflict: somebody else writes {NAME} in ")
     assert 'writer=""' in daemon.ask("/metrics")[1]
-    daemon.says(f"conflict: somebody else writes {NAME} in ")
+    daemon.waits_for_text(f"conflict: somebody else writes {NAME} in ")
     async with watching(store, OUTPUTS) as seen:
         await store.put(report("n1", healthy(T0 + 1)))
         await seen.until(shows("n1", ""))
@@ -217,7 +217,7 @@ async def test_a_deleted_node_is_shown_healthy_before_it_goes(store: Store, daem
         await seen.until(lambda seen: set(entries(seen)) == {"n2"})
 
 
-async def test_it_ends_at_once_when_told(store: Store, daemon: Daemon) -> None:
+async def test_it_ends_at_once_when_stopped(store: Store, daemon: Daemon) -> None:
     await store.put(report("n1", healthy()))
     daemon.start()
     began = time.monotonic()
@@ -226,7 +226,7 @@ async def test_it_ends_at_once_when_told(store: Store, daemon: Daemon) -> None:
     assert time.monotonic() - began < 5
 
 
-async def test_a_second_store_that_is_away_delays_nobody(make: Make, tmp_path: Path) -> None:
+async def test_a_second_store_that_is_away_delays_no_other(make: Make, tmp_path: Path) -> None:
     from stores.address import open_store
 
     url, blocked = f"directory:{tmp_path / 'one'}", tmp_path / "other"
@@ -239,16 +239,16 @@ async def test_a_second_store_that_is_away_delays_nobody(make: Make, tmp_path: P
     async with watching(store, OUTPUTS) as seen:
         await seen.until(shows("n1", "Ascend910-3"))
 
-    def says_why() -> bool:
+    def names_reason() -> bool:
         status, answer = daemon.ask("/readyz")
         return status == 503 and str(blocked) in answer["reasons"][0]
 
-    daemon.process.wait_until(says_why, seconds=10)
+    daemon.process.wait_until(names_reason, seconds=10)
     (blocked / "mindx-dl").unlink()
     daemon.process.wait_until(lambda: daemon.ask("/readyz")[0] == 200, seconds=20)
 
 
-async def test_clients_that_cannot_be_served_are_told_of_while_nodes_are_published(
+async def test_clients_that_cannot_be_served_are_reported_while_nodes_are_published(
     make: Make, tmp_path: Path
 ) -> None:
     from stores.address import open_store
@@ -274,11 +274,11 @@ async def test_a_store_that_cannot_be_read_is_why_it_is_not_ready(make: Make) ->
     daemon = make(url, None)
     daemon.spawn()
 
-    def says_why() -> bool:
+    def names_reason() -> bool:
         status, answer = daemon.ask("/readyz")
         return status == 503 and f"{url} cannot be read: " in str(answer["reasons"])
 
-    daemon.process.wait_until(says_why, seconds=10)
+    daemon.process.wait_until(names_reason, seconds=10)
 
 
 async def test_two_stores_are_read_and_both_are_published_to(make: Make, tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ async def test_documents_are_touched_and_their_data_is_not_written(
     )
 
 
-async def test_a_node_that_falls_silent_is_published_unless_told_otherwise(
+async def test_a_node_that_falls_silent_is_published_unless_configured_otherwise(
     make: Make, tmp_path: Path
 ) -> None:
     from stores.address import open_store

@@ -65,17 +65,17 @@ async def test_an_api_server_that_is_away_at_start_is_waited_for(
     assert unhealthy(published((await values(store))["cluster-info-device-0"])["n1"])
 
 
-async def test_without_rights_it_waits_and_says_why(
+async def test_without_rights_it_waits_and_names_the_reason(
     control_plane: ControlPlane, make: Make
 ) -> None:
     daemon = make("kubernetes:", control_plane.kubeconfig_of("stranger-token"))
     daemon.spawn()
 
-    def says_why() -> bool:
+    def names_reason() -> bool:
         (store,) = daemon.ask("/api/v1/documents")[1]["stores"]
         return "forbidden" in (store["interrupted"] or "")
 
-    daemon.process.wait_until(says_why, seconds=20)
+    daemon.process.wait_until(names_reason, seconds=20)
     assert daemon.ask("/readyz")[0] == 503
 
 

@@ -54,7 +54,7 @@ def statuses(seen: Watching) -> dict[str, str]:
     return {node: entry["NodeStatus"] for node, entry in found.items()}
 
 
-async def told(daemon: Daemon, **wanted: object) -> dict[str, Any]:
+async def shows(daemon: Daemon, **wanted: object) -> dict[str, Any]:
     """The liveness page once it says what is wanted."""
     answer: dict[str, Any] = {}
     for _ in range(300):
@@ -65,43 +65,43 @@ async def told(daemon: Daemon, **wanted: object) -> dict[str, Any]:
     raise AssertionError(f"wanted {wanted}, got {answer}")
 
 
-async def test_an_outage_of_the_api_server_loses_nobody(
+async def test_an_outage_of_the_api_server_loses_no_node(
     control_plane: ControlPlane, store: Store, daemon: Daemon
 ) -> None:
     fleet = Fleet(store, NODES, INTERVAL)
     async with fleet.beating(), watching(store, OUTPUTS) as seen:
         await asyncio.to_thread(daemon.start)
-        await told(daemon, alive=100)
+        await shows(daemon, alive=100)
         control_plane.kill_apiserver()
         await asyncio.sleep(12 * INTERVAL)
-        page = await told(daemon, lost=[], alarm=False)
+        page = await shows(daemon, lost=[], alarm=False)
         assert "kubernetes:" in page["problems"]
         await asyncio.to_thread(control_plane.start_apiserver)
-        await told(daemon, problems={})
+        await shows(daemon, problems={})
         for _ in range(50):
-            await told(daemon, alive=100, lost=[], held=[], alarm=False)
+            await shows(daemon, alive=100, lost=[], held=[], alarm=False)
             await asyncio.sleep(0.1)
         assert statuses(seen) == {}
     assert "lost, no heartbeat" not in daemon.log.read_text()
 
 
-async def test_an_api_server_without_its_database_loses_nobody(
+async def test_an_api_server_without_its_database_loses_no_node(
     control_plane: ControlPlane, store: Store, daemon: Daemon
 ) -> None:
     # It goes on to tell the beats that it remembers. Three are too few for the silence alarm.
     fleet = Fleet(store, NODES[:3], INTERVAL)
     async with fleet.beating(), watching(store, OUTPUTS) as seen:
         await asyncio.to_thread(daemon.start)
-        await told(daemon, alive=3)
+        await shows(daemon, alive=3)
         control_plane.pause_etcd()
         await asyncio.sleep(6 * INTERVAL)
-        page = await told(daemon)
+        page = await shows(daemon)
         control_plane.resume_etcd()
         assert page["lost"] == []
         for _ in range(30):
-            await told(daemon, lost=[])
+            await shows(daemon, lost=[])
             await asyncio.sleep(0.1)
-        await told(daemon, alive=3, problems={})
+        await shows(daemon, alive=3, problems={})
         assert statuses(seen) == {}
 
 
@@ -111,18 +111,18 @@ async def test_thirty_of_a_hundred_at_once_are_an_alarm_and_not_lost(
     fleet = Fleet(store, NODES, INTERVAL)
     async with fleet.beating(), watching(store, OUTPUTS) as seen:
         await asyncio.to_thread(daemon.start)
-        await told(daemon, alive=100)
+        await shows(daemon, alive=100)
         fleet.silent = set(NODES[10:40])
-        await told(daemon, alarm=True, held=NODES[10:40], lost=[], alive=70)
+        await shows(daemon, alarm=True, held=NODES[10:40], lost=[], alive=70)
         await asyncio.sleep(3 * INTERVAL)
-        page = await told(daemon, alarm=True, lost=[])
+        page = await shows(daemon, alarm=True, lost=[])
         assert page["held"] == NODES[10:40]
         assert (await asyncio.to_thread(daemon.ask, "/readyz"))[0] == 200
         assert await asyncio.to_thread(daemon.metric, "npu_vigil_node_lost_brake") == 1
         assert (await asyncio.to_thread(daemon.node, NODES[10]))["heartbeat"] == "silent"
-        await asyncio.to_thread(daemon.says, "silence alarm: 30 nodes")
+        await asyncio.to_thread(daemon.waits_for_text, "silence alarm: 30 nodes")
         fleet.silent = set()
-        await told(daemon, alarm=False, lost=[], held=[], alive=100)
+        await shows(daemon, alarm=False, lost=[], held=[], alive=100)
         shown = [s for s in seen.events if "UnHealthy" in str(s)]
         assert shown == []
 
@@ -136,7 +136,7 @@ async def test_one_node_is_lost_in_time_and_back_in_time(store: Store, daemon: D
     fleet = Fleet(store, NODES[:20], INTERVAL)
     async with fleet.beating(), watching(store, OUTPUTS) as seen:
         await asyncio.to_thread(daemon.start)
-        await told(daemon, alive=20)
+        await shows(daemon, alive=20)
         assert statuses(seen) == {one: "Healthy"}
         fleet.silent = {one}
         await seen.until(lambda seen: statuses(seen) == {one: "UnHealthy"})
@@ -151,7 +151,7 @@ async def test_one_node_is_lost_in_time_and_back_in_time(store: Store, daemon: D
         # The next run knows who was lost, and everybody else has a fresh threshold.
         await asyncio.to_thread(daemon.kill)
         await asyncio.to_thread(daemon.start)
-        await told(daemon, alive=19, lost=[one])
+        await shows(daemon, alive=19, lost=[one])
         assert await asyncio.to_thread(daemon.metric, "npu_vigil_publication_writes_total") == 0
 
         began = time.monotonic()

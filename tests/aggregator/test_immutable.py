@@ -23,9 +23,9 @@ DEVICE, SWITCH = "cluster-info-device-0", "cluster-info-switch-0"
 ENTRY = "mindx-dl-deviceinfo-n1"
 
 
-def shown_unhealthy(world: Cluster) -> list[str | None]:
+def shown_unhealthy(site: Cluster) -> list[str | None]:
     """What each state of cluster-info says of n1; ``None`` where it says nothing."""
-    texts = [(one.data or {}).get(DEVICE) for one in world.played.shown if one.name == DEVICE]
+    texts = [(one.data or {}).get(DEVICE) for one in site.played.shown if one.name == DEVICE]
     entries = [json.loads(text or "{}").get(ENTRY) for text in texts]
     return [None if e is None else e["DeviceList"][f"{KEY}-Unhealthy"] for e in entries]
 
@@ -34,58 +34,58 @@ def shown_unhealthy(world: Cluster) -> list[str | None]:
 async def test_a_document_that_is_deleted_and_created_was_not_deleted(
     seconds: float, tmp_path: Path
 ) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", broken(3), 3)
-        before = len(world.played.shown)
-        await world.gone("n1", seconds)
-        await world.device("n1", broken(3, 4, update_time=1_760_000_100), 5)
-        assert world.unhealthy("n1") == "Ascend910-3,Ascend910-4"
-        assert set(shown_unhealthy(world)[-2:]) <= {"Ascend910-3", "Ascend910-3,Ascend910-4"}
-        assert len(world.played.shown) == before + 1
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", broken(3), 3)
+        before = len(site.played.shown)
+        await site.gone("n1", seconds)
+        await site.device("n1", broken(3, 4, update_time=1_760_000_100), 5)
+        assert site.unhealthy("n1") == "Ascend910-3,Ascend910-4"
+        assert set(shown_unhealthy(site)[-2:]) <= {"Ascend910-3", "Ascend910-3,Ascend910-4"}
+        assert len(site.played.shown) == before + 1
 
 
 async def test_a_document_that_stays_away_was_deleted(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", broken(3), 3)
-        await world.gone("n1", 1.9)
-        assert world.unhealthy("n1") == "Ascend910-3"
-        await world.pass_time(0.3)
-        assert world.unhealthy("n1") == ""
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", broken(3), 3)
+        await site.gone("n1", 1.9)
+        assert site.unhealthy("n1") == "Ascend910-3"
+        await site.pass_time(0.3)
+        assert site.unhealthy("n1") == ""
 
 
 @pytest.mark.parametrize("name", [DEVICE, SWITCH, CLUSTER_NODE_NAME])
-async def test_a_cluster_document_that_somebody_made_immutable_is_written_again(
+async def test_a_cluster_document_that_another_program_made_immutable_is_written_again(
     name: str, tmp_path: Path
 ) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
+    async with cluster(tmp_path) as site:
+        site.start()
         switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
-        await world.device("n1", broken(3) | switch)
-        await world.server("n1", node_data(None, "UnHealthy"))
-        await world.pass_time(3)
-        right = world.outputs[name]
+        await site.device("n1", broken(3) | switch)
+        await site.server("n1", node_data(None, "UnHealthy"))
+        await site.pass_time(3)
+        right = site.outputs[name]
         path = f"/api/v1/namespaces/mindx-dl/configmaps/{name}"
-        status, _ = world.api.ask("PATCH", path, {"immutable": True})
+        status, _ = site.api.ask("PATCH", path, {"immutable": True})
         assert status == 200
-        await world.pass_time(1)
-        _, there = world.api.ask("GET", path)
+        await site.pass_time(1)
+        _, there = site.api.ask("GET", path)
         assert "immutable" not in there
         assert there["data"] == right
-        await world.device("n1", broken(3, 4, update_time=1_760_000_100), 1)
-        assert world.unhealthy("n1") == "Ascend910-3,Ascend910-4"
+        await site.device("n1", broken(3, 4, update_time=1_760_000_100), 1)
+        assert site.unhealthy("n1") == "Ascend910-3,Ascend910-4"
 
 
 async def test_the_server_in_memory_refuses_what_a_real_one_does(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        await world.device("n1", broken(3))
+    async with cluster(tmp_path) as site:
+        await site.device("n1", broken(3))
         path = f"/api/v1/namespaces/kube-system/configmaps/{ENTRY}"
-        assert world.api.ask("PATCH", path, {"immutable": True})[0] == 200
-        assert world.api.ask("PATCH", path, {"data": {"a": "b"}})[0] == 422
-        assert world.api.ask("PATCH", path, {"immutable": None})[0] == 422
-        assert world.api.ask("PATCH", path, {"metadata": {"labels": {"a": "b"}}})[0] == 200
-        _, there = world.api.ask("GET", path)
-        assert world.api.ask("PUT", path, there | {"data": {}})[0] == 422
+        assert site.api.ask("PATCH", path, {"immutable": True})[0] == 200
+        assert site.api.ask("PATCH", path, {"data": {"a": "b"}})[0] == 422
+        assert site.api.ask("PATCH", path, {"immutable": None})[0] == 422
+        assert site.api.ask("PATCH", path, {"metadata": {"labels": {"a": "b"}}})[0] == 200
+        _, there = site.api.ask("GET", path)
+        assert site.api.ask("PUT", path, there | {"data": {}})[0] == 422
         wrong = {"preconditions": {"uid": "another"}}
-        assert world.api.ask("DELETE", path, wrong)[0] == 409
+        assert site.api.ask("DELETE", path, wrong)[0] == 409

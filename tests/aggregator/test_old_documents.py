@@ -10,8 +10,8 @@ from contract.documents.node_info import (
 )
 from contract.names import CLUSTER_NODE_NAME
 from stores.base import Deleted, Document
-from tests.aggregator.cluster_documents.test_kinds import World
-from tests.aggregator.nodes import moment, node_report
+from tests.aggregator.cluster_documents.test_kinds import Bench
+from tests.aggregator.nodes import instant, node_report
 
 CPU = FaultDevice("CPU", 1, ["00000011"], "SeparateFault")
 
@@ -29,53 +29,53 @@ def v5(at: int) -> Document:
     return of("n1", encode_node_beat(NodeBeat(at, 5)))
 
 
-def test_what_a_node_of_generation_c_says_of_its_parts_counts() -> None:
-    world = World(v6rc(1_710_907_679, [CPU], "UnHealthy"))
-    (entry,) = world.servers().values()
+def test_what_a_node_of_generation_c_reports_of_its_parts_counts() -> None:
+    bench = Bench(v6rc(1_710_907_679, [CPU], "UnHealthy"))
+    (entry,) = bench.servers().values()
     assert entry["NodeStatus"] == "UnHealthy"
     assert entry["FaultDevList"][0]["FaultCode"] == ["00000011"]
     assert entry["UpdateTime"] == 1_710_907_679_000
     for beat in range(1, 5):
-        changed = world.put(v6rc(1_710_907_679 + 5 * beat, [CPU], "UnHealthy"))
+        changed = bench.put(v6rc(1_710_907_679 + 5 * beat, [CPU], "UnHealthy"))
         assert changed == frozenset(), "a heartbeat alone is written nowhere"
-    assert world.put(v6rc(1_710_907_710, [], "Healthy")) == {CLUSTER_NODE_NAME}
-    assert world.statuses() == {"n1": "Healthy"}
+    assert bench.put(v6rc(1_710_907_710, [], "Healthy")) == {CLUSTER_NODE_NAME}
+    assert bench.statuses() == {"n1": "Healthy"}
 
 
-def test_a_document_of_generation_b_says_nothing_of_parts() -> None:
-    world = World(v5(1_703_836_707))
-    assert world.servers() == {}
-    assert world.pipeline.sources[0].node.rejected == {}
-    world.lose("n1")
-    assert world.statuses() == {"n1": "UnHealthy"}
-    world.lose()
-    assert world.servers() == {}
+def test_a_document_of_generation_b_proves_nothing_of_parts() -> None:
+    bench = Bench(v5(1_703_836_707))
+    assert bench.servers() == {}
+    assert bench.pipeline.sources[0].node.rejected == {}
+    bench.lose("n1")
+    assert bench.statuses() == {"n1": "UnHealthy"}
+    bench.lose()
+    assert bench.servers() == {}
 
 
-def test_it_neither_ends_nor_hides_a_fault_that_was_told_before() -> None:
-    world = World(node_report("n1", [CPU], "UnHealthy"))
-    assert world.put(v5(1)) == frozenset()
-    world.lose("n1")
-    assert world.servers()["n1"]["FaultDevList"] is not None
-    world.lose()
-    assert world.statuses() == {"n1": "UnHealthy"}
+def test_it_neither_ends_nor_hides_a_fault_that_was_reported_before() -> None:
+    bench = Bench(node_report("n1", [CPU], "UnHealthy"))
+    assert bench.put(v5(1)) == frozenset()
+    bench.lose("n1")
+    assert bench.servers()["n1"]["FaultDevList"] is not None
+    bench.lose()
+    assert bench.statuses() == {"n1": "UnHealthy"}
     # The operator's way out, also where its NodeD writes it again before anybody looked.
     gone = v5(1)
-    world.pipeline.observe(world.nodes, Deleted(gone.namespace, gone.name), moment(0))
-    world.put(v5(2))
-    assert world.servers() == {}
+    bench.pipeline.observe(bench.nodes, Deleted(gone.namespace, gone.name), instant(0))
+    bench.put(v5(2))
+    assert bench.servers() == {}
 
 
 def test_an_upgrade_goes_through_all_generations_and_back() -> None:
     """ClusterD loses the first document of another generation: it checks the old one first."""
-    world = World(v5(1))
-    assert world.put(v6rc(6, [CPU], "UnHealthy")) == {CLUSTER_NODE_NAME}
+    bench = Bench(v5(1))
+    assert bench.put(v6rc(6, [CPU], "UnHealthy")) == {CLUSTER_NODE_NAME}
     broken = of("n1", encode_beating_node_info([], "Healthy", NodeBeat(7, 5)))
     broken.data["NodeInfo"] = broken.data["NodeInfo"].replace("Healthy", "UnHealth")
-    assert world.put(broken) == frozenset()
-    assert world.statuses() == {"n1": "UnHealthy"}
-    assert world.put(node_report("n1", [], "Healthy")) == {CLUSTER_NODE_NAME}
-    assert world.statuses() == {"n1": "Healthy"}
-    assert world.put(v6rc(11, [CPU], "UnHealthy")) == {CLUSTER_NODE_NAME}
-    assert world.put(v5(16)) == frozenset()
-    assert world.statuses() == {"n1": "UnHealthy"}
+    assert bench.put(broken) == frozenset()
+    assert bench.statuses() == {"n1": "UnHealthy"}
+    assert bench.put(node_report("n1", [], "Healthy")) == {CLUSTER_NODE_NAME}
+    assert bench.statuses() == {"n1": "Healthy"}
+    assert bench.put(v6rc(11, [CPU], "UnHealthy")) == {CLUSTER_NODE_NAME}
+    assert bench.put(v5(16)) == frozenset()
+    assert bench.statuses() == {"n1": "UnHealthy"}

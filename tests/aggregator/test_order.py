@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from contract.names import CLUSTER_NODE_NAME
-from tests.aggregator.cluster_documents.test_kinds import DEVICES, SWITCHES, World
+from tests.aggregator.cluster_documents.test_kinds import DEVICES, SWITCHES, Bench
 from tests.aggregator.nodes import T0, healthy, node_report, report
 from tests.contract.documents.test_cluster_device import config, fault
 
@@ -42,16 +42,16 @@ def with_switches(record: SwitchRecord) -> Document:
 
 
 def test_no_order_of_parts_or_codes_is_a_write() -> None:
-    world = World(node_report("n1", list(PARTS), "PreSeparate"))
-    entry = world.servers()["n1"]
+    bench = Bench(node_report("n1", list(PARTS), "PreSeparate"))
+    entry = bench.servers()["n1"]
     for parts in itertools.permutations(PARTS):
         for codes in itertools.permutations(PARTS[0].fault_code or ()):
             shuffled = [
                 replace(part, fault_code=list(codes)) if part is PARTS[0] else part
                 for part in parts
             ]
-            assert world.put(node_report("n1", shuffled, "PreSeparate")) == frozenset()
-    assert world.servers()["n1"] == entry
+            assert bench.put(node_report("n1", shuffled, "PreSeparate")) == frozenset()
+    assert bench.servers()["n1"] == entry
 
 
 @pytest.mark.parametrize(
@@ -68,22 +68,22 @@ def test_no_order_of_parts_or_codes_is_a_write() -> None:
     ],
 )
 def test_any_change_of_a_part_is_a_write(parts: tuple[FaultDevice, ...]) -> None:
-    world = World(node_report("n1", list(PARTS), "PreSeparate"))
-    assert world.put(node_report("n1", list(parts), "PreSeparate")) == {CLUSTER_NODE_NAME}
+    bench = Bench(node_report("n1", list(PARTS), "PreSeparate"))
+    assert bench.put(node_report("n1", list(parts), "PreSeparate")) == {CLUSTER_NODE_NAME}
 
 
 def test_another_status_is_a_write() -> None:
-    world = World(node_report("n1", list(PARTS), "PreSeparate"))
-    assert world.put(node_report("n1", list(PARTS), "UnHealthy")) == {CLUSTER_NODE_NAME}
+    bench = Bench(node_report("n1", list(PARTS), "PreSeparate"))
+    assert bench.put(node_report("n1", list(PARTS), "UnHealthy")) == {CLUSTER_NODE_NAME}
 
 
 def test_no_order_of_events_is_a_write() -> None:
-    world = World(with_switches(SWITCH))
-    entry = world.switches()["n1"]
+    bench = Bench(with_switches(SWITCH))
+    entry = bench.switches()["n1"]
     for number, events in enumerate(itertools.permutations(EVENTS)):
         shuffled = replace(SWITCH, events=events, update_time=T0 + number)
-        assert world.put(with_switches(shuffled)) == frozenset()
-    assert world.switches()["n1"] == entry
+        assert bench.put(with_switches(shuffled)) == frozenset()
+    assert bench.switches()["n1"] == entry
 
 
 def _event(**changes: object) -> SwitchRecord:
@@ -112,32 +112,32 @@ def _event(**changes: object) -> SwitchRecord:
     ],
 )
 def test_any_change_of_a_switch_is_a_write(record: SwitchRecord) -> None:
-    world = World(with_switches(SWITCH))
-    assert world.put(with_switches(record)) == {SWITCHES}
+    bench = Bench(with_switches(SWITCH))
+    assert bench.put(with_switches(record)) == {SWITCHES}
 
 
 @pytest.mark.parametrize("make", [node_report, None])
 def test_what_an_earlier_run_wrote_in_another_order_stays(
     make: Callable[..., Document] | None,
 ) -> None:
-    def told(*, is_reversed: bool) -> Document:
+    def reported(*, is_reversed: bool) -> Document:
         step = -1 if is_reversed else 1
         if make is not None:
             return make("n1", list(PARTS[::step]), "PreSeparate")
         return with_switches(replace(SWITCH, events=EVENTS[::step]))
 
-    world = World(told(is_reversed=False))
-    again = World(told(is_reversed=True), outputs=dict(world.outputs))
+    bench = Bench(reported(is_reversed=False))
+    again = Bench(reported(is_reversed=True), outputs=dict(bench.outputs))
     for name in (CLUSTER_NODE_NAME, SWITCHES):
-        if name in world.outputs:
-            assert again.outputs[name].data == world.outputs[name].data
+        if name in bench.outputs:
+            assert again.outputs[name].data == bench.outputs[name].data
 
 
 def test_lists_of_chips_keep_their_rule() -> None:
     """A doubled code of a chip is a change, and codes are sorted before they are compared."""
     codes = ["80E18402", "80E01801"]
     two = [fault(3, "RestartNPU", code) for code in codes]
-    world = World(report("n1", config(two, unhealthy=(3,))))
-    assert world.put(report("n1", config(two[::-1], unhealthy=(3,), update_time=T0 + 1))) == set()
+    bench = Bench(report("n1", config(two, unhealthy=(3,))))
+    assert bench.put(report("n1", config(two[::-1], unhealthy=(3,), update_time=T0 + 1))) == set()
     doubled = config([*two, two[0]], unhealthy=(3,), update_time=T0 + 2)
-    assert world.put(report("n1", doubled)) == {DEVICES}
+    assert bench.put(report("n1", doubled)) == {DEVICES}

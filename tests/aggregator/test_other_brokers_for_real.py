@@ -121,7 +121,7 @@ async def test_behind_a_bridge_that_drops_the_retain_flag_a_fault_lasts_over_a_r
             for node in NODES:
                 await store.put(report(node, faulty()))
             await until("they are ill", lambda: set(reader.ill) == set(NODES))
-            await asyncio.to_thread(daemon.says, "come without the retain flag")
+            await asyncio.to_thread(daemon.waits_for_text, "come without the retain flag")
             assert daemon.log.read_text().count("come without the retain flag") == 1
             await asyncio.sleep(WRITTEN_SECONDS)
             daemon.kill()

@@ -29,24 +29,24 @@ KEYS = {
 async def test_an_entry_of_another_release_keeps_no_other_from_being_published(
     name: str, tmp_path: Path
 ) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
+    async with cluster(tmp_path) as site:
+        site.start()
         for node in ("n1", "n2"):
             switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
-            await world.device(node, broken(3) | switch)
-            await world.server(node, node_data(None, "UnHealthy"))
-        await world.pass_time(1)
-        good = world.outputs
+            await site.device(node, broken(3) | switch)
+            await site.server(node, node_data(None, "UnHealthy"))
+        await site.pass_time(1)
+        good = site.outputs
         key = KEYS[name]
         other = key.replace("n2", "n1")
         entry = json.loads(good[name][name])[key] | {"UpdateTime": 1_760_000_400, "More": 1}
-        await world.end()
+        await site.end()
         # Its newest document says nothing about the switch: what is published of it stays.
-        await world.device("n2", broken(3))
-        await world.edit(name, {name: json.dumps({key: entry})})
-        world.start()
-        await world.pass_time(1)
-        shown = json.loads(world.outputs[name][name])
+        await site.device("n2", broken(3))
+        await site.edit(name, {name: json.dumps({key: entry})})
+        site.start()
+        await site.pass_time(1)
+        shown = json.loads(site.outputs[name][name])
         assert shown[other] == json.loads(good[name][name])[other]
         assert "More" not in shown[key]
         assert list(shown[key]) == list(json.loads(good[name][name])[key])
@@ -60,14 +60,14 @@ NONSENSE = ["{", "[]", '{"x":1}', "null", "\u0000", DEEP, f'{{"mindx-dl-devicein
 
 @pytest.mark.parametrize("text", NONSENSE, ids=range(len(NONSENSE)))
 async def test_a_document_that_is_nonsense_is_written_anew(text: str, tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", broken(3))
-        await world.server("n1", node_data(None, "UnHealthy"), 1)
-        good = world.outputs
-        await world.kill()
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", broken(3))
+        await site.server("n1", node_data(None, "UnHealthy"), 1)
+        good = site.outputs
+        await site.kill()
         for name in good:
-            await world.edit(name, {name: text})
-        world.start()
-        await world.pass_time(1)
-        assert world.outputs == good
+            await site.edit(name, {name: text})
+        site.start()
+        await site.pass_time(1)
+        assert site.outputs == good

@@ -29,15 +29,15 @@ def state(number: int) -> dict[str, str]:
     return config(update_time=T0 + number, SuperPodID=number)
 
 
-def numbers(world: Replicas) -> dict[str, int]:
+def numbers(site: Replicas) -> dict[str, int]:
     """Node to the state that is published now."""
-    return {node: entry["SuperPodID"] for node, entry in world.devices.items()}
+    return {node: entry["SuperPodID"] for node, entry in site.devices.items()}
 
 
-def nothing_older_came(world: Replicas) -> bool:
+def nothing_older_came(site: Replicas) -> bool:
     """Whether neither the state nor the stamp of a node ever went back."""
     last: dict[str, tuple[int, int]] = {}
-    for shown in world.played.shown:
+    for shown in site.played.shown:
         if shown.name != DEVICE or not shown.data:
             continue
         for key, entry in json.loads(shown.data[DEVICE] or "{}").items():
@@ -49,7 +49,7 @@ def nothing_older_came(world: Replicas) -> bool:
     return True
 
 
-def pause_when_it_asks(world: Replicas, replica: Replica, method: str, name: str) -> None:
+def pause_when_it_asks(site: Replicas, replica: Replica, method: str, name: str) -> None:
     """It is paused with the next such request on its way."""
     client = replica.client
     assert client is not None
@@ -58,7 +58,7 @@ def pause_when_it_asks(world: Replicas, replica: Replica, method: str, name: str
     async def request(asked: str, path: str, *arguments: Any, **named: Any) -> tuple[int, bytes]:
         if asked == method and name in path:
             do_not_pause(replica)
-            world.pause(replica)
+            site.pause(replica)
         return await real(asked, path, *arguments, **named)
 
     client.request = request  # type: ignore[assignment, method-assign]
@@ -71,97 +71,97 @@ def do_not_pause(replica: Replica) -> None:
 
 @pytest.mark.slow
 async def test_a_write_that_a_paused_leader_had_on_its_way_is_refused(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as world:
+    async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
-            await world.device(node, state(1))
-        one, other = await two(world)
-        pause_when_it_asks(world, one, "PUT", DEVICE)
-        await world.device("n1", state(2), 1)
-        assert numbers(world) == {"n1": 1, "n2": 1}
+            await site.device(node, state(1))
+        one, other = await two(site)
+        pause_when_it_asks(site, one, "PUT", DEVICE)
+        await site.device("n1", state(2), 1)
+        assert numbers(site) == {"n1": 1, "n2": 1}
         # By the time that somebody else leads there is nothing to write.
-        await world.device("n1", state(1), LEASE_SECONDS + 1)
+        await site.device("n1", state(1), LEASE_SECONDS + 1)
         assert other.leads
-        await world.pass_time(50)
-        world.go_on(one)
-        await world.pass_time(1)
+        await site.pass_time(50)
+        site.go_on(one)
+        await site.pass_time(1)
         assert one.made.publishers[0].outputs[DEVICE].refused_total == 1
         assert (one.leads, other.leads) == (False, True)
-        assert numbers(world) == {"n1": 1, "n2": 1}
-        await world.device("n2", state(3), 1)
-        await world.killed(other)
-        await world.device("n1", state(4), LEASE_SECONDS + 2)
+        assert numbers(site) == {"n1": 1, "n2": 1}
+        await site.device("n2", state(3), 1)
+        await site.killed(other)
+        await site.device("n1", state(4), LEASE_SECONDS + 2)
         assert one.leads
-        assert numbers(world) == {"n1": 4, "n2": 3}
-        assert nothing_older_came(world)
+        assert numbers(site) == {"n1": 4, "n2": 3}
+        assert nothing_older_came(site)
 
 
 async def test_a_leader_that_is_paused_for_a_minute_writes_nothing_when_it_goes_on(
     tmp_path: Path,
 ) -> None:
-    async with replicas(tmp_path) as world:
+    async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
-            await world.device(node, state(1))
-        one, other = await two(world)
-        await world.device("n1", state(2))
-        world.pause(one)  # it has heard of nothing yet
-        await world.pass_time(LEASE_SECONDS + 2)
+            await site.device(node, state(1))
+        one, other = await two(site)
+        await site.device("n1", state(2))
+        site.pause(one)  # it has heard of nothing yet
+        await site.pass_time(LEASE_SECONDS + 2)
         assert other.leads
-        assert numbers(world) == {"n1": 2, "n2": 1}
+        assert numbers(site) == {"n1": 2, "n2": 1}
         for number in range(3, 27):
-            await world.device(f"n{number % 2 + 1}", state(number), 2)
-        before = numbers(world)
+            await site.device(f"n{number % 2 + 1}", state(number), 2)
+        before = numbers(site)
         assert before == {"n1": 26, "n2": 25}
-        shown = len(world.played.shown)
-        world.go_on(one)
-        await world.pass_time(2)
+        shown = len(site.played.shown)
+        site.go_on(one)
+        await site.pass_time(2)
         assert not one.leads
         assert one.made.leadership.follows
-        assert len(world.played.shown) == shown
-        assert one.made.pipeline.value(DEVICE).text == world.outputs[DEVICE][DEVICE]
+        assert len(site.played.shown) == shown
+        assert one.made.pipeline.value(DEVICE).text == site.outputs[DEVICE][DEVICE]
         assert not one.made.readiness.health().not_ready
-        assert nothing_older_came(world)
+        assert nothing_older_came(site)
 
 
 async def test_a_touch_that_comes_late_changes_nothing_and_is_nobodys_write(
     tmp_path: Path,
 ) -> None:
-    async with replicas(tmp_path) as world:
-        await world.device("n1", state(1))
-        one, other = await two(world)
-        pause_when_it_asks(world, one, "PATCH", DEVICE)
-        await world.pass_time(60)
+    async with replicas(tmp_path) as site:
+        await site.device("n1", state(1))
+        one, other = await two(site)
+        pause_when_it_asks(site, one, "PATCH", DEVICE)
+        await site.pass_time(60)
         assert other.leads
-        await world.device("n1", state(2), 5)
-        world.go_on(one)
-        await world.pass_time(2**-9)
-        await world.device("n1", state(3), 3)
-        assert numbers(world) == {"n1": 3}
+        await site.device("n1", state(2), 5)
+        site.go_on(one)
+        await site.pass_time(2**-9)
+        await site.device("n1", state(3), 3)
+        assert numbers(site) == {"n1": 3}
         output = other.made.publishers[0].outputs[DEVICE]
         assert output.foreign.total == 0
         assert not output.conflict
-        assert nothing_older_came(world)
+        assert nothing_older_came(site)
 
 
 async def test_state_that_a_paused_leader_was_about_to_keep_does_not_replace_newer(
     tmp_path: Path,
 ) -> None:
-    async with replicas(tmp_path) as world:
-        await world.node("n1", serial_number="SN-1")
-        await world.device("n1", config())
-        one, other = await two(world)
-        await world.public("p1", public("occur"))
-        await world.pass_time(3)
-        pause_when_it_asks(world, one, "PUT", STATE_PREFIX)
-        await world.public("p2", public("occur", number=2, chips=(1,)))
-        await world.pass_time(LEASE_SECONDS + 3)
+    async with replicas(tmp_path) as site:
+        await site.node("n1", serial_number="SN-1")
+        await site.device("n1", config())
+        one, other = await two(site)
+        await site.public("p1", public("occur"))
+        await site.pass_time(3)
+        pause_when_it_asks(site, one, "PUT", STATE_PREFIX)
+        await site.public("p2", public("occur", number=2, chips=(1,)))
+        await site.pass_time(LEASE_SECONDS + 3)
         assert other.leads
-        assert world.unhealthy("n1") == "Ascend910-0,Ascend910-1"
-        await world.public("p3", public("recover", number=1))
-        await world.pass_time(45)
-        assert world.unhealthy("n1") == "Ascend910-1"
-        world.go_on(one)
-        await world.pass_time(5)
-        await world.killed(other)
-        await world.pass_time(LEASE_SECONDS + 3)
+        assert site.unhealthy("n1") == "Ascend910-0,Ascend910-1"
+        await site.public("p3", public("recover", number=1))
+        await site.pass_time(45)
+        assert site.unhealthy("n1") == "Ascend910-1"
+        site.go_on(one)
+        await site.pass_time(5)
+        await site.killed(other)
+        await site.pass_time(LEASE_SECONDS + 3)
         assert one.leads
-        assert world.unhealthy("n1") == "Ascend910-1"
+        assert site.unhealthy("n1") == "Ascend910-1"

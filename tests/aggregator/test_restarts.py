@@ -56,7 +56,7 @@ def message(assertion: str) -> Document:
         "assertion": assertion,
         "influence": [{"nodeName": "n1", "deviceIds": [2]}],
     }
-    told = {
+    reported = {
         "id": f"message-{now_ms}",
         "timestamp": now_ms,
         "version": "1.0",
@@ -64,7 +64,7 @@ def message(assertion: str) -> Document:
         "faults": [fault],
     }
     labels = dict([PUBLIC_FAULT_LABEL])
-    return Document("default", "network", {"PublicFault": json.dumps(told)}, labels)
+    return Document("default", "network", {"PublicFault": json.dumps(reported)}, labels)
 
 
 def separated(*chips: str) -> Document:
@@ -74,8 +74,8 @@ def separated(*chips: str) -> Document:
         "FaultLevel": "ManuallySeparateNPU",
         "LastSeparateTime": time.time_ns() // 1_000_000,
     }
-    told = {"Total": list(chips), "Detail": {chip: [why] for chip in chips}}
-    return Document(SYSTEM, SEPARATED, {"n1": json.dumps(told)})
+    reported = {"Total": list(chips), "Detail": {chip: [why] for chip in chips}}
+    return Document(SYSTEM, SEPARATED, {"n1": json.dumps(reported)})
 
 
 async def until(daemon: Daemon, reached: Callable[[], Awaitable[bool]], what: str) -> None:

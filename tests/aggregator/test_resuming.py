@@ -27,7 +27,7 @@ OWNER = {
 }
 
 
-async def pod(world: Cluster, name: str, node: str, rank: int) -> None:
+async def pod(site: Cluster, name: str, node: str, rank: int) -> None:
     """Start a pod of the job with chips 0 and 1."""
     annotations = {"huawei.com/AscendReal": "Ascend910-0,Ascend910-1", "hccl/rankIndex": str(rank)}
     thing = {
@@ -37,20 +37,20 @@ async def pod(world: Cluster, name: str, node: str, rank: int) -> None:
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "x"}]},
         "status": {"phase": "Running"},
     }
-    await world.do({"do": "put-pod", "object": thing})
+    await site.do({"do": "put-pod", "object": thing})
 
 
-async def delete(world: Cluster, kind: str, name: str) -> None:
+async def delete(site: Cluster, kind: str, name: str) -> None:
     """Delete an object, and give the aggregator time."""
-    await world.do({"do": f"delete-{kind}", "object": {"namespace": "default", "name": name}})
-    await world.pass_time(2)
+    await site.do({"do": f"delete-{kind}", "object": {"namespace": "default", "name": name}})
+    await site.pass_time(2)
 
 
-async def faulty_job(world: Cluster) -> None:
+async def faulty_job(site: Cluster) -> None:
     """A job of two pods, of which one is on a chip with a fault, and a client that listens."""
     for number in range(3):
-        await world.node(f"n{number}", serial_number=f"SN-{number}")
-        await world.device(f"n{number}", config())
+        await site.node(f"n{number}", serial_number=f"SN-{number}")
+        await site.device(f"n{number}", config())
     group: dict[str, Any] = {
         "namespace": "default",
         "name": "pg-train",
@@ -58,48 +58,48 @@ async def faulty_job(world: Cluster) -> None:
         "spec": {"minMember": 2},
         "status": {"phase": "Running"},
     }
-    await world.do({"do": "put-podgroup", "object": group})
+    await site.do({"do": "put-podgroup", "object": group})
     for rank, node in enumerate(("n0", "n1")):
-        await pod(world, f"train-{rank}", node, rank)
-    world.start()
-    await world.pass_time(2)
+        await pod(site, f"train-{rank}", node, rank)
+    site.start()
+    await site.pass_time(2)
     client = {"jobId": JOB, "role": "test"}
-    await world.do({"do": "subscribe-fault-stream", "object": client})
+    await site.do({"do": "subscribe-fault-stream", "object": client})
     one = fault(1, "RestartNPU", "80E18402")
-    await world.device("n0", config([one], unhealthy=(1,), update_time=1_760_000_010), 2)
-    assert pushed(world) == ["fault"]
+    await site.device("n0", config([one], unhealthy=(1,), update_time=1_760_000_010), 2)
+    assert pushed(site) == ["fault"]
 
 
-def pushed(world: Cluster) -> list[str]:
+def pushed(site: Cluster) -> list[str]:
     """What the client was sent."""
     method = wire.SUBSCRIBE.lstrip("/")
-    return [one.message["signalType"] for one in world.played.told if one.method == method]
+    return [one.message["signalType"] for one in site.played.sent if one.method == method]
 
 
 async def test_normal_comes_when_the_replacement_has_its_chips(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        await faulty_job(world)
-        await delete(world, "pod", "train-0")
-        await world.pass_time(60)
-        assert pushed(world) == ["fault"]
-        await pod(world, "train-0-again", "n2", 0)
-        await world.pass_time(2)
-        assert pushed(world) == ["fault", "normal"]
+    async with cluster(tmp_path) as site:
+        await faulty_job(site)
+        await delete(site, "pod", "train-0")
+        await site.pass_time(60)
+        assert pushed(site) == ["fault"]
+        await pod(site, "train-0-again", "n2", 0)
+        await site.pass_time(2)
+        assert pushed(site) == ["fault", "normal"]
 
 
 async def test_normal_comes_when_the_job_is_deleted_after_its_pods(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        await faulty_job(world)
+    async with cluster(tmp_path) as site:
+        await faulty_job(site)
         for rank in (0, 1):
-            await delete(world, "pod", f"train-{rank}")
-        assert pushed(world) == ["fault"]
-        await delete(world, "podgroup", "pg-train")
-        assert pushed(world) == ["fault", "normal"]
+            await delete(site, "pod", f"train-{rank}")
+        assert pushed(site) == ["fault"]
+        await delete(site, "podgroup", "pg-train")
+        assert pushed(site) == ["fault", "normal"]
 
 
 async def test_normal_comes_when_the_place_recovers(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        await faulty_job(world)
-        await delete(world, "pod", "train-0")
-        await world.device("n0", config(update_time=1_760_000_020), 2)
-        assert pushed(world) == ["fault", "normal"]
+    async with cluster(tmp_path) as site:
+        await faulty_job(site)
+        await delete(site, "pod", "train-0")
+        await site.device("n0", config(update_time=1_760_000_020), 2)
+        assert pushed(site) == ["fault", "normal"]

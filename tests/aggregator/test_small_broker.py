@@ -33,7 +33,7 @@ async def test_shards_keep_to_its_limit_and_all_else_goes_on(make: Make, tmp_pat
         await store.put(report("n7", faulty(3, T0 + 1)))
         daemon.process.wait_until(lambda: daemon.node("n7")["update_time"] == T0 + 1, 10)
         assert daemon.ask("/readyz")[0] == 200
-        daemon.says("Cluster documents have at most")
+        daemon.waits_for_text("Cluster documents have at most")
         log = daemon.process.log.read_text()
         assert log.count("Cluster documents have at most") == 1
         assert "not published" not in log

@@ -19,7 +19,7 @@ from stores.base import Changed, Deleted, DocumentsListed
 from stores.cluster import Snapshot, Update
 from tests.aggregator.nodes import T0, node_report, report
 from tests.aggregator.processors.test_separation_documents import text
-from tests.aggregator.public_faults.telling import document, one, told
+from tests.aggregator.public_faults.messages import document, fault_message, one
 from tests.contract.documents.test_cluster_device import EXAMPLES, config, fault
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Soak:
             (separation_policy.NAME, {separation_policy.KEY: text(threshold=2)}),
             (manual_info.NAME, {}),
         ):
-            found = document(name, told(), "cluster-system")
+            found = document(name, fault_message(), "cluster-system")
             selection = next(one for one in pipeline.processing.inputs if one.name == name)
             listed = DocumentsListed(
                 (found.__class__(found.namespace, name, data),) if data else ()
@@ -81,10 +81,10 @@ class Soak:
         for part in self.aggregator.parts.keepers:
             list(part.restore({}, self.now()))
         faults.observe(0, STATISTIC, DocumentsListed(()), self.now())
-        world = self.aggregator.world
-        world.observe_pods(0, Snapshot({}))
-        world.observe_nodes(0, Snapshot({}))
-        world.observe_jobs(0, Snapshot({}))
+        cluster_state = self.aggregator.cluster_state
+        cluster_state.observe_pods(0, Snapshot({}))
+        cluster_state.observe_nodes(0, Snapshot({}))
+        cluster_state.observe_jobs(0, Snapshot({}))
         self.step()
 
     def now(self) -> Instant:
@@ -108,20 +108,28 @@ class Soak:
 
     def come(self, node: str) -> None:
         """A node with everything that there can be about one."""
-        world, told_of = self.aggregator.world, self.aggregator._told
+        cluster_state, listed_nodes = self.aggregator.cluster_state, self.aggregator._listed_nodes
         job = f"job-of-{node}"
         pod = PodState(f"pod-{node}", node, "default", f"p-{node}", job, ("Ascend910-3",))
-        told_of(world.observe_nodes(0, Update(node, NodeState(node, serial_number=f"SN-{node}"))))
-        told_of(world.observe_jobs(0, Update(f"group-{node}", JobState(job, "default", job))))
-        told_of(world.observe_pods(0, Update(pod.uid, pod)))
+        listed_nodes(
+            cluster_state.observe_nodes(
+                0, Update(node, NodeState(node, serial_number=f"SN-{node}"))
+            )
+        )
+        listed_nodes(
+            cluster_state.observe_jobs(0, Update(f"group-{node}", JobState(job, "default", job)))
+        )
+        listed_nodes(cluster_state.observe_pods(0, Update(pod.uid, pod)))
         self.device(node, config())
         for name, message in (
-            ("gone", told(one(node=f"never-{node}"))),
-            ("stays", told(one(node=node, devices=(1,)), resource="fd-online")),
+            ("gone", fault_message(one(node=f"never-{node}"))),
+            ("stays", fault_message(one(node=node, devices=(1,)), resource="fd-online")),
         ):
             event = Changed(document(f"{name}-{node}", message))
             self.aggregator.public_faults.observe(0, MESSAGES, event, self.now())
-        self.aggregator.public_faults.send(told(one(node=node, assertion="once")), self.now())
+        self.aggregator.public_faults.send(
+            fault_message(one(node=node, assertion="once")), self.now()
+        )
 
     def fall_ill(self, node: str, code: str) -> None:
         switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
@@ -132,16 +140,16 @@ class Soak:
         self.aggregator.pipeline.observe(self.servers, Changed(server), self.now())
 
     def go(self, node: str) -> None:
-        world, told_of = self.aggregator.world, self.aggregator._told
+        cluster_state, listed_nodes = self.aggregator.cluster_state, self.aggregator._listed_nodes
         pipeline = self.aggregator.pipeline
         for feed, gone in (
             (self.devices, report(node, {})),
             (self.servers, node_report(node, [], "")),
         ):
             pipeline.observe(feed, Deleted(gone.namespace, gone.name), self.now())
-        told_of(world.observe_pods(0, Update(f"pod-{node}", None)))
-        told_of(world.observe_jobs(0, Update(f"group-{node}", None)))
-        told_of(world.observe_nodes(0, Update(node, None)))
+        listed_nodes(cluster_state.observe_pods(0, Update(f"pod-{node}", None)))
+        listed_nodes(cluster_state.observe_jobs(0, Update(f"group-{node}", None)))
+        listed_nodes(cluster_state.observe_nodes(0, Update(node, None)))
         for name in (f"gone-{node}", f"stays-{node}"):
             event = Deleted("default", name)
             self.aggregator.public_faults.observe(0, MESSAGES, event, self.now())

@@ -69,20 +69,20 @@ def test_an_address_that_is_no_address(tmp_path: Path) -> None:
 
 @pytest.mark.daemon
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "output"),
     [
         ([], "certificate_file, key_file, client_ca_file missing"),
         (["--grpc-plaintext"], "exclude each other"),
     ],
 )
 def test_grpc_is_over_mutual_tls_or_in_plain_text(
-    tmp_path: Path, options: list[str], said: str
+    tmp_path: Path, options: list[str], output: str
 ) -> None:
     files = {"VIGIL_GRPC_KEY_FILE": "key.pem"} if options else {}
     result = vigil("--grpc-listen", "127.0.0.1:0", *options, **files)
     assert result.returncode == 2
     assert "grpc" in result.stderr
-    assert said in result.stderr
+    assert output in result.stderr
 
 
 def test_an_address_for_grpc_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:

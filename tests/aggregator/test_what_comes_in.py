@@ -30,25 +30,25 @@ def nodes(_: str, place: Place) -> bool:
 
 
 async def test_a_public_fault_counts_when_its_node_comes(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.public("p1", public("occur", node="n2"))
-        await world.device("n1", config(), 10)
-        await world.device("n2", config(), 1)
-        assert world.unhealthy("n2") == CHIP
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.public("p1", public("occur", node="n2"))
+        await site.device("n1", config(), 10)
+        await site.device("n2", config(), 1)
+        assert site.unhealthy("n2") == CHIP
 
 
 @pytest.mark.slow
 async def test_a_public_fault_waits_for_its_node_over_a_restart(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.public("p1", public("occur", node="n2"))
-        await world.device("n1", config(), 10)
-        await world.end()
-        world.start()
-        await world.device("n1", config(), 10)
-        await world.device("n2", config(), 1)
-        assert world.unhealthy("n2") == CHIP
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.public("p1", public("occur", node="n2"))
+        await site.device("n1", config(), 10)
+        await site.end()
+        site.start()
+        await site.device("n1", config(), 10)
+        await site.device("n2", config(), 1)
+        assert site.unhealthy("n2") == CHIP
 
 
 @pytest.mark.slow
@@ -56,37 +56,39 @@ async def test_a_public_fault_waits_for_its_node_over_a_restart(tmp_path: Path) 
 async def test_documents_that_must_not_be_read_keep_nothing_else_back(
     status: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with cluster(tmp_path) as world:
-        world.api.refuses_with, world.api.refuses = status, everywhere
-        await world.public("p1", public("occur", chips=(0,)))
-        world.start()
-        await world.device("n1", broken(3), 10)
-        assert world.unhealthy("n1") == "Ascend910-3"
-        said = [one.getMessage() for one in caplog.records if "cannot be read" in one.message]
-        about = [text for text in said if "mc-consumer-publicfault=true in all namespaces" in text]
-        assert len(about) == 1, said
-        await world.pass_time(300)
-        await world.device("n1", broken(4, update_time=1_760_000_010), SOON)
-        assert world.unhealthy("n1") == "Ascend910-4"
-        world.api.refuses = lambda *_: False
-        await world.pass_time(120)
-        assert world.unhealthy("n1") == f"{CHIP},Ascend910-4"
+    async with cluster(tmp_path) as site:
+        site.api.refuses_with, site.api.refuses = status, everywhere
+        await site.public("p1", public("occur", chips=(0,)))
+        site.start()
+        await site.device("n1", broken(3), 10)
+        assert site.unhealthy("n1") == "Ascend910-3"
+        output = [one.getMessage() for one in caplog.records if "cannot be read" in one.message]
+        about = [
+            text for text in output if "mc-consumer-publicfault=true in all namespaces" in text
+        ]
+        assert len(about) == 1, output
+        await site.pass_time(300)
+        await site.device("n1", broken(4, update_time=1_760_000_010), SOON)
+        assert site.unhealthy("n1") == "Ascend910-4"
+        site.api.refuses = lambda *_: False
+        await site.pass_time(120)
+        assert site.unhealthy("n1") == f"{CHIP},Ascend910-4"
 
 
 @pytest.mark.parametrize("status", [400, 403])
 async def test_public_faults_need_no_nodes(status: int, tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.api.refuses_with, world.api.refuses = status, nodes
-        world.start()
-        await world.node("n1", serial_number="SN-1")
-        await world.device("n1", config(), 10)
-        await world.public("p1", public("occur"))
-        await world.public("p2", by_number("SN-1"))
-        await world.pass_time(10)
-        assert world.unhealthy("n1") == CHIP
-        world.api.refuses = lambda *_: False
-        await world.pass_time(120)
-        assert world.unhealthy("n1") == f"{CHIP},Ascend910-1", "now it is known whose number it is"
+    async with cluster(tmp_path) as site:
+        site.api.refuses_with, site.api.refuses = status, nodes
+        site.start()
+        await site.node("n1", serial_number="SN-1")
+        await site.device("n1", config(), 10)
+        await site.public("p1", public("occur"))
+        await site.public("p2", by_number("SN-1"))
+        await site.pass_time(10)
+        assert site.unhealthy("n1") == CHIP
+        site.api.refuses = lambda *_: False
+        await site.pass_time(120)
+        assert site.unhealthy("n1") == f"{CHIP},Ascend910-1", "now it is known whose number it is"
 
 
 def by_number(serial_number: str) -> dict[str, Any]:
@@ -97,34 +99,34 @@ def by_number(serial_number: str) -> dict[str, Any]:
 
 
 async def test_a_node_that_goes_and_comes_back_has_its_public_fault_again(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", config(), 1)
-        await world.device("n2", config(), 1)
-        await world.public("p1", public("occur"))
-        await world.pass_time(1)
-        assert world.unhealthy("n1") == CHIP
-        before = world.devices["n1"]["UpdateTime"]
-        await world.gone("n1", 3)
-        assert world.unhealthy("n1") == "", "shown healthy before it goes"
-        await world.pass_time(60)
-        assert "n1" not in world.devices
-        await world.pass_time(10)
-        await world.device("n1", broken(3), 1)
-        assert world.unhealthy("n1") == f"{CHIP},Ascend910-3"
-        assert world.devices["n1"]["UpdateTime"] > before
-        assert world.unhealthy("n2") == ""
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", config(), 1)
+        await site.device("n2", config(), 1)
+        await site.public("p1", public("occur"))
+        await site.pass_time(1)
+        assert site.unhealthy("n1") == CHIP
+        before = site.devices["n1"]["UpdateTime"]
+        await site.gone("n1", 3)
+        assert site.unhealthy("n1") == "", "shown healthy before it goes"
+        await site.pass_time(60)
+        assert "n1" not in site.devices
+        await site.pass_time(10)
+        await site.device("n1", broken(3), 1)
+        assert site.unhealthy("n1") == f"{CHIP},Ascend910-3"
+        assert site.devices["n1"]["UpdateTime"] > before
+        assert site.unhealthy("n2") == ""
 
 
 async def test_chips_that_are_called_otherwise_keep_their_public_fault(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", config(), 1)
-        await world.public("p1", public("occur"))
-        await world.pass_time(1)
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", config(), 1)
+        await site.public("p1", public("occur"))
+        await site.pass_time(1)
         chips = ",".join(f"npu-{number}" for number in range(8))
         devices = {"huawei.com/npu": chips, "huawei.com/npu-Fault": "[]"}
-        await world.device("n1", config(devices=devices, update_time=1_760_000_010), 1)
-        found = world.devices["n1"]["DeviceList"]
+        await site.device("n1", config(devices=devices, update_time=1_760_000_010), 1)
+        found = site.devices["n1"]["DeviceList"]
         assert found["huawei.com/npu-Unhealthy"] == "npu-0"
         assert not any("910" in key for key in found)

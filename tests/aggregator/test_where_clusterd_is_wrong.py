@@ -30,46 +30,46 @@ POISON = {"NodeInfo": EXAMPLES["E33"]["input"]}
 
 @pytest.mark.slow
 async def test_a_null_in_one_node_info_touches_no_other_node(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.server("good", node_data(None, "Healthy"), SOON)
-        before = world.servers["good"]
-        await world.server("poison", POISON, SOON)
-        assert world.servers["good"] == before
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.server("good", node_data(None, "Healthy"), SOON)
+        before = site.servers["good"]
+        await site.server("poison", POISON, SOON)
+        assert site.servers["good"] == before
         # Upstream ends at a push with the same status and as many parts.
         again = POISON | {"updateTime": "2026-01-02T03:04:05+08:00"}
-        await world.server("poison", again, SOON)
+        await site.server("poison", again, SOON)
         cpu = {"DeviceType": "CPU", "DeviceId": 1, "FaultCode": ["00000001"]}
         faulty = node_data([cpu | {"FaultLevel": "SeparateFault"}], "UnHealthy")
-        await world.server("good", faulty, SOON)
-        assert world.servers["good"]["NodeStatus"] == "UnHealthy"
-        assert world.servers["poison"]["FaultDevList"] is None
+        await site.server("good", faulty, SOON)
+        assert site.servers["good"]["NodeStatus"] == "UnHealthy"
+        assert site.servers["poison"]["FaultDevList"] is None
 
 
 @pytest.mark.parametrize("bad", [{}, {"DeviceInfoCfg": "{"}, config(CheckCode="0" * 64)])
 async def test_the_first_good_device_info_after_a_bad_one_counts(
     bad: dict[str, str], tmp_path: Path
 ) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", config(), SOON)
-        await world.device("n1", bad, SOON)
-        assert world.unhealthy("n1") == ""
-        await world.device("n1", broken(3, update_time=1_760_000_010), SOON)
-        assert world.unhealthy("n1") == "Ascend910-3"
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", config(), SOON)
+        await site.device("n1", bad, SOON)
+        assert site.unhealthy("n1") == ""
+        await site.device("n1", broken(3, update_time=1_760_000_010), SOON)
+        assert site.unhealthy("n1") == "Ascend910-3"
 
 
 async def test_the_first_good_node_info_and_switch_info_after_bad_ones_count(
     tmp_path: Path,
 ) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.server("n1", {"NodeInfo": "{"})
-        await world.device("n1", config() | {"SwitchInfoCfg": "{"}, SOON)
-        await world.server("n1", node_data(None, "UnHealthy"))
-        await world.device("n1", config() | {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}, SOON)
-        assert world.servers["n1"]["NodeStatus"] == "UnHealthy"
-        assert '"NodeStatus":"UnHealthy"' in world.outputs[SWITCH][SWITCH]
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.server("n1", {"NodeInfo": "{"})
+        await site.device("n1", config() | {"SwitchInfoCfg": "{"}, SOON)
+        await site.server("n1", node_data(None, "UnHealthy"))
+        await site.device("n1", config() | {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}, SOON)
+        assert site.servers["n1"]["NodeStatus"] == "UnHealthy"
+        assert '"NodeStatus":"UnHealthy"' in site.outputs[SWITCH][SWITCH]
 
 
 def public(
@@ -96,176 +96,176 @@ def public(
     }
 
 
-async def test_public_faults_written_while_nobody_reads_are_read(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        await world.node("n1", serial_number="SN-1")
-        await world.device("n1", config())
-        await world.public("p1", public("occur"))
-        world.start()
-        await world.pass_time(1)
-        assert world.unhealthy("n1") == "Ascend910-0"
-        await world.end()
-        await world.public("p2", public("occur", number=2, chips=(1,)))
-        world.start()
-        await world.pass_time(1)
-        assert world.unhealthy("n1") == "Ascend910-0,Ascend910-1"
+async def test_public_faults_written_while_no_aggregator_reads_are_read(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as site:
+        await site.node("n1", serial_number="SN-1")
+        await site.device("n1", config())
+        await site.public("p1", public("occur"))
+        site.start()
+        await site.pass_time(1)
+        assert site.unhealthy("n1") == "Ascend910-0"
+        await site.end()
+        await site.public("p2", public("occur", number=2, chips=(1,)))
+        site.start()
+        await site.pass_time(1)
+        assert site.unhealthy("n1") == "Ascend910-0,Ascend910-1"
 
 
 async def test_a_recovery_that_overtakes_does_not_kill_a_later_occurrence(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.node("n1", serial_number="SN-1")
-        await world.device("n1", config(), 1)
-        await world.public("recover", public("recover"))
-        await world.pass_time(7)  # upstream would have forgotten the recovery after 5 s
-        await world.public("occur", public("occur"))
-        await world.pass_time(10)
-        assert world.unhealthy("n1") == "Ascend910-0"
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.node("n1", serial_number="SN-1")
+        await site.device("n1", config(), 1)
+        await site.public("recover", public("recover"))
+        await site.pass_time(7)  # upstream would have forgotten the recovery after 5 s
+        await site.public("occur", public("occur"))
+        await site.pass_time(10)
+        assert site.unhealthy("n1") == "Ascend910-0"
 
 
 @pytest.mark.parametrize("serial_number", [None, ""])
 async def test_a_public_fault_of_no_node_lands_nowhere(
     serial_number: str | None, tmp_path: Path
 ) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.node("n1", serial_number=serial_number)
-        await world.device("n1", config(), 1)
-        await world.public("p1", public("occur", node=None))
-        await world.public("p2", public("occur", number=2, chips=(1,)))
-        await world.pass_time(3)
-        assert world.unhealthy("n1") == "Ascend910-1"
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.node("n1", serial_number=serial_number)
+        await site.device("n1", config(), 1)
+        await site.public("p1", public("occur", node=None))
+        await site.public("p2", public("occur", number=2, chips=(1,)))
+        await site.pass_time(3)
+        assert site.unhealthy("n1") == "Ascend910-1"
 
 
 async def test_a_switch_fault_does_not_outlive_its_key(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
+    async with cluster(tmp_path) as site:
+        site.start()
         switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
-        await world.device("n1", config() | switch, SOON)
+        await site.device("n1", config() | switch, SOON)
         # A bad document says nothing, not that there is no switch.
         for bad in ({}, {"DeviceInfoCfg": "{"}, config(CheckCode="x")):
-            await world.device("n1", bad, SOON)
-            assert len(switch_of(world)["FaultCode"]) == 1
-        await world.device("n1", config(update_time=1_760_000_060), SOON)
-        assert switch_of(world)["FaultCode"] == []
-        assert switch_of(world)["NodeStatus"] == "Healthy"
-        await world.pass_time(50)
-        assert world.outputs[SWITCH][SWITCH] == ""
-        await world.device("n1", config() | switch, SOON)
-        assert len(switch_of(world)["FaultCode"]) == 1
+            await site.device("n1", bad, SOON)
+            assert len(switch_of(site)["FaultCode"]) == 1
+        await site.device("n1", config(update_time=1_760_000_060), SOON)
+        assert switch_of(site)["FaultCode"] == []
+        assert switch_of(site)["NodeStatus"] == "Healthy"
+        await site.pass_time(50)
+        assert site.outputs[SWITCH][SWITCH] == ""
+        await site.device("n1", config() | switch, SOON)
+        assert len(switch_of(site)["FaultCode"]) == 1
 
 
-async def test_a_switch_key_that_went_while_nobody_looked(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
+async def test_a_switch_key_that_went_between_two_readings(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as site:
+        site.start()
         switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
-        await world.device("n1", config() | switch, SOON)
-        await world.end()
-        await world.device("n1", config(update_time=1_760_000_060))
-        world.start()
-        await world.pass_time(1)
-        assert switch_of(world)["FaultCode"] == []
+        await site.device("n1", config() | switch, SOON)
+        await site.end()
+        await site.device("n1", config(update_time=1_760_000_060))
+        site.start()
+        await site.pass_time(1)
+        assert switch_of(site)["FaultCode"] == []
 
 
-def switch_of(world: Cluster) -> dict[str, Any]:
+def switch_of(site: Cluster) -> dict[str, Any]:
     """What is published of the switch of n1."""
-    found: dict[str, Any] = json.loads(world.outputs[SWITCH][SWITCH])["mindx-dl-switchinfo-n1"]
+    found: dict[str, Any] = json.loads(site.outputs[SWITCH][SWITCH])["mindx-dl-switchinfo-n1"]
     return found
 
 
 async def test_a_switch_fault_does_not_outlive_its_document(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
+    async with cluster(tmp_path) as site:
+        site.start()
         switch = {"SwitchInfoCfg": EXAMPLES["E17"]["input"]}
-        await world.device("n1", config() | switch, SOON)
-        await world.device("n1", config(update_time=1_760_000_060), SOON)
-        await world.gone("n1", 2 + SOON)
-        shown = json.loads(world.outputs[SWITCH][SWITCH])
+        await site.device("n1", config() | switch, SOON)
+        await site.device("n1", config(update_time=1_760_000_060), SOON)
+        await site.gone("n1", 2 + SOON)
+        shown = json.loads(site.outputs[SWITCH][SWITCH])
         assert shown["mindx-dl-switchinfo-n1"]["FaultCode"] == []
-        await world.pass_time(50)
-        assert world.outputs[SWITCH][SWITCH] == ""
+        await site.pass_time(50)
+        assert site.outputs[SWITCH][SWITCH] == ""
 
 
 async def test_after_a_restart_without_inputs_nothing_stale_stays(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", broken(3) | {"SwitchInfoCfg": EXAMPLES["E17"]["input"]})
-        await world.server("n1", node_data(None, "UnHealthy"), SOON)
-        await world.end()
-        await world.gone("n1")
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", broken(3) | {"SwitchInfoCfg": EXAMPLES["E17"]["input"]})
+        await site.server("n1", node_data(None, "UnHealthy"), SOON)
+        await site.end()
+        await site.gone("n1")
         thing = {"namespace": "mindx-dl", "name": "mindx-dl-nodeinfo-n1"}
-        await world.do({"do": "delete-configmap", "object": thing})
-        world.start()
-        await world.pass_time(1)
-        assert world.unhealthy("n1") == ""
-        assert world.servers == {}
-        await world.pass_time(50)
+        await site.do({"do": "delete-configmap", "object": thing})
+        site.start()
+        await site.pass_time(1)
+        assert site.unhealthy("n1") == ""
+        assert site.servers == {}
+        await site.pass_time(50)
         for name in (DEVICE, SWITCH, CLUSTER_NODE_NAME):
-            assert world.outputs[name][name] == "", name
+            assert site.outputs[name][name] == "", name
 
 
 @pytest.mark.slow
 async def test_surplus_shards_are_blanked_after_a_restart(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        await many(world, 0, 2100)
-        world.start()
-        await world.pass_time(1)
-        shards = {name for name in world.outputs if name.startswith("cluster-info-device-")}
+    async with cluster(tmp_path) as site:
+        await many(site, 0, 2100)
+        site.start()
+        await site.pass_time(1)
+        shards = {name for name in site.outputs if name.startswith("cluster-info-device-")}
         assert len(shards) > 1
-        assert len(world.devices) == 2100
-        await world.kill()
+        assert len(site.devices) == 2100
+        await site.kill()
         for name in shards - {DEVICE}:
-            for key in json.loads(world.outputs[name][name]):
-                await world.gone(key.removeprefix("mindx-dl-deviceinfo-"))
-        world.start()
-        await world.pass_time(60)
-        assert {name: bool(world.outputs[name][name]) for name in shards} == {
+            for key in json.loads(site.outputs[name][name]):
+                await site.gone(key.removeprefix("mindx-dl-deviceinfo-"))
+        site.start()
+        await site.pass_time(60)
+        assert {name: bool(site.outputs[name][name]) for name in shards} == {
             name: name == DEVICE for name in shards
         }
 
 
-async def many(world: Cluster, first: int, end: int) -> None:
+async def many(site: Cluster, first: int, end: int) -> None:
     """So many healthy nodes."""
     text = config()
     for number in range(first, end):
-        await world.device(f"node-{number:04}", text)
+        await site.device(f"node-{number:04}", text)
 
 
 async def test_a_node_deleted_and_created_at_once_is_never_missing(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", broken(1), 1)
-        await world.gone("n1")
-        await world.device("n1", broken(3, update_time=1_760_000_001), 60)
-        assert world.unhealthy("n1") == "Ascend910-3"
-        states = [one.data or {} for one in world.played.shown if one.name == DEVICE]
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", broken(1), 1)
+        await site.gone("n1")
+        await site.device("n1", broken(3, update_time=1_760_000_001), 60)
+        assert site.unhealthy("n1") == "Ascend910-3"
+        states = [one.data or {} for one in site.played.shown if one.name == DEVICE]
         assert all("mindx-dl-deviceinfo-n1" in data[DEVICE] for data in states)
 
 
 async def test_of_many_updates_the_newest_is_shown_at_once(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", config(), 1)
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", config(), 1)
         for number in range(6):
             data = broken(number, update_time=1_760_000_001 + number)
-            await world.device("n1", data, 0.08)
-        await world.pass_time(SOON)
-        assert world.unhealthy("n1") == "Ascend910-5"
+            await site.device("n1", data, 0.08)
+        await site.pass_time(SOON)
+        assert site.unhealthy("n1") == "Ascend910-5"
 
 
 async def test_faults_that_flap_are_gone_when_they_are_gone(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", config(), 1)
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", config(), 1)
         for number in range(40):
             chips = (3,) if number % 2 == 0 else ()
             data = broken(*chips, update_time=1_760_000_001 + number)
-            await world.device("n1", data, 0.05)
-        await world.pass_time(1.1)  # stamps lead the clock by no more than 5 s
-        assert world.unhealthy("n1") == ""
+            await site.device("n1", data, 0.05)
+        await site.pass_time(1.1)  # stamps lead the clock by no more than 5 s
+        assert site.unhealthy("n1") == ""
         stamps = [
             json.loads(one.data[DEVICE])["mindx-dl-deviceinfo-n1"]["UpdateTime"]
-            for one in world.played.shown
+            for one in site.played.shown
             if one.name == DEVICE and one.data is not None
         ]
         assert stamps == sorted(stamps)
@@ -274,20 +274,20 @@ async def test_faults_that_flap_are_gone_when_they_are_gone(tmp_path: Path) -> N
 @pytest.mark.slow
 async def test_a_relation_fault_keeps_its_level_after_its_time(tmp_path: Path) -> None:
     """A link is down for longer than 300 s, with the trigger that makes it worse at its end."""
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.pass_time(1)
-        await job(world)
-        await world.pass_time(1)
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.pass_time(1)
+        await job(site)
+        await site.pass_time(1)
         client = {"jobId": JOB, "role": "test"}
-        await world.do({"do": "subscribe-fault-stream", "object": client})
+        await site.do({"do": "subscribe-fault-stream", "object": client})
         link = fault(1, "PreSeparateNPU", "81078603", kind="CardNetwork")
         trigger = fault(0, "NotHandleFault", "8C1F8608")
-        await world.device("n1", config([link, trigger], SuperPodID=0, ServerIndex=0), 310)
-        await world.pass_time(10)
+        await site.device("n1", config([link, trigger], SuperPodID=0, ServerIndex=0), 310)
+        await site.pass_time(10)
         levels = [
             level
-            for one in world.played.told
+            for one in site.played.sent
             if one.method == wire.SUBSCRIBE.lstrip("/") and "end" not in one.message
             for node in one.message["nodeFaultInfo"]
             for device in node["faultDevice"]
@@ -296,15 +296,15 @@ async def test_a_relation_fault_keeps_its_level_after_its_time(tmp_path: Path) -
         assert levels
         first = levels.index("SeparateFault") if "SeparateFault" in levels else len(levels)
         assert set(levels[first:]) <= {"SeparateFault", "PreSeparateNPU"}
-        shown = [one for one in world.played.shown if one.name == "Pod default/train-0"]
+        shown = [one for one in site.played.shown if one.name == "Pod default/train-0"]
         assert shown[-1].data == {"labels": "Separate"}
 
 
-async def job(world: Cluster, **annotations: str) -> None:
+async def job(site: Cluster, **annotations: str) -> None:
     """A job of one pod on chips 0 and 1 of n1."""
     owner = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "train"}
     owners = [owner | {"uid": JOB, "controller": True}]
-    await world.node("n1", serial_number="SN-1")
+    await site.node("n1", serial_number="SN-1")
     group = {
         "namespace": "default",
         "name": "pg-train",
@@ -312,10 +312,10 @@ async def job(world: Cluster, **annotations: str) -> None:
         "spec": {"minMember": 1},
         "status": {"phase": "Running"},
     }
-    await world.do({"do": "put-podgroup", "object": group})
+    await site.do({"do": "put-podgroup", "object": group})
     devices = [{"device_id": str(n), "device_ip": f"10.1.0.{n}"} for n in (0, 1)]
     ranks = {"pod_name": "train-0", "server_id": "10.0.0.1", "devices": devices}
-    told = {
+    reported = {
         "huawei.com/AscendReal": "Ascend910-0,Ascend910-1",
         "hccl/rankIndex": "0",
         "scheduling.k8s.io/group-name": "pg-train",
@@ -324,51 +324,51 @@ async def job(world: Cluster, **annotations: str) -> None:
     pod = {
         "namespace": "default",
         "name": "train-0",
-        "metadata": {"annotations": told, "ownerReferences": owners},
+        "metadata": {"annotations": reported, "ownerReferences": owners},
         "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "x"}]},
         "status": {"phase": "Running"},
     }
-    await world.do({"do": "put-pod", "object": pod})
+    await site.do({"do": "put-pod", "object": pod})
 
 
 @pytest.mark.slow
 async def test_a_chip_hidden_by_a_filter_is_in_a_list(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await job(world, **{"huawei.com/schedule.filter.faultCode": "80C98000:120"})
+    async with cluster(tmp_path) as site:
+        site.start()
+        await job(site, **{"huawei.com/schedule.filter.faultCode": "80C98000:120"})
         faults = [fault(chip, "RestartNPU", "80C98000") for chip in (0, 5)]
-        await world.device("n1", config(faults, unhealthy=(0, 5)), 1)
-        devices = world.devices["n1"]["DeviceList"]
+        await site.device("n1", config(faults, unhealthy=(0, 5)), 1)
+        devices = site.devices["n1"]["DeviceList"]
         assert devices[f"{KEY}-Unhealthy"] == "Ascend910-5"
         assert devices[f"{KEY}-Recovering"] == "Ascend910-0", "nobody is given it, no pod harmed"
         listed = [*devices[KEY].split(","), "Ascend910-5", "Ascend910-0"]
         assert sorted(listed) == [f"Ascend910-{chip}" for chip in range(8)]
-        await world.pass_time(125)
-        assert world.unhealthy("n1") == "Ascend910-0,Ascend910-5"
+        await site.pass_time(125)
+        assert site.unhealthy("n1") == "Ascend910-0,Ascend910-5"
 
 
 async def test_the_update_time_never_goes_back(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.node("n1", serial_number="SN-1")
-        await world.device("n1", config(), 1)
-        await world.public("p1", public("occur"))
-        await world.pass_time(10)
-        during = world.devices["n1"]["UpdateTime"]
-        assert world.unhealthy("n1") == "Ascend910-0"
-        await world.public("p1", public("recover"))
-        await world.pass_time(10)
-        assert world.unhealthy("n1") == ""
-        assert world.devices["n1"]["UpdateTime"] > during > 1_760_000_000
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.node("n1", serial_number="SN-1")
+        await site.device("n1", config(), 1)
+        await site.public("p1", public("occur"))
+        await site.pass_time(10)
+        during = site.devices["n1"]["UpdateTime"]
+        assert site.unhealthy("n1") == "Ascend910-0"
+        await site.public("p1", public("recover"))
+        await site.pass_time(10)
+        assert site.unhealthy("n1") == ""
+        assert site.devices["n1"]["UpdateTime"] > during > 1_760_000_000
 
 
 async def test_a_healthy_switch_is_no_fault_of_the_cluster(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.node("n1", serial_number="SN-1")
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.node("n1", serial_number="SN-1")
         healthy = '{"FaultCode":[],"FaultLevel":"","UpdateTime":1760000000,"NodeStatus":"Healthy"}'
-        await world.device("n1", config() | {"SwitchInfoCfg": healthy}, 5)
-        answer = await world.services.call(wire.GET, {"jobId": "", "role": "test"})
+        await site.device("n1", config() | {"SwitchInfoCfg": healthy}, 5)
+        answer = await site.services.call(wire.GET, {"jobId": "", "role": "test"})
         assert answer["faultSignal"]["signalType"] == "normal"
         assert answer["faultSignal"]["nodeFaultInfo"] == []
 
@@ -377,44 +377,44 @@ async def test_a_healthy_switch_is_no_fault_of_the_cluster(tmp_path: Path) -> No
 async def test_steady_changes_of_one_kind_do_not_keep_another_from_repair(
     data: dict[str, str] | None, tmp_path: Path
 ) -> None:
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.server("n1", node_data(None, "UnHealthy"), SOON)
-        good = world.outputs[CLUSTER_NODE_NAME]
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.server("n1", node_data(None, "UnHealthy"), SOON)
+        good = site.outputs[CLUSTER_NODE_NAME]
         for number in range(30):
             if number == 10:
-                await world.edit(CLUSTER_NODE_NAME, data)
-                assert world.outputs.get(CLUSTER_NODE_NAME) != good
+                await site.edit(CLUSTER_NODE_NAME, data)
+                assert site.outputs.get(CLUSTER_NODE_NAME) != good
                 good = good | {key: text for key, text in (data or {}).items() if key == "more"}
-            await world.device("n1", broken(number % 8, update_time=1_760_000_001 + number), 0.3)
-            assert world.outputs[CLUSTER_NODE_NAME] == good
+            await site.device("n1", broken(number % 8, update_time=1_760_000_001 + number), 0.3)
+            assert site.outputs[CLUSTER_NODE_NAME] == good
 
 
 @pytest.mark.slow
 async def test_a_change_rewrites_its_own_shard_only(tmp_path: Path) -> None:
-    async with cluster(tmp_path) as world:
-        await many(world, 0, 2100)
-        world.start()
-        await world.pass_time(1)
-        before = world.outputs
-        await world.device("node-0007", broken(3, update_time=1_760_000_100), 1)
-        changed = {name for name, data in world.outputs.items() if before[name] != data}
+    async with cluster(tmp_path) as site:
+        await many(site, 0, 2100)
+        site.start()
+        await site.pass_time(1)
+        before = site.outputs
+        await site.device("node-0007", broken(3, update_time=1_760_000_100), 1)
+        changed = {name for name, data in site.outputs.items() if before[name] != data}
         assert len(changed) == 1
-        assert world.unhealthy("node-0007") == "Ascend910-3"
-        after = world.outputs
-        await world.pass_time(120)
-        assert world.outputs == after
+        assert site.unhealthy("node-0007") == "Ascend910-3"
+        after = site.outputs
+        await site.pass_time(120)
+        assert site.outputs == after
 
 
 async def test_the_order_of_unhealthy_never_flips(tmp_path: Path) -> None:
     pre = [fault(chip, "PreSeparateNPU", "80E21007") for chip in (6, 1, 4, 3, 0)]
-    async with cluster(tmp_path) as world:
-        world.start()
-        await world.device("n1", config(pre), 1)
+    async with cluster(tmp_path) as site:
+        site.start()
+        await site.device("n1", config(pre), 1)
         for number in range(20):
-            await world.device("n2", broken(number % 8, update_time=1_760_000_001 + number), 1)
+            await site.device("n2", broken(number % 8, update_time=1_760_000_001 + number), 1)
         assert {
             json.loads(one.data[DEVICE])["mindx-dl-deviceinfo-n1"]["DeviceList"][f"{KEY}-Unhealthy"]
-            for one in world.played.shown
+            for one in site.played.shown
             if one.name == DEVICE and one.data is not None
         } == {",".join(f"Ascend910-{chip}" for chip in (0, 1, 3, 4, 6))}

@@ -74,11 +74,11 @@ def test_imports_are_read_from_the_interpreters_log() -> None:
 
 def test_a_blind_source_is_found_among_the_metrics() -> None:
     sample = 'npu_vigil_blind{chip="",source="bmc"} 1.0'
-    told = (
+    reported = (
         '# TYPE npu_vigil_blind gauge\n{}\nnpu_vigil_blind_since_timestamp_seconds{{chip=""}} 5.0\n'
     )
-    assert blind(told.format(sample)) == [sample]
-    assert blind(told.format("")) == []
+    assert blind(reported.format(sample)) == [sample]
+    assert blind(reported.format("")) == []
 
 
 def test_whether_a_log_can_be_read(tmp_path: Path) -> None:

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 def test_it_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["jobs", "--nodes", "40"])
     assert jobs.main() == 0
-    told = capsys.readouterr().out
-    assert "40 nodes of 16 chips, 80 pods, 8 jobs" in told
-    assert "its trigger comes" in told
+    reported = capsys.readouterr().out
+    assert "40 nodes of 16 chips, 80 pods, 8 jobs" in reported
+    assert "its trigger comes" in reported

@@ -42,7 +42,7 @@ def test_the_busiest_second_lies_anywhere() -> None:
     assert Counted(at=[0.0, 0.9, 1.0, 1.1, 1.5, 1.89, 2.5]).most_in_a_second == 5
 
 
-def test_a_missed_budget_is_said_and_other_sizes_have_none() -> None:
+def test_a_missed_budget_is_reported_and_other_sizes_have_none() -> None:
     good: dict[str, Any] = {"nodes": 10_000, "chips": 8}
     good |= {line.key: 0.0 for line in LINES}
     assert missed([good]) == []

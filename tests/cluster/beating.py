@@ -22,37 +22,37 @@ THRESHOLD_SECONDS = 3 * INTERVAL_SECONDS
 class Agents:
     """``nodes`` beat every interval, each a little later than the one before."""
 
-    def __init__(self, world: Cluster, nodes: Iterable[str]) -> None:
+    def __init__(self, site: Cluster, nodes: Iterable[str]) -> None:
         self.nodes = list(nodes)
         self.silent: set[str] = set()
         self.writes: dict[str, str] = {}
         """What the next beats of each say of its last writes."""
-        self._world = world
-        self._beats = LeaseHeartbeats(world.api.client("agents"))  # type: ignore[arg-type]
+        self._site = site
+        self._beats = LeaseHeartbeats(site.api.client("agents"))  # type: ignore[arg-type]
 
     async def beat(self, number: int, node: str) -> None:
         """For ever."""
         await asyncio.sleep(INTERVAL_SECONDS * number / len(self.nodes))
         while True:
-            began = self._world.at_ms
+            began = self._site.at_ms
             if node not in self.silent:
                 beat = Beat(
                     node,
                     f"host-{node}",
                     INTERVAL_SECONDS,
-                    self._world.wall_ms,
+                    self._site.wall_ms,
                     writes=self.writes.get(node, ""),
                 )
                 with contextlib.suppress(StoreError):
                     await self._beats.beat(beat)
-            took = (self._world.at_ms - began) / 1000
+            took = (self._site.at_ms - began) / 1000
             await asyncio.sleep(max(0.0, INTERVAL_SECONDS - took))
 
 
 @contextlib.asynccontextmanager
-async def agents(world: Cluster, nodes: Iterable[str]) -> AsyncIterator[Agents]:
+async def agents(site: Cluster, nodes: Iterable[str]) -> AsyncIterator[Agents]:
     """They beat within the block."""
-    made = Agents(world, nodes)
+    made = Agents(site, nodes)
     tasks = [asyncio.create_task(made.beat(*one)) for one in enumerate(made.nodes)]
     try:
         yield made

@@ -22,7 +22,7 @@ from tests.compatibility import ABSENT, PRESENT, Difference, different
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tests.cluster.player import Played, Told
+    from tests.cluster.player import Played, Sent
 
 NOW = '"<now>"'
 _NOW_MS = 2500
@@ -51,7 +51,7 @@ def compared(
     theirs = recorded.shown(recording)
     ours = [one for one in played.shown if recorded.is_ours(one.name) or not one.by_hand]
     in_shards = any(SUMMARY in (one.data or {}) and _is_shard(one.name) for one in theirs)
-    told = recorded.told(recording)
+    sent = recorded.sent(recording)
     only = recording.get("only")
     previous_ms = -1
     for point in recorded.points(recording, at_last_seconds):
@@ -72,10 +72,12 @@ def compared(
             yield Found(name, output, tuple(_without_now(found, *walls)))
         if point.output is not None:
             continue
-        for method in sorted({one.method for one in (*told, *played.told)}):
+        for method in sorted({one.method for one in (*sent, *played.sent)}):
             both = [
-                _said(method, [o for o in which if o.method == method], previous_ms, point.at_ms)
-                for which in (told, played.told)
+                _messages(
+                    method, [o for o in which if o.method == method], previous_ms, point.at_ms
+                )
+                for which in (sent, played.sent)
             ]
             if any(both):
                 found = different(*_known(*both), f"$.{method}")
@@ -192,14 +194,14 @@ def _is_now(value: str, unit: int, walls: Sequence[int]) -> bool:
     return any(-_NOW_MS <= int(value) * unit - wall_ms <= _NOW_MS for wall_ms in walls)
 
 
-def _said(method: str, told: Sequence[Told], after_ms: int, until_ms: int) -> dict[str, Any]:
+def _messages(method: str, sent: Sequence[Sent], after_ms: int, until_ms: int) -> dict[str, Any]:
     """What calls said since the point before, and what streams say at this one."""
     if method == _STREAM:
-        latest = [one for one in told if one.at_ms <= until_ms]
+        latest = [one for one in sent if one.at_ms <= until_ms]
         of_jobs = {f"{_client(one)} {one.message.get('jobId', '')}": one for one in latest}
         return {name: _plain(of_jobs[name]) for name in sorted(of_jobs)}
     answers: dict[str, Any] = {}
-    for one in (one for one in told if after_ms < one.at_ms <= until_ms):
+    for one in (one for one in sent if after_ms < one.at_ms <= until_ms):
         if method == _SEND:
             _count(answers.setdefault(f"step {one.step}", {"codes": Counter(), "infos": {}}), one)
         else:
@@ -207,11 +209,11 @@ def _said(method: str, told: Sequence[Told], after_ms: int, until_ms: int) -> di
     return answers
 
 
-def _client(one: Told) -> str:
+def _client(one: Sent) -> str:
     return str(one.client.get("role", ""))
 
 
-def _plain(one: Told) -> Any:
+def _plain(one: Sent) -> Any:
     """The message without what is random; the order of members is the client's own."""
     return _sorted({key: value for key, value in one.message.items() if key != "uuid"})
 
@@ -222,7 +224,7 @@ def _sorted(value: Any) -> Any:
     return [_sorted(one) for one in value] if isinstance(value, list) else value
 
 
-def _count(step: dict[str, Any], one: Told) -> None:
+def _count(step: dict[str, Any], one: Sent) -> None:
     """Answers to messages that were sent many times are told as numbers."""
     message = one.message
     match message.get("answers"):
@@ -238,12 +240,12 @@ def _count(step: dict[str, Any], one: Told) -> None:
 
 def _known(there: dict[str, Any], here: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Both; of what was said with a code only where upstream's words are in the recording."""
-    for step, said in here.items():
-        if "infos" in said and step in there:
+    for step, shown in here.items():
+        if "infos" in shown and step in there:
             infos = there[step]["infos"]
-            said["infos"] = {code: said["infos"].get(code) for code in sorted(infos)}
+            shown["infos"] = {code: shown["infos"].get(code) for code in sorted(infos)}
             there[step]["infos"] = {code: infos[code] for code in sorted(infos)}
-    for said in (*there.values(), *here.values()):
-        if "codes" in said:
-            said["codes"] = {code: said["codes"][code] for code in sorted(said["codes"])}
+    for shown in (*there.values(), *here.values()):
+        if "codes" in shown:
+            shown["codes"] = {code: shown["codes"][code] for code in sorted(shown["codes"])}
     return there, here

@@ -161,21 +161,21 @@ def e31() -> Script:
     )
     script.device("node1", config([fault(0, "SubHealthFault", "80CD8003")]))
     client = {"jobId": JOB, "role": "examples"}
-    chip = _told_device("0", "NPU", "SubHealthy", {"80CD8003": "SubHealthFault"})
+    chip = _device_fault("0", "NPU", "SubHealthy", {"80CD8003": "SubHealthFault"})
     script.rest()
     script.rest()
-    script.answers(client, _told_of_job("SubHealthy", chip))
+    script.answers(client, _job_message("SubHealthy", chip))
     server = {"NodeInfo": EXAMPLES["E15"]["input"], "updateTime": "2026-01-02T03:04:05+08:00"}
     script.server("node1", server)
     script.rest()
     codes = {"00000001": "SeparateFault", "0000001D": "SeparateFault"}
-    cpu = _told_device("1", "CPU", "UnHealthy", codes)
-    script.answers(client, _told_of_job("UnHealthy", chip, cpu))
+    cpu = _device_fault("1", "CPU", "UnHealthy", codes)
+    script.answers(client, _job_message("UnHealthy", chip, cpu))
     script.rest()
     return script
 
 
-def _told_device(number: str, kind: str, level: str, codes: dict[str, str]) -> dict[str, Any]:
+def _device_fault(number: str, kind: str, level: str, codes: dict[str, str]) -> dict[str, Any]:
     return {
         "deviceId": number,
         "deviceType": kind,
@@ -188,11 +188,11 @@ def _told_device(number: str, kind: str, level: str, codes: dict[str, str]) -> d
     }
 
 
-def _told_of_job(level: str, *devices: dict[str, Any]) -> dict[str, Any]:
+def _job_message(level: str, *devices: dict[str, Any]) -> dict[str, Any]:
     node = {"nodeName": "node1", "nodeIP": "10.0.0.1", "nodeSN": "SN-node1", "faultLevel": level}
-    told = {"jobId": JOB, "signalType": "fault"}
+    sent = {"jobId": JOB, "signalType": "fault"}
     nodes = {"nodeFaultInfo": [node | {"faultDevice": list(devices)}]}
-    return {"code": 200, "info": "all info returned", "faultSignal": told | nodes}
+    return {"code": 200, "info": "all info returned", "faultSignal": sent | nodes}
 
 
 MAKERS = (e20, e21, e22, e26, e27, e29, e31)

@@ -36,7 +36,7 @@ class _Context:
     """The part of ``grpc.aio.ServicerContext`` that means something without a network."""
 
     status: grpc.StatusCode = grpc.StatusCode.OK
-    said: str = ""
+    details: str = ""
     sent: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
     ended: list[Callable[[Any], object]] = field(default_factory=list)
     is_over: bool = False
@@ -56,7 +56,7 @@ class _Context:
         self.status = code
 
     def set_details(self, details: str) -> None:
-        self.said = details
+        self.details = details
 
     def set_trailing_metadata(self, _: object) -> None:
         pass
@@ -79,13 +79,13 @@ class _Context:
     def done(self) -> bool:
         return self.is_over
 
-    def add_done_callback(self, told: Callable[[Any], object]) -> None:
-        self.ended.append(told)
+    def add_done_callback(self, on_end: Callable[[Any], object]) -> None:
+        self.ended.append(on_end)
 
     def end(self) -> None:
         self.is_over = True
-        for told in self.ended:
-            told(self)
+        for on_end in self.ended:
+            on_end(self)
 
 
 class MemoryServer:
@@ -128,7 +128,7 @@ class MemoryServer:
         answer = await found if inspect.isawaitable(found) else found
         context.end()
         if context.status is not grpc.StatusCode.OK:
-            raise Refused(context.status, context.said)
+            raise Refused(context.status, context.details)
         return _written(handler, answer)
 
     async def subscribe(self, method: str, request: bytes) -> AsyncIterator[bytes]:
@@ -142,7 +142,7 @@ class MemoryServer:
             async for message in found:
                 yield _written(handler, message)
             if context.status is not grpc.StatusCode.OK:
-                raise Refused(context.status, context.said)
+                raise Refused(context.status, context.details)
         finally:
             context.end()
 
@@ -175,19 +175,19 @@ class _Link:
 
 async def _through(running: Any, context: _Context) -> AsyncIterator[Any]:
     """The messages of a handler that writes them to its context."""
-    task, told = asyncio.ensure_future(running), None
+    task, on_end = asyncio.ensure_future(running), None
     try:
         while True:
-            told = asyncio.ensure_future(context.sent.get())
-            await asyncio.wait((task, told), return_when=asyncio.FIRST_COMPLETED)
-            if not told.done():
+            on_end = asyncio.ensure_future(context.sent.get())
+            await asyncio.wait((task, on_end), return_when=asyncio.FIRST_COMPLETED)
+            if not on_end.done():
                 await task
                 return
-            yield told.result()
+            yield on_end.result()
     finally:
         task.cancel()
-        if told is not None:
-            told.cancel()
+        if on_end is not None:
+            on_end.cancel()
 
 
 def _read(handler: Any, request: bytes) -> Any:

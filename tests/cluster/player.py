@@ -63,7 +63,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Told:
+class Sent:
     """What came of a call, or one message of a stream. ``step`` is the number of the step."""
 
     at_ms: int
@@ -78,7 +78,7 @@ class Played:
     """What our aggregator did."""
 
     shown: list[Shown] = field(default_factory=list)
-    told: list[Told] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
     lives: int = 0
     unix_ms_at_0: int | None = None
     """Where time was real: when it began."""
@@ -259,10 +259,10 @@ class Player:
         self._life = asyncio.create_task(run, name=f"aggregator {self.played.lives}")
 
     def _configuration(self) -> AggregatorConfiguration:
-        told: dict[str, Any] = {"state_dir": self._place / "state"}
+        sent: dict[str, Any] = {"state_dir": self._place / "state"}
         if "grpc" in AggregatorConfiguration.model_fields:
-            told["grpc"] = {"listen": "127.0.0.1:0", "plaintext": True}
-        return AggregatorConfiguration(**(told | self.configuration))
+            sent["grpc"] = {"listen": "127.0.0.1:0", "plaintext": True}
+        return AggregatorConfiguration(**(sent | self.configuration))
 
     async def end(self) -> None:
         """SIGTERM, if one runs."""
@@ -302,8 +302,8 @@ class Player:
         self._grpc.append(MemoryServer(interceptors or ()))
         return self._grpc[-1]
 
-    def _take_stop(self, told: Callable[[], object]) -> None:
-        self._stop = told
+    def _take_stop(self, sent: Callable[[], object]) -> None:
+        self._stop = sent
 
     async def _call(self, method: str, request: dict[str, Any]) -> None:
         try:
@@ -312,22 +312,22 @@ class Player:
             message = {"error": {"code": error.code.name, "details": error.details}}
         except NoServices:
             message = {"error": {"code": "UNAVAILABLE", "details": "nothing is served"}}
-        self._tell(method, request, message, self._step)
+        self._send(method, request, message, self._step)
 
     async def _follow(self, client: dict[str, Any], step: int) -> None:
         try:
             async for message in self.services.subscribe(wire.SUBSCRIBE, client):
-                self._tell(wire.SUBSCRIBE, client, message, step)
-            self._tell(wire.SUBSCRIBE, client, {"end": True}, step)
+                self._send(wire.SUBSCRIBE, client, message, step)
+            self._send(wire.SUBSCRIBE, client, {"end": True}, step)
         except Refused as error:
             message = {"error": {"code": error.code.name, "details": error.details}}
-            self._tell(wire.SUBSCRIBE, client, message, step)
+            self._send(wire.SUBSCRIBE, client, message, step)
         except NoServices:
             message = {"error": {"code": "UNAVAILABLE", "details": "nothing is served"}}
-            self._tell(wire.SUBSCRIBE, client, message, step)
+            self._send(wire.SUBSCRIBE, client, message, step)
 
-    def _tell(self, method: str, client: Any, message: dict[str, Any], step: int) -> None:
-        self.played.told.append(Told(self.at_ms, step, method.lstrip("/"), client, message))
+    def _send(self, method: str, client: Any, message: dict[str, Any], step: int) -> None:
+        self.played.sent.append(Sent(self.at_ms, step, method.lstrip("/"), client, message))
 
     def _changed(self, change: Change) -> None:
         place, new = change.place, change.new

@@ -12,7 +12,7 @@ import grpc
 from stores.base import Changed, Deleted, Document, DocumentsListed, Selection
 from tests.cluster import steps, wire
 from tests.cluster.grpc_server import Refused
-from tests.cluster.player import LABEL, OURS, Played, Shown, Told
+from tests.cluster.player import LABEL, OURS, Played, Sent, Shown
 from tests.cluster.recorded import last_ms
 
 if TYPE_CHECKING:
@@ -201,16 +201,16 @@ class RealPlay:
             message = await self._services.call(method, request)
         except Refused as error:
             message = {"error": {"code": error.code.name, "details": error.details}}
-        self._tell(method, request, message, self._step)
+        self._send(method, request, message, self._step)
 
     async def _follow(self, client: dict[str, Any], step: int) -> None:
         assert self._services is not None
         with contextlib.suppress(Refused):
             async for message in self._services.subscribe(wire.SUBSCRIBE, client):
-                self._tell(wire.SUBSCRIBE, client, message, step)
+                self._send(wire.SUBSCRIBE, client, message, step)
 
-    def _tell(self, method: str, client: Any, message: dict[str, Any], step: int) -> None:
-        self.played.told.append(Told(self._at_ms, step, method.lstrip("/"), client, message))
+    def _send(self, method: str, client: Any, message: dict[str, Any], step: int) -> None:
+        self.played.sent.append(Sent(self._at_ms, step, method.lstrip("/"), client, message))
 
     async def _watch(self) -> None:
         there: dict[tuple[str, str], Document] = {}

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from contract.names import CLUSTER_LABEL, CLUSTER_NODE_NAME
-from tests.cluster.player import AT_LAST_SECONDS, Shown, Told
+from tests.cluster.player import AT_LAST_SECONDS, Sent, Shown
 from tests.vectors import VECTORS
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ SUMMARY = "(summary)"
 """The key of what a recording says about data that are too large for it."""
 
 
-def told(recording: Mapping[str, Any]) -> list[Told]:
+def sent(recording: Mapping[str, Any]) -> list[Sent]:
     """What gRPC calls and streams said; ``step`` is the number of the step that asked."""
     found = []
     for one in recording["observed"]:
@@ -121,7 +121,7 @@ def told(recording: Mapping[str, Any]) -> list[Told]:
         if message is None:
             message = {key: one[key] for key in ("answers", "error", "end") if key in one}
         client = one.get("client", {})
-        found.append(Told(one["at_ms"], asked[-1], one["stream"], client, message))
+        found.append(Sent(one["at_ms"], asked[-1], one["stream"], client, message))
     return found
 
 

@@ -73,8 +73,8 @@ class Replicas(Cluster):
         """Begin a life, and let time pass."""
         replica = Replica(name)
         (self._place / name).mkdir(parents=True, exist_ok=True)
-        told = self._configuration().model_dump() | {"state_dir": self._place / name}
-        configuration = type(self._configuration())(**told)
+        options = self._configuration().model_dump() | {"state_dir": self._place / name}
+        configuration = type(self._configuration())(**options)
         self._replicas.append(replica)
         replica.life = asyncio.create_task(_live(replica, configuration), name=name)
         await self.pass_time(seconds)
@@ -88,7 +88,7 @@ class Replicas(Cluster):
                 await replica.life
                 raise AssertionError(f"{replica.name} ended")
 
-    async def told_to_end(self, replica: Replica) -> None:
+    async def stop(self, replica: Replica) -> None:
         """SIGTERM, until it has ended."""
         life, replica.life = replica.life, None
         assert life is not None
@@ -128,7 +128,7 @@ class Replicas(Cluster):
         for replica in self._replicas:
             self.go_on(replica)
             if replica.life is not None:
-                await self.told_to_end(replica)
+                await self.stop(replica)
         await super().close()
 
     def _connect(self) -> Client:
@@ -141,8 +141,8 @@ class Replicas(Cluster):
         _WHO.get().servers.append(server)
         return server
 
-    def _take_stop(self, told: Callable[[], object]) -> None:
-        _WHO.get().stop = told
+    def _take_stop(self, options: Callable[[], object]) -> None:
+        _WHO.get().stop = options
 
 
 async def _live(replica: Replica, configuration: AggregatorConfiguration) -> None:
@@ -154,10 +154,10 @@ async def _live(replica: Replica, configuration: AggregatorConfiguration) -> Non
 async def replicas(place: Path, **configuration: Any) -> AsyncIterator[Replicas]:
     """An empty cluster; nobody is begun."""
     made = Replicas(place, **configuration)
-    told_of = daemon.Aggregator
+    original = daemon.Aggregator
 
     def make(*arguments: Any, **named: Any) -> Aggregator:
-        aggregator = told_of(*arguments, **named)
+        aggregator = original(*arguments, **named)
         _WHO.get().aggregator = aggregator
         return aggregator
 

@@ -84,14 +84,14 @@ async def test_whatever_upstream_shows_otherwise_is_found(
 
 
 @pytest.mark.looptime(resolution=2**-20)
-async def test_a_step_that_nobody_knows_is_not_skipped(tmp_path: Path) -> None:
+async def test_a_step_that_is_unknown_is_not_skipped(tmp_path: Path) -> None:
     recording = copy.deepcopy(recorded(NAME))
     recording["steps"].append({"at_ms": 20_000, "do": "put-daemonset", "object": {"name": "x"}})
     with pytest.raises(steps.CannotPlay, match="put-daemonset"):
         await played(recording, tmp_path)
 
 
-def test_repeated_steps_are_told_as_recordings_tell_them() -> None:
+def test_repeated_steps_are_written_as_in_recordings() -> None:
     cap = recorded("public-fault-detail-cap")["steps"]
     messages = [one for step in cap if "repeat" in step for one in steps.objects_of(step)]
     assert [len(one["faults"]) for one in messages] == [100] * 48
@@ -130,8 +130,8 @@ async def test_services_are_asked_by_the_bytes_of_upstreams_numbers() -> None:
     await server.start()
     services, client = InMemory(server), {"jobId": "job", "role": "role"}
     assert await services.call(wire.REGISTER, client) == {"code": 7, "info": "no"}
-    told = [one async for one in services.subscribe(wire.SUBSCRIBE, client)]
-    assert told == [{"uuid": "u", "jobId": "job", "signalType": "", "nodeFaultInfo": []}]
+    sent = [one async for one in services.subscribe(wire.SUBSCRIBE, client)]
+    assert sent == [{"uuid": "u", "jobId": "job", "signalType": "", "nodeFaultInfo": []}]
     with pytest.raises(Refused, match="job is invalid"):
         await services.call(wire.GET, client)
     with pytest.raises(Refused, match="UNIMPLEMENTED"):

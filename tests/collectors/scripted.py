@@ -121,18 +121,18 @@ class ScriptedDriver:
     async def is_in_place(self) -> bool:
         return self.in_place
 
-    def occur(self, chip: int, code: int, *, tell: bool = True) -> None:
+    def occur(self, chip: int, code: int, *, push: bool = True) -> None:
         self.lists[chip][code] = asyncio.get_running_loop().time() + 0.05
         self.ends[chip].pop(code, None)
-        if tell:
-            self.tell(chip, code, 1)
+        if push:
+            self.push(chip, code, 1)
 
-    def recover(self, chip: int, code: int, *, tell: bool = True) -> None:
+    def recover(self, chip: int, code: int, *, push: bool = True) -> None:
         self.ends[chip][code] = asyncio.get_running_loop().time() + 0.3
-        if tell:
-            self.tell(chip, code, 0)
+        if push:
+            self.push(chip, code, 0)
 
-    def tell(self, chip: int, code: int, assertion: int) -> None:
+    def push(self, chip: int, code: int, assertion: int) -> None:
         self.serial += 1
         now_ms = virtual_ms()
         self.queue.put_nowait(
@@ -154,7 +154,7 @@ class ScriptedDriver:
         self.queue.put_nowait(DriverGap(virtual_ms(), reason))
 
 
-class Said:
+class RecordedReports:
     """Collects what a collector reports, with the time of each batch."""
 
     def __init__(self) -> None:

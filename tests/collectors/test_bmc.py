@@ -29,7 +29,7 @@ from dcmi_shim.emulator.bmc import BmcAlarm
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import IPMITOOL, install
 from dcmi_shim.ipmi.alarms import Alarm
-from tests.collectors.scripted import Said, ScriptedDriver, word
+from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
 from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -48,35 +48,35 @@ def words(reports: list[Report]) -> list[str]:
     return [word(report) for report in reports]
 
 
-def test_the_first_reading_answers_and_tells_all_in_the_order_of_the_bmc() -> None:
-    beliefs = BmcTracker("bmc", {})
-    answered, fan, disk = beliefs.listed((FAN, DISK), NOW_MS)
+def test_the_first_reading_answers_and_reports_all_in_the_order_of_the_bmc() -> None:
+    tracker = BmcTracker("bmc", {})
+    answered, fan, disk = tracker.listed((FAN, DISK), NOW_MS)
     assert answered == SourceAnswered("bmc", NODE, NOW_MS)
     assert isinstance(fan, Observation)
     assert (fan.source, fan.subject, fan.code) == ("bmc", FAN_3, "28000009")
     assert (fan.severity, fan.seen_at_ms) == (Severity.MAJOR, NOW_MS)
     assert fan.driver_raised_at_ms == 1_700_000_000_000
     assert words([disk]) == ["host 0 Disk present 02000007"]
-    assert beliefs.listed((DISK, FAN), NOW_MS) == []
+    assert tracker.listed((DISK, FAN), NOW_MS) == []
 
 
 def test_what_is_not_listed_any_more_is_absent() -> None:
-    beliefs = BmcTracker("bmc", {})
-    beliefs.listed((FAN, DISK), NOW_MS)
-    assert words(beliefs.listed((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
-    assert words(beliefs.listed((), NOW_MS)) == ["host 0 Disk absent 02000007"]
-    assert words(beliefs.listed((FAN,), NOW_MS)) == ["host 3 Fan present 28000009"]
+    tracker = BmcTracker("bmc", {})
+    tracker.listed((FAN, DISK), NOW_MS)
+    assert words(tracker.listed((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
+    assert words(tracker.listed((), NOW_MS)) == ["host 0 Disk absent 02000007"]
+    assert words(tracker.listed((FAN,), NOW_MS)) == ["host 3 Fan present 28000009"]
 
 
 def test_no_alarm_is_an_answer() -> None:
-    beliefs = BmcTracker("bmc", {})
-    assert words(beliefs.listed((), NOW_MS)) == ["node 0 answered"]
+    tracker = BmcTracker("bmc", {})
+    assert words(tracker.listed((), NOW_MS)) == ["node 0 answered"]
 
 
-def test_what_was_believed_before_a_restart_is_compared() -> None:
-    beliefs = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
+def test_what_was_tracked_before_a_restart_is_compared() -> None:
+    tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
     fan, other = FAN, replace(FAN, code="28000010")
-    assert words(beliefs.listed((other, fan), NOW_MS)) == [
+    assert words(tracker.listed((other, fan), NOW_MS)) == [
         "node 0 answered",
         "host 3 Fan present 28000010",
         "host 3 Fan present 28000009",
@@ -84,34 +84,34 @@ def test_what_was_believed_before_a_restart_is_compared() -> None:
     ]
 
 
-def test_the_first_reading_after_a_restart_tells_the_order_anew() -> None:
+def test_the_first_reading_after_a_restart_reports_the_order_anew() -> None:
     """The document has the codes of a part in the order in which they are listed then."""
     other = replace(FAN, code="28000010")
-    beliefs = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (FAN_3, "28000010"): 1})
-    _, first, second = beliefs.listed((other, FAN), NOW_MS)
+    tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (FAN_3, "28000010"): 1})
+    _, first, second = tracker.listed((other, FAN), NOW_MS)
     assert words([first, second]) == ["host 3 Fan present 28000010", "host 3 Fan present 28000009"]
     assert isinstance(first, Observation)
     assert isinstance(second, Observation)
     assert (first.serial, second.serial) == (0, 1)
-    assert beliefs.listed((FAN, other), NOW_MS) == [], "another order alone is no change"
+    assert tracker.listed((FAN, other), NOW_MS) == [], "another order alone is no change"
 
 
-def test_blindness_is_said_once_and_changes_nothing() -> None:
-    beliefs = BmcTracker("bmc", {})
-    beliefs.listed((FAN,), NOW_MS)
-    assert beliefs.failed("hangs", NOW_MS) == [SourceBlind("bmc", NODE, NOW_MS, "hangs")]
-    assert beliefs.failed("hangs more", NOW_MS) == []
-    assert words(beliefs.listed((FAN, DISK), NOW_MS)) == [
+def test_blindness_is_logged_once_and_changes_nothing() -> None:
+    tracker = BmcTracker("bmc", {})
+    tracker.listed((FAN,), NOW_MS)
+    assert tracker.failed("hangs", NOW_MS) == [SourceBlind("bmc", NODE, NOW_MS, "hangs")]
+    assert tracker.failed("hangs more", NOW_MS) == []
+    assert words(tracker.listed((FAN, DISK), NOW_MS)) == [
         "node 0 answered",
         "host 0 Disk present 02000007",
     ]
-    assert words(beliefs.failed("again", NOW_MS)) == ["node 0 blind: again"]
+    assert words(tracker.failed("again", NOW_MS)) == ["node 0 blind: again"]
 
 
 def test_blind_from_the_start() -> None:
-    beliefs = BmcTracker("bmc", {(FAN_3, "28000009"): 1})
-    assert words(beliefs.failed("none", NOW_MS)) == ["node 0 blind: none"]
-    assert words(beliefs.listed((FAN,), NOW_MS)) == [
+    tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1})
+    assert words(tracker.failed("none", NOW_MS)) == ["node 0 blind: none"]
+    assert words(tracker.listed((FAN,), NOW_MS)) == [
         "node 0 answered",
         "host 3 Fan present 28000009",
     ]
@@ -135,18 +135,18 @@ alarms = st.builds(
     st.lists(st.none() | st.lists(alarms, max_size=6)),
 )
 def test_what_was_reported_is_always_the_last_complete_reading(
-    believed: frozenset[tuple[Subject, str]], readings: list[list[Alarm] | None]
+    tracked: frozenset[tuple[Subject, str]], readings: list[list[Alarm] | None]
 ) -> None:
-    beliefs = BmcTracker("bmc", dict.fromkeys(believed, 1))
-    present = set(believed)
+    tracker = BmcTracker("bmc", dict.fromkeys(tracked, 1))
+    present = set(tracked)
     blind, is_first = False, True
     for number, reading in enumerate(readings):
         if reading is None:
-            reports = beliefs.failed("no answer", NOW_MS)
+            reports = tracker.failed("no answer", NOW_MS)
             assert [isinstance(report, SourceBlind) for report in reports] == [True] * (not blind)
             blind = True
             continue
-        reports = beliefs.listed(tuple(reading), NOW_MS)
+        reports = tracker.listed(tuple(reading), NOW_MS)
         answers = [report for report in reports if isinstance(report, SourceAnswered)]
         assert len(answers) == (blind or all(before is None for before in readings[:number]))
         blind = False
@@ -157,12 +157,12 @@ def test_what_was_reported_is_always_the_last_complete_reading(
         )
         changed = {subject for subject, _ in (set(listed) if is_first else present ^ set(listed))}
         is_first = False
-        told = [report for report in reports if isinstance(report, Observation)]
-        there = [one for one in told if one.assertion is Assertion.PRESENT]
+        reported = [report for report in reports if isinstance(report, Observation)]
+        there = [one for one in reported if one.assertion is Assertion.PRESENT]
         assert [(one.subject, one.code, one.serial) for one in there] == [
             (*key, place) for place, key in enumerate(listed) if key[0] in changed
         ]
-        gone = {(one.subject, one.code) for one in told if one.assertion is Assertion.ABSENT}
+        gone = {(one.subject, one.code) for one in reported if one.assertion is Assertion.ABSENT}
         assert gone == present - set(listed)
         present = set(listed)
 
@@ -205,7 +205,7 @@ class Watched:
     """A collector that runs: what it said, and how often it made progress."""
 
     def __init__(self) -> None:
-        self.said = Said()
+        self.recorded = RecordedReports()
         self.steps = 0
 
     def progress(self) -> None:
@@ -215,15 +215,15 @@ class Watched:
 @contextlib.asynccontextmanager
 async def collecting(
     tools: Path,
-    believed: Mapping[tuple[Subject, str], int] | None = None,
+    tracked: Mapping[tuple[Subject, str], int] | None = None,
     period_seconds: float = 0.2,
 ) -> AsyncIterator[Watched]:
     watched = Watched()
     around = surroundings(
-        watched.said,
+        watched.recorded,
         lambda: time.time_ns() // 1_000_000,
         ScriptedDriver(),
-        believed=believed,
+        tracked=tracked,
         environment={"PATH": f"{tools}:{os.environ['PATH']}"},
         progress=watched.progress,
     )
@@ -254,20 +254,23 @@ async def test_from_the_bmc_to_observations(
 ) -> None:
     tools = (server[0] / IPMITOOL).parent
     async with collecting(tools, {(FAN_3, "28000009"): 1}) as watched:
-        said = watched.said
-        await until(lambda: said.batches)
-        assert said.words() == ["node 0 answered", "host 3 Fan absent 28000009"]
+        recorded = watched.recorded
+        await until(lambda: recorded.batches)
+        assert recorded.words() == ["node 0 answered", "host 3 Fan absent 28000009"]
         for change in range(3):
             hardware.bmc.alarms(
                 BmcAlarm("28000009", "Fan", index) for index in range(change, change + 12)
             )
             began = asyncio.get_running_loop().time()
-            before = len(said.batches)
-            await until(lambda before=before: len(said.batches) > before)  # type: ignore[misc]
+            before = len(recorded.batches)
+            await until(lambda before=before: len(recorded.batches) > before)  # type: ignore[misc]
             # Within its period, and whatever a busy machine takes; benchmarks.latency holds 100 ms.
-            assert said.batches[-1][0] - began < 0.2 + 1.0
-        assert len(said.batches) == 4
-        assert said.words(began) == ["host 13 Fan present 28000009", "host 1 Fan absent 28000009"]
+            assert recorded.batches[-1][0] - began < 0.2 + 1.0
+        assert len(recorded.batches) == 4
+        assert recorded.words(began) == [
+            "host 13 Fan present 28000009",
+            "host 1 Fan absent 28000009",
+        ]
         steps = watched.steps
         await until(lambda: watched.steps > steps + 2)
 
@@ -279,23 +282,23 @@ async def test_a_bmc_that_is_absent_comes_and_hangs(
     hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
     hardware.bmc.present(False)
     async with collecting((server[0] / IPMITOOL).parent) as watched:
-        said = watched.said
-        await until(lambda: said.batches)
+        recorded = watched.recorded
+        await until(lambda: recorded.batches)
         await asyncio.sleep(0.5)
-        (blind,) = said.words()
+        (blind,) = recorded.words()
         assert blind.startswith("node 0 blind: ipmitool raw 0x30 0x94")
         hardware.bmc.present(True)
-        await until(lambda: len(said.batches) == 2)
-        assert said.words()[1:] == ["node 0 answered", "host 3 Fan present 28000009"]
+        await until(lambda: len(recorded.batches) == 2)
+        assert recorded.words()[1:] == ["node 0 answered", "host 3 Fan present 28000009"]
         hardware.bmc.hang()
         hardware.bmc.clear()
         steps = watched.steps
-        await until(lambda: len(said.batches) == 3)
-        assert "no answer within 0.5 s; killed" in said.words()[-1]
+        await until(lambda: len(recorded.batches) == 3)
+        assert "no answer within 0.5 s; killed" in recorded.words()[-1]
         assert watched.steps > steps + 1
         hardware.bmc.ok()
-        await until(lambda: len(said.batches) == 4)
-        assert said.words()[-2:] == ["node 0 answered", "host 3 Fan absent 28000009"]
+        await until(lambda: len(recorded.batches) == 4)
+        assert recorded.words()[-2:] == ["node 0 answered", "host 3 Fan absent 28000009"]
 
 
 @pytest.mark.slow
@@ -304,13 +307,13 @@ async def test_bad_replies_change_nothing(
 ) -> None:
     hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
     async with collecting((server[0] / IPMITOOL).parent) as watched:
-        said = watched.said
-        await until(lambda: said.batches)
+        recorded = watched.recorded
+        await until(lambda: recorded.batches)
         hardware.bmc.replies([("94@*", bytes.fromhex("00 01 00 01 00 09 00 00 28"))])
-        await until(lambda: len(said.batches) == 2)
-        assert "it begins with 01 00 01 instead of db 07 00: shifted" in said.words()[-1]
+        await until(lambda: len(recorded.batches) == 2)
+        assert "it begins with 01 00 01 instead of db 07 00: shifted" in recorded.words()[-1]
         hardware.bmc.replies([("94@*", bytes.fromhex("00 db 07 00 01 00 00 00"))])
         await asyncio.sleep(0.5)
         hardware.bmc.ok()
-        await until(lambda: len(said.batches) == 3)
-        assert said.words()[2:] == [said.words()[2], "node 0 answered"]
+        await until(lambda: len(recorded.batches) == 3)
+        assert recorded.words()[2:] == [recorded.words()[2], "node 0 answered"]

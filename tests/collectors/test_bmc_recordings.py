@@ -83,7 +83,7 @@ def test_recording(recording: dict[str, Any]) -> None:
     name = recording["recording"]
     refused = REFUSED.get(name, {})
     published = {code for poll in recording["polls"] for _, _, code in devices(poll["upstream"])}
-    beliefs = BmcTracker("bmc", {})
+    tracker = BmcTracker("bmc", {})
     present: set[tuple[str, int, str]] = set()
     before: tuple[Alarm, ...] | None = None
     for number, poll in enumerate(recording["polls"]):
@@ -92,7 +92,7 @@ def test_recording(recording: dict[str, Any]) -> None:
                 hold(reading(before), lambda first, poll=poll: answer_of(poll, first))  # type: ignore[misc]
             continue
         before, _ = hold(reading(before), lambda first, poll=poll: answer_of(poll, first))  # type: ignore[misc]
-        for report in beliefs.listed(before, now_ms=1_800_000_000_000):
+        for report in tracker.listed(before, now_ms=1_800_000_000_000):
             if isinstance(report, Observation):
                 place = (report.subject.part, report.subject.id, report.code)
                 if report.assertion is Assertion.PRESENT:

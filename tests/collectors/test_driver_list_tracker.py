@@ -18,19 +18,19 @@ def seen(assertion: Assertion, subject: Subject = HERE) -> Observation:
     return Observation("switch", subject, CODE, assertion, 1000, Severity.MAJOR, 900, 7)
 
 
-def beliefs(*believed: tuple[Subject, str]) -> ListTracker:
-    return ListTracker("switch", believed)
+def tracker(*tracked: tuple[Subject, str]) -> ListTracker:
+    return ListTracker("switch", tracked)
 
 
-def test_present_carries_what_the_list_says() -> None:
-    (report,) = beliefs().answered({KEY: ListedCode(Severity.CRITICAL, 800)}, 0.0, 5000)
+def test_present_carries_what_the_list_contains() -> None:
+    (report,) = tracker().answered({KEY: ListedCode(Severity.CRITICAL, 800)}, 0.0, 5000)
     assert report == Observation(
         "switch", HERE, CODE, Assertion.PRESENT, 5000, Severity.CRITICAL, 800
     )
 
 
 def test_a_list_without_a_time_keeps_that_of_the_event() -> None:
-    known = beliefs()
+    known = tracker()
     known.event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
     known.event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
     (report,) = known.answered({KEY: ListedCode()}, 1.0 + LAG_SECONDS, 5000)
@@ -40,7 +40,7 @@ def test_a_list_without_a_time_keeps_that_of_the_event() -> None:
 
 
 def test_what_a_list_did_not_have_in_between_is_listed_anew() -> None:
-    known = beliefs()
+    known = tracker()
     known.event(seen(Assertion.OCCUR), 0.0, list_is_blind=False)
     known.event(seen(Assertion.RECOVER), 1.0, list_is_blind=False)
     assert known.answered({}, 1.0 + LAG_SECONDS, 0) == []
@@ -49,7 +49,7 @@ def test_what_a_list_did_not_have_in_between_is_listed_anew() -> None:
 
 
 def test_what_no_complete_list_left_out_may_have_lasted() -> None:
-    known = beliefs()
+    known = tracker()
     known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
     assert known.answered({}, LAG_SECONDS, 0, complete=False) == []
     (report,) = known.answered({KEY: ListedCode()}, 6.0, 5000)
@@ -57,7 +57,7 @@ def test_what_no_complete_list_left_out_may_have_lasted() -> None:
 
 
 def test_subjects_do_not_disturb_each_other() -> None:
-    known = beliefs(KEY, OTHER)
+    known = tracker(KEY, OTHER)
     assert known.event(seen(Assertion.OCCUR, THERE), 9.0, list_is_blind=False) != []
     assert [word(report) for report in known.answered({}, 10.0, 0)] == [
         f"switch 1 2/0/3 absent {CODE}"
@@ -66,7 +66,7 @@ def test_subjects_do_not_disturb_each_other() -> None:
 
 
 def test_an_incomplete_list_takes_nothing_away() -> None:
-    known = beliefs(KEY)
+    known = tracker(KEY)
     assert known.answered({OTHER: ListedCode()}, 0.0, 0, complete=False) != []
     assert known.answered({OTHER: ListedCode()}, 1.0, 0, complete=False) == []
     assert [word(report) for report in known.answered({OTHER: ListedCode()}, 2.0, 0)] == [
@@ -75,14 +75,14 @@ def test_an_incomplete_list_takes_nothing_away() -> None:
 
 
 def test_an_incomplete_list_releases_a_recovery_that_waited() -> None:
-    known = beliefs(KEY)
+    known = tracker(KEY)
     assert known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=True) == []
     assert known.answered({}, 5.0, 0, complete=False) == [seen(Assertion.RECOVER)]
     assert known.states == {}
 
 
 def test_an_incomplete_list_forgets_what_recovered() -> None:
-    known = beliefs()
+    known = tracker()
     known.event(seen(Assertion.RECOVER), 0.0, list_is_blind=False)
     assert known.answered({}, 1.0, 0, complete=False) == []
     assert known.next_check() == LAG_SECONDS
@@ -90,8 +90,8 @@ def test_an_incomplete_list_forgets_what_recovered() -> None:
     assert (known.next_check(), known.states) == (None, {})
 
 
-def test_what_was_told_once_is_looked_for() -> None:
-    known = beliefs()
+def test_what_was_reported_once_is_looked_for() -> None:
+    known = tracker()
     known.expect(KEY, 0.0)
     assert known.next_check() == LAG_SECONDS
     assert known.answered({KEY: ListedCode()}, 1.0, 0) == []

@@ -14,7 +14,7 @@ from collectors.boot import boot_id
 from collectors.host_clock import ClockSection, HostClockCollector, is_synchronised, offset_seconds
 from contract.codes.host_codes import CLOCK_STEP, CLOCK_UNSYNCHRONISED, HOST_CLOCK
 from contract.observation import Observation, host_subject
-from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
+from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.surroundings import Kept, surroundings
 
 if TYPE_CHECKING:
@@ -45,78 +45,78 @@ class Host:
 @contextlib.asynccontextmanager
 async def running(
     host: Host, memory: Kept | None = None, *, lost: bool = False
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[RecordedReports]:
     """The collector at work; what it says."""
-    said = Said()
-    believed = {(host_subject(HOST_CLOCK, 0), CLOCK_UNSYNCHRONISED): 1} if lost else {}
-    around = surroundings(said, virtual_ms, ScriptedDriver(), memory=memory, believed=believed)
+    recorded = RecordedReports()
+    tracked = {(host_subject(HOST_CLOCK, 0), CLOCK_UNSYNCHRONISED): 1} if lost else {}
+    around = surroundings(recorded, virtual_ms, ScriptedDriver(), memory=memory, tracked=tracked)
     task = asyncio.create_task(host.collector().run(around))
     await asyncio.sleep(1)
     try:
-        yield said
+        yield recorded
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
 
-def texts(said: Said) -> list[str]:
-    reports = (one for _, batch in said.batches for one in batch)
+def texts(recorded: RecordedReports) -> list[str]:
+    reports = (one for _, batch in recorded.batches for one in batch)
     return [one.text for one in reports if isinstance(one, Observation)]
 
 
 @pytest.mark.looptime
 async def test_steps_in_both_directions_have_their_size() -> None:
     host = Host()
-    async with running(host) as said:
+    async with running(host) as recorded:
         for step in (9.9, 10.0, -3600.5, -9.0, 0.0):
             host.offset += step
             await asyncio.sleep(60)
-    assert said.words() == [ANSWERED, STEP, STEP]
-    assert texts(said) == [
+    assert recorded.words() == [ANSWERED, STEP, STEP]
+    assert texts(recorded) == [
         "the clock was set forward by 10.0 s",
         "the clock was set back by 3600.5 s",
     ]
 
 
 @pytest.mark.looptime
-async def test_a_step_while_nobody_looked() -> None:
+async def test_a_step_between_two_readings() -> None:
     host, memory = Host(), Kept()
     async with running(host, memory):
         pass
     host.offset -= 60
-    async with running(host, memory) as said:
+    async with running(host, memory) as recorded:
         await asyncio.sleep(120)
-    assert said.words() == [ANSWERED, STEP]
+    assert recorded.words() == [ANSWERED, STEP]
     assert memory.content is not None
     memory.content = memory.content.replace(boot_id().encode(), b"another")
     host.offset -= 60
-    async with running(host, memory) as said:
+    async with running(host, memory) as recorded:
         pass
-    assert said.words() == [ANSWERED], "another boot has another offset"
-    async with running(host, Kept(b"{")) as said:
+    assert recorded.words() == [ANSWERED], "another boot has another offset"
+    async with running(host, Kept(b"{")) as recorded:
         pass
-    assert said.words() == [ANSWERED]
+    assert recorded.words() == [ANSWERED]
 
 
 @pytest.mark.looptime
 async def test_only_what_was_synchronised_can_lose_it() -> None:
     host, memory = Host(), Kept()
-    async with running(host, memory) as said:
+    async with running(host, memory) as recorded:
         await asyncio.sleep(60)
-        assert said.words() == [ANSWERED]
+        assert recorded.words() == [ANSWERED]
         host.synchronised = True
         await asyncio.sleep(60)
     host.synchronised = None
-    async with running(host, memory) as said:
+    async with running(host, memory) as recorded:
         host.synchronised = False
         await asyncio.sleep(60)
-        assert said.words() == [ANSWERED, LOST]
-    async with running(host, memory, lost=True) as said:
-        assert said.words() == [ANSWERED]
+        assert recorded.words() == [ANSWERED, LOST]
+    async with running(host, memory, lost=True) as recorded:
+        assert recorded.words() == [ANSWERED]
         host.synchronised = True
         await asyncio.sleep(60)
-    assert said.words() == [ANSWERED, FOUND]
+    assert recorded.words() == [ANSWERED, FOUND]
 
 
 def test_the_clocks_of_this_machine() -> None:

@@ -18,7 +18,7 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import find_library
 from dcmi_shim.worker.supervisor import DriverSettings
-from tests.collectors.scripted import Said
+from tests.collectors.scripted import RecordedReports
 from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -59,17 +59,17 @@ def wall_clock() -> int:
 
 @contextlib.asynccontextmanager
 async def collecting(
-    library: FoundLibrary, believed: Mapping[tuple[Subject, str], int] | None = None
-) -> AsyncIterator[tuple[Driver, Said]]:
+    library: FoundLibrary, tracked: Mapping[tuple[Subject, str], int] | None = None
+) -> AsyncIterator[tuple[Driver, RecordedReports]]:
     driver = Driver(library, wall_clock, DriverSettings(probe_seconds=1.0))
-    said = Said()
-    around = surroundings(said, wall_clock, driver, believed=believed)
+    recorded = RecordedReports()
+    around = surroundings(recorded, wall_clock, driver, tracked=tracked)
     collector = ChipFaultsCollector(
         ChipFaultsSection(audit_period_seconds=1.0, health_period_seconds=0.5), AgentOptions()
     )
     tasks = [asyncio.create_task(driver.run()), asyncio.create_task(collector.run(around))]
     try:
-        yield driver, said
+        yield driver, recorded
     finally:
         assert not any(task.done() for task in tasks), tasks
         for task in tasks:
@@ -91,19 +91,19 @@ async def test_a_fault_lives_and_ends(
 ) -> None:
     hardware.occur(1, AIC)
     await asyncio.sleep(0.2)
-    async with collecting(server[0], {(chip_subject(2), HBM): 1}) as (_, said):
-        assert await until(lambda: "chip 7 answered" in said.words(), 2) < 1
-        assert f"chip 1 present {AIC}" in said.words()
-        assert f"chip 2 absent {HBM}" in said.words()
+    async with collecting(server[0], {(chip_subject(2), HBM): 1}) as (_, recorded):
+        assert await until(lambda: "chip 7 answered" in recorded.words(), 2) < 1
+        assert f"chip 1 present {AIC}" in recorded.words()
+        assert f"chip 2 absent {HBM}" in recorded.words()
         hardware.occur(3, HBM)
-        await until(lambda: f"chip 3 occur {HBM}" in said.words(), 1)
+        await until(lambda: f"chip 3 occur {HBM}" in recorded.words(), 1)
         hardware.once(3, AIC)
-        await until(lambda: f"chip 3 once {AIC}" in said.words(), 1)
+        await until(lambda: f"chip 3 once {AIC}" in recorded.words(), 1)
         hardware.recover(3, HBM)
-        await until(lambda: f"chip 3 recover {HBM}" in said.words(), 1)
+        await until(lambda: f"chip 3 recover {HBM}" in recorded.words(), 1)
         # Neither audits while the list lags nor the one after two seconds find fault with that.
         await asyncio.sleep(2.6)
-        assert [word for word in said.words() if word.startswith("chip 3")] == [
+        assert [word for word in recorded.words() if word.startswith("chip 3")] == [
             "chip 3 answered",
             f"chip 3 occur {HBM}",
             f"chip 3 once {AIC}",
@@ -114,53 +114,53 @@ async def test_a_fault_lives_and_ends(
 async def test_one_chip_hangs_and_the_others_go_on(
     server: tuple[FoundLibrary, Emulator], hardware: Emulator
 ) -> None:
-    async with collecting(server[0]) as (driver, said):
-        await until(lambda: "chip 7 answered" in said.words(), 2)
+    async with collecting(server[0]) as (driver, recorded):
+        await until(lambda: "chip 7 answered" in recorded.words(), 2)
         hardware.occur(2, HBM)
         await asyncio.sleep(2.2)
         for function in ("dcmi_get_device_health", "dcmi_get_device_errorcode_v2"):
             hardware.hang(function, 2)
         await until(lambda: len(driver.stuck_calls()) == 2, 4)
         hardware.occur(5, HBM)
-        assert await until(lambda: f"chip 5 occur {HBM}" in said.words(), 1) < 0.2
+        assert await until(lambda: f"chip 5 occur {HBM}" in recorded.words(), 1) < 0.2
         hardware.lose_next_event()
         hardware.occur(6, AIC)
-        assert await until(lambda: f"chip 6 present {AIC}" in said.words(), 3) < 2
+        assert await until(lambda: f"chip 6 present {AIC}" in recorded.words(), 3) < 2
         hardware.recover(2, HBM)
         await asyncio.sleep(2.5)
-        assert f"chip 2 recover {HBM}" not in said.words()
-        blind = [word for word in said.words() if "blind" in word]
+        assert f"chip 2 recover {HBM}" not in recorded.words()
+        blind = [word for word in recorded.words() if "blind" in word]
         assert len(blind) == 1
         assert blind[0].startswith("chip 2 blind: dcmi_get_device_")
         for function in ("dcmi_get_device_health", "dcmi_get_device_errorcode_v2"):
             hardware.clear(function, 2)
-        await until(lambda: f"chip 2 recover {HBM}" in said.words(), 3)
-        await until(lambda: said.words().count("chip 2 answered") == 2, 3)
+        await until(lambda: f"chip 2 recover {HBM}" in recorded.words(), 3)
+        await until(lambda: recorded.words().count("chip 2 answered") == 2, 3)
 
 
 async def test_a_card_drops_and_returns(
     server: tuple[FoundLibrary, Emulator], hardware: Emulator
 ) -> None:
-    async with collecting(server[0]) as (_, said):
-        await until(lambda: "chip 7 answered" in said.words(), 2)
+    async with collecting(server[0]) as (_, recorded):
+        await until(lambda: "chip 7 answered" in recorded.words(), 2)
         hardware.drop(4)
-        await until(lambda: f"chip 4 present {CARD_DROP}" in said.words(), 2)
+        await until(lambda: f"chip 4 present {CARD_DROP}" in recorded.words(), 2)
         hardware.restore(4)
-        await until(lambda: f"chip 4 absent {CARD_DROP}" in said.words(), 2)
-        assert not [word for word in said.words() if "blind" in word]
+        await until(lambda: f"chip 4 absent {CARD_DROP}" in recorded.words(), 2)
+        assert not [word for word in recorded.words() if "blind" in word]
 
 
 async def test_a_burst_loses_nothing(
     server: tuple[FoundLibrary, Emulator], hardware: Emulator
 ) -> None:
-    async with collecting(server[0]) as (_, said):
-        await until(lambda: "chip 7 answered" in said.words(), 2)
+    async with collecting(server[0]) as (_, recorded):
+        await until(lambda: "chip 7 answered" in recorded.words(), 2)
         for _ in range(25):
             for chip in range(8):
                 hardware.occur(chip, HBM)
                 hardware.recover(chip, HBM)
-        await until(lambda: len(said.words()) >= 8 + 400, 5)
-        events = [word for word in said.words() if "answered" not in word]
+        await until(lambda: len(recorded.words()) >= 8 + 400, 5)
+        events = [word for word in recorded.words() if "answered" not in word]
         for chip in range(8):
             own = [word for word in events if word.startswith(f"chip {chip} ")]
             assert own == [f"chip {chip} occur {HBM}", f"chip {chip} recover {HBM}"] * 25
@@ -171,18 +171,18 @@ async def test_virtual_devices_that_come_and_go_are_noticed(
 ) -> None:
     monkeypatch.setattr("dcmi_shim.driver._VIRTUAL_SECONDS", 0.2)
     hardware.virtual(6, 4)
-    async with collecting(server[0]) as (driver, said):
+    async with collecting(server[0]) as (driver, recorded):
         assert (await driver.inventory()).virtual == (6,)
         hardware.virtual(2, 1)
-        await until(lambda: any("gap" in word for word in said.words()), 10)
+        await until(lambda: any("gap" in word for word in recorded.words()), 10)
         assert (await driver.inventory()).virtual == (2, 6)
         hardware.fail("dcmi_get_device_info", -8005)
         await asyncio.sleep(0.5)
         assert (await driver.inventory()).virtual == (2, 6)
         hardware.clear("dcmi_get_device_info")
         hardware.virtual(2, 0)
-        await until(lambda: sum("gap" in word for word in said.words()) == 2, 10)
+        await until(lambda: sum("gap" in word for word in recorded.words()) == 2, 10)
         assert (await driver.inventory()).virtual == (6,)
         hardware.virtual(6, 0)
-        await until(lambda: sum("gap" in word for word in said.words()) == 3, 10)
+        await until(lambda: sum("gap" in word for word in recorded.words()) == 3, 10)
         assert (await driver.inventory()).virtual == ()

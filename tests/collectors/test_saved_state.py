@@ -30,6 +30,6 @@ def test_there_is_nothing_at_the_first_start() -> None:
     "content",
     [b"", b"\0" * 64, b"{", b"[]", b'{"name":"\xff"}', b'{"name":"","x":' + b"[" * 100_000],
 )
-def test_nonsense_is_nothing_and_said(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_nonsense_is_nothing_and_logged(content: bytes, caplog: pytest.LogCaptureFixture) -> None:
     assert of(content) is None
     assert "source: what was remembered makes no sense" in caplog.text

@@ -20,7 +20,7 @@ from contract.observation import NODE, Observation
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import SWITCH_LIBRARY, install
 from dcmi_shim.emulator.switch_faults import EmulatedSwitchFault, code_of
-from tests.collectors.scripted import Said, ScriptedDriver
+from tests.collectors.scripted import RecordedReports, ScriptedDriver
 from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -60,20 +60,20 @@ async def collecting(
     root: Path,
     period_seconds: float = 30.0,
     family: str = "Ascend910A3",
-    believed: Mapping[tuple[Subject, str], int] | None = None,
+    tracked: Mapping[tuple[Subject, str], int] | None = None,
     driver: ScriptedDriver | None = None,
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[RecordedReports]:
     driver = driver or ScriptedDriver()
     driver.family = family
-    said = Said()
-    around = surroundings(said, wall_clock, driver, believed=believed, driver_root=root)
+    recorded = RecordedReports()
+    around = surroundings(recorded, wall_clock, driver, tracked=tracked, driver_root=root)
     task = asyncio.create_task(
         SwitchCollector(SwitchSection(audit_period_seconds=period_seconds), AgentOptions()).run(
             around
         )
     )
     try:
-        yield said
+        yield recorded
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -91,18 +91,18 @@ async def until(condition: Callable[[], bool], seconds: float) -> float:
 async def test_occurrence_notice_and_recovery(
     built: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
-    async with collecting(built[0]) as said:
-        await until(lambda: said.words() == ["node 0 answered"], 5)
+    async with collecting(built[0]) as recorded:
+        await until(lambda: recorded.words() == ["node 0 answered"], 5)
         before_ms = wall_clock()
         hardware.switch_occur(PORT, Severity.CRITICAL)
-        assert await until(lambda: f"{PLACE} occur {CODE}" in said.words(), 1) < 0.2
+        assert await until(lambda: f"{PLACE} occur {CODE}" in recorded.words(), 1) < 0.2
         hardware.switch_once(WHOLE_CHIP)
-        await until(lambda: len(said.words()) == 3, 1)
+        await until(lambda: len(recorded.words()) == 3, 1)
         hardware.switch_recover(PORT)
-        await until(lambda: f"{PLACE} recover {CODE}" in said.words(), 1)
+        await until(lambda: f"{PLACE} recover {CODE}" in recorded.words(), 1)
         # The audits that follow do not find fault with a list that lags.
         await asyncio.sleep(2.5)
-        words = said.words()
+        words = recorded.words()
         assert words == [
             "node 0 answered",
             f"{PLACE} occur {CODE}",
@@ -110,7 +110,7 @@ async def test_occurrence_notice_and_recovery(
             "switch 5 65535/2/0 once [0x00f103b6,155909,na,na]",
             f"{PLACE} recover {CODE}",
         ]
-    (occurred,) = said.batches[1][1]
+    (occurred,) = recorded.batches[1][1]
     assert isinstance(occurred, Observation)
     assert occurred.source == "switch"
     assert occurred.severity is Severity.CRITICAL
@@ -120,37 +120,37 @@ async def test_occurrence_notice_and_recovery(
 
 
 @pytest.mark.slow
-async def test_what_events_did_not_tell(built: tuple[Path, Emulator], hardware: Emulator) -> None:
+async def test_what_events_did_not_report(built: tuple[Path, Emulator], hardware: Emulator) -> None:
     hardware.switch_occur(PORT)
     await asyncio.sleep(0.1)
     gone = port_subject(SwitchPort(1, 1, 0, 1))
-    async with collecting(built[0], 0.3, believed={(gone, CODE): 1}) as said:
-        await until(lambda: len(said.words()) == 3, 5)
-        assert said.words() == [
+    async with collecting(built[0], 0.3, tracked={(gone, CODE): 1}) as recorded:
+        await until(lambda: len(recorded.words()) == 3, 5)
+        assert recorded.words() == [
             "node 0 answered",
             f"{gone} absent {CODE}",
             f"{PLACE} present {CODE}",
         ]
-        present = said.batches[0][1][2]
+        present = recorded.batches[0][1][2]
         assert isinstance(present, Observation)
         assert present.severity is Severity.MAJOR
         assert present.driver_raised_at_ms is not None
         hardware.lose_next_event()
         hardware.switch_recover(PORT)
-        assert await until(lambda: f"{PLACE} absent {CODE}" in said.words(), 3) < 1.5
+        assert await until(lambda: f"{PLACE} absent {CODE}" in recorded.words(), 3) < 1.5
 
 
 async def test_ports_and_repetitions(built: tuple[Path, Emulator], hardware: Emulator) -> None:
     ports = [EmulatedSwitchFault(PORT.code, 5, port, port) for port in range(3)]
-    async with collecting(built[0]) as said:
-        await until(lambda: said.words() == ["node 0 answered"], 5)
+    async with collecting(built[0]) as recorded:
+        await until(lambda: recorded.words() == ["node 0 answered"], 5)
         for fault in (*ports, ports[0]):
             hardware.switch_occur(fault)
         hardware.switch_recover(ports[1])
         for fault in (ports[0], ports[2]):
             hardware.switch_recover(fault)
-        await until(lambda: len(said.words()) == 7, 2)
-        assert said.words()[1:] == [
+        await until(lambda: len(recorded.words()) == 7, 2)
+        assert recorded.words()[1:] == [
             *(f"switch 5 {port}/0/{port} occur {CODE}" for port in range(3)),
             *(f"switch 5 {port}/0/{port} recover {CODE}" for port in (1, 0, 2)),
         ]
@@ -160,19 +160,19 @@ async def test_ports_and_repetitions(built: tuple[Path, Emulator], hardware: Emu
 async def test_many_more_faults_than_a_list_shows(
     built: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
-    async with collecting(built[0], 0.2) as said:
-        await until(lambda: said.words() == ["node 0 answered"], 5)
+    async with collecting(built[0], 0.2) as recorded:
+        await until(lambda: recorded.words() == ["node 0 answered"], 5)
         for chip in range(4):
             for port in range(48):
                 hardware.switch_occur(EmulatedSwitchFault(PORT.code, chip, port))
-        await until(lambda: len(said.words()) == 1 + 192, 3)
+        await until(lambda: len(recorded.words()) == 1 + 192, 3)
         await asyncio.sleep(2.6)
-        assert [word for word in said.words() if " occur " not in word] == ["node 0 answered"]
+        assert [word for word in recorded.words() if " occur " not in word] == ["node 0 answered"]
         for chip in range(4):
             for port in range(48):
                 hardware.lose_next_event()
                 hardware.switch_recover(EmulatedSwitchFault(PORT.code, chip, port))
-        await until(lambda: len(said.words()) == 1 + 2 * 192, 3)
+        await until(lambda: len(recorded.words()) == 1 + 2 * 192, 3)
 
 
 @pytest.mark.slow
@@ -180,20 +180,20 @@ async def test_a_list_that_hangs_is_blindness(
     built: tuple[Path, Emulator], hardware: Emulator
 ) -> None:
     hardware.switch_occur(PORT)
-    async with collecting(built[0], 0.3) as said:
-        await until(lambda: f"{PLACE} present {CODE}" in said.words(), 5)
+    async with collecting(built[0], 0.3) as recorded:
+        await until(lambda: f"{PLACE} present {CODE}" in recorded.words(), 5)
         hardware.hang(LIST)
-        await until(lambda: f"node 0 blind: {LIST} does not return" in str(said.words()), 3)
+        await until(lambda: f"node 0 blind: {LIST} does not return" in str(recorded.words()), 3)
         other = EmulatedSwitchFault(PORT.code, 6, 6)
         hardware.switch_occur(other)
-        await until(lambda: f"switch 6 6/0/0 occur {CODE}" in said.words(), 2)
+        await until(lambda: f"switch 6 6/0/0 occur {CODE}" in recorded.words(), 2)
         hardware.switch_recover(PORT)
         await asyncio.sleep(0.5)
-        assert f"{PLACE} recover {CODE}" not in said.words()
+        assert f"{PLACE} recover {CODE}" not in recorded.words()
         hardware.clear(LIST)
-        await until(lambda: f"{PLACE} recover {CODE}" in said.words(), 15)
-        assert said.words().count("node 0 answered") == 2
-        assert str(said.words()).count(" blind: ") == 1
+        await until(lambda: f"{PLACE} recover {CODE}" in recorded.words(), 15)
+        assert recorded.words().count("node 0 answered") == 2
+        assert str(recorded.words()).count(" blind: ") == 1
 
 
 @pytest.mark.slow
@@ -202,31 +202,31 @@ async def test_a_library_that_comes_later(hardware: Emulator, tmp_path: Path) ->
     install(root, tmp_path / "emulator", "a3")
     library = root / "lib64" / "driver" / SWITCH_LIBRARY.name
     library.rename(tmp_path / "aside")
-    async with collecting(root, 0.3) as said:
-        await until(lambda: "no usable liblingqu-dcmi.so" in str(said.words()), 5)
-        assert len(said.words()) == 1
-        assert said.words()[0].startswith("node 0 blind: ")
-        assert "\n" not in said.words()[0]
+    async with collecting(root, 0.3) as recorded:
+        await until(lambda: "no usable liblingqu-dcmi.so" in str(recorded.words()), 5)
+        assert len(recorded.words()) == 1
+        assert recorded.words()[0].startswith("node 0 blind: ")
+        assert "\n" not in recorded.words()[0]
         (tmp_path / "aside").rename(library)
-        await until(lambda: "node 0 answered" in said.words(), 8)
+        await until(lambda: "node 0 answered" in recorded.words(), 8)
 
 
 @pytest.mark.slow
 async def test_without_the_list_function(tmp_path: Path) -> None:
     install(tmp_path / "driver", tmp_path / "emulator", "a3", without=[LIST])
     with contextlib.closing(Emulator(tmp_path / "emulator")) as emulator:
-        async with collecting(tmp_path / "driver", 0.3) as said:
-            await until(lambda: "the library has no such function" in str(said.words()), 5)
+        async with collecting(tmp_path / "driver", 0.3) as recorded:
+            await until(lambda: "the library has no such function" in str(recorded.words()), 5)
             emulator.switch_occur(PORT)
             emulator.switch_recover(PORT)
             # Nothing can confirm the recovery, now or later: it is believed.
-            await until(lambda: f"{PLACE} recover {CODE}" in said.words(), 1)
+            await until(lambda: f"{PLACE} recover {CODE}" in recorded.words(), 1)
             await asyncio.sleep(0.7)
-            assert [word for word in said.words() if "blind" not in word] == [
+            assert [word for word in recorded.words() if "blind" not in word] == [
                 f"{PLACE} occur {CODE}",
                 f"{PLACE} recover {CODE}",
             ]
-            assert str(said.words()).count(" blind: ") == 1
+            assert str(recorded.words()).count(" blind: ") == 1
 
 
 @pytest.mark.slow
@@ -234,31 +234,31 @@ async def test_without_the_subscription(tmp_path: Path) -> None:
     without = ["lq_dcmi_subscribe_fault_event"]
     install(tmp_path / "driver", tmp_path / "emulator", "a3", without=without)
     with contextlib.closing(Emulator(tmp_path / "emulator")) as emulator:
-        async with collecting(tmp_path / "driver", 0.3) as said:
-            await until(lambda: "node 0 answered" in said.words(), 5)
-            assert "no such function" in str(said.words())
+        async with collecting(tmp_path / "driver", 0.3) as recorded:
+            await until(lambda: "node 0 answered" in recorded.words(), 5)
+            assert "no such function" in str(recorded.words())
             emulator.switch_occur(PORT)
-            await until(lambda: f"{PLACE} present {CODE}" in said.words(), 1)
+            await until(lambda: f"{PLACE} present {CODE}" in recorded.words(), 1)
 
 
 @pytest.mark.slow
 async def test_the_library_crashes(built: tuple[Path, Emulator], hardware: Emulator) -> None:
-    async with collecting(built[0], 0.3) as said:
-        await until(lambda: said.words() == ["node 0 answered"], 5)
+    async with collecting(built[0], 0.3) as recorded:
+        await until(lambda: recorded.words() == ["node 0 answered"], 5)
         status = hardware.status()["switch"]
         assert isinstance(status, dict)
         (process,) = status["processes"]
         os.kill(process["pid"], 9)
-        await until(lambda: "ended by SIGKILL" in str(said.words()), 2)
+        await until(lambda: "ended by SIGKILL" in str(recorded.words()), 2)
         hardware.switch_occur(PORT)
-        await until(lambda: f"{PLACE} " in str(said.words()), 2)
+        await until(lambda: f"{PLACE} " in str(recorded.words()), 2)
 
 
 @pytest.mark.slow
-async def test_nothing_is_said_of_servers_without_switches(tmp_path: Path) -> None:
-    async with collecting(tmp_path, 0.1, family="Ascend910B") as said:
+async def test_nothing_is_logged_of_servers_without_switches(tmp_path: Path) -> None:
+    async with collecting(tmp_path, 0.1, family="Ascend910B") as recorded:
         await asyncio.sleep(0.3)
-        assert said.words() == []
+        assert recorded.words() == []
 
 
 @pytest.mark.slow
@@ -266,9 +266,9 @@ async def test_what_is_remembered_is_blind_until_the_driver_answers(tmp_path: Pa
     driver = ScriptedDriver()
     driver.ready.clear()
     remembered = {(port_subject(SwitchPort(1, 1, 0, 1)), CODE): 1}
-    async with collecting(tmp_path, believed=remembered, driver=driver) as said:
-        await until(lambda: said.words() != [], 3)
-        assert said.words() == [f"{NODE} blind: the driver has not answered since the start"]
+    async with collecting(tmp_path, tracked=remembered, driver=driver) as recorded:
+        await until(lambda: recorded.words() != [], 3)
+        assert recorded.words() == [f"{NODE} blind: the driver has not answered since the start"]
 
 
 async def test_events_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,14 +279,16 @@ async def test_events_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("VIGIL_TEST_DRIVER", str(tmp_path))
     (tmp_path / "fault-1").touch()
     (tmp_path / "lie-noise").touch()
-    async with collecting(tmp_path) as said:
-        await until(lambda: "node 0 answered" in said.words(), 5)
+    async with collecting(tmp_path) as recorded:
+        await until(lambda: "node 0 answered" in recorded.words(), 5)
         # A list is believed, however strange what it names.
-        assert said.words()[1:] == ["switch 65535 65535/65535/65535 present [0xffffffff,na,na,na]"]
+        assert recorded.words()[1:] == [
+            "switch 65535 65535/65535/65535 present [0xffffffff,na,na,na]"
+        ]
         (tmp_path / "odd-events").touch()
         (tmp_path / "lie-noise").unlink()
-        await until(lambda: f"switch 2 3/0/9 occur {CODE}" in said.words(), 3)
-        gaps = [word for word in said.words() if word.startswith("gap")]
+        await until(lambda: f"switch 2 3/0/9 occur {CODE}" in recorded.words(), 3)
+        gaps = [word for word in recorded.words() if word.startswith("gap")]
         assert gaps == [
             "gap: the driver sent an event without data",
             "gap: event [0xffffffff,na,na,na] on switch 65535 65535/65535/65535 "
@@ -294,4 +296,4 @@ async def test_events_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyP
             f"gap: event {CODE} on switch 2 3/0/9 with assertion 3: cannot be",
         ]
         # Each of them has the list asked.
-        await until(lambda: "switch 65535 65535/65535/65535 absent" in str(said.words()), 1)
+        await until(lambda: "switch 65535 65535/65535/65535 absent" in str(recorded.words()), 1)

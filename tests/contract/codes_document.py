@@ -26,10 +26,21 @@ _HEAD = """\
 # Fault codes
 
 Made from `contract/data`; `vigil explain CODE` shows one code. The levels are those that
-MindCluster ships; the fault configuration of a cluster may change them. Names are the vendor's. A
-name in *italics* is not known: what stands there follows from the bits of the code or its kind.
+MindCluster ships; the fault configuration of a cluster may change them. Names are the vendor's.
+What stands in *italics* is not known: it follows from the bits of the code or its kind. What
+happens to jobs and what to do follow from the level. [Runbooks](runbooks.md) have both for alerts.
 
 """
+_FIELDS = {
+    "summary": "name",
+    "name_zh": "Chinese name",
+    "component": "component",
+    "module": "part of the component",
+    "severity": "severity",
+    "level": "level",
+    "effect": "what happens to jobs",
+    "remedy": "what to do",
+}
 
 
 def document() -> str:
@@ -50,6 +61,15 @@ def _counts(found: Sequence[CodeReference]) -> Iterator[str]:
         derived = sum("summary" in one.follows for one in of_kind)
         yield f"| {kind} | {len(of_kind)} | {named} | {chinese} | {derived} |"
     yield ""
+    yield "Of the fields of all codes are known, follow, or are missing:"
+    yield ""
+    yield "| field | known | follows | missing |"
+    yield "|---|---|---|---|"
+    for field, heading in _FIELDS.items():
+        known = sum(field in one.known for one in found)
+        follows = sum(field in one.follows for one in found)
+        yield f"| {heading} | {known} | {follows} | {len(found) - known - follows} |"
+    yield ""
 
 
 def _of_kind(kind: CodeKind, found: Sequence[CodeReference]) -> Iterator[str]:
@@ -69,11 +89,17 @@ def _of_kind(kind: CodeKind, found: Sequence[CodeReference]) -> Iterator[str]:
         yield "|---|---|---|---|---|"
         rows = (one for one in found if one.kind is kind and one.level == level)
         for one in sorted(rows, key=lambda row: row.code):
-            name = one.summary if "summary" in one.known else f"*{one.summary}*"
-            part = " ".join(filter(None, (one.component, one.module)))
-            cells = (f"`{one.code}`", name, one.name_zh, part, one.severity)
+            part = " ".join(filter(None, (_shown(one, "component"), _shown(one, "module"))))
+            name, severity = _shown(one, "summary"), _shown(one, "severity")
+            cells = (f"`{one.code}`", name, one.name_zh, part, severity)
             yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
         yield ""
+
+
+def _shown(one: CodeReference, field: str) -> str:
+    """Return the value of a field, in italics where it only follows."""
+    value: str = getattr(one, field)
+    return f"*{value}*" if field in one.follows else value
 
 
 if __name__ == "__main__":

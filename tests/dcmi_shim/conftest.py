@@ -43,7 +43,7 @@ class SmallDriver:
     library: FoundLibrary
     directory: Path
 
-    def tell(self, what: str) -> None:
+    def command(self, what: str) -> None:
         (self.directory / what).touch()
 
     def take_back(self, what: str) -> None:
@@ -95,20 +95,20 @@ def dropped(gaps: str) -> int:
 
 
 class Running:
-    """A running ``Driver``; ``said`` fills with its events and gaps."""
+    """A running ``Driver``; ``received`` fills with its events and gaps."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self.run = asyncio.create_task(driver.run())
-        self.said: list[DriverEvent | DriverGap] = []
+        self.received: list[DriverEvent | DriverGap] = []
 
     @property
     def events(self) -> list[DriverEvent]:
-        return [item for item in self.said if isinstance(item, DriverEvent)]
+        return [item for item in self.received if isinstance(item, DriverEvent)]
 
     @property
     def gaps(self) -> str:
-        return "\n".join(item.reason for item in self.said if isinstance(item, DriverGap))
+        return "\n".join(item.reason for item in self.received if isinstance(item, DriverGap))
 
     async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
         """Wait until ``condition`` holds; fail with what the driver said otherwise."""
@@ -117,7 +117,7 @@ class Running:
                 while not condition():  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:
-            pytest.fail(f"did not happen within {seconds} s; said so far:\n{self.said[-5:]}")
+            pytest.fail(f"did not happen within {seconds} s; said so far:\n{self.received[-5:]}")
 
 
 @contextlib.asynccontextmanager
@@ -131,7 +131,7 @@ async def running(
 
     async def read() -> None:
         async for item in state.driver.events():
-            state.said.append(item)
+            state.received.append(item)
 
     tasks = [state.run, asyncio.create_task(read())]
     try:

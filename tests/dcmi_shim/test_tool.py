@@ -91,7 +91,7 @@ async def test_a_tool_that_hangs_is_killed_with_all_it_started(tmp_path: Path) -
         await until_dead(int(pid))
 
 
-async def test_what_it_leaves_behind_keeps_nobody_waiting(tmp_path: Path) -> None:
+async def test_what_it_leaves_behind_keeps_no_caller_waiting(tmp_path: Path) -> None:
     path = script(tmp_path, f"sleep 60 & echo $! > {tmp_path}/pid; echo done")
     began = time.monotonic()
     assert (await run(path)).stdout == "done\n"

@@ -10,6 +10,8 @@ import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+from advisor.checks.ended_vcjobs import PODS_LEFT
+from contract.documents.elastic_job import OFF, SWITCH
 from contract.names import CLUSTER_NAMESPACE
 from stores.base import Beat
 from stores.kubernetes_api.leases import whole
@@ -20,7 +22,7 @@ from tests.elastic.jobs import as_written, vcjob
 from tests.parts.controlplane import LEASES
 from tests.parts.kustomize import build_with
 from tests.parts.processes import Running
-from tests.parts.volcano import JOBS
+from tests.parts.volcano import CHIPS, JOBS
 from tests.vigil.advise.cluster import node as node_object
 
 if TYPE_CHECKING:
@@ -259,6 +261,34 @@ class Bed:
         """Return pods and minAvailable of a job."""
         spec = self.volcano.job(name)["spec"]
         return spec["tasks"][0]["replicas"], spec["minAvailable"]
+
+    def chips(self, name: str) -> int:
+        """Return for how many chips each pod of a job asks."""
+        task = self.volcano.job(name)["spec"]["tasks"][0]
+        return int(task["template"]["spec"]["containers"][0]["resources"]["limits"][CHIPS])
+
+    def leave(self, name: str, *, alone: bool) -> None:
+        """Have elastic training leave a job alone, or not."""
+        change = {"metadata": {"annotations": {SWITCH: OFF if alone else None}}}
+        self.plane.request("PATCH", f"{JOBS}/{name}", change)
+
+    def advised(self, name: str) -> tuple[int, int] | None:
+        """Return pods and chips of each as the aggregator advises them for an ended job.
+
+        It waits until the aggregator has seen the job as it is now, and the end of its pods.
+        """
+        version = int(self.volcano.job(name)["metadata"]["resourceVersion"])
+        found: dict[str, Any] = {}
+
+        def has_seen() -> bool:
+            page = self.aggregator.ask(f"/api/v1/ended-jobs?sized=default/{name}")[1]["ended"]
+            jobs = [] if page["not_known"] else page["jobs"]
+            found.update(jobs[0] if jobs else {"version": 0})
+            return bool(found["version"] >= version and found["advice"]["reason"] != PODS_LEFT)
+
+        self.sees(has_seen, f"the aggregator has seen the end of {name}")
+        replicas, cards = found["advice"]["replicas"], found["advice"]["cards"]
+        return None if replicas is None else (replicas, cards)
 
     def events(self, name: str) -> list[tuple[str, str]]:
         """Return reasons and messages of the Events on a job."""

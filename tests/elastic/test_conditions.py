@@ -100,15 +100,15 @@ def test_a_job_that_meets_all_of_them() -> None:
     assert unmet(read(vcjob())) == ()
 
 
-@pytest.mark.parametrize(("name", "spoil", "says"), BROKEN)
+@pytest.mark.parametrize(("name", "spoil", "text"), BROKEN)
 def test_a_condition_that_is_not_met(
-    name: str, spoil: Callable[[dict[str, Any]], object], says: str
+    name: str, spoil: Callable[[dict[str, Any]], object], text: str
 ) -> None:
     item = vcjob()
     spoil(item)
     (one,) = unmet(read(item))
     assert one.name == name
-    assert says in one.text
+    assert text in one.text
 
 
 def test_each_condition_is_tested() -> None:

@@ -6,7 +6,8 @@ import json
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from typer.testing import CliRunner
@@ -53,6 +54,11 @@ def elastic(bed: Bed, request: pytest.FixtureRequest) -> Iterator[Elastic]:
     daemon.start()
     yield daemon
     daemon.stop()
+    _clean(bed)
+
+
+def _clean(bed: Bed) -> None:
+    """Make all nodes healthy, and delete all jobs."""
     for name in bed.nodes:
         bed.report(name)
     for one in bed.plane.request("GET", JOBS)["items"]:
@@ -109,6 +115,63 @@ def test_a_single_host_goes_on_with_fewer_chips(bed: Bed, elastic: Elastic) -> N
     assert amounts["limits"] == amounts["requests"] == {"huawei.com/Ascend910": "4"}
     assert bed.size("single") == (1, 1)
     assert elastic.state("single")[0] in ("running", "starting")
+
+
+class Sized(NamedTuple):
+    """A row of R60: a job, how many chips of n0, n1 and n2 are broken, and its size by hand."""
+
+    replicas: int
+    cards: int
+    least: str
+    broken: tuple[int, int, int]
+    size: tuple[int, int] | None
+
+
+SIZED = {
+    "the original size, beside a spare node": Sized(2, 8, "1", (1, 0, 0), (2, 8)),
+    "the largest number of pods": Sized(3, 8, "1", (1, 0, 0), (2, 8)),
+    "the largest number of smaller pods": Sized(6, 4, "1", (1, 5, 0), (3, 4)),
+    "just the smallest number of pods": Sized(6, 4, "5", (0, 4, 0), (5, 4)),
+    "fewer than the smallest number of pods": Sized(3, 8, "2", (1, 1, 0), None),
+    "half the chips of one pod": Sized(1, 8, "1", (1, 1, 1), (1, 4)),
+    "a quarter of the chips of one pod": Sized(1, 8, "1", (8, 5, 8), (1, 2)),
+    "one chip": Sized(1, 4, "1", (7, 8, 8), (1, 1)),
+    "no chip": Sized(1, 8, "1", (8, 8, 8), None),
+}
+
+
+@pytest.mark.timeout(240)
+def test_the_size_that_is_advised_is_the_one_that_is_written(bed: Bed, elastic: Elastic) -> None:
+    """It is asked for after the last pod has ended, while the job is left alone.
+
+    Seven rows start a job; ten starts within an hour are allowed in a cluster.
+    """
+    for number, (what, row) in enumerate(SIZED.items()):
+        name = f"sized-{number}"
+        bed.train(name, row.replicas, row.cards, least=row.least)
+        for node, count in zip(bed.nodes, row.broken, strict=True):
+            if count:
+                bed.fault(node, tuple(range(count)))
+        bed.leave(name, alone=True)
+        bed.volcano.evict(name)
+        bed.volcano.until(name, "Terminated")
+        bed.sees(lambda name=name: not bed.volcano.pods(name), what)  # type: ignore[misc]
+        advised = bed.advised(name)
+        assert advised == row.size, what
+        bed.leave(name, alone=False)
+        if advised is None:
+            bed.sees(partial(_is, elastic, name, "waiting-for-room"), what)
+            assert KEPT not in _annotations(bed, name), what
+        else:
+            bed.sees(lambda name=name: KEPT in _annotations(bed, name), what)  # type: ignore[misc]
+            bed.volcano.until(name, "Running")
+        size = (bed.size(name)[0], bed.chips(name))
+        assert size == (advised or (row.replicas, row.cards)), what
+        _clean(bed)
+
+
+def _is(elastic: Elastic, name: str, state: str) -> bool:
+    return elastic.state(name)[0] == state
 
 
 def test_it_waits_until_there_is_room(bed: Bed, elastic: Elastic) -> None:
@@ -314,14 +377,14 @@ def test_what_people_ask(bed: Bed, elastic: Elastic) -> None:
 def test_a_job_that_is_none(bed: Bed) -> None:
     """As a process: the exit status is that of the command."""
     where = ("--kubeconfig", str(bed.plane.kubeconfig))
-    for name, status, says in (("asked", 2, "NAMESPACE/NAME"), ("default/nobody", 3, "not found")):
+    for name, status, text in (("asked", 2, "NAMESPACE/NAME"), ("default/nobody", 3, "not found")):
         done = subprocess.run(
             [sys.executable, "-m", "vigil", "elastic", "show", name, *where],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert (done.returncode, says in done.stderr) == (status, True), done.stderr
+        assert (done.returncode, text in done.stderr) == (status, True), done.stderr
 
 
 def _vigil(bed: Bed, *arguments: str) -> str:

@@ -82,7 +82,7 @@ def test_no_more_start_together_than_before(original: int, written: int, expecte
     assert found.size == Size(written, 8, expected, expected)
 
 
-def test_the_status_says_the_number_of_the_start() -> None:
+def test_the_status_shows_the_number_of_the_start() -> None:
     patch = start_patch(read(vcjob()), 3, "2 × 8 chips")
     state = patch["status"]["state"]
     assert patch["metadata"] == {"resourceVersion": "7"}
@@ -232,7 +232,7 @@ def test_another_size_than_was_written_is_written_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("advised", "says"),
+    ("advised", "text"),
     [
         (advice(None, None, "there is room for 0 × 8 cards"), "there is room for 0"),
         (advice(5), "does not allow"),
@@ -240,10 +240,10 @@ def test_another_size_than_was_written_is_written_again() -> None:
         (None, "is asked"),
     ],
 )
-def test_without_a_size_it_waits(advised: ElasticAdvice | None, says: str) -> None:
+def test_without_a_size_it_waits(advised: ElasticAdvice | None, text: str) -> None:
     found = decide(read(vcjob()), facts(advice=advised))
     assert (found.state, found.write, found.asks) == (VcjobState.WAITING_FOR_ROOM, None, True)
-    assert says in found.why
+    assert text in found.why
 
 
 def test_never_below_the_minimum() -> None:

@@ -33,14 +33,14 @@ class _Recorded:
 
 async def test_waiting_for_pods_is_a_warning_once_it_is_overdue() -> None:
     recorded, job = _Recorded(), read(vcjob())
-    telling = JobEvents(cast("ClusterObjects", recorded), system_clock, records=True)
-    telling.state(job, "waiting-for-pods", "a pod")
-    telling.state(job, "waiting-for-pods", "a pod")
-    telling.state(job, "waiting-for-pods", "a pod, overdue", is_overdue=True)
-    telling.state(job, "refused", "a webhook")
+    events = JobEvents(cast("ClusterObjects", recorded), system_clock, records=True)
+    events.state(job, "waiting-for-pods", "a pod")
+    events.state(job, "waiting-for-pods", "a pod")
+    events.state(job, "waiting-for-pods", "a pod, overdue", is_overdue=True)
+    events.state(job, "refused", "a webhook")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0.05):
-            await telling.run()
+            await events.run()
     assert [(one.reason, one.message, one.normal) for one in recorded.events] == [
         ("ElasticWaitingForPods", "a pod", True),
         ("ElasticWaitingForPods", "a pod, overdue", False),
@@ -54,12 +54,12 @@ async def test_an_event_that_is_refused_keeps_no_other_one_back(
     """In a namespace that ends nothing can be created."""
     recorded, ends, goes_on = _Recorded(), vcjob(), vcjob()
     ends["metadata"]["namespace"] = recorded.refused = "ending"
-    telling = JobEvents(cast("ClusterObjects", recorded), system_clock, records=True)
-    telling.state(read(ends), "refused", "the namespace is being terminated")
+    events = JobEvents(cast("ClusterObjects", recorded), system_clock, records=True)
+    events.state(read(ends), "refused", "the namespace is being terminated")
     goes_on["metadata"]["uid"] = "u-other"
-    telling.state(read(goes_on), "refused", "a webhook")
+    events.state(read(goes_on), "refused", "a webhook")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(0.05):
-            await telling.run()
+            await events.run()
     assert [one.message for one in recorded.events] == ["a webhook"]
     assert "is not written: ending is being terminated" in caplog.text

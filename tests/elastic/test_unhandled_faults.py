@@ -12,19 +12,19 @@ import pytest
 from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
 from contract.documents.elastic_job import ENDING, PersistedJob, read_ending
-from contract.errors import StoreError, StoreForbidden, StoreNotFound
+from contract.errors import StoreError, StoreForbidden, StoreNotFound, StoreUnavailable
 from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.decision import DueWrite, JobContext, decide
 from elastic.job import read_pod
 from elastic.job_cache import KINDS, SCHEDULER
-from elastic.patches import size_patch
+from elastic.patches import ending_patch, size_patch
 from service.clock import Instant
 from stores.cluster import Snapshot
 from tests.elastic.jobs import NOW_MS, UID, read, size, vcjob, with_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from elastic.decision import RestartDecision
     from elastic.job import ElasticJob
@@ -72,6 +72,12 @@ class Bench:
         self.status: dict[str, Any] | StoreError = {}
         self.command_fails: StoreError | None = None
         self.done: list[tuple[str, ...]] = []
+        self.waiting: set[str] = set()
+        """Jobs with a Command that the controller has not obeyed."""
+        self.late_ms = 0
+        """How long an answer of the aggregator takes."""
+        self.meanwhile: Callable[[], object] | None = None
+        """What somebody else does when the job is annotated."""
         self.asked = 0
         part = cast("Any", self)
         self.acting = Acting(
@@ -114,6 +120,7 @@ class Bench:
         """See ``Aggregators``."""
         assert running is self.acting.faults.ends_on_network_faults
         self.asked += 1
+        self.now_ms += self.late_ms
         return msgspec.structs.replace(self.answer)
 
     async def read(self, _namespace: str, name: str) -> bytes:
@@ -137,8 +144,18 @@ class Bench:
         metadata["annotations"][ENDING] = one["value"]
         metadata["resourceVersion"] = "8"
         self.done.append(("annotate", name))
+        if self.meanwhile is not None:
+            self.meanwhile()
         self.see()
         return "8"
+
+    async def jobs(self) -> list[msgspec.Raw]:
+        """See ``VcJobs``."""
+        return [msgspec.Raw(json.dumps(item).encode()) for item in self.items.values()]
+
+    async def is_commanded(self, _namespace: str, name: str, _uid: str) -> bool:
+        """See ``VcJobs``."""
+        return name in self.waiting
 
     async def terminate(self, _namespace: str, name: str, uid: str) -> None:
         """See ``VcJobs``."""
@@ -191,7 +208,7 @@ async def test_a_job_is_ended_after_20_seconds_over_a_network_fault(
     assert bench.done == (done or ENDED), "there is one Command"
 
 
-async def test_without_the_setting_nobody_is_asked() -> None:
+async def test_without_the_setting_no_request_is_sent() -> None:
     bench = Bench(vcjob(phase="Running"))
     bench.answer = over()
     await bench.rounds(30)
@@ -226,20 +243,20 @@ async def test_a_link_that_was_up_again_or_not_seen_counts_from_then_on(
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "text"),
     [
         (over(replicas=None), "there is room for 0"),
         (over(replicas=5), "does not allow"),
         (msgspec.structs.replace(over(), troubles=("silence alarm",)), "the job runs"),
     ],
 )
-async def test_a_job_without_another_place_goes_on(answer: AggregatorReply, says: str) -> None:
+async def test_a_job_without_another_place_goes_on(answer: AggregatorReply, text: str) -> None:
     bench = Bench(vcjob(phase="Running"), network=True)
     bench.answer = answer
     await bench.rounds(40)
     assert bench.done == []
     assert bench.shown()[0] == "running"
-    assert says in bench.shown()[1]
+    assert text in bench.shown()[1]
 
 
 @pytest.mark.parametrize("annotations", [{"npu-vigil/elastic": "off"}, {"minReplicas": "0"}])
@@ -268,36 +285,111 @@ async def test_a_job_that_has_started_three_times_goes_on() -> None:
     assert "3 starts of this job" in bench.shown()[1]
 
 
-@pytest.mark.parametrize("phase", ["Terminating", "Terminated", "Pending", "Running"])
-async def test_one_job_at_a_time(phase: str) -> None:
-    """Job ``a`` was ended for a network fault; ``j`` waits until it runs again."""
+def beside(phase: str, ending_ms: int = NOW_MS) -> Bench:
+    """Return job ``j`` over a network fault, beside ``a``, which was ended for one before."""
     first = vcjob("a", phase=phase)
     first["metadata"]["uid"] = "u-a"
     if phase == "Pending":
         first = with_kept(first, PersistedJob(size(4), size(2), "x", 1, NOW_MS), started=1)
     else:
-        ending = f'{{"cause": "NETWORK on n1", "at_ms": {NOW_MS}}}'
+        ending = f'{{"cause": "NETWORK on n1", "at_ms": {ending_ms}}}'
         first["metadata"]["annotations"][ENDING] = ending
     bench = Bench(first, vcjob(phase="Running"), network=True)
     bench.raw_pods = [_raw_pod("n9", left_seconds=None).replace(UID.encode(), b"u-a")]
     bench.see()
     bench.answer = over()
+    return bench
+
+
+@pytest.mark.parametrize("phase", ["Terminating", "Terminated", "Pending"])
+async def test_one_job_at_a_time(phase: str) -> None:
+    bench = beside(phase)
     await bench.rounds(24)
-    if phase == "Running":
-        assert bench.done == ENDED, "its Command came to nothing, or it runs again"
-        return
     assert bench.done == []
     assert "default/a was ended before" in bench.shown()[1]
 
 
-async def test_a_kill_before_the_command_is_gone_over() -> None:
+async def test_a_command_that_waits_counts_however_long_the_controller_is_away() -> None:
+    bench = beside("Running", ending_ms=1)
+    bench.waiting = {"a"}
+    await bench.rounds(90)
+    assert bench.done == []
+    assert "default/a was ended before" in bench.shown()[1]
+    bench.waiting = set()
+    await bench.rounds(2)
+    assert bench.done == ENDED, "its Command came to nothing"
+
+
+async def test_what_another_process_has_just_annotated_counts() -> None:
+    """Watches show nothing of it yet; the API server's own list does."""
+    bench = beside("Running", ending_ms=NOW_MS + 18_000)
+    shown = json.loads(json.dumps(bench.items["a"]))
+    del shown["metadata"]["annotations"][ENDING]
+    bench.acting.known.observe("jobs", Snapshot({"u-a": read(shown), UID: read(bench.items["j"])}))
+    await bench.rounds(46)
+    assert bench.done == []
+    await bench.rounds(2)
+    assert bench.done == ENDED
+
+
+async def test_of_two_processes_that_annotate_two_jobs_neither_commands() -> None:
+    """The other one's annotation comes between the look at the jobs and the own annotation."""
+    bench = beside("Running", ending_ms=1)
+    annotations = bench.items["a"]["metadata"]["annotations"]
+    at_ms = NOW_MS + 20_000
+    bench.meanwhile = lambda: annotations.update({ENDING: f'{{"cause": "x", "at_ms": {at_ms}}}'})
+    await bench.rounds(20)
+    assert bench.done == [("annotate", "j")]
+    assert bench.acting.refusals["conflict"] == 1
+
+
+@pytest.mark.parametrize(("at_ms", "done"), [(NOW_MS, ENDED[1:]), (1, ENDED)])
+async def test_a_kill_before_the_command_is_gone_over(
+    at_ms: int, done: list[tuple[str, ...]]
+) -> None:
     """The annotation is there, no Command: the next process writes one."""
     item = vcjob(phase="Running")
-    item["metadata"]["annotations"][ENDING] = '{"cause": "NETWORK on n0", "at_ms": 1}'
+    item["metadata"]["annotations"][ENDING] = f'{{"cause": "NETWORK on n0", "at_ms": {at_ms}}}'
     bench = Bench(item, network=True)
     bench.answer = over()
     await bench.rounds(20)
-    assert bench.done == ENDED[1:]
+    assert bench.done == done
+
+
+async def test_a_command_without_an_answer_is_not_written_again_at_once() -> None:
+    """It may have arrived; a second one would end the next start."""
+    bench = Bench(vcjob(phase="Running"), network=True)
+    bench.answer, bench.command_fails = over(), StoreUnavailable("no answer in time")
+    await bench.rounds(20)
+    bench.command_fails = None
+    await bench.rounds(28)
+    assert bench.done == [("annotate", "j")]
+    await bench.rounds(2)
+    assert ("terminate", "j", UID) in bench.done
+
+
+def test_the_time_of_an_end_is_not_before_the_last_start() -> None:
+    """The clock of the controller, which the time of a start follows, may be ahead."""
+    kept = PersistedJob(size(4), size(2), "x", 1, NOW_MS + 60_000)
+    item = with_kept(vcjob(phase="Running"), kept, started=1)
+    _, operation = ending_patch(read(item), "NETWORK on n0", NOW_MS)
+    item = with_kept(vcjob(phase="Terminated"), kept, started=1)
+    item["metadata"]["annotations"][ENDING] = operation["value"]
+    assert decide(read(item), JobContext(NOW_MS)).cause == "NETWORK on n0"
+
+
+async def test_an_answer_that_came_late_shows_nothing_of_the_time_since() -> None:
+    """It was asked for 19 s after the first one; in the 3 s since the link may be up again."""
+    bench = Bench(vcjob(phase="Running"), network=True)
+    bench.answer = over()
+    await bench.rounds(18)
+    bench.now_ms += 1000
+    bench.late_ms = 3000
+    await bench.acting.round()
+    assert bench.done == []
+    bench.late_ms = 0
+    await bench.acting.round()
+    assert bench.done == ENDED
 
 
 @pytest.mark.parametrize("error", [StoreForbidden("no right"), StoreNotFound("no such kind")])
@@ -384,7 +476,7 @@ async def test_without_the_setting_it_is_only_named() -> None:
         {"raw_pods": [_raw_pod("n2", left_seconds=-1)]},
     ],
 )
-async def test_a_pod_stays_while_anything_says_that_it_may_live(change: dict[str, Any]) -> None:
+async def test_a_pod_stays_while_anything_shows_that_it_may_live(change: dict[str, Any]) -> None:
     bench = dead()
     for name, value in change.items():
         setattr(bench, name, value)

@@ -193,7 +193,7 @@ class Node:
         """Everything the agents of this node said."""
         return self.log.read_text()
 
-    def says(self, what: str) -> None:
+    def waits_for_text(self, what: str) -> None:
         """Wait until the log has ``what``: a thread of its own writes each line a little later."""
         self.wait(lambda: what in self.logged(), f"the log says {what!r}", _FOLLOWS_SECONDS)
 
@@ -211,11 +211,11 @@ class Node:
     ) -> float:
         """Wait until the document says so; the seconds it took."""
 
-        def says() -> bool:
+        def waits_for_text() -> bool:
             document = self.shown()
             return document is not None and happened(document)
 
-        return self.wait(says, what, seconds)
+        return self.wait(waits_for_text, what, seconds)
 
     def wait(
         self, happened: Callable[[], bool], what: str, seconds: float = _PATIENCE_SECONDS

@@ -69,8 +69,8 @@ def test_ub_ports_by_event_and_by_tool(a5: Node, tmp_path: Path) -> None:
     a5.start()
     a5.wait(lambda: _devices(a5).get("huawei.com/npu") == "npu-4,npu-5", "both are free", 20)
     assert a5.status()["driver"]["family"] == "Ascend910A5"
-    for told in ("fault-1", "event"):
-        (tmp_path / "steering" / told).touch()
+    for name in ("fault-1", "event"):
+        (tmp_path / "steering" / name).touch()
     alone = {"npu-5": {"81B18603", "020001002"}}
     a5.wait(lambda: _codes(a5) == alone, "the event of one chip", 1)
     assert _devices(a5)["huawei.com/npu-Unhealthy"] == "npu-5"

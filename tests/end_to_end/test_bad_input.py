@@ -30,7 +30,7 @@ def test_a_driver_that_is_not_there(folder_node: Node, tmp_path: Path) -> None:
     folder_node.start()
     folder_node.up()
     folder_node.wait(lambda: "--driver-root" in folder_node.logged(), "the option is named")
-    folder_node.says(str(tmp_path / "nowhere"))
+    folder_node.waits_for_text(str(tmp_path / "nowhere"))
     assert "Traceback" not in folder_node.logged()
     assert folder_node.shown() is None
 
@@ -80,7 +80,7 @@ def test_an_address_that_is_taken_keeps_no_fault_back(
     folder_node.start()
     folder_node.healthy()
     url = (folder_node.state_dir / "listen").read_text().strip()
-    folder_node.says(f"listening on {url}\n")
+    folder_node.waits_for_text(f"listening on {url}\n")
     other = Node(tmp_path / "other", built, Folder(tmp_path / "store"), "node-2")
     try:
         other.options = ["--listen", url.removeprefix("http://")]
@@ -88,7 +88,7 @@ def test_an_address_that_is_taken_keeps_no_fault_back(
         other.healthy()
         other.emulator.occur(1, "80E01801")
         other.until(lambda now: len(now.unhealthy) == 1, "the fault is reported")
-        other.says("no pages on --listen 127.0.0.1")
+        other.waits_for_text("no pages on --listen 127.0.0.1")
         assert other.logged().count("no pages on --listen 127.0.0.1") == 1
         assert "npu_vigil_http_listening 0.0" in other.ask("/metrics")[1]
         folder_node.stop()
@@ -141,7 +141,7 @@ def test_a_malformed_document_is_replaced(node: Node, data: dict[str, str]) -> N
     document = node.shown()
     assert document is not None
     assert abs(document.update_time - time.time()) < 10
-    node.says("makes no sense and is replaced")
+    node.waits_for_text("makes no sense and is replaced")
 
 
 def test_what_others_isolated_stays_isolated(node: Node) -> None:
@@ -210,7 +210,7 @@ def test_another_writer_is_a_conflict(node: Node) -> None:
     assert any("conflict" in reason for reason in answer["reasons"])
     metric = 'npu_vigil_publication_conflict{document="device-info"} 1.0'
     node.wait(lambda: metric in node.ask("/metrics")[1], "a scrape shows it", 2)
-    node.says("conflict")
+    node.waits_for_text("conflict")
     assert node.logged().count("conflict") == 1
     node.emulator.occur(1, FAULT)
     node.until(lambda now: now.codes(1) == {FAULT}, "the next try shows it", 10)

@@ -109,7 +109,7 @@ def test_the_serial_number(with_device: Node) -> None:
     node.emulator.bmc.ok()
     node.wait(lambda: node.status()["serial_number"]["number"] is not None, "it is known")
     assert node.status()["serial_number"] == {"number": "2102313LNR10P5000012", "trouble": None}
-    node.says("the serial number of the server is 2102313LNR10P5000012")
+    node.waits_for_text("the serial number of the server is 2102313LNR10P5000012")
 
 
 def test_a_node_that_is_not_to_ask_its_bmc(with_device: Node) -> None:

@@ -80,8 +80,8 @@ async def test_an_address_follows_and_the_last_one_is_kept(
     async def address_is(address: str) -> None:
         async with asyncio.timeout(10):
             while True:
-                told = (await objects.get_node("node-1")).annotations.get("baseDeviceInfos")
-                if told is not None and json.loads(told)["Ascend910-3"]["IP"] == address:
+                devices = (await objects.get_node("node-1")).annotations.get("baseDeviceInfos")
+                if devices is not None and json.loads(devices)["Ascend910-3"]["IP"] == address:
                     return
                 await asyncio.sleep(0.05)
 
@@ -100,7 +100,7 @@ async def test_an_address_follows_and_the_last_one_is_kept(
     await store.close()
 
 
-async def test_what_the_driver_says(hardware: tuple[Emulator, Path], driver: Driver) -> None:
+async def test_what_the_driver_reports(hardware: tuple[Emulator, Path], driver: Driver) -> None:
     inventory: Inventory = await driver.inventory()
     facts, problems = await driver.facts()
     assert (facts.aicores, facts.memory_mb, facts.main_board) == (20, 65536, 0)

@@ -52,9 +52,7 @@ def test_ex_32_pre_separation_spares_a_chip_in_use(cluster: Cluster, cluster_nod
 
 
 @pytest.mark.apiserver
-def test_k38_either_annotation_says_that_a_chip_is_in_use(
-    cluster: Cluster, cluster_node: Node
-) -> None:
+def test_k38_either_annotation_marks_a_chip_as_in_use(cluster: Cluster, cluster_node: Node) -> None:
     node = cluster_node
     node.start()
     node.healthy()

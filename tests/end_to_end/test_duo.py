@@ -65,4 +65,4 @@ def test_each_die_for_itself_and_the_plugin_is_named_once(duo: Node) -> None:
         duo.wait(lambda: devices(duo)[f"{KEY}-Unhealthy"] == NAMES[3], "one die", 5)
         duo.wait(lambda: f"process {pid} runs a Device Plugin" in duo.logged(), "it is named")
         assert duo.logged().count("-hotReset=0") == 1
-        duo.says('compatibility.duo_cards = "together"')
+        duo.waits_for_text('compatibility.duo_cards = "together"')

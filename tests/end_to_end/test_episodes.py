@@ -83,7 +83,7 @@ class Site:
         self.aggregator = Daemon(where, "--store", broker.tls_url, "--config", str(file))
         self.history = where / "history.sqlite"
 
-    def told(self) -> Counter[str]:
+    def received(self) -> Counter[str]:
         """What the aggregator has: episode, kind and place of each change, with how often."""
         page: dict[str, Any] = self.aggregator.ask("/api/v1/history?after=0&limit=10000")[1]
         assert not page["more"]
@@ -115,12 +115,12 @@ class Site:
         """Wait until the aggregator has what the journal has; how long it took."""
         begin = time.monotonic()
         while True:
-            wanted, told = self.journaled(), self.told()
-            assert max(told.values(), default=1) == 1, "told twice"
-            if wanted == told:
+            wanted, received = self.journaled(), self.received()
+            assert max(received.values(), default=1) == 1, "told twice"
+            if wanted == received:
                 return time.monotonic() - begin
             waited = time.monotonic() - begin
-            assert waited < seconds, (len(wanted), len(told), self.node.logged()[-3000:])
+            assert waited < seconds, (len(wanted), len(received), self.node.logged()[-3000:])
             time.sleep(0.2)
 
     def close(self) -> None:
@@ -152,10 +152,10 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterato
             site.close()
 
 
-def test_broker_and_agent_are_killed_and_nothing_is_lost_or_told_twice(site: Site) -> None:
+def test_broker_and_agent_are_killed_and_nothing_is_lost_or_reported_twice(site: Site) -> None:
     site.storm(0, 20, 0.5)
     site.settled()
-    assert site.told()
+    assert site.received()
     site.broker.kill()
     site.storm(20, EVENTS // 2, OUTAGE_SECONDS / 2)
     site.node.kill()
@@ -168,9 +168,9 @@ def test_broker_and_agent_are_killed_and_nothing_is_lost_or_told_twice(site: Sit
     assert behind["trouble"]
     site.broker.start()
     seconds = site.settled()
-    told = site.told()
-    episodes = {one.split()[2] for one in told}
-    _log.info("%d changes of %d episodes, %.1f s", len(told), len(episodes), seconds)
+    received = site.received()
+    episodes = {one.split()[2] for one in received}
+    _log.info("%d changes of %d episodes, %.1f s", len(received), len(episodes), seconds)
     assert len(episodes) >= EVENTS // 2
     site.node.wait(lambda: site.node.status()["episodes"]["behind"] == 0, "nothing is behind")
     assert site.node.status()["episodes"]["trouble"] is None
@@ -197,4 +197,4 @@ def test_an_aggregator_that_is_killed_goes_on_where_it_was(site: Site) -> None:
     site.node.up()
     site.storm(100, 20, 0.5)
     site.settled()
-    assert len(site.told()) > 60
+    assert len(site.received()) > 60

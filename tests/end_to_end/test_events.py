@@ -25,7 +25,7 @@ SEVERE, ONE_OFF, MEMORY = "80E3A201", "8C204E00", "80E01801"
 
 
 @pytest.fixture
-def told(cluster_node: Node, cluster: Cluster) -> Callable[[], list[dict[str, Any]]]:
+def posted(cluster_node: Node, cluster: Cluster) -> Callable[[], list[dict[str, Any]]]:
     """The Events about this node, in the order in which they were written."""
     cluster.plane.request("DELETE", EVENTS)
     cluster_node.environment["HOSTNAME"] = "agent-abcde"
@@ -59,7 +59,7 @@ def described(plane: ControlPlane, node: str) -> list[dict[str, Any]]:
 
 
 def test_an_occurrence_a_notice_and_a_recovery(
-    cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
+    cluster_node: Node, cluster: Cluster, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:
     """EX-43."""
     node = cluster_node
@@ -68,10 +68,10 @@ def test_an_occurrence_a_notice_and_a_recovery(
     before = time.time()
     node.emulator.occur(2, SEVERE)
     node.emulator.once(2, ONE_OFF)
-    node.wait(lambda: len(told()) == 2, "occurrence and notice are told", 5)
+    node.wait(lambda: len(posted()) == 2, "occurrence and notice are told", 5)
     node.emulator.recover(2, SEVERE)
-    node.wait(lambda: len(told()) == 3, "the recovery is told", 5)
-    occur, notice, recovery = told()
+    node.wait(lambda: len(posted()) == 3, "the recovery is told", 5)
+    occur, notice, recovery = posted()
     at = datetime.fromisoformat(occur["eventTime"])
     assert before - 1 < at.timestamp() < time.time()
     assert {key: occur[key] for key in occur if key not in ("metadata", "eventTime")} == {
@@ -102,8 +102,8 @@ def test_an_occurrence_a_notice_and_a_recovery(
         ("Normal", "Recovery", "SeparateNPU"),
     ]
     time.sleep(3)
-    assert len(told()) == 3, "audits tell nothing of it again"
-    assert described(cluster.plane, "node-1") == told()
+    assert len(posted()) == 3, "audits tell nothing of it again"
+    assert described(cluster.plane, "node-1") == posted()
 
 
 RULES = {
@@ -118,8 +118,8 @@ RULES = {
 }
 
 
-def test_whoever_removes_a_reason_it_is_told(
-    cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
+def test_a_removed_reason_is_reported_whatever_removed_it(
+    cluster_node: Node, cluster: Cluster, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:
     """An operator, as ``frequency-manual-operator-release``; and a configuration (K28)."""
     node, plane = cluster_node, cluster.plane
@@ -137,7 +137,7 @@ def test_whoever_removes_a_reason_it_is_told(
         return data is not None and data["ManuallySeparateNPU"] == names
 
     def released() -> list[dict[str, Any]]:
-        return [event for event in told() if event["reason"] == "EventReleaseUpgradeFault"]
+        return [event for event in posted() if event["reason"] == "EventReleaseUpgradeFault"]
 
     for chip in (2, 5):
         node.emulator.occur(chip, "80C98008")
@@ -164,7 +164,7 @@ def test_whoever_removes_a_reason_it_is_told(
         assert event["involvedObject"]["name"] == "node-1"
 
 
-def test_what_is_wrong_with_the_fault_configuration_is_told(
+def test_what_is_wrong_with_the_fault_configuration_is_reported(
     cluster_node: Node, cluster: Cluster
 ) -> None:
     node, plane = cluster_node, cluster.plane
@@ -186,8 +186,8 @@ def test_what_is_wrong_with_the_fault_configuration_is_told(
     assert event["source"] == {"component": "npu-vigil", "host": node.name}
 
 
-def test_of_a_burst_all_is_told(
-    cluster_node: Node, told: Callable[[], list[dict[str, Any]]]
+def test_of_a_burst_all_is_reported(
+    cluster_node: Node, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:
     """As ``many-faults-and-the-event-limiter``: upstream lets 11 of 32 through."""
     node = cluster_node
@@ -199,8 +199,8 @@ def test_of_a_burst_all_is_told(
     for chip in range(8):
         for code in ("80E21007", "80818C06"):
             node.emulator.recover(chip, code)
-    node.wait(lambda: counted(told()) == 32, "all are told", 40)
-    events = told()
+    node.wait(lambda: counted(posted()) == 32, "all are told", 40)
+    events = posted()
     assert len(events) == 14
     assert all("cardID:" in event["message"] for event in events)
     text = node.ask("/metrics")[1]
@@ -208,8 +208,8 @@ def test_of_a_burst_all_is_told(
     assert "npu_vigil_events_merged_total 18.0" in text
 
 
-def test_of_a_flood_all_is_told_in_few_events(
-    cluster_node: Node, told: Callable[[], list[dict[str, Any]]]
+def test_of_a_flood_all_is_reported_in_few_events(
+    cluster_node: Node, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:
     node = cluster_node
     node.start()
@@ -222,16 +222,16 @@ def test_of_a_flood_all_is_told_in_few_events(
     node.wait(lambda: len(node.assertions(MEMORY)) >= 3000, "most are journaled")
     time.sleep(4)
     reported = [word for word in node.assertions(MEMORY) if word in ("occur", "recover")]
-    node.wait(lambda: counted(told()) >= len(reported), "all are told", 20)
-    events = told()
+    node.wait(lambda: counted(posted()) >= len(reported), "all are told", 20)
+    events = posted()
     assert counted(events) == len(node.assertions(MEMORY))
     assert len(events) < 20
     assert events[-1]["count"] > 500
     assert "cardID:1 4, deviceID:0 0" in events[-1]["message"]
 
 
-def test_what_happens_in_an_outage_is_told_after_it(
-    cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
+def test_what_happens_in_an_outage_is_reported_after_it(
+    cluster_node: Node, cluster: Cluster, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:
     node = cluster_node
     node.start()
@@ -245,23 +245,23 @@ def test_what_happens_in_an_outage_is_told_after_it(
     ended = time.time()
     time.sleep(1.5)
     cluster.plane.start_apiserver()
-    node.wait(lambda: len(told()) == 2, "both are told")
-    assert reasons(told(), SEVERE) == ["Occur", "Recovery"]
-    for event in told():
+    node.wait(lambda: len(posted()) == 2, "both are told")
+    assert reasons(posted(), SEVERE) == ["Occur", "Recovery"]
+    for event in posted():
         at = datetime.fromisoformat(event["eventTime"]).timestamp()
         assert began - 1 < at < ended + 1, "their own times"
-    node.says("no Events can be written")
+    node.waits_for_text("no Events can be written")
     assert node.logged().count("no Events can be written") == 1
 
 
 def test_kill_9_in_the_outage(
-    cluster_node: Node, cluster: Cluster, told: Callable[[], list[dict[str, Any]]]
+    cluster_node: Node, cluster: Cluster, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:
     node = cluster_node
     node.start()
     node.healthy()
     node.emulator.occur(1, MEMORY)
-    node.wait(lambda: len(told()) == 1, "the first fault is told", 5)
+    node.wait(lambda: len(posted()) == 1, "the first fault is told", 5)
     cluster.plane.kill_apiserver()
     node.emulator.occur(3, SEVERE)
     node.wait(lambda: "occur" in node.assertions(SEVERE), "the fault is journaled")
@@ -273,11 +273,11 @@ def test_kill_9_in_the_outage(
     node.kill()
     node.start()
     cluster.plane.start_apiserver()
-    node.wait(lambda: len(told()) >= 3, "both are told")
+    node.wait(lambda: len(posted()) >= 3, "both are told")
     time.sleep(2)
-    assert reasons(told(), SEVERE) == ["Occur", "Recovery"]
-    assert reasons(told(), MEMORY) == ["Occur"], "what was told is not told again"
-    assert counted(told()) == 3
+    assert reasons(posted(), SEVERE) == ["Occur", "Recovery"]
+    assert reasons(posted(), MEMORY) == ["Occur"], "what was told is not told again"
+    assert counted(posted()) == 3
 
 
 @pytest.fixture
@@ -308,8 +308,8 @@ def no_events(cluster_node: Node, cluster: Cluster) -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("no_events")
-def test_without_rights_it_is_said_once_and_the_rest_works(
-    cluster_node: Node, told: Callable[[], list[dict[str, Any]]]
+def test_without_rights_it_is_logged_once_and_the_rest_works(
+    cluster_node: Node, posted: Callable[[], list[dict[str, Any]]]
 ) -> None:
     node = cluster_node
     node.start()
@@ -320,16 +320,16 @@ def test_without_rights_it_is_said_once_and_the_rest_works(
     refused = 'npu_vigil_events_total{result="refused"} 4.0'
     node.wait(lambda: refused in node.ask("/metrics")[1], "all were refused", 20)
     assert "npu_vigil_events_waiting 0.0" in node.ask("/metrics")[1]
-    node.says("Events are refused")
+    node.waits_for_text("Events are refused")
     assert node.logged().count("Events are refused") == 1
-    assert told() == []
+    assert posted() == []
 
 
 def test_a_right_that_comes_late_loses_no_event(
     cluster_node: Node,
     cluster: Cluster,
     no_events: str,
-    told: Callable[[], list[dict[str, Any]]],
+    posted: Callable[[], list[dict[str, Any]]],
 ) -> None:
     """As of an API server that has just started and knows no roles yet."""
     node = cluster_node
@@ -337,9 +337,9 @@ def test_a_right_that_comes_late_loses_no_event(
     node.healthy()
     node.emulator.occur(1, SEVERE)
     node.until(lambda now: bool(now.codes(1)), "the fault is shown")
-    assert told() == []
+    assert posted() == []
     right = [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
     role = cluster.plane.request("GET", no_events)
     cluster.plane.request("PUT", no_events, role | {"rules": role["rules"] + right})
-    node.wait(lambda: reasons(told(), SEVERE) == ["Occur"], "the Event is there")
+    node.wait(lambda: reasons(posted(), SEVERE) == ["Occur"], "the Event is there")
     assert 'npu_vigil_events_total{result="refused"} 0.0' in node.ask("/metrics")[1]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from tests.aggregator.daemon import Daemon
 
@@ -66,11 +69,47 @@ def test_the_collector_gives_a_metric_and_a_fault(folder_node: Node, tmp_path: P
     node.until(lambda now: now.codes(3) == set(), "the fault is over")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "name", "more"),
+    [
+        (0, "collectors/water.py", "made: type[Collector] = WaterCollector\n"),
+        (2, "aggregator/maintenance.py", "made: Part = Maintenance()\n"),
+    ],
+    ids=["collector", "plugin"],
+)
+def test_the_programs_pass_make_lint(number: int, name: str, more: str, tmp_path: Path) -> None:
+    program = programs()[number]
+    done = run("ruff", "check", "--stdin-filename", name, "-", given=program)
+    assert done.returncode == 0, done.stdout
+    done = run("ruff", "format", "--diff", "--stdin-filename", name, "-", given=program)
+    assert done.returncode == 0, done.stdout
+    typed = tmp_path / "typed.py"
+    imports = "from aggregator.plugin import Part\nfrom collectors.base import Collector\n"
+    typed.write_text(f"{program}\n{imports}\n{more}")
+    done = run("mypy", str(typed))
+    assert done.returncode == 0, done.stdout
+
+
+def run(*command: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a module of Python at the root of the repository."""
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        input=given,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 def blind(node: Node) -> set[str]:
     """Return the sources that give no answer about the node."""
     return {one["source"] for one in node.status()["blind"]}
 
 
+@pytest.mark.slow
 def test_the_plugin_shows_what_it_reads(tmp_path: Path) -> None:
     plugin = programs()[2]
     (tmp_path / "maintenance.py").write_text(plugin)

@@ -97,7 +97,7 @@ def test_malformed_at_the_very_first_start(node: Node) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_no_moment_with_the_shipped_tables(node: Node) -> None:
+def test_no_difference_with_the_shipped_tables(node: Node) -> None:
     """Neither the first start nor a later one shows a level that nobody wants."""
     node.place.write(NAME, table("SeparateNPU"))
     node.emulator.occur(CHIP, CODE)
@@ -168,15 +168,15 @@ def test_files_on_bare_metal(folder_node: Node) -> None:
 def test_an_event_on_the_config_map(cluster_node: Node, cluster: Cluster) -> None:
     """One for each version of it, however often agents start."""
     node = cluster_node
-    told: set[str] = set()
+    names: set[str] = set()
 
     def events() -> list[dict[str, Any]]:
         """Those that were not looked at yet."""
         query = f"fieldSelector=involvedObject.name={NAME}"
         found = cluster.plane.request("GET", f"/api/v1/namespaces/kube-system/events?{query}")
-        return [item for item in found["items"] if item["metadata"]["name"] not in told]
+        return [item for item in found["items"] if item["metadata"]["name"] not in names]
 
-    told |= {event["metadata"]["name"] for event in events()}
+    names |= {event["metadata"]["name"] for event in events()}
     node.place.write(NAME, table("SeparateNPU") | {"PollInterval": "5m"})
     node.start()
     node.healthy()
@@ -185,7 +185,7 @@ def test_an_event_on_the_config_map(cluster_node: Node, cluster: Cluster) -> Non
     assert (event["type"], event["reason"]) == ("Warning", "FaultConfigurationProblem")
     assert event["involvedObject"]["kind"] == "ConfigMap"
     assert event["message"].startswith("1 problem: PollInterval: $: '5m' is no number")
-    told.add(event["metadata"]["name"])
+    names.add(event["metadata"]["name"])
     node.kill()
     node.start()
     node.up()

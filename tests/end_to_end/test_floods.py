@@ -101,7 +101,9 @@ def test_ten_thousand_events_in_a_second(folder_node: Node) -> None:
     assert node.assertions(FAULT) == ["occur"]
 
 
-def test_what_the_queue_cannot_hold_is_a_gap_and_the_lists_tell_the_rest(folder_node: Node) -> None:
+def test_what_the_queue_cannot_hold_is_a_gap_and_the_lists_supply_the_rest(
+    folder_node: Node,
+) -> None:
     node = folder_node
     node.start()
     node.healthy()
@@ -112,7 +114,7 @@ def test_what_the_queue_cannot_hold_is_a_gap_and_the_lists_tell_the_rest(folder_
     finally:
         os.kill(node.process.pid, signal.SIGCONT)
     node.until(_shows(active), "the state is right in the end", 20)
-    node.says("events were dropped")
+    node.waits_for_text("events were dropped")
     assert node.status()["driver"]["gaps"] >= 1
 
 

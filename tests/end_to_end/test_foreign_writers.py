@@ -129,7 +129,7 @@ def test_another_holder_and_seven_writes_at_once_are_no_conflict(node: Node) -> 
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
 
 
-def test_a_stranger_who_writes_for_three_seconds_holds_nobody_up_for_long(
+def test_a_stranger_who_writes_for_three_seconds_blocks_no_other_for_long(
     node: Node, aggregator: Daemon
 ) -> None:
     node.start()
@@ -227,7 +227,7 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
         assert not {DEVICES, "cluster-info-node-cm"} & set(gone)
         lost = [one for one in shown if "UnHealthy" in one.data.get("cluster-info-node-cm", "")]
         assert lost == []
-    node.says("somebody made it immutable; it is deleted and created again")
+    node.waits_for_text("somebody made it immutable; it is deleted and created again")
     node.ready()
 
 

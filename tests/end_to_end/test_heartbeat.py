@@ -82,7 +82,7 @@ def test_it_does_not_beat_while_a_collector_hangs(folder_node: Node, tmp_path: P
     assert heartbeat()["beats"] == beats
     assert node.ask("/healthz")[0] == 503
     assert "npu_vigil_heartbeat_withheld 1.0" in node.ask("/metrics")[1]
-    node.says("it does not beat: no progress: hangs")
+    node.waits_for_text("it does not beat: no progress: hangs")
     assert node.logged().count("it does not beat: no progress: hangs") == 1
     hangs.unlink()
     node.wait(lambda: heartbeat()["beats"] > beats, "it beats again", 4.0)
@@ -104,7 +104,7 @@ def test_an_api_server_that_is_away_only_makes_beats_fail(
     assert heartbeat["standing"] == "ours"
     cluster.plane.start_apiserver()
     node.wait(lambda: node.status()["heartbeat"]["trouble"] is None, "it beats again", 5.0)
-    node.says("heartbeats work again")
+    node.waits_for_text("heartbeats work again")
     assert node.logged().count("heartbeats work again") == 1
 
 
@@ -134,7 +134,7 @@ def test_document_of_another_program_is_left_to_it(
     reason = next(text for text in answer["reasons"] if "is left to" in text)
     assert f"kube-system/{node.document} is left to '{manager}'" in reason
     assert "take device-info out of `documents`" in reason
-    node.says("is left to")
+    node.waits_for_text("is left to")
     assert node.logged().count("is left to") == 1
     assert (
         f'npu_vigil_foreign_writer{{document="device-info",writer="{manager}"}} 1.0'
@@ -187,5 +187,5 @@ def test_it_beats_at_once_after_the_whole_process_stood_still(
     time.sleep(STANDSTILL_SECONDS + 1)
     node.process.send_signal(signal.SIGCONT)
     node.wait(lambda: node.status()["heartbeat"]["beats"] == 2, "it beats at once", 5)
-    node.says("the whole process stood still")
+    node.waits_for_text("the whole process stood still")
     assert "it does not beat" not in node.logged()

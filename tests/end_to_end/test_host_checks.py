@@ -71,7 +71,7 @@ def test_a_quiet_host_has_no_fault(folder_node: Node) -> None:
     assert node.stop()[0] == 0
 
 
-def test_what_the_kernel_says_is_in_node_info(folder_node: Node, log: KernelLogPipe) -> None:
+def test_what_the_kernel_logs_is_in_node_info(folder_node: Node, log: KernelLogPipe) -> None:
     node = folder_node
     node.environment["VIGIL_KERNEL_LOG_HOLD_SECONDS"] = "1"
     log.write(line(6, HUNG), line(7, HARMLESS))
@@ -88,11 +88,11 @@ def test_what_the_kernel_says_is_in_node_info(folder_node: Node, log: KernelLogP
     both = [("Host Memory", 0, [OOM_KILL]), ("NPU Driver", 0, [DRIVER_ERROR])]
     node.wait(lambda: node.parts() == both, "both are shown")
     node.wait(lambda: node.node_info() is None, "both are over")
-    told = [
+    shown = [
         one for batch in node.journal("reports") for one in batch if one["type"] == "observation"
     ]
-    assert KILLED in {one.get("text") for one in told}
-    assert HUNG_TASK not in {one["code"] for one in told}, "it was history at the first start"
+    assert KILLED in {one.get("text") for one in shown}
+    assert HUNG_TASK not in {one["code"] for one in shown}, "it was history at the first start"
 
 
 def test_the_level_is_the_operators(folder_node: Node, log: KernelLogPipe, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_restart_neither_repeats_nor_loses(folder_node: Node, log: KernelLogPi
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["journal", "no journal"])
-def test_what_a_check_said_is_over_when_it_is_switched_off(
+def test_what_a_check_reported_is_over_when_it_is_switched_off(
     folder_node: Node, log: KernelLogPipe, forgets: bool
 ) -> None:
     node = folder_node

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ from tests.aggregator.daemon import Daemon
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Cluster, Folder
 from tests.end_to_end.test_status import SEPARATES, vigil
+from tests.parts.terminal import CTRL_C, CTRL_D, typed
+from tests.stores.kubernetes_api.test_rights import allow, forbid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
     from stores.base import Document
     from tests.parts.broker import Broker
+    from tests.parts.controlplane import ControlPlane
+    from tests.parts.terminal import Ended
 
 CHIP = "Ascend910-3"
 MANUAL = "ManuallySeparateNPU"
@@ -88,6 +93,12 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, built: Path) -> Iterato
 def folder_site(tmp_path: Path, built: Path) -> Iterator[Site]:
     """The same on a directory."""
     yield from _site(Folder(tmp_path / "store"), tmp_path, built)
+
+
+@pytest.fixture
+def cluster_site(control_plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Site]:
+    """The same on an API server."""
+    yield from _site(Cluster(control_plane), tmp_path, built)
 
 
 def _site(place: Folder | Cluster, tmp_path: Path, built: Path) -> Iterator[Site]:
@@ -166,7 +177,7 @@ def test_a_chip_is_isolated_by_a_person_and_released(site: Site) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_a_release_says_which_level_stays(folder_site: Site) -> None:
+def test_a_release_names_the_level_that_stays(folder_site: Site) -> None:
     site, node = folder_site, folder_site.node
     node.emulator.occur(3, SEPARATES)
     node.until(lambda now: now.codes(3) == {SEPARATES}, "the fault is shown")
@@ -182,7 +193,6 @@ def test_a_release_says_which_level_stays(folder_site: Site) -> None:
 @pytest.mark.timeout(120)
 def test_wrong_use_changes_nothing(folder_site: Site) -> None:
     site = folder_site
-    before = site.document()
     for arguments, status, text in (
         (("isolate", "node-9", "3", "--reason", "why", "--yes"), 2, "there is no node 'node-9'"),
         (("isolate", "node-1", "99", "--reason", "why", "--yes"), 2, "has no chip Ascend910-99"),
@@ -197,7 +207,7 @@ def test_wrong_use_changes_nothing(folder_site: Site) -> None:
     status, _, errors = vigil("isolate", "node-1", "3", "--reason", "a\nb", "--yes", *options)
     assert status == 2
     assert "--reason" in errors
-    assert site.document() == before
+    assert _isolation(site) == ("", None)
 
 
 @pytest.mark.timeout(120)
@@ -237,3 +247,68 @@ def test_a_silent_node_takes_the_change_when_it_runs_again(folder_site: Site) ->
     node.ready()
     node.wait(lambda: level(node) == MANUAL, "the request counts")
     assert json.loads(site.document().annotations[ISOLATION_ANNOTATION])[CHIP]["reason"] == "why"
+
+
+@pytest.mark.timeout(150)
+def test_a_person_at_a_terminal_is_asked(folder_site: Site) -> None:
+    site, options = folder_site, folder_site.node.place.options
+    command = [sys.executable, "-m", "vigil"]
+
+    def answer(keys: bytes, verb: str, *more: str) -> Ended:
+        arguments = [*command, verb, "node-1", "3", *more, *options]
+        return typed(arguments, "Go on? [y/N]", keys, site.node.environment)
+
+    why = ("--reason", "its HBM is replaced")
+    for keys, status in ((b"n\n", 1), (b"\n", 1), (b"yesno\n", 1), (CTRL_D, 1), (CTRL_C, 130)):
+        ended = answer(keys, "isolate", *why)
+        assert ended.status == status, ended.shown
+        assert "This will isolate Ascend910-3 of node-1" in ended.shown
+        assert "vigil: nothing was changed" in ended.shown
+        assert _isolation(site) == ("", None)
+    ended = answer(b"y\n", "isolate", *why)
+    assert ended.status == 0, ended.shown
+    assert ended.shown.endswith(f"{CHIP} of node-1 is isolated\n")
+    assert level(site.node) == MANUAL
+    ended = answer(b"YES\n", "release")
+    assert ended.status == 0, ended.shown
+    assert ended.shown.endswith(f"{CHIP} of node-1 is released\n")
+
+
+@pytest.mark.apiserver
+@pytest.mark.timeout(120)
+def test_who_may_only_read_changes_nothing_and_learns_which_right_is_missing(
+    cluster_site: Site, control_plane: ControlPlane
+) -> None:
+    site = cluster_site
+    kubeconfig = str(control_plane.kubeconfig_of("stranger-token"))
+    options = ("--store", "kubernetes:", "--kubeconfig", kubeconfig)
+    isolate = ("isolate", "node-1", "3", "--reason", "why")
+    allow(control_plane, "stranger", ["get", "list"])
+    try:
+        site.node.wait(
+            lambda: vigil(*isolate, *options, "--dry-run")[0] == 0, "the right to read is in force"
+        )
+        _assert_may_not_write(*isolate, *options, "--yes")
+        assert _isolation(site) == ("", None)
+        assert level(site.node) == "NormalNPU"
+
+        assert site.change(*isolate, "--yes")[0] == 0
+        before = _isolation(site)
+        _assert_may_not_write("release", "node-1", "3", *options, "--yes")
+        assert _isolation(site) == before
+        assert level(site.node) == MANUAL
+    finally:
+        forbid(control_plane, "stranger")
+
+
+def _assert_may_not_write(*arguments: str) -> None:
+    status, lines, errors = vigil(*arguments)
+    assert (status, lines) == (3, [])
+    assert 'User "stranger" cannot' in errors
+    assert "your account needs get and update of ConfigMaps in kube-system" in errors
+
+
+def _isolation(site: Site) -> tuple[str, str | None]:
+    """What the document has of isolated chips; its writer may write the rest at any time."""
+    document = site.document()
+    return document.data.get(MANUAL, ""), document.annotations.get(ISOLATION_ANNOTATION)

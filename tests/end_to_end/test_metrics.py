@@ -27,7 +27,7 @@ from stores.directory.owner import OwnerCheck
 from tests.aggregator.cluster_documents.test_kinds import with_switch
 from tests.aggregator.daemon import Daemon
 from tests.aggregator.nodes import node_report
-from tests.aggregator.public_faults.telling import document, one, told
+from tests.aggregator.public_faults.messages import document, fault_message, one
 from tests.end_to_end.node import Node
 from tests.end_to_end.places import Folder
 from tests.parts.exposition import AGENT, AGGREGATOR, EXPORTER, EXPORTER_TOOL, Kind, listed, scraped
@@ -95,7 +95,7 @@ class Troubled:
             store = open_store(f"directory:{self._root}")
             await store.put(with_switch("other", "Separate", "UnHealthy"))
             await store.put(node_report("other", [FaultDevice("Fan", 4, ["06000025"], "x")], "x"))
-            await store.put(document("told", told(one(node="other"))))
+            await store.put(document("told", fault_message(one(node="other"))))
             await store.close()
 
         asyncio.run(put())
@@ -166,11 +166,11 @@ def test_everything_that_an_aggregator_shows_is_listed_and_shown(troubled: Troub
     assert_lists(troubled.cluster, listed(AGGREGATOR))
 
 
-def test_promtool_has_nothing_to_say(troubled: Troubled) -> None:
+def test_promtool_reports_nothing(troubled: Troubled) -> None:
     assert checked("metrics", stdin=troubled.agent()) == (0, "")
     assert checked("metrics", stdin=troubled.cluster()) == (0, "")
-    status, said = checked("config", str(SHIPPED))
-    assert (status, "SUCCESS" in said) == (0, True)
+    status, output = checked("config", str(SHIPPED))
+    assert (status, "SUCCESS" in output) == (0, True)
 
 
 def checked(what: str, *arguments: str, stdin: str = "") -> tuple[int, str]:

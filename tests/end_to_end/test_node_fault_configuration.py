@@ -121,7 +121,7 @@ def _is_refused(text: str) -> bool:
 
 
 @pytest.mark.timeout(60)
-def test_no_moment_with_another_table(node: Node) -> None:
+def test_no_difference_with_another_table(node: Node) -> None:
     """Neither a start nor a restart judges alarms by a table that is not in force (D-03)."""
     node.place.write(NAME, table(Separate=[DISK.code]))
     for _ in range(2):

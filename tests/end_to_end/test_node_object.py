@@ -86,7 +86,7 @@ def base_device_infos(profile: str) -> str:
 
 
 @pytest.mark.parametrize("profile", ["a2", "a3"])
-def test_a_healthy_node_says_what_is_recorded(
+def test_a_healthy_node_reports_what_is_recorded(
     tmp_path: Path, built: Path, cluster: Cluster, profile: str
 ) -> None:
     watched = Watched(cluster, "node-1", {"kept": "too"})
@@ -143,7 +143,7 @@ def test_a_type_that_is_there_is_left_alone(cluster_node: Node, cluster: Cluster
     assert watched.label("servertype") == "soc"
 
 
-def test_a_key_that_somebody_else_goes_on_writing_is_a_conflict(
+def test_a_key_that_another_program_goes_on_writing_is_a_conflict(
     cluster_node: Node, watched: Watched
 ) -> None:
     node = cluster_node
@@ -158,7 +158,7 @@ def test_a_key_that_somebody_else_goes_on_writing_is_a_conflict(
     conflict = "conflict: somebody else writes label accelerator of the node"
     node.wait(lambda: conflict in node.logged(), "the conflict")
     assert 'npu_vigil_node_object_conflict{key="accelerator"} 1.0' in node.ask("/metrics")[1]
-    node.says(conflict)
+    node.waits_for_text(conflict)
     assert node.logged().count(conflict) == 1
     node.wait(is_ours, "it is tried again", 10)
     watched.edit(annotations={"serverIndex": "7"})
@@ -201,7 +201,7 @@ def test_what_older_releases_left_is_removed(cluster_node: Node, cluster: Cluste
 
 
 @pytest.mark.parametrize("options", [["--documents", "node-info"], []])
-def test_who_does_not_own_the_chips_or_is_told_not_to_leaves_the_node_alone(
+def test_an_agent_without_the_chips_or_with_labels_off_leaves_the_node_alone(
     cluster_node: Node, cluster: Cluster, options: list[str]
 ) -> None:
     node = cluster_node

@@ -105,7 +105,7 @@ def test_generation_c_from_the_bmc_to_the_cluster(
     node.wait(lambda: as_consumer_c(node.node_info()) != first, "the next beat", 3)
     missing = "label nodeDEnable=on of node node-1: it is not there"
     node.wait(lambda: missing in str(node.status()["heartbeat"]["old"]["label"]), "it is said")
-    node.says(missing)
+    node.waits_for_text(missing)
     assert node.logged().count(missing) == 1
     assert "npu_vigil_legacy_heartbeat_label_missing 1.0" in node.ask("/metrics")[1]
     patch(cluster, NODE, {"labels": {"nodeDEnable": "on"}})
@@ -178,8 +178,8 @@ def test_a_node_of_an_old_release_that_falls_silent_is_lost(
     beat(1002)
     aggregator.process.wait_until(lambda: lost() == [], seconds=5)
     assert aggregator.node("node-1")["heartbeat"] == "alive"
-    heard = {one["node"] for one in aggregator.ask("/api/v1/nodes")[1]["nodes"]}
-    assert heard == {"node-1"}, "who has not the label is none of ours"
+    listed = {one["node"] for one in aggregator.ask("/api/v1/nodes")[1]["nodes"]}
+    assert listed == {"node-1"}, "who has not the label is none of ours"
 
 
 def test_generation_b_and_back_to_none(node: Node, cluster: Cluster) -> None:
@@ -205,16 +205,16 @@ def test_the_annotation_beats_and_its_refusal_is_not_ready(node: Node, cluster: 
     node.options += ["--heartbeat-generation", "annotation"]
     node.start()
 
-    def said() -> dict[str, str]:
+    def shown() -> dict[str, str]:
         found: dict[str, str] = cluster.plane.request("GET", NODE)["metadata"]
         annotations: Any = found.get("annotations", {})
         return {key: text for key, text in annotations.items() if key.startswith("noded/")}
 
-    node.wait(lambda: "noded/heartbeat" in said(), "the first beat", 15)
-    first = said()
+    node.wait(lambda: "noded/heartbeat" in shown(), "the first beat", 15)
+    first = shown()
     assert first["noded/heartbeat-interval"] == "1"
     assert abs(int(first["noded/heartbeat"]) - time.time()) < 5
-    node.wait(lambda: said() != first, "the next beat", 3)
+    node.wait(lambda: shown() != first, "the next beat", 3)
     node.healthy()
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready")
     cluster.plane.request("DELETE", NODE)

@@ -78,7 +78,7 @@ def test_an_api_server_that_is_away_at_start(cluster_node: Node, cluster: Cluste
     ready = (200, {"ready": True, "reasons": []})
     node.wait(lambda: node.ask("/readyz") == ready, "both documents are settled", 3)
     for what in ("cannot be published", "the store answers again"):
-        node.says(f"{node.document}: {what}")
+        node.waits_for_text(f"{node.document}: {what}")
         assert node.logged().count(f"{node.document}: {what}") == 1
     assert node.process.poll() is None
 
@@ -246,7 +246,7 @@ def test_a_broken_journal_is_moved_aside(folder_node: Node) -> None:
     node.emulator.occur(2, FAULT)
     node.start()
     node.until(lambda now: bool(now.codes(1) and now.codes(2)), "both faults are shown")
-    node.says("moved to journal.sqlite.broken-")
+    node.waits_for_text("moved to journal.sqlite.broken-")
 
 
 def test_without_a_journal_the_store_is_the_memory(node: Node) -> None:

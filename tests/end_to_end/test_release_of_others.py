@@ -79,7 +79,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 @pytest.mark.timeout(60)
-def test_without_an_agent_nobody_would_take_a_request(folder: Folder) -> None:
+def test_without_an_agent_no_program_would_take_a_request(folder: Folder) -> None:
     status, _, errors = vigil("isolate", "node-1", "0", "--reason", "why", "--yes", *folder.options)
     assert status == 1
     assert "no agent of NPU Vigil has a heartbeat for node-1" in errors

@@ -56,7 +56,7 @@ def make_node(tmp_path: Path, built: Path) -> Iterator[Callable[[str], Node]]:
 
 
 @pytest.mark.parametrize("profile", ["a2", "a3", "310p", "duo", "a5"])
-def test_a_chip_that_drops_while_nobody_runs_keeps_its_fault(
+def test_a_chip_that_drops_while_no_agent_runs_keeps_its_fault(
     make_node: Callable[[str], Node], profile: str
 ) -> None:
     node = make_node(profile)
@@ -83,7 +83,7 @@ def test_a_chip_that_drops_while_nobody_runs_keeps_its_fault(
         node.emulator.restore(3)
         node.emulator.recover(3, FAULT)
         document.until(lambda now: now.free == names(profile, 2), "its recovery counts")
-    node.says(f"--chip {name}")
+    node.waits_for_text(f"--chip {name}")
     assert node.logged().count("does not list it: what is known") == 1
 
 
@@ -147,7 +147,7 @@ def begin(node: Node, document: Following, hardware: Hardware) -> int:
     return len(document.versions)
 
 
-def test_a_driver_that_lists_no_chip_says_nothing_of_their_faults(
+def test_a_driver_that_lists_no_chip_proves_nothing_of_their_faults(
     node: Node, hardware: Hardware
 ) -> None:
     with following(node) as document:
@@ -255,11 +255,11 @@ def test_a_card_that_was_taken_out_is_forgotten(node: Node, hardware: Hardware, 
             node.up()
             node.wait(lambda: is_blind(node, 2), "it is blind")
         assert forget(node, "Ascend910-1", "--yes").returncode == 1, "it answers"
-        said = forget(node, "Ascend910-2")
-        assert (said.returncode, "nothing was changed" in said.stdout) == (0, True)
+        output = forget(node, "Ascend910-2")
+        assert (output.returncode, "nothing was changed" in output.stdout) == (0, True)
         assert has("Ascend910-2", FAULT)(document.last)
-        said = forget(node, "Ascend910-2", "--yes")
-        assert (said.returncode, said.stdout) != (1, ""), said
+        output = forget(node, "Ascend910-2", "--yes")
+        assert (output.returncode, output.stdout) != (1, ""), output
         if not runs:
             node.start()
             node.up()
@@ -303,7 +303,7 @@ def test_a_state_directory_of_another_machine_is_set_aside(node: Node, hardware:
     with following(node) as document:
         document.until(lambda now: now.free == {"Ascend910-0", "Ascend910-1"}, "its own chips")
         assert document.last.named == {"Ascend910-0", "Ascend910-1"}
-    node.says("another machine")
+    node.waits_for_text("another machine")
 
 
 def test_a_new_machine_with_fewer_chips_names_them_and_the_verb(
@@ -317,7 +317,7 @@ def test_a_new_machine_with_fewer_chips_names_them_and_the_verb(
         document.until(lambda now: now.free == {"Ascend910-0", "Ascend910-1"}, "its own chips")
         assert has("Ascend910-2", FAULT)(document.last)
         for name in ("Ascend910-2", "Ascend910-3"):
-            node.says(f"vigil forget --chip {name} --state-dir {node.state_dir}")
+            node.waits_for_text(f"vigil forget --chip {name} --state-dir {node.state_dir}")
 
 
 def entry(name: str, code: str) -> str:
@@ -378,7 +378,7 @@ def test_the_list_of_another_program_counts_when_it_is_gone(
         node.close()
 
 
-def test_a_driver_that_gives_no_list_says_nothing(make_node: Callable[[str], Node]) -> None:
+def test_a_driver_that_gives_no_list_proves_nothing(make_node: Callable[[str], Node]) -> None:
     node = make_node("910a")
     node.start()
     with following(node) as document:

@@ -67,7 +67,7 @@ def test_a_code_query_that_fails_at_the_start(node: Node) -> None:
     assert _blind(node) == []
 
 
-def test_a_recovery_is_not_believed_while_the_query_that_proves_it_fails(node: Node) -> None:
+def test_a_recovery_is_not_accepted_while_the_query_that_proves_it_fails(node: Node) -> None:
     node.start()
     node.healthy()
     node.emulator.occur(CHIP, FAULT)

@@ -29,15 +29,17 @@ async def test_the_agent_is_ready_lives_and_ends(folder_node: Node, manager: Man
     folder_node.environment |= manager.environment
     folder_node.emulator.hang("dcmi_get_card_list")
     folder_node.start()
-    assert manager.heard("READY") == []
-    (status,) = [line for line in await manager.hears("WATCHDOG=1") if line.startswith("STATUS=")]
+    assert manager.lines_with("READY") == []
+    (status,) = [
+        line for line in await manager.receives("WATCHDOG=1") if line.startswith("STATUS=")
+    ]
     assert status.startswith("STATUS=the driver has not answered yet")
     folder_node.emulator.clear("dcmi_get_card_list")
-    await manager.hears("READY=1")
+    await manager.receives("READY=1")
     assert folder_node.ask("/readyz")[0] == 200
-    await manager.hears("WATCHDOG=1")
+    await manager.receives("WATCHDOG=1")
     assert folder_node.stop()[0] == 0
-    await manager.hears("STOPPING=1")
+    await manager.receives("STOPPING=1")
 
 
 @pytest.mark.daemon
@@ -49,9 +51,9 @@ async def test_the_aggregator_is_ready_lives_and_ends(
     daemon = Daemon(tmp_path / "aggregator", "--store", f"directory:{tmp_path / 'store'}")
     try:
         daemon.spawn()
-        await manager.hears("READY=1")
+        await manager.receives("READY=1")
         assert daemon.ask("/readyz")[0] == 200
-        await manager.hears("WATCHDOG=1")
+        await manager.receives("WATCHDOG=1")
     finally:
         daemon.stop()
-    await manager.hears("STOPPING=1")
+    await manager.receives("STOPPING=1")

@@ -33,7 +33,7 @@ def announced_seconds(beats: Path, node: str) -> float:
 
 
 @pytest.mark.parametrize("redirections", ["2>&-", "0<&- >&- 2>&-"])
-def test_closed_descriptors_silence_nobody(folder_node: Node, redirections: str) -> None:
+def test_closed_descriptors_silence_no_log(folder_node: Node, redirections: str) -> None:
     shell = ("/bin/sh", "-c", f'exec "$@" {redirections}', "sh")
     folder_node.start((*shell, sys.executable, "-m", "vigil"))
     folder_node.healthy()

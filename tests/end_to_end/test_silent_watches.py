@@ -95,7 +95,7 @@ def test_a_fault_that_no_watch_shows_is_in_cluster_info_within_15_s(
     assert read_by_name(proxy, silent) == 1
     missed = 'npu_vigil_missed_write_reads_total{result="missed",store="kubernetes:"}'
     node.wait(lambda: aggregator.metric(missed) == 1, "it is counted")
-    aggregator.says("has not shown the last write of device-info")
+    aggregator.waits_for_text("has not shown the last write of device-info")
     assert aggregator.ask("/readyz")[0] == 200
 
 

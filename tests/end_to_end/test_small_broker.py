@@ -58,8 +58,8 @@ def test_a_document_that_is_too_large_is_named_and_silences_nothing_else(
     beaten = beaten_at_ms()
     node.wait(lambda: beaten_at_ms() > beaten + 2000, "heartbeats go on", 10)
     assert is_named()
-    said = [line for line in node.logged().splitlines() if "cannot be published" in line]
-    assert len(said) <= 2, "it is named once, and with 3.1.1 the breaks before"
+    logged = [line for line in node.logged().splitlines() if "cannot be published" in line]
+    assert len(logged) <= 2, "it is named once, and with 3.1.1 the breaks before"
     place.broker.configure([])
     node.wait(lambda: str(place.read(DEVICE_INFO)).count(FAULTS[-1]) >= 8, "it is told", 15)
     node.wait(lambda: node.ask("/readyz")[0] == 200, "it is ready", 10)

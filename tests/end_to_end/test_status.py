@@ -110,7 +110,7 @@ def test_an_aggregator_answers_for_the_cluster(well: Node, aggregator: Daemon) -
     assert "knows no node of this name" in errors
 
 
-def test_where_no_daemon_listens_it_says_what_to_do(tmp_path: Path) -> None:
+def test_where_no_daemon_listens_it_names_the_remedy(tmp_path: Path) -> None:
     status, lines, errors = vigil("status", "--state-dir", str(tmp_path))
     assert (status, lines) == (3, [])
     assert "no daemon listens there; start the agent, or name another daemon" in errors

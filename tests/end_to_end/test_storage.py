@@ -34,7 +34,7 @@ class Clients:
         node.environment["VIGIL_STORAGE_DTFS_FILE"] = str(self.dtfs)
         node.environment["VIGIL_STORAGE_PERIOD_SECONDS"] = "0.1"
 
-    def say(self, *, process: int = 0, link: int | None = None) -> None:
+    def write_status(self, *, process: int = 0, link: int | None = None) -> None:
         """The newest status; files are replaced, as nobody reads a half of one in ``/proc``."""
         _replace(self.dpc, f"[instidx=0]\nDPC_INTERNAL_ERROR: 0\nDPC_PROCESS_ERROR: {process}\n")
         if link is not None:
@@ -89,7 +89,7 @@ def published(node: Node, client: str) -> dict[str, Any] | None:
     return message
 
 
-def told(node: Node, client: str) -> dict[str, str]:
+def assertions(node: Node, client: str) -> dict[str, str]:
     message = published(node, client)
     faults = [] if message is None else message["faults"]
     return {fault["faultCode"]: fault["assertion"] for fault in faults}
@@ -109,14 +109,14 @@ def blind(node: Node) -> set[str]:
 
 
 def test_faults_go_through_the_store(node: Node, clients: Clients) -> None:
-    clients.say(link=0)
+    clients.write_status(link=0)
     node.start()
     node.healthy()
     node.wait(lambda: len(node.journal("reports")) > 1, "the files are read")
     assert published(node, "dpc") is None
-    clients.say(process=-1, link=0)
+    clients.write_status(process=-1, link=0)
     began = time.time()
-    node.wait(lambda: told(node, "dpc") == {PROCESS: "occur"}, "the fault is told", 3)
+    node.wait(lambda: assertions(node, "dpc") == {PROCESS: "occur"}, "the fault is told", 3)
     message = published(node, "dpc")
     assert message is not None
     assert message["version"] == "1.0"
@@ -137,30 +137,30 @@ def test_faults_go_through_the_store(node: Node, clients: Clients) -> None:
     (sample,) = (line for line in node.ask("/metrics")[1].splitlines() if PROCESS in line)
     assert 'part="DPC"' in sample
     assert node.node_info() is None
-    clients.say(process=-1, link=-1)
-    node.wait(lambda: told(node, "dtfs") == {LINK: "occur"}, "the other client's is, too", 3)
+    clients.write_status(process=-1, link=-1)
+    node.wait(lambda: assertions(node, "dtfs") == {LINK: "occur"}, "the other client's is, too", 3)
     clients.dtfs.unlink()
     node.wait(lambda: "storage DTFS" in blind(node), "a file that is gone is told", 3)
-    clients.say(process=-1, link=-1)
+    clients.write_status(process=-1, link=-1)
     node.wait(lambda: "storage DTFS" not in blind(node), "until it is back", 3)
     node.kill()
-    clients.say(process=0, link=-1)
+    clients.write_status(process=0, link=-1)
     node.start()
-    node.wait(lambda: told(node, "dpc") == {PROCESS: "recover"}, "the recovery is told", 25)
+    node.wait(lambda: assertions(node, "dpc") == {PROCESS: "recover"}, "the recovery is told", 25)
     again = published(node, "dpc")
     assert again is not None
     assert again["id"] != message["id"]
     assert again["timestamp"] > message["timestamp"]
-    assert told(node, "dtfs") == {LINK: "occur"}
+    assert assertions(node, "dtfs") == {LINK: "occur"}
     assert shown(node) == {("storage DTFS", LINK, "PreSeparateNPU")}
 
 
 def test_a_lost_state_directory_finds_its_faults_in_the_store(
     folder_node: Node, folder_clients: Clients
 ) -> None:
-    folder_clients.say(process=-1)
+    folder_clients.write_status(process=-1)
     folder_node.start()
-    folder_node.wait(lambda: told(folder_node, "dpc") == {PROCESS: "occur"}, "told", 20)
+    folder_node.wait(lambda: assertions(folder_node, "dpc") == {PROCESS: "occur"}, "told", 20)
     folder_node.kill()
     for path in folder_node.state_dir.iterdir():
         if path.is_file():
@@ -170,9 +170,9 @@ def test_a_lost_state_directory_finds_its_faults_in_the_store(
     folder_node.up()
     folder_node.wait(lambda: bool(shown(folder_node)), "it is known again")
     time.sleep(1)
-    assert told(folder_node, "dpc") == {PROCESS: "occur"}
-    folder_clients.say(process=0)
-    folder_node.wait(lambda: told(folder_node, "dpc") == {PROCESS: "recover"}, "told", 25)
+    assert assertions(folder_node, "dpc") == {PROCESS: "occur"}
+    folder_clients.write_status(process=0)
+    folder_node.wait(lambda: assertions(folder_node, "dpc") == {PROCESS: "recover"}, "told", 25)
 
 
 def test_nothing_is_lost_and_nothing_repeated_over_grpc(
@@ -180,16 +180,16 @@ def test_nothing_is_lost_and_nothing_repeated_over_grpc(
 ) -> None:
     node, clients = folder_node, folder_clients
     node.environment["VIGIL_STORAGE_CLUSTERD"] = f"127.0.0.1:{server.port}"
-    clients.say(link=0)
+    clients.write_status(link=0)
     node.start()
     node.healthy()
-    clients.say(process=-1, link=-1)
+    clients.write_status(process=-1, link=-1)
     node.wait(lambda: len(shown(node)) == 2, "both faults are known")
     node.wait(lambda: node.status()["fault_service"]["trouble"] is not None, "nobody listens", 10)
     node.kill()
     node.start()
     node.up()
-    clients.say(process=0, link=-1)
+    clients.write_status(process=0, link=-1)
     node.wait(lambda: len(shown(node)) == 1, "one is over")
     node.kill()
     server.start()
@@ -208,7 +208,7 @@ def test_nothing_is_lost_and_nothing_repeated_over_grpc(
     node.up()
     time.sleep(1.5)
     assert len(server.assertions) == 3
-    clients.say(process=0, link=0)
+    clients.write_status(process=0, link=0)
     node.wait(lambda: server.assertions[3:] == [(LINK, "recover")], "only what is new", 5)
 
 
@@ -218,17 +218,17 @@ def test_answers_other_than_yes(
     server.codes = [410, 500, 0, 409]
     server.start()
     folder_node.environment["VIGIL_STORAGE_CLUSTERD"] = f"127.0.0.1:{server.port}"
-    folder_clients.say(process=-1)
+    folder_clients.write_status(process=-1)
     folder_node.start()
     folder_node.wait(lambda: server.assertions == [OCCUR], "told the third time", 20)
     assert len(server.peers) == 3
     assert len(set(server.peers)) == 3  # no connection is kept
-    folder_clients.say(process=0)
+    folder_clients.write_status(process=0)
     folder_node.wait(lambda: len(server.peers) == 4, "the recovery is called invalid")
     folder_node.wait(lambda: folder_node.status()["fault_service"]["refused"] == 1, "and counted")
     time.sleep(1.5)
     assert len(server.peers) == 4
-    folder_node.says("invalid: 127.0.0.1")
+    folder_node.waits_for_text("invalid: 127.0.0.1")
     assert folder_node.status()["fault_service"]["waiting"] == 0
 
 
@@ -245,19 +245,19 @@ def test_over_tls_with_a_certificate(
         "VIGIL_STORAGE_CERTIFICATE_FILE": str(tmp_path / "agent.crt"),
         "VIGIL_STORAGE_KEY_FILE": str(tmp_path / "agent.key"),
     }
-    folder_clients.say(process=-1)
+    folder_clients.write_status(process=-1)
     folder_node.start()
     folder_node.wait(lambda: server.assertions == [OCCUR], "told", 20)
 
 
 @pytest.mark.parametrize("is_configured", [False, True])
-def test_grpc_is_loaded_only_to_tell(
+def test_grpc_is_loaded_only_to_send(
     folder_node: Node, folder_clients: Clients, server: FaultServer, is_configured: bool
 ) -> None:
     server.start()
     if is_configured:
         folder_node.environment["VIGIL_STORAGE_CLUSTERD"] = f"127.0.0.1:{server.port}"
-    folder_clients.say(process=-1)
+    folder_clients.write_status(process=-1)
     folder_node.start()
     folder_node.healthy()
     folder_node.wait(lambda: len(shown(folder_node)) == 1, "the fault is known")

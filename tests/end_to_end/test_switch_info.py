@@ -80,7 +80,7 @@ def test_a_port_fails_and_recovers(a3: Node) -> None:
     assert (now["FaultLevel"], now["NodeStatus"]) == ("", "Healthy")
 
 
-def test_what_happened_while_nobody_listened(a3: Node) -> None:
+def test_what_happened_while_no_aggregator_listened(a3: Node) -> None:
     up(a3)
     a3.emulator.switch_occur(PORT)
     a3.wait(lambda: codes(a3) == [CODE], "the fault is shown")

@@ -81,7 +81,7 @@ def test_the_newcomer_publishes_nothing_until_the_other_falls_silent(
     shown = first.shown()
     assert shown is not None
     assert set(shown.faults) == {"Ascend910-3"}, "the second one published"
-    second.says("conflict: another agent")
+    second.waits_for_text("conflict: another agent")
     assert second.logged().count("conflict: another agent") == 1
     assert first.ask("/readyz")[0] == 200
     first.kill()
@@ -127,7 +127,7 @@ def test_a_beat_that_may_be_alive_is_watched_first(
 
 
 @pytest.mark.alone
-def test_a_beat_that_is_old_stops_nobody(another: Callable[[], Node], place: Place) -> None:
+def test_a_beat_that_is_old_stops_nothing(another: Callable[[], Node], place: Place) -> None:
     node = another()
     beat(place, "other-host_0123", 3600.0)
     node.start()

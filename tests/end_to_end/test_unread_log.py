@@ -70,7 +70,7 @@ def dropped(exposition: str) -> int:
 
 
 @pytest.mark.timeout(180)
-def test_a_log_that_nobody_reads_silences_nobody(
+def test_a_log_that_is_not_read_silences_no_node(
     both: tuple[Node, Daemon], pipes: list[UnreadPipe]
 ) -> None:
     node, aggregator = both
@@ -136,7 +136,7 @@ def _is_whole(lines: list[str]) -> None:
     assert count >= LINES - len(numbers) > 0
 
 
-def test_the_end_waits_for_nobody(folder_node: Node, pipes: list[UnreadPipe]) -> None:
+def test_the_end_waits_for_no_reader(folder_node: Node, pipes: list[UnreadPipe]) -> None:
     folder_node.output = pipes[0].writer
     folder_node.start()
     folder_node.healthy()
@@ -146,7 +146,7 @@ def test_the_end_waits_for_nobody(folder_node: Node, pipes: list[UnreadPipe]) ->
     assert time.monotonic() - begin < 15
 
 
-def test_wrong_use_ends_although_nobody_reads_why(
+def test_wrong_use_ends_although_its_text_is_not_read(
     folder_node: Node, pipes: list[UnreadPipe]
 ) -> None:
     folder_node.output = pipes[0].writer

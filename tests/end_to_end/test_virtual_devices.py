@@ -21,7 +21,7 @@ def test_no_device_info_while_a_chip_is_cut(folder_node: Node) -> None:
     status, reasons = node.ask("/readyz")
     assert status == 503
     assert "virtual devices are not supported" in str(reasons)
-    node.says("device-info is not written: virtual devices are not supported")
+    node.waits_for_text("device-info is not written: virtual devices are not supported")
     assert "npu_vigil_driver_virtual_chips 1.0" in node.ask("/metrics")[1]
     assert node.ask("/healthz")[0] == 200
     node.wait(lambda: node.status()["heartbeat"]["beats"] > 0, "it beats", 10)

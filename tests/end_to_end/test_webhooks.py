@@ -77,7 +77,7 @@ def differs(name: str, what: str) -> str:
     )
 
 
-def tell(plane: ControlPlane) -> None:
+def configure(plane: ControlPlane) -> None:
     """A public fault of chip 5, which the aggregator keeps and counts."""
     now_ms = time.time_ns() // 1_000_000
     fault: Object = {"faultId": "link-to-5", "faultType": "NPU", "faultCode": "220001001"}
@@ -154,7 +154,7 @@ def change_label(found: Object) -> None:
     ("change", "what"),
     [(change_data, "key DeviceInfoCfg"), (change_label, "label mx-consumer-cim")],
 )
-def test_a_webhook_that_changes_what_is_ours_is_a_conflict_that_says_so(
+def test_a_webhook_that_changes_what_is_ours_is_a_conflict_that_is_reported(
     change: Callable[[Object], None], what: str, node: Node, cluster: Cluster
 ) -> None:
     with Webhook(cluster.plane, change):
@@ -164,7 +164,7 @@ def test_a_webhook_that_changes_what_is_ours_is_a_conflict_that_says_so(
             "the answer to our own write of mindx-dl-deviceinfo-node-1 differs from what was "
             f"written: {what}; an admission webhook or policy changes it"
         )
-        node.says(f"conflict: {expected}")
+        node.waits_for_text(f"conflict: {expected}")
         node.wait(lambda: expected in json.dumps(node.ask("/readyz")[1]), "it says so there, too")
         assert (
             'npu_vigil_foreign_writer{document="device-info",writer="admission"}'
@@ -174,7 +174,7 @@ def test_a_webhook_that_changes_what_is_ours_is_a_conflict_that_says_so(
     node.until(lambda now: now.codes(1) == {FAULT}, "the next try shows it", 40)
 
 
-def test_a_webhook_that_changes_cluster_info_is_a_conflict_that_says_so(
+def test_a_webhook_that_changes_cluster_info_is_a_conflict_that_is_reported(
     node: Node, aggregator: Daemon, cluster: Cluster
 ) -> None:
     def change(found: Object) -> None:
@@ -193,7 +193,7 @@ def test_a_webhook_that_changes_cluster_info_is_a_conflict_that_says_so(
         ) in log.read_text()
 
 
-def test_a_webhook_that_changes_node_info_is_a_conflict_that_says_so(
+def test_a_webhook_that_changes_node_info_is_a_conflict_that_is_reported(
     node: Node, cluster: Cluster, tmp_path: Path
 ) -> None:
     def change(found: Object) -> None:
@@ -233,7 +233,7 @@ SPOILT = (
 
 
 @pytest.mark.parametrize("node", ["a3"], indirect=True)
-def test_a_webhook_that_changes_what_the_cluster_needs_is_a_conflict_that_says_so(
+def test_a_webhook_that_changes_what_the_cluster_needs_is_a_conflict_that_is_reported(
     node: Node, aggregator: Daemon, cluster: Cluster
 ) -> None:
     """Whoever reads the documents, and also where nobody but the next leader does."""
@@ -251,7 +251,7 @@ def test_a_webhook_that_changes_what_the_cluster_needs_is_a_conflict_that_says_s
     node.wait(lambda: bool(node.place.read(node.document)), "device-info")
     with Webhook(plane, change):
         aggregator.spawn()
-        tell(plane)
+        configure(plane)
         log = aggregator.log
         for name, key in (
             ("cluster-info-switch-0", "cluster-info-switch-0"),
@@ -292,8 +292,8 @@ def test_a_webhook_that_changes_leases_is_named_and_silences_no_faults(
         node.start()
         node.healthy()
         aggregator.spawn()
-        said = "the answer to our own write differs from what was written (renew Lease"
-        node.wait(lambda: said in json.dumps(node.ask("/readyz")[1]), "it is named")
+        text = "the answer to our own write differs from what was written (renew Lease"
+        node.wait(lambda: text in json.dumps(node.ask("/readyz")[1]), "it is named")
         for chip in (1, 2, 3):
             node.emulator.occur(chip, FAULT)
             node.until(
@@ -302,8 +302,8 @@ def test_a_webhook_that_changes_leases_is_named_and_silences_no_faults(
                 WITHIN_A_SECOND,
             )
             time.sleep(1)
-        said = "differs from what was written (write Lease mindx-dl/npu-vigil-aggregator): holder"
-        node.wait(lambda: said in aggregator.log.read_text(), "the aggregator names it")
+        text = "differs from what was written (write Lease mindx-dl/npu-vigil-aggregator): holder"
+        node.wait(lambda: text in aggregator.log.read_text(), "the aggregator names it")
     aggregator.process.wait_until(lambda: aggregator.ask("/readyz")[0] == 200, 40)
 
 

@@ -20,7 +20,7 @@ import tomllib
 from pathlib import Path
 
 from tests.node.image import ROOT, Images
-from tests.node.lane import IMAGE, MOST_IMAGE_BYTES, NEXT_IMAGE, OVERLAYS, PAUSE
+from tests.node.node_runs import IMAGE, MOST_IMAGE_BYTES, NEXT_IMAGE, OVERLAYS, PAUSE
 from vigil.main import app
 
 ROOMS = tuple(
@@ -65,8 +65,8 @@ def main() -> int:
         for name in (PAUSE, IMAGE, NEXT_IMAGE):
             images.archive(name)
         host = [str(ROOT / "tests/node/host.sh"), str(directory)]
-        lane = [sys.executable, "-m", "tests.node.lane", str(directory), options.overlays]
-        done = subprocess.run([*host, *lane], cwd=ROOT, check=False)
+        node_runs = [sys.executable, "-m", "tests.node.node_runs", str(directory), options.overlays]
+        done = subprocess.run([*host, *node_runs], cwd=ROOT, check=False)
         print(f"{time.monotonic() - begin:6.1f} s  in all, {load()}")
         return 1 if done.returncode else 0
     finally:
@@ -83,8 +83,8 @@ def each_verb(images: Images) -> str:
     verbs += [group.name for group in app.registered_groups]
     for verb in verbs:
         assert verb is not None
-        status, said = images.run(IMAGE, *_VIGIL, verb, "--help")
-        assert (status, "Usage:" in said) == (0, True), f"{verb}: {said}"
+        status, output = images.run(IMAGE, *_VIGIL, verb, "--help")
+        assert (status, "Usage:" in output) == (0, True), f"{verb}: {output}"
     status, modules = images.run(IMAGE, "/opt/npu-vigil/bin/python3", "-c", _IMPORT_ALL)
     assert status == 0, modules
     # What has no driver, no cluster and no configuration ends as it does anywhere.
@@ -96,8 +96,8 @@ def each_verb(images: Images) -> str:
         (1, "nothing is known of x", ("forget", "x", place)),
         (2, "no-such-file", ("validate", "/tmp/no-such-file")),
     ):
-        status, said = images.run(IMAGE, *_VIGIL, *arguments)
-        assert (status, text in said) == (expected, True), f"{arguments}: {status} {said}"
+        status, output = images.run(IMAGE, *_VIGIL, *arguments)
+        assert (status, text in output) == (expected, True), f"{arguments}: {status} {output}"
     return f"{modules.strip()}, {', '.join(map(str, verbs))}"
 
 

@@ -150,7 +150,7 @@ def aggregator(
     running.stop()
 
 
-def told_over_grpc(port: int, clients: Path, shows: str | None) -> tuple[int, str]:
+def received_over_grpc(port: int, clients: Path, shows: str | None) -> tuple[int, str]:
     """Send a public fault of chip 6; the answer. ``shows`` names the client's certificate."""
     now_ms = time.time_ns() // 1_000_000
     influence = [pubfault_pb2.PubFaultInfo(nodeName="node-1", deviceIds=[6])]
@@ -184,15 +184,15 @@ def test_a_fault_on_a_server_reaches_the_readers(
     store = tmp_path / "lib/npu-vigil-aggregator/store"
     cluster = store / "mindx-dl/cluster-info-device-0.json"
 
-    def told() -> bool:
+    def shown() -> bool:
         return cluster.exists() and FAULT in json.loads(cluster.read_text())["data"][cluster.stem]
 
-    server.wait(told, "the fault is in the directory", 20)
+    server.wait(shown, "the fault is in the directory", 20)
     assert server.scan().problems() <= {"kernel-log"}, "beside the agent"
-    assert told_over_grpc(grpc_port, clients, "ccae")[0] == 0
+    assert received_over_grpc(grpc_port, clients, "ccae")[0] == 0
     server.wait(lambda: PUBLIC_FAULT in cluster.read_text(), "the public fault is there, too", 20)
     with pytest.raises(grpc.RpcError):
-        told_over_grpc(grpc_port, clients, None)
+        received_over_grpc(grpc_port, clients, None)
     assert aggregator.status is None
 
 
@@ -253,7 +253,7 @@ async def test_a_node_may_write_nothing_beside_its_own_topics(pki: Path, url: st
 
 
 @pytest.mark.server
-async def test_nobody_comes_in_without_a_certificate(pki: Path, url: str) -> None:
+async def test_no_client_comes_in_without_a_certificate(pki: Path, url: str) -> None:
     store = open_store(url, mqtt=Mqtt.model_validate({"ca_file": pki / "authority.crt"}))
     try:
         with pytest.raises((StoreForbidden, StoreUnavailable)):

@@ -214,7 +214,7 @@ def test_what_the_account_may_do(account: Account) -> None:
 
 
 @pytest.mark.apiserver
-def test_what_is_refused_says_why(account: Account) -> None:
+def test_what_is_refused_names_the_reason(account: Account) -> None:
     _, text = account.ask(ROWS["the image"])
     assert "how many chips a container asks for" in text
     _, text = account.ask(ROWS["the size of a running job"])
@@ -267,6 +267,8 @@ def test_what_both_parts_may_do(account: Account, tmp_path: Path) -> None:
         "a Command that the job does not own": command(
             "TerminateJob", DEPLOYMENT | {"uid": "x"}, 422
         ),
+        "whether a Command waits": Row("GET", f"{COMMANDS}/two", None, 404),
+        "all Commands": Row("GET", COMMANDS, None, 403),
         "a Command that is deleted": Row("DELETE", f"{COMMANDS}/one", None, 403),
         "a pod in deletion": deletion("leaving", uids["leaving"], 200),
         "a pod whose uid is not named": deletion("leaving", None, 422),
@@ -301,7 +303,7 @@ def test_a_part_is_off_by_default_and_needs_act_as_well(part: str, tmp_path: Pat
     assert not getattr(configuration, part.replace("-", "_"))
     rights = one(items, "ClusterRole", f"npu-vigil-elastic-{part}")["rules"]
     verbs = {verb for rule in rights for verb in rule["verbs"]}
-    assert verbs == ({"create"} if part == "network-faults" else {"get", "delete"})
+    assert verbs == ({"create", "get"} if part == "network-faults" else {"get", "delete"})
 
 
 def test_the_danger_stands_where_dead_nodes_are_switched_on() -> None:

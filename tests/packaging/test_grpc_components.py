@@ -32,10 +32,10 @@ def container(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 def configured(items: list[dict[str, Any]]) -> Any:
     """What the aggregator makes of its arguments and its environment."""
-    said = container(items)
-    options = [argument.partition("=") for argument in said["args"][1:]]
+    output = container(items)
+    options = [argument.partition("=") for argument in output["args"][1:]]
     assert {name for name, _, _ in options} <= flags(aggregator)
-    environment = {variable["name"]: variable["value"] for variable in said.get("env", [])}
+    environment = {variable["name"]: variable["value"] for variable in output.get("env", [])}
     given = {name.removeprefix("--"): value or "true" for name, _, value in options}
     names = {"grpc-listen": "grpc.listen", "grpc-plaintext": "grpc.plaintext"}
     here = {name: given[option] for option, name in names.items() if option in given}

@@ -130,8 +130,8 @@ def test_the_guide_can_be_followed_line_by_line(machine: Machine, built: Path) -
     running = Running([program("mosquitto"), "-c", configuration], log)
     try:
         running.wait_until(lambda: "running" in log.read_text(), 10)
-        said = machine.do(aggregator[0])
-        assert "aggregator.toml: ok (aggregator)" in said
+        output = machine.do(aggregator[0])
+        assert "aggregator.toml: ok (aggregator)" in output
         machine.environment |= {
             "VIGIL_EMULATOR_DIR": str(built / "emulator"),
             "VIGIL_DRIVER_ROOT": str(built / "driver"),
@@ -142,19 +142,19 @@ def test_the_guide_can_be_followed_line_by_line(machine: Machine, built: Path) -
         before, scan, after = agent[0].partition("vigil scan")
         machine.do(before)
         machine.settle()
-        said = machine.do(scan + after)
-        assert WELL.search(said)
-        assert "ok       broker-topics" in said
+        output = machine.do(scan + after)
+        assert WELL.search(output)
+        assert "ok       broker-topics" in output
     finally:
         running.stop()
     machine.do(works[0])
     stored = "/root/rehearsal/store/kube-system/mindx-dl-deviceinfo-rehearsal.json"
     wait = "until grep -q {} {}; do sleep 0.1; done"
     rehearsal = works[1].replace("sleep 5", wait.format("UpdateTime", f"-s {stored}"))
-    said = machine.do(rehearsal.replace("sleep 1\n", wait.format("80E01801", stored) + "\n"))
-    assert WELL.search(said)
-    said = machine.do(clients[0].replace(" grpc broker.example", " grpc localhost"))
-    assert "aggregator.toml: ok (aggregator)" in said
+    output = machine.do(rehearsal.replace("sleep 1\n", wait.format("80E01801", stored) + "\n"))
+    assert WELL.search(output)
+    output = machine.do(clients[0].replace(" grpc broker.example", " grpc localhost"))
+    assert "aggregator.toml: ok (aggregator)" in output
     before, scan, after = directory[0].partition("vigil scan")
     machine.do(before)
     machine.settle()

@@ -319,20 +319,20 @@ def test_the_rows_are_those_of_the_guide() -> None:
         r"^\| what an agent's token may write .*?\n\n", GUIDE.read_text(), re.MULTILINE | re.DOTALL
     )
     assert table is not None
-    told = {}
+    shown = {}
     for line in table[0].strip().splitlines()[2:]:
         what, with_policy, without = (cell.strip() for cell in line.strip("| ").split("|"))
-        told[what] = (with_policy, without)
-    assert list(told) == list(ROWS)
+        shown[what] = (with_policy, without)
+    assert list(shown) == list(ROWS)
     for what, rows in ROWS.items():
         may = {row.with_policy in (OK, CREATED) for row in rows}
         could = {row.without in (OK, CREATED) for row in rows}
         assert may in ({True}, {False})
-        assert told[what][0] == ("yes" if may == {True} else "no")
+        assert shown[what][0] == ("yes" if may == {True} else "no")
         if len(could) == 1:
-            assert told[what][1] == ("yes" if could == {True} else "no")
+            assert shown[what][1] == ("yes" if could == {True} else "no")
         else:
-            assert told[what][1] == "yes, but not delete in `kube-system`"
+            assert shown[what][1] == "yes, but not delete in `kube-system`"
 
 
 def _otherwise(agent: Agent, *, with_policy: bool) -> list[tuple[str, Row, int, str]]:
@@ -442,7 +442,7 @@ async def test_the_store_of_an_agent_can_do_what_it_has_to(
     objects = store.objects
     assert objects is not None
     involved = Involved("Node", "worker-3")
-    told = KubernetesEvent("kube-system", "one", involved, True, "Reason", "Action", "text", 0, 0)
+    shown = KubernetesEvent("kube-system", "one", involved, True, "Reason", "Action", "text", 0, 0)
     try:
         for namespace, prefix, labels in (
             ("kube-system", "mindx-dl-deviceinfo-", REPORT),
@@ -458,7 +458,7 @@ async def test_the_store_of_an_agent_can_do_what_it_has_to(
         for at_ms in (1, 2):
             await store.beat(Beat("worker-3", "holder", 5.0, at_ms))
         await objects.set_node("worker-3", {"accelerator": "b"}, {"superPodID": "d"})
-        await objects.record(replace(told, name="one", host="worker-3"))
+        await objects.record(replace(shown, name="one", host="worker-3"))
     finally:
         await store.close()
 
@@ -582,12 +582,12 @@ def test_a_node_with_the_name_of_a_document_is_another_node(
 @pytest.mark.apiserver
 def test_a_token_of_no_pod_may_write_nothing(plane: ControlPlane, agent: Agent) -> None:
     del agent
-    nobody = Agent(plane, None)
+    aggregator_agent = Agent(plane, None)
     for what in (
         "its device-info",
         "its heartbeat",
         "labels and annotations that it keeps on its Node",
     ):
         for row in ROWS[what]:
-            status, answer = nobody.ask(row.method, row.path, row.body)
+            status, answer = aggregator_agent.ask(row.method, row.path, row.body)
             assert (status, "own node only" in answer) == (REFUSED, True)

@@ -134,7 +134,7 @@ def _put(
     return f"/api/v1/namespaces/{namespace}/configmaps/{name}"
 
 
-def _tell(plane: ControlPlane, assertion: str) -> None:
+def _report(plane: ControlPlane, assertion: str) -> None:
     """A public fault of chip 5 in a namespace that the manifests name."""
     now_ms = time.time_ns() // 1_000_000
     influence = [{"nodeName": "node-1", "deviceIds": [5]}]
@@ -165,18 +165,18 @@ def _public_faults(plane: ControlPlane, node: Node, cluster: Callable[[str], str
     """One comes, is shown, is repaired where somebody else wrote, and goes."""
     view = f"/api/v1/namespaces/{SYSTEM}/configmaps/statistic-fault-info"
 
-    def told() -> bool:
+    def shown() -> bool:
         status, answer = plane.ask("GET", view)
         return status == 200 and "link-to-5" in answer["data"].get("PublicFaults", "")
 
-    _tell(plane, "occur")
+    _report(plane, "occur")
     node.wait(lambda: "220001001" in cluster("cluster-info-device-0"), "it is in the cluster")
-    node.wait(told, "it is in the statistic")
+    node.wait(shown, "it is in the statistic")
     plane.request("PATCH", view, {"data": {"PublicFaults": "{}"}})
-    node.wait(told, "the statistic is repaired")
-    _tell(plane, "recover")
+    node.wait(shown, "the statistic is repaired")
+    _report(plane, "recover")
     node.wait(lambda: "220001001" not in cluster("cluster-info-device-0"), "it is gone", 15)
-    node.wait(lambda: not told(), "it is gone from the statistic")
+    node.wait(lambda: not shown(), "it is gone from the statistic")
 
 
 def _release(plane: ControlPlane, node: Node, cluster: Callable[[str], str]) -> None:

@@ -70,24 +70,24 @@ def test_it_only_reads(
         node.wait(lambda: results(node) == {"same": 2}, "the fault is written")
         node.place.write(DOCUMENT, wrong)
         node.wait(lambda: results(node) == {"same": 2, "different": 1}, "that is a mistake", 15)
-        (told,) = told_of(node)
+        (shown,) = differences_of(node)
         chip = f"Ascend910-{occur['chip']}"
         assert other["chip"] == occur["chip"]
-        assert told["told"] == f"{chip}: fault_code {occur['code']} missing"
-        assert f"{chip}: fault_code {other['code']}" in told["also"]
-        assert told["over_at_ms"] is None
+        assert shown["told"] == f"{chip}: fault_code {occur['code']} missing"
+        assert f"{chip}: fault_code {other['code']}" in shown["also"]
+        assert shown["over_at_ms"] is None
         node.place.write(DOCUMENT, {"DeviceInfoCfg": "{"})
         node.wait(lambda: "unreadable" in results(node), "it cannot be read")
         node.place.write(DOCUMENT, faulty)
         node.wait(lambda: results(node)["same"] == 3, "the fault is written again")
-        assert all(one["over_at_ms"] is not None for one in told_of(node))
+        assert all(one["over_at_ms"] is not None for one in differences_of(node))
         metrics = node.ask("/metrics")[1]
         assert 'npu_vigil_shadow_writes_total{result="different"} 1.0' in metrics
         assert 'npu_vigil_shadow_differences_total{field="fault_code"} 1.0' in metrics
         assert node.stop()[0] == 0
         rows = node.journal("shadow")
         assert [row["field"] for row in rows] == ["fault_code", "document"]
-        assert node.logged().count(told["told"]) == 1
+        assert node.logged().count(shown["told"]) == 1
         read = asked(plane, AGENT)
         assert {right[3] for right in read} <= {"get", "list", "watch"}
         if "shadow" in request.node.callspec.id:
@@ -98,6 +98,6 @@ def test_it_only_reads(
         node.close()
 
 
-def told_of(node: Node) -> list[Any]:
-    told: list[Any] = node.status()["shadow"]["told"]
-    return told
+def differences_of(node: Node) -> list[Any]:
+    shown: list[Any] = node.status()["shadow"]["told"]
+    return shown

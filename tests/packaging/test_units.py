@@ -94,7 +94,7 @@ def test_what_a_unit_names_as_its_documentation_is_installed(unit: Path) -> None
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
-def test_a_unit_says_how_many_files_it_may_open(unit: Path) -> None:
+def test_a_unit_sets_how_many_files_it_may_open(unit: Path) -> None:
     assert "\nLimitNOFILE=" in unit.read_text()
 
 

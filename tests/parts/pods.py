@@ -32,8 +32,8 @@ def make(
     spec: dict[str, object] = {"containers": containers}
     if node is not None:
         spec["nodeName"] = node
-    told = (annotations or {}) | ({"huawei.com/AscendReal": chips} if chips else {})
-    metadata: dict[str, object] = {"name": name, "annotations": told, "labels": labels or {}}
+    merged = (annotations or {}) | ({"huawei.com/AscendReal": chips} if chips else {})
+    metadata: dict[str, object] = {"name": name, "annotations": merged, "labels": labels or {}}
     if owner is not None:
         metadata["ownerReferences"] = [owner]
     plane.request("POST", _PODS, {"metadata": metadata, "spec": spec})

@@ -14,24 +14,24 @@ class Manager:
         self.environment = {"NOTIFY_SOCKET": address.replace("\0", "@")}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(address)
-        self.said: list[list[str]] = []
+        self.received: list[list[str]] = []
 
-    async def hears(self, line: str) -> list[str]:
+    async def receives(self, line: str) -> list[str]:
         """The next message with ``line``; raises ``TimeoutError`` after 15 s."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(15):
             while True:
                 message = (await loop.sock_recv(self._socket, 4096)).decode().split("\n")
-                self.said.append(message)
+                self.received.append(message)
                 if line in message:
                     return message
 
-    def heard(self, word: str) -> list[str]:
+    def lines_with(self, word: str) -> list[str]:
         """All lines so far that begin with ``word``; reads what is waiting."""
         with contextlib.suppress(BlockingIOError):
             while True:
-                self.said.append(self._socket.recv(4096).decode().split("\n"))
-        return [line for message in self.said for line in message if line.startswith(word)]
+                self.received.append(self._socket.recv(4096).decode().split("\n"))
+        return [line for message in self.received for line in message if line.startswith(word)]
 
     def close(self) -> None:
         self._socket.close()

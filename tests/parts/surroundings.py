@@ -35,7 +35,7 @@ def surroundings(
     wall_clock: WallClock,
     driver: ChipDriver,
     *,
-    believed: Mapping[tuple[Subject, str], int] | None = None,
+    tracked: Mapping[tuple[Subject, str], int] | None = None,
     driver_root: Path | None = None,
     environment: Mapping[str, str] | None = None,
     show: Show = lambda subject, name, value: None,
@@ -48,7 +48,7 @@ def surroundings(
     return CollectorContext(
         report=report,
         wall_clock=wall_clock,
-        believed=believed or {},
+        tracked=tracked or {},
         driver=driver,
         places=VendorPaths(driver_root, True, environment or {}),
         show=show,

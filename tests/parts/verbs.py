@@ -5,8 +5,14 @@ from __future__ import annotations
 import io
 import os
 import sys
+import unicodedata
 from contextlib import redirect_stderr, redirect_stdout
 from unittest.mock import patch
+
+
+def columns_of(line: str) -> int:
+    """Return how many columns of a terminal ``line`` takes."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in line)
 
 
 def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, bytes, str]:
@@ -21,7 +27,7 @@ def run_verb(*arguments: str, text: str = "", **environment: str) -> tuple[int, 
     clean = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("VIGIL_", "LC_", "LANG", "KUBE"))
+        if not name.startswith(("VIGIL_", "LC_", "LANG", "KUBE", "COLUMNS"))
     }
     clean |= {"LC_ALL": "C.UTF-8", "HOME": "/nonexistent"} | environment
     output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)

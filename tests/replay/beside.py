@@ -47,7 +47,7 @@ def _parsed(text: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Telling:
+class EventText:
     """One thing that was told: of a code on a chip, or of a reason that was removed from it."""
 
     kind: str
@@ -58,10 +58,10 @@ class Telling:
 
 
 @dataclass
-class _Told:
-    """One Event: any of ``tellings``, ``left`` times."""
+class _PostedEvent:
+    """One Event: any of ``event_texts``, ``left`` times."""
 
-    tellings: frozenset[Telling]
+    event_texts: frozenset[EventText]
     left: int
 
 
@@ -69,14 +69,18 @@ def missing_events(
     upstream: Iterable[Mapping[str, Any]], ours: Iterable[KubernetesEvent]
 ) -> Iterator[Difference]:
     """Which of upstream's Events (``type``, ``reason``, ``action``, ``message``) ours lacks."""
-    told = [one for event in ours for one in _of_ours(event)]
+    posted = [one for event in ours for one in _of_ours(event)]
     # Those about one thing alone first: a merged one can stand for others.
-    told.sort(key=lambda one: len(one.tellings))
+    posted.sort(key=lambda one: len(one.event_texts))
     for event in upstream:
-        for telling in _tellings(**{key: event[key] for key in _MEMBERS}):
-            found = next((one for one in told if one.left and telling in one.tellings), None)
+        for event_text in _event_texts(**{key: event[key] for key in _MEMBERS}):
+            found = next(
+                (one for one in posted if one.left and event_text in one.event_texts), None
+            )
             if found is None:
-                what = f"{telling.reason} {telling.action} {telling.place} {telling.code}"
+                what = (
+                    f"{event_text.reason} {event_text.action} {event_text.place} {event_text.code}"
+                )
                 yield Difference(f"$.events.{what}", PRESENT, ABSENT)
             else:
                 found.left -= 1
@@ -85,34 +89,34 @@ def missing_events(
 _MEMBERS = ("type", "reason", "action", "message")
 
 
-def _of_ours(event: KubernetesEvent) -> Iterator[_Told]:
+def _of_ours(event: KubernetesEvent) -> Iterator[_PostedEvent]:
     kind = "Normal" if event.normal else "Warning"
     if event.involved.kind == "ConfigMap":
         return
-    tellings = frozenset(_tellings(kind, event.reason, event.action, event.message))
+    event_texts = frozenset(_event_texts(kind, event.reason, event.action, event.message))
     if event.reason == RELEASE:
-        yield from (_Told(frozenset([telling]), 1) for telling in tellings)
+        yield from (_PostedEvent(frozenset([event_text]), 1) for event_text in event_texts)
     else:
-        yield _Told(tellings, event.count)
+        yield _PostedEvent(event_texts, event.count)
 
 
-def _tellings(type: str, reason: str, action: str, message: str) -> Iterator[Telling]:  # noqa: A002
+def _event_texts(type: str, reason: str, action: str, message: str) -> Iterator[EventText]:  # noqa: A002
     if reason == RELEASE:
         for name, reasons in json.loads(message).items():
             for one in reasons:
                 code = f"{one['fault_code']} {one['fault_level']} {one['upgrade_type']}"
-                yield Telling(type, reason, action, name, code)
+                yield EventText(type, reason, action, name, code)
         return
-    said = _FAULT.fullmatch(message)
-    assert said is not None, message
-    assert said["reason"] == reason
-    assert said["action"] == action
-    if said["chips"] is None:
-        cards, devices = said["cards"].split(), said["devices"].split()
+    shown = _FAULT.fullmatch(message)
+    assert shown is not None, message
+    assert shown["reason"] == reason
+    assert shown["action"] == action
+    if shown["chips"] is None:
+        cards, devices = shown["cards"].split(), shown["devices"].split()
         places = [f"{card}.{device}" for card, device in zip(cards, devices, strict=True)]
     else:
         # An agent that has not asked the driver yet. A card of the recordings has one chip.
-        places = [f"{chip}.0" for chip in said["chips"].split()]
+        places = [f"{chip}.0" for chip in shown["chips"].split()]
     for place in places:
-        for code in said["codes"].split():
-            yield Telling(type, reason, action, place, code)
+        for code in shown["codes"].split():
+            yield EventText(type, reason, action, place, code)

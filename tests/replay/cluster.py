@@ -85,23 +85,23 @@ class RecordedCluster:
     def run(self, pod: PodUsage) -> None:
         """A pod uses chips."""
         self._pods[pod.uid] = pod
-        self._tell_usages(pod)
+        self._send_usages(pod)
 
     def end(self, uid: str) -> None:
         """A pod uses no chips any more."""
         self._pods.pop(uid, None)
-        self._tell_usages(UsageEnded(uid))
+        self._send_usages(UsageEnded(uid))
 
     def do(self, action: str) -> None:
         """What happens to the API server."""
         match action:
             case "stop":
                 self._is_up = False
-                self._tell_all(Interrupted("connection refused"))
+                self._send_all(Interrupted("connection refused"))
                 self.objects.went()
             case "start" | "start (answering)":
                 self._is_up = True
-                self._tell_all(None)
+                self._send_all(None)
                 self.objects.came()
             case "pause":
                 self._answers.clear()
@@ -205,14 +205,14 @@ class RecordedCluster:
         there = replace(document, version=str(self._version))
         self.documents[document.namespace, document.name] = there
         self._on_change(document.name, there, by)
-        self._tell(there.namespace, there.name, Changed(there))
+        self._send(there.namespace, there.name, Changed(there))
 
     def _remove(self, namespace: str, name: str, by: str) -> None:
         self._programs.pop((namespace, name), None)
         self._by_agent.discard((namespace, name))
         if self.documents.pop((namespace, name), None) is not None:
             self._on_change(name, None, by)
-            self._tell(namespace, name, Deleted(namespace, name))
+            self._send(namespace, name, Deleted(namespace, name))
 
     def _listed(self, selection: Selection) -> DocumentsListed:
         return DocumentsListed(tuple(d for d in self.documents.values() if _selects(selection, d)))
@@ -220,7 +220,7 @@ class RecordedCluster:
     def _used(self) -> UsageListed:
         return UsageListed(tuple(self._pods.values()))
 
-    def _tell(self, namespace: str, name: str, event: WatchEvent) -> None:
+    def _send(self, namespace: str, name: str, event: WatchEvent) -> None:
         if not self._is_up:
             return
         for selection, events in self._watches:
@@ -228,12 +228,12 @@ class RecordedCluster:
             if selection.namespace in (None, namespace) and selection.name in (None, name):
                 events.put_nowait(event)
 
-    def _tell_usages(self, event: UsageEvent) -> None:
+    def _send_usages(self, event: UsageEvent) -> None:
         if self._is_up:
             for usages in self._usages:
                 usages.put_nowait(event)
 
-    def _tell_all(self, interrupted: Interrupted | None) -> None:
+    def _send_all(self, interrupted: Interrupted | None) -> None:
         """The end of all watches, or where that is ``None`` their new beginning."""
         for selection, events in self._watches:
             events.put_nowait(interrupted or self._listed(selection))

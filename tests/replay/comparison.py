@@ -244,22 +244,22 @@ def _is_brief(ours: Sequence[StateAt], j: int) -> bool:
     before, now, after = ours[j - 1 : j + 2]
     if OPERATOR in (before.by, now.by, after.by):
         return False
-    return _said(now.tree) <= _said(before.tree) | _said(after.tree)
+    return _names(now.tree) <= _names(before.tree) | _names(after.tree)
 
 
-def _said(tree: Any) -> set[str]:
+def _names(tree: Any) -> set[str]:
     """Which chips are in which list, codes and their levels, reasons, switch faults."""
     devices = tree["DeviceInfoCfg"]["DeviceInfo"]["DeviceList"]
     listed = {key: text.split(",") for key, text in devices.items() if not key.endswith("-Fault")}
     listed["isolated"] = tree["ManuallySeparateNPU"].split(",")
-    said = {f"{key} {name}" for key, names in listed.items() for name in names if name}
+    shown = {f"{key} {name}" for key, names in listed.items() for name in names if name}
     for fault in _faults(tree):
         for code, entry in fault["fault_time_and_level_map"].items():
-            said.add(f"{fault['npu_name']} {fault['fault_type']} {code} {entry}")
+            shown.add(f"{fault['npu_name']} {fault['fault_type']} {code} {entry}")
     for name, reasons in tree["UpgradeFaultReason"].items():
-        said.update(f"{name} {reason}" for reason in reasons)
-    said.update(map(str, tree.get("SwitchInfoCfg", {}).get("FaultCode", ())))
-    return said
+        shown.update(f"{name} {reason}" for reason in reasons)
+    shown.update(map(str, tree.get("SwitchInfoCfg", {}).get("FaultCode", ())))
+    return shown
 
 
 def _at_start(upstream: Sequence[StateAt]) -> frozenset[tuple[str, str]]:

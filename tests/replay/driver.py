@@ -191,8 +191,8 @@ class RecordedDriver:
                 self._left_out[call] = StuckCall(function, chip, now_ms)
                 self._events.put_nowait(DriverGap(now_ms, f"{function} hangs"))
                 raise DriverCallStuck(function, str(chip), now_ms)
-        for said in (function, _EVERY):
-            code = self._answers.get((chip.logic_id, said), 0)
+        for shown in (function, _EVERY):
+            code = self._answers.get((chip.logic_id, shown), 0)
             if code:
                 raise DriverCallError(function, str(chip), code, meaning(code))
 

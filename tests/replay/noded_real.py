@@ -81,12 +81,12 @@ class NodedPlay:
     async def run(self) -> list[Difference]:
         """What differs and is not in ``docs/differences.md``."""
         steps, name = self.recording["steps"], self.recording["name"]
-        moments = [step["at_ms"] for step in steps] + [self.recording["end_ms"]]
+        times = [step["at_ms"] for step in steps] + [self.recording["end_ms"]]
         node = next(step["node_name"] for step in steps if step["do"] == "start-agent")
         found: list[Difference] = []
         self._begin = time.monotonic()
         try:
-            for step, (at_ms, next_ms) in zip(steps, pairwise(moments), strict=True):
+            for step, (at_ms, next_ms) in zip(steps, pairwise(times), strict=True):
                 await self._until(at_ms)
                 await self._do(step, node)
                 if next_ms - at_ms < _SETTLES_MS:
@@ -99,7 +99,7 @@ class NodedPlay:
             if self.serial_number is not None:
                 ours = await asyncio.to_thread(self.serial_number, node)
                 differs = different(serial_upstream(self.recording), ours, "$.serial")
-                found += unlisted(f"noded/{name}@{moments[-1]}", [*differs])
+                found += unlisted(f"noded/{name}@{times[-1]}", [*differs])
         finally:
             await asyncio.to_thread(self.machine.stop)
         return found

@@ -39,15 +39,15 @@ class RecordedObjects:
             str(int(self.node.version or 0) + 1),
         )
         if self._is_up():
-            self._tell(self.node)
+            self._send(self.node)
 
     def came(self) -> None:
         """The API server is back."""
-        self._tell(self.node)
+        self._send(self.node)
 
     def went(self) -> None:
         """The API server is away."""
-        self._tell(Interrupted("connection refused"))
+        self._send(Interrupted("connection refused"))
 
     async def record(self, event: KubernetesEvent) -> None:
         await self._request()
@@ -84,22 +84,22 @@ class RecordedObjects:
         self.change_node({**labels}, {**annotations})
 
     async def watch_node(self, node: str) -> AsyncIterator[NodeObject | Interrupted]:
-        told: asyncio.Queue[NodeObject | Interrupted] = asyncio.Queue()
-        self._watches.append(told)
+        queue: asyncio.Queue[NodeObject | Interrupted] = asyncio.Queue()
+        self._watches.append(queue)
         try:
             yield self.node if self._is_up() else Interrupted("connection refused")
             while True:
-                yield await told.get()
+                yield await queue.get()
         finally:
-            self._watches.remove(told)
+            self._watches.remove(queue)
 
     def _check(self) -> None:
         if not self.node.version:
             raise StoreRefused("there is no such Node")
 
-    def _tell(self, node: NodeObject | Interrupted) -> None:
-        for told in self._watches:
-            told.put_nowait(node)
+    def _send(self, node: NodeObject | Interrupted) -> None:
+        for queue in self._watches:
+            queue.put_nowait(node)
 
 
 def _merged(old: dict[str, str], patch: dict[str, str | None]) -> dict[str, str]:

@@ -235,8 +235,8 @@ class Player:
             await self._life
         self._life = None
 
-    def _take_stop(self, told: Callable[[], object]) -> None:
-        self._stop = told
+    def _take_stop(self, posted: Callable[[], object]) -> None:
+        self._stop = posted
 
     def _edit(self, step: dict[str, Any]) -> None:
         """What an operator does to a ConfigMap."""

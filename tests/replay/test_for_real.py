@@ -101,8 +101,8 @@ async def play(plane: ControlPlane, name: str, node: Node, gate: asyncio.Lock) -
     finally:
         await store.close()
     events = [row["event"] for row in recording["observed"] if "event" in row]
-    told = await asyncio.to_thread(events_of, plane, node.name)
-    found = [*compared(recording, shown, for_real=True), *missing_events(events, told)]
+    posted = await asyncio.to_thread(events_of, plane, node.name)
+    found = [*compared(recording, shown, for_real=True), *missing_events(events, posted)]
     return unlisted(f"device-plugin/{name}", found)
 
 

@@ -23,6 +23,7 @@ EVERYTHING_ISOLATES = FaultTexts(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.looptime
 @pytest.mark.parametrize("name", RECORDINGS)
 async def test_the_journal_of_a_recording_leads_to_the_verdicts_in_it(

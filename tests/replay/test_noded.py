@@ -38,14 +38,14 @@ NOT_PLAYED = {"flags-and-node-name-refused"}
 async def test_recording(name: str, tmp_path: Path) -> None:
     recording = recorded_node(name)
     start = next(do for do in recording["steps"] if do["do"] == "start-agent")
-    moments = [do["at_ms"] for do in recording["steps"]] + [recording["end_ms"]]
+    times = [do["at_ms"] for do in recording["steps"]] + [recording["end_ms"]]
     player = NodePlayer(recording, tmp_path)
     if name in WITH_RECORDED_PERIOD:
         player.period_seconds = RECORDED_PERIOD_SECONDS
     rested = []
     found: defaultdict[int, list[Difference]] = defaultdict(list)
     with time_zone(start.get("environment", {}).get("TZ")), player.replaced():
-        for do, (at_ms, next_ms) in zip(recording["steps"], pairwise(moments), strict=True):
+        for do, (at_ms, next_ms) in zip(recording["steps"], pairwise(times), strict=True):
             await player.until(at_ms)
             await player.do(do)
             if do["do"] == "http-get" and do["answer"]["status"] == OK:

@@ -104,7 +104,7 @@ async def test_e18_the_whole_config_map(tmp_path: Path) -> None:
     assert document.data["updateTime"][19:] == "+08:00"
 
 
-def test_e19_what_the_cluster_is_told() -> None:
+def test_e19_what_the_cluster_receives() -> None:
     data = {"NodeInfo": E1, "updateTime": "2026-01-01T08:00:00+08:00"}
     assert render_node_entry("node-1", decode_node_info("example", data)) == (
         '{"FaultDevList":[{"DeviceType":"System","DeviceId":0,"FaultCode":["2C000031"],'

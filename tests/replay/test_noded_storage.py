@@ -37,7 +37,7 @@ class StoragePlayer(NodePlayer):
     def __init__(self, recording: dict[str, Any], place: Path) -> None:
         super().__init__(recording, place)
         self.is_away = False
-        self.told: list[tuple[int, PublicFault]] = []
+        self.posted: list[tuple[int, PublicFault]] = []
 
     async def do(self, step: dict[str, Any]) -> None:
         """Do a step of the recording now."""
@@ -49,7 +49,7 @@ class StoragePlayer(NodePlayer):
         """Instead of a call over gRPC."""
         if self.is_away:
             return None, "nobody listens"
-        self.told.append((self.at_ms(), message))
+        self.posted.append((self.at_ms(), message))
         return 0, ""
 
     def _configuration(self) -> AgentConfiguration:
@@ -84,12 +84,12 @@ class StoragePlayer(NodePlayer):
             os.chown(file, step["owner_uid"], 0, follow_symlinks=file is real)
 
 
-def tree(told: Iterable[tuple[int, str, str]]) -> tuple[dict[str, Any], dict[str, list[int]]]:
+def tree(posted: Iterable[tuple[int, str, str]]) -> tuple[dict[str, Any], dict[str, list[int]]]:
     """What was told of each code, and when; a recovery that nothing came before stands apart."""
     codes = [code for of_client in CODES.values() for code in of_client]
     assertions: dict[str, dict[str, Any]] = {code: {} for code in codes}
     times: defaultdict[str, list[int]] = defaultdict(list)
-    for at_ms, code, assertion in told:
+    for at_ms, code, assertion in posted:
         if assertion == "recover" and "told" not in assertions[code]:
             assertions[code]["recovery_of_nothing"] = True
             continue
@@ -120,7 +120,7 @@ async def test_recording(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     ours, our_times = tree(
         (at_ms, fault.fault_code, fault.assertion)
-        for at_ms, message in player.told
+        for at_ms, message in player.posted
         for fault in message.faults or ()
     )
     check(f"noded/{name}", different(upstream, ours))
@@ -130,7 +130,7 @@ async def test_recording(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
             for mine, theirs in pairs:
                 assert theirs - LATE_MS < mine <= theirs, code
     ids = {fault["faultCode"]: fault["faultId"] for fault in _faults(recording)}
-    for _, message in player.told:
+    for _, message in player.posted:
         for fault in message.faults or ():
             assert fault.fault_id == ids[fault.fault_code]
             assert fault.fault_type == "Node"

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from tests.replay.moments import surprises
 from tests.replay.player import play
+from tests.replay.snapshots import surprises
 from tests.vectors import VECTORS
 
 FILES = sorted((VECTORS / "device-plugin/ours").glob("*.json"))

@@ -206,7 +206,7 @@ async def test_a_bmc_that_comes_back_is_asked_again(name: str, tmp_path: Path) -
 
 
 @pytest.mark.slow
-async def test_a_bmc_that_hangs_later_is_said_to_be_blind(tmp_path: Path) -> None:
+async def test_a_bmc_that_hangs_later_is_reported_blind(tmp_path: Path) -> None:
     """D-19: the document stays as it is, and is not made younger."""
     async with running(tmp_path, FAN) as player:
         player.bmc.do({"do": "bmc-hang", "on": True})
@@ -242,13 +242,13 @@ async def test_what_is_done_by_hand_is_repaired_at_once(name: str, tmp_path: Pat
 async def test_sigterm_ends_at_once(tmp_path: Path) -> None:
     """D-01: ours neither goes on nor leaves what the BMC has said unwritten."""
     recording = recorded_node("terminate-signal")
-    (told, _) = steps(recording, "stop-agent")
+    (posted, _) = steps(recording, "stop-agent")
     async with playing(recording, tmp_path) as player:
         for step in recording["steps"]:
             await player.until(step["at_ms"])
             await player.do(step)
-            if step is told:
-                assert player.at_ms() - told["at_ms"] < 100
+            if step is posted:
+                assert player.at_ms() - posted["at_ms"] < 100
         assert codes(player.document) == {FAN[0]}
 
 

@@ -137,7 +137,7 @@ async def test_an_isolation_outlives_an_outage() -> None:
     assert all_seen(played)[-1].unhealthy == {2}
 
 
-async def test_a_fault_during_an_outage_is_told_afterwards() -> None:
+async def test_a_fault_during_an_outage_is_reported_afterwards() -> None:
     recording = recorded("api-server-stopped-for-30-s")
     played = await play(recording)
     away_ms, back_ms = (step["at_ms"] for step in steps(recording, "api-server"))
@@ -153,12 +153,12 @@ async def test_a_fault_during_an_outage_is_told_afterwards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("many-faults-and-the-event-limiter", 32), ("same-fault-on-all-chips", 16)]
+    ("name", "posted"), [("many-faults-and-the-event-limiter", 32), ("same-fault-on-all-chips", 16)]
 )
-async def test_no_event_is_dropped(name: str, told: int) -> None:
+async def test_no_event_is_dropped(name: str, posted: int) -> None:
     recording = recorded(name)
-    assert len(steps(recording, "occur")) + len(steps(recording, "recover")) == told
+    assert len(steps(recording, "occur")) + len(steps(recording, "recover")) == posted
     assert sum("event" in row for row in recording["observed"]) == 11, "what upstream lets through"
     played = await play(recording, settle_seconds=60)
-    assert sum(event.count for event in played.events) == told
+    assert sum(event.count for event in played.events) == posted
     assert len(played.events) < 20, "many are merged"

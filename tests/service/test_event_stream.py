@@ -121,7 +121,7 @@ async def test_what_is_not_known_any_more_is_a_gap(
     assert (await back.event())[1] == "change"
 
 
-async def test_a_slow_client_is_told_and_holds_up_nobody(
+async def test_a_slow_client_is_informed_and_blocks_no_other(
     client: TestClient[web.Request, web.Application], stream: Stream
 ) -> None:
     slow = await listening(client, stream)
@@ -142,7 +142,7 @@ async def test_who_asks_for_the_head_only_takes_no_place(
     assert stream.clients == 0
 
 
-async def test_silent_clients_keep_nobody_out_of_a_quiet_stream(stream: Stream) -> None:
+async def test_silent_clients_keep_no_other_out_of_a_quiet_stream(stream: Stream) -> None:
     pages = web.Application()
     pages.router.add_get(PATH, stream.serve)
     async with TestServer(pages) as server, AsyncExitStack() as opened:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import pairwise
 
 import pytest
@@ -15,6 +16,8 @@ from service.foreign_writes import (
 )
 
 STEP_SECONDS = 1 / 64
+
+_log = logging.getLogger("tests.foreign_writes")
 
 
 def fight(until: float, *, every: float = 0.0, answers_in: float = 0.0, seconds: float) -> Fought:
@@ -116,6 +119,35 @@ def test_what_was_no_strangers_does_not_count() -> None:
     foreign.forget()
     assert not foreign.is_conflict
     assert [foreign.saw(1.0) for _ in range(MANY)] == [False, False, False, True]
+
+
+def test_a_conflict_has_a_line_when_it_begins_and_one_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    foreign = ForeignWrites()
+    for number in range(MANY + 2):
+        foreign.saw(0.0)
+        foreign.writer = ForeignWriter("kubectl-edit")
+        foreign.report(_log, "doc", " in a store", "; ask")
+        assert len(caplog.records) == (number >= MANY - 1)
+    assert foreign.ended(60.0)
+    foreign.report(_log, "doc")
+    assert foreign.writer == ForeignWriter()
+    for _ in range(MANY):
+        foreign.saw(70.0)
+    foreign.report(_log, "doc")
+    foreign.forget("it is not ours")
+    for _ in range(2):
+        foreign.report(_log, "doc")
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == (
+        "conflict: 'kubectl-edit' writes doc in a store, 4 times within a minute. It is written "
+        "once after each pause of 1 to 45 s until no other program writes it. "
+        "Stop the other writer; ask"
+    )
+    assert lines[1] == "doc: the conflict is over: no other program writes it any more"
+    assert lines[3:] == ["doc: the conflict is over: it is not ours"]
+    assert foreign.total == 2 * MANY + 2
 
 
 def test_who_writes_is_named() -> None:

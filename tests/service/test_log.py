@@ -54,9 +54,9 @@ def written(kind: str, *, names_it: bool, program: tuple[str, ...] = ("-c", PROG
     )
     os.close(writer)
     with os.fdopen(reader, "rb") as everything:
-        said = everything.read().decode()
+        output = everything.read().decode()
     process.wait(10)
-    return said.splitlines()
+    return output.splitlines()
 
 
 @pytest.mark.parametrize("kind", ["socket", "pipe"])
@@ -119,7 +119,7 @@ def pipe() -> Iterator[UnreadPipe]:
     ],
     ids=["traceback", "warning", "faulthandler"],
 )
-def test_an_end_that_nobody_reads_about_waits_for_a_second(
+def test_an_end_whose_output_is_not_read_waits_for_a_second(
     last: str, status: int, pipe: UnreadPipe
 ) -> None:
     begin = time.monotonic()
@@ -129,7 +129,7 @@ def test_an_end_that_nobody_reads_about_waits_for_a_second(
     assert time.monotonic() - begin < 10
 
 
-def test_what_nobody_reads_is_kept_from_its_beginning_and_the_rest_counted(
+def test_what_is_not_read_is_kept_from_its_beginning_and_the_rest_counted(
     pipe: UnreadPipe,
 ) -> None:
     waits = """
@@ -158,7 +158,7 @@ log.info("line %d", number + 1)
     assert f" {10_001 - len(numbers)} lines of the log were dropped" in notice
 
 
-def test_a_reader_that_is_gone_disturbs_nobody() -> None:
+def test_a_reader_that_is_gone_disturbs_no_other() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     process = subprocess.run(

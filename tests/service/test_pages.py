@@ -42,7 +42,7 @@ async def test_the_socket_is_for_this_user_and_replaces_an_old_one(tmp_path: Pat
             assert path.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_socket_path_that_is_too_long_is_only_said(
+async def test_a_socket_path_that_is_too_long_is_only_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     deep = tmp_path / ("d" * 120)
@@ -51,7 +51,7 @@ async def test_a_socket_path_that_is_too_long_is_only_said(
     assert "no API on" in caplog.text
 
 
-async def test_a_note_that_cannot_be_written_is_only_said(
+async def test_a_note_that_cannot_be_written_is_only_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
@@ -71,7 +71,7 @@ async def test_an_address_that_cannot_be_had_ends_nothing(
     assert not (tmp_path / "listen").exists()
 
 
-async def test_probes_say_what_is_wrong(tmp_path: Path) -> None:
+async def test_probes_report_what_is_wrong(tmp_path: Path) -> None:
     stalled: dict[str, float] = {}
     reasons: list[str] = []
     pages = application(lambda: stalled, lambda: reasons, lambda: b"up 1\n", {})

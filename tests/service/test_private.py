@@ -134,7 +134,7 @@ def test_a_directory_that_others_need_stays_as_it_is(
     assert mode(system) == 0o700, "anybody may have put a file there"
 
 
-def test_a_directory_of_somebody_else_stays_as_it_is(
+def test_a_directory_of_another_user_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As a volume that belongs to root, for a pod that does not."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.shortened import shortened
 
 
-def test_a_list_says_how_many_more_there_are() -> None:
+def test_a_list_shows_how_many_more_there_are() -> None:
     assert shortened(["a", "b"], 2) == "a, b"
     assert shortened(["a", "b", "c"], 2) == "a, b and 1 more"
     assert shortened([]) == ""

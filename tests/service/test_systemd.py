@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from service.systemd import keep_told
+from service.systemd import notify_manager
 from tests.parts.service_manager import Manager
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ class Daemon:
 
     @contextlib.asynccontextmanager
     async def lives(self) -> AsyncIterator[None]:
-        told = keep_told(lambda: self.stalled, lambda: self.not_ready, self._environment)
-        task = asyncio.create_task(told)
+        running = notify_manager(lambda: self.stalled, lambda: self.not_ready, self._environment)
+        task = asyncio.create_task(running)
         yield
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -46,13 +46,13 @@ class Daemon:
 async def test_ready_when_ready_and_stopping_at_the_end(manager: Manager) -> None:
     daemon = Daemon(manager.environment)
     async with daemon.lives():
-        waiting = await manager.hears("STATUS=the store does not answer")
+        waiting = await manager.receives("STATUS=the store does not answer")
         assert "EXTEND_TIMEOUT_USEC=30000000" in waiting
         daemon.not_ready = ()
-        assert "STATUS=ready" in await manager.hears("READY=1")
-    await manager.hears("STOPPING=1")
-    assert manager.heard("READY") == ["READY=1"]
-    assert manager.heard("WATCHDOG") == []
+        assert "STATUS=ready" in await manager.receives("READY=1")
+    await manager.receives("STOPPING=1")
+    assert manager.lines_with("READY") == ["READY=1"]
+    assert manager.lines_with("WATCHDOG") == []
 
 
 @pytest.mark.slow
@@ -61,33 +61,33 @@ async def test_the_watchdog_is_fed_only_while_nothing_stalls(manager: Manager) -
     daemon.not_ready = ()
     async with daemon.lives():
         for _ in range(3):
-            await manager.hears("WATCHDOG=1")
+            await manager.receives("WATCHDOG=1")
         daemon.stalled = {"publisher": 31.0}
-        await manager.hears("STATUS=stalled: publisher")
-        manager.said.clear()
+        await manager.receives("STATUS=stalled: publisher")
+        manager.received.clear()
         await asyncio.sleep(0.3)
-        assert manager.heard("WATCHDOG") == []
+        assert manager.lines_with("WATCHDOG") == []
         daemon.stalled = {}
-        assert "STATUS=ready" in await manager.hears("WATCHDOG=1")
+        assert "STATUS=ready" in await manager.receives("WATCHDOG=1")
 
 
 async def test_a_stall_while_starting_asks_for_no_more_time(manager: Manager) -> None:
     daemon = Daemon(manager.environment)
     daemon.stalled = {"driver": 61.0}
     async with daemon.lives():
-        assert await manager.hears("STATUS=stalled: driver") == ["STATUS=stalled: driver"]
+        assert await manager.receives("STATUS=stalled: driver") == ["STATUS=stalled: driver"]
 
 
 async def test_the_watchdog_of_another_process_is_not_fed(manager: Manager) -> None:
     environment = {"WATCHDOG_USEC": "200000", "WATCHDOG_PID": "1"}
     daemon = Daemon({**manager.environment, **environment})
     async with daemon.lives():
-        await manager.hears("STATUS=the store does not answer")
-    assert manager.heard("WATCHDOG") == []
+        await manager.receives("STATUS=the store does not answer")
+    assert manager.lines_with("WATCHDOG") == []
 
 
 @pytest.mark.slow
-async def test_a_manager_that_does_not_listen_is_said_once(
+async def test_a_manager_that_does_not_listen_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = Daemon({"NOTIFY_SOCKET": str(tmp_path / "nobody")})

@@ -39,7 +39,7 @@ def outside_of_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
         ("kubernetes:", "--kubeconfig FILE"),
     ],
 )
-def test_wrong_addresses_say_what_would_be_right(url: str, message: str) -> None:
+def test_wrong_addresses_name_the_right_form(url: str, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         open_store(url)
 

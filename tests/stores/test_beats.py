@@ -127,5 +127,5 @@ async def test_a_touch_of_nothing_makes_nothing(store: Store) -> None:
     assert await store.list(Selection("no-such-namespace")) == ()
 
 
-async def test_nobody_wrote_what_is_not_there(store: Store) -> None:
+async def test_no_program_wrote_what_is_not_there(store: Store) -> None:
     assert await store.writer("mindx-dl", "one") is None

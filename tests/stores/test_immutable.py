@@ -36,7 +36,7 @@ async def made_immutable(plane: ControlPlane, store: Store) -> str:
     return found.version
 
 
-async def test_it_is_deleted_and_created_and_said(
+async def test_it_is_deleted_and_created_and_logged(
     control_plane: ControlPlane, kubernetes: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     version = await made_immutable(control_plane, kubernetes)

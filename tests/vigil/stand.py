@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import queue
 import socket
 import sys
 import threading
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tests.parts.verbs import run_verb
 
 if TYPE_CHECKING:
+    import queue
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -60,8 +60,8 @@ class Stand:
     """A server that gives one answer to everything, or with ``answers`` one for each path.
 
     It listens on the socket ``path``, else on a free port. An answer waits until ``pause`` is set;
-    ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far. With ``events``
-    there is a stream, which sends what is put into it; ``None`` ends the stream.
+    ``raw`` replaces it by bytes that may be no HTTP. ``asked`` are the paths so far. With
+    ``events`` there is a stream, which sends what is put into it; ``None`` ends the stream.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -14,7 +14,7 @@ import pytest
 import typer.core
 import typer.main
 
-from tests.parts.verbs import run_verb
+from tests.parts.verbs import columns_of, run_verb
 from tests.vigil.stand import AT_MS, LEADER, Stand, vigil
 from tests.vigil.verbs import LATER, VERBS, aggregator
 from vigil.main import app
@@ -84,9 +84,10 @@ def test_no_color_reaches_the_output(verb: str, known: Stand, terminal: dict[str
 
 
 @pytest.mark.parametrize("columns", [20, 40, 80])
-def test_lines_fit_any_width(verb: str, known: Stand, columns: int) -> None:
-    _, output, _ = vigil(known, *VERBS[verb], COLUMNS=str(columns))
-    assert max(map(len, output.decode().splitlines())) <= columns
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_lines_fit_any_width(verb: str, known: Stand, columns: int, language: str) -> None:
+    _, output, _ = vigil(known, *VERBS[verb], "--lang", language, COLUMNS=str(columns))
+    assert max(map(columns_of, output.decode().splitlines())) <= columns
 
 
 def test_control_characters_of_an_answer_reach_no_terminal(verb: str, stand: Stand) -> None:
@@ -97,6 +98,7 @@ def test_control_characters_of_an_answer_reach_no_terminal(verb: str, stand: Sta
     assert not set("\x1b\x07\u202e\x9b\r") & set(output.decode() + errors)
 
 
+@pytest.mark.slow
 def test_control_characters_of_an_argument_reach_no_terminal(verb: str, known: Stand) -> None:
     nothing = {"events": [], "next": 0, "more": False}
     known.answers[f"/api/v1/history?{urlencode({'node': _BAD, 'limit': 1})}"] = nothing
@@ -164,7 +166,7 @@ def test_a_daemon_that_hangs_is_left(
     assert f"{stand.url} gives no answer: timed out" in errors
 
 
-def test_without_any_source_each_verb_says_what_to_do(verb: str, tmp_path: Path) -> None:
+def test_without_any_source_each_verb_names_the_remedy(verb: str, tmp_path: Path) -> None:
     status, output, errors = run_verb(*VERBS[verb], "--state-dir", str(tmp_path))
     assert (status, output) == (3, b"")
     for text in ("no daemon listens there", "--server", "--kubeconfig", "--store"):

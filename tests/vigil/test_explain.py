@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.parts.verbs import run_verb
+from tests.parts.verbs import columns_of, run_verb
 
 
 def explain(*arguments: str, **environment: str) -> tuple[int, bytes, str]:
@@ -25,6 +25,15 @@ def test_a_code_is_explained_without_a_daemon() -> None:
     assert any(line.startswith("  to do ") for line in lines)
     assert lines[-1] == "  derived   jobs, to do: follow from the code and its level"
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_an_explanation_fits_any_width(columns: int, language: str) -> None:
+    for code in ("80CD8008", "81078603", "220001001"):
+        status, output, _ = explain(code, "--lang", language, COLUMNS=str(columns))
+        assert status == 0
+        assert max(map(columns_of, output.decode().splitlines())) <= columns
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def explained(stand: Stand, *arguments: str) -> tuple[int, list[str], str]:
     return status, output.decode().splitlines(), errors
 
 
-def test_an_aggregator_says_what_is_reported_what_is_published_why_and_what_to_do(
+def test_an_aggregator_shows_what_is_reported_what_is_published_why_and_what_to_do(
     aggregator: Stand,
 ) -> None:
     status, lines, _ = explained(aggregator, "node-1")
@@ -105,7 +105,7 @@ def test_a_chip_without_faults_is_well(aggregator: Stand) -> None:
     assert not any("Ascend910-4" in line for line in lines), "there is nothing to explain"
 
 
-def test_what_is_held_back_says_until_when(aggregator: Stand) -> None:
+def test_what_is_held_back_shows_its_end(aggregator: Stand) -> None:
     held = FAULT | {"published": None, "until_ms": AT_MS + 60_000, "because": "held back"}
     chip = NODE["chips"][0] | {"faults": [held]}
     aggregator.answers["/api/v1/nodes/node-1"] = NODE | {"chips": [chip]}
@@ -149,7 +149,7 @@ def test_an_agent_gives_reason_rule_and_source(agent: Stand) -> None:
         ("a b", "is in no table of fault codes"),
     ],
 )
-def test_what_nobody_knows_is_wrong_use(agent: Stand, what: str, message: str) -> None:
+def test_an_unknown_name_is_wrong_use(agent: Stand, what: str, message: str) -> None:
     status, lines, errors = explained(agent, what)
     assert (status, lines) == (2, [])
     assert message in errors

@@ -69,9 +69,7 @@ def test_no_job_that_is_hit_is_well(aggregator: Stand) -> None:
         ([PODS | {"known": False}], "pods of kubernetes:: they are not read yet"),
     ],
 )
-def test_without_pods_nobody_knows_the_jobs(
-    aggregator: Stand, objects: list[Any], what: str
-) -> None:
+def test_without_pods_jobs_are_unknown(aggregator: Stand, objects: list[Any], what: str) -> None:
     aggregator.answers["/api/v1/jobs"] = {"at_ms": AT_MS, "jobs": []}
     aggregator.answers["/api/v1/cluster-state"] = {"cluster_state": {"objects": objects}}
     status, lines, _ = jobs(aggregator)

@@ -14,14 +14,14 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.parts.volcano import GROUPS, JOBS, PODS
+from tests.parts.volcano import COMMANDS, GROUPS, JOBS, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.parts.controlplane import ControlPlane
 
-_KINDS = {"job": JOBS, "pod": PODS, "group": GROUPS}
+_KINDS = {"job": JOBS, "pod": PODS, "group": GROUPS, "command": COMMANDS}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Change:
 
 
 class Changes:
-    """All changes of jobs, pods and PodGroups in the block."""
+    """All changes of jobs, pods, PodGroups and Commands in the block."""
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,7 +22,6 @@ from vigil.advise.latest_time import LatestTime
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-T = TypeVar("T")
 
 _MOST_PROBLEMS = 20
 """Shown of one file: a tool that wrote one wrong object wrote them all so."""

@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.advise import Advisor
 from advisor.inputs.scheduler_options import scheduler_options
+from advisor.layered_dict import as_dict
 from advisor.options import AdvisorOptions, Profile
 from advisor.report import AdviceReport, Finding, FindingSeverity
 from advisor.scheduler_view.state import SchedulerState
@@ -115,7 +116,7 @@ def read_states(file: Path) -> States:
 
 def _write_states(file: Path, states: States) -> None:
     try:
-        replace(file, msgspec.json.encode(states, order="deterministic"))
+        replace(file, msgspec.json.encode(states, enc_hook=as_dict, order="deterministic"))
     except OSError as error:
         raise ConfigurationError(
             str(file), [Problem("file", error.strerror or str(error))]

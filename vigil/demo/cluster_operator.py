@@ -84,7 +84,7 @@ class Operator:
         document = Document(NODE_FAULT_CONFIG_NAMESPACE, NODE_FAULT_CONFIG_NAME, data)
         await self._store.put(document)
 
-    async def tell(self, news: ReportAction, node: str) -> None:
+    async def report(self, news: ReportAction, node: str) -> None:
         """Write the message that a program which watches the network would."""
         now_ms = time.time_ns() // 1_000_000
         fault = {

@@ -68,7 +68,7 @@ async def play(options: DemoOptions, story: Sequence[DemoStep] = STORY) -> bool:
         if options.json:
             print(json.dumps(show.as_json(summary), indent=2))
         else:
-            screen.say(show.summary_lines(summary))
+            screen.print_line(show.summary_lines(summary))
         if options.keep:
             _explain_keep(fleet, url)
             await asyncio.Event().wait()
@@ -106,7 +106,7 @@ class _Screen:
                 refresh=True,
             )
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Write below the table."""
         if self._live is not None:
             self._live.stop()

@@ -74,11 +74,11 @@ class Expected:
             )
 
     def _with_public(self, own: dict[int, Levels]) -> dict[int, Levels]:
-        told = {chip: dict(codes) for chip, codes in own.items()}
+        expected_codes = {chip: dict(codes) for chip, codes in own.items()}
         for (one, code), level in self._public.items():
             for chip in self._chips if one is None else (one,):
-                told.setdefault(chip, {})[code] = level
-        return told
+                expected_codes.setdefault(chip, {})[code] = level
+        return expected_codes
 
 
 def _set(levels: dict[_Name, str], name: _Name, level: str | None) -> None:

@@ -202,7 +202,7 @@ class _Reported:
                 host.faults,
                 switch.status,
                 switch.faults,
-                frozenset().union(*(said.get(node, ()) for said in self.messages.values())),
+                frozenset().union(*(by_node.get(node, ()) for by_node in self.messages.values())),
             )
         return views
 
@@ -226,10 +226,10 @@ class DemoReader:
     def cluster(self) -> dict[str, DemoNodeView]:
         """What the aggregator says, over all its documents."""
         whole = _Reported()
-        for said in self._cluster.values():
-            whole.chips |= said.chips
-            whole.hosts |= said.hosts
-            whole.switches |= said.switches
+        for by_node in self._cluster.values():
+            whole.chips |= by_node.chips
+            whole.hosts |= by_node.hosts
+            whole.switches |= by_node.switches
         return whole.views()
 
     async def follow_reports(self, namespace: str) -> None:
@@ -275,17 +275,17 @@ class DemoReader:
             self.errors.append(f"{document.namespace}/{document.name}: {error!r}")
 
     def _read_report(self, name: str, data: dict[str, str]) -> None:
-        said = self._nodes
+        by_node = self._nodes
         if name.startswith(_DEVICE_PREFIX):
             node = name.removeprefix(_DEVICE_PREFIX)
             chips = read_device_info(data["DeviceInfoCfg"])
             # The key counts here; what the fault list says of it is in the levels.
-            said.chips[node] = replace(chips, isolated=_ids(data[_ISOLATED]))
+            by_node.chips[node] = replace(chips, isolated=_ids(data[_ISOLATED]))
             if "SwitchInfoCfg" in data:
-                said.switches[node] = _switch_health(json.loads(data["SwitchInfoCfg"]))
+                by_node.switches[node] = _switch_health(json.loads(data["SwitchInfoCfg"]))
         elif name.startswith(_NODE_PREFIX):
             node_info = _checked(data["NodeInfo"])["NodeInfo"]
-            said.hosts[name.removeprefix(_NODE_PREFIX)] = _node_health(node_info)
+            by_node.hosts[name.removeprefix(_NODE_PREFIX)] = _node_health(node_info)
 
     def _forget_report(self, name: str) -> None:
         self._nodes.chips.pop(name.removeprefix(_DEVICE_PREFIX), None)
@@ -298,15 +298,15 @@ class DemoReader:
         self._nodes.messages.pop(name, None)
 
     def _read_cluster(self, name: str, data: dict[str, str]) -> None:
-        said = _Reported()
+        by_node = _Reported()
         if name.startswith("cluster-info-device-"):
-            said.chips = read_cluster_info(data[name])
+            by_node.chips = read_cluster_info(data[name])
         for key, entry in _entries(data[name]).items():
             if key.startswith(_NODE_PREFIX):
-                said.hosts[key.removeprefix(_NODE_PREFIX)] = _node_health(entry)
+                by_node.hosts[key.removeprefix(_NODE_PREFIX)] = _node_health(entry)
             elif key.startswith(_SWITCH_PREFIX):
-                said.switches[key.removeprefix(_SWITCH_PREFIX)] = _switch_health(entry)
-        self._cluster[name] = said
+                by_node.switches[key.removeprefix(_SWITCH_PREFIX)] = _switch_health(entry)
+        self._cluster[name] = by_node
 
     def _forget_cluster(self, name: str) -> None:
         self._cluster.pop(name, None)

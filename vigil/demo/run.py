@@ -143,7 +143,7 @@ class Player:
                 document = device_info_name(self._fleet.node(role).name)
                 await self._operator.release(document, chip)
             case ReportAction(role):
-                await self._operator.tell(action, self._fleet.node(role).name)
+                await self._operator.report(action, self._fleet.node(role).name)
             case _:
                 await self._fleet.act(action)
 
@@ -206,12 +206,12 @@ class Player:
     async def _wait_for_policy(self, wanted: str) -> list[str]:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
-            said = {node.name: await self._policy(node) for node in self._fleet.nodes}
-            others = [name for name, policy in said.items() if policy != wanted]
+            policies = {node.name: await self._policy(node) for node in self._fleet.nodes}
+            others = [name for name, policy in policies.items() if policy != wanted]
             if not others:
                 return []
             if time.monotonic() > deadline:
-                return [f"{name} says that the policy is {said[name]}" for name in others]
+                return [f"{name} says that the policy is {policies[name]}" for name in others]
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _policy(self, node: DemoNode) -> str | None:

@@ -67,7 +67,7 @@ def demo(
             profile=profile,
         )
 
-        async def until_told() -> bool:
+        async def until_stopped() -> bool:
             task = asyncio.current_task()
             assert task is not None
             # As Ctrl-C does: everything that was started ends with the demo.
@@ -75,7 +75,7 @@ def demo(
             return await play(options)
 
         try:
-            well = asyncio.run(until_told())
+            well = asyncio.run(until_stopped())
         except KeyboardInterrupt:
             raise typer.Exit(128 + signal.SIGINT) from None
         except asyncio.CancelledError:

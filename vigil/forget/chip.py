@@ -60,7 +60,7 @@ def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> int:
     """Forget the chip ``name``, or only say what that would be; the exit status."""
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
-        return _say(_OUTSIDE, f"{node.state_dir} has no journal of an agent")
+        return _print_result(_OUTSIDE, f"{node.state_dir} has no journal of an agent")
     status = _status(node.state_dir)
     if status is not None:
         return _through_agent(node, name, status, is_meant=is_meant)
@@ -69,7 +69,9 @@ def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> int:
 
 def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_meant: bool) -> int:
     if status["driver"]["family"] is None:
-        return _say(_OUTSIDE, "the driver has not listed its chips yet; nothing is forgotten")
+        return _print_result(
+            _OUTSIDE, "the driver has not listed its chips yet; nothing is forgotten"
+        )
     chips = {chip["device"]: chip for chip in status["chips"]}
     if name not in chips:
         return _unknown(name, sorted(chips))
@@ -81,16 +83,18 @@ def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_me
     try:
         asked = request(node.state_dir, name)
     except OSError as error:
-        return _say(_OUTSIDE, f"{node.state_dir} cannot be written: {error.strerror}")
+        return _print_result(_OUTSIDE, f"{node.state_dir} cannot be written: {error.strerror}")
     give_up = time.monotonic() + _PATIENCE_SECONDS
     while asked.exists():
         if time.monotonic() > give_up:
-            return _say(_OUTSIDE, f"the agent has not taken up {asked}; it will when it can")
+            return _print_result(
+                _OUTSIDE, f"the agent has not taken up {asked}; it will when it can"
+            )
         time.sleep(_LOOK_SECONDS)
     after = _status(node.state_dir)
     if after is None or any(chip["device"] == name for chip in after["chips"]):
-        return _say(_REFUSED, f"{name} is not forgotten: see the log of the agent")
-    return _say(_DONE, f"{name} is forgotten")
+        return _print_result(_REFUSED, f"{name} is not forgotten: see the log of the agent")
+    return _print_result(_DONE, f"{name} is forgotten")
 
 
 def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
@@ -98,7 +102,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
         remembered = read_remembered(node.state_dir / FILE_NAME)
         last = remembered.snapshot or next(iter(remembered.inputs), None)
         if last is None or remembered.snapshot is None:
-            return _say(_OUTSIDE, f"the journal in {node.state_dir} has no snapshot")
+            return _print_result(_OUTSIDE, f"the journal in {node.state_dir} has no snapshot")
         found = msgspec.json.decode(remembered.snapshot.body, type=_Named)
         state = restore(remembered, found.node, boot_id(), shipped(), machine_digest())
         chip = chip_of(name)
@@ -108,7 +112,7 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
             if asyncio.run(_does_answer(node, state, chip)):
                 return _answers(name)
         except (DriverError, TimeoutError) as error:
-            return _say(_OUTSIDE, f"the driver does not list its chips: {error}")
+            return _print_result(_OUTSIDE, f"the driver does not list its chips: {error}")
         if not is_meant:
             return _would(name, list(state.chips[chip].faults))
         now_ms = time.time_ns() // 1_000_000
@@ -123,7 +127,9 @@ def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
             file.write(rows)
         finally:
             file.close()
-    return _say(_DONE, f"{name} is forgotten; the documents follow when the agent is started")
+    return _print_result(
+        _DONE, f"{name} is forgotten; the documents follow when the agent is started"
+    )
 
 
 class _Named(msgspec.Struct):
@@ -175,22 +181,24 @@ async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
         driver.close()
 
 
-def _say(status: int, text: str) -> int:
+def _print_result(status: int, text: str) -> int:
     print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr)
     return status
 
 
 def _unknown(name: str, known: list[str]) -> int:
-    return _say(_REFUSED, f"no chip {name} is remembered; there are: {', '.join(known) or 'none'}")
+    return _print_result(
+        _REFUSED, f"no chip {name} is remembered; there are: {', '.join(known) or 'none'}"
+    )
 
 
 def _answers(name: str) -> int:
-    return _say(_REFUSED, f"{name} answers: it is in the node, and is not forgotten")
+    return _print_result(_REFUSED, f"{name} answers: it is in the node, and is not forgotten")
 
 
 def _would(name: str, codes: list[str]) -> int:
     held = f" and its faults {', '.join(codes)} end" if codes else ""
-    return _say(_DONE, f"{name} would be forgotten{held}; nothing was changed: add --yes")
+    return _print_result(_DONE, f"{name} would be forgotten{held}; nothing was changed: add --yes")
 
 
 def _status(state_dir: Path) -> dict[str, Any] | None:

@@ -122,14 +122,14 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
     try:
         for node in nodes:
             if problem := node_name_problem(node):
-                return _say(_REFUSED, f"the node name {problem}")
+                return _print_result(_REFUSED, f"the node name {problem}")
         published = await _published(stores)
         found = {node: await _find(stores, node, published) for node in nodes}
         unknown = [node for node in nodes if not found[node].is_known]
         if unknown:
             where = ", ".join(store.url for store in (*stores.read, *stores.published))
             known = sorted(await _known(stores) | published.keys())
-            return _say(
+            return _print_result(
                 _REFUSED,
                 f"nothing is known of {shortened(unknown)}: {where} has no document, no heartbeat "
                 "and no entry of cluster-info about it; there are: "
@@ -138,18 +138,18 @@ async def forget_nodes(stores: Stores, nodes: tuple[str, ...], *, is_meant: bool
         alive = await beating(found)
         if alive:
             what = "its agent is" if len(alive) == 1 else "their agents are"
-            return _say(
+            return _print_result(
                 _REFUSED, f"{shortened(alive)} beats: nothing is forgotten until {what} gone"
             )
         for node, one in found.items():
             if is_meant:
                 await _forget(stores, node, one)
-                _say(_DONE, f"{node} is forgotten: {one.shown()}")
+                _print_result(_DONE, f"{node} is forgotten: {one.shown()}")
             else:
-                _say(_DONE, f"{node} would be forgotten: {one.shown()}")
+                _print_result(_DONE, f"{node} would be forgotten: {one.shown()}")
         if not is_meant:
-            return _say(_DONE, "nothing was changed: add --yes")
-        return _say(
+            return _print_result(_DONE, "nothing was changed: add --yes")
+        return _print_result(
             _DONE,
             "an aggregator publishes what is forgotten as healthy and drops it a touch period "
             "later. One that does not run now does so when it is started",
@@ -163,20 +163,22 @@ async def forget_mark(stores: Stores, identity: str, *, is_meant: bool) -> int:
     try:
         marked = [(store.url, store.mark) for store in stores.read if store.mark is not None]
         if len(marked) != 1:
-            return _say(_REFUSED, "--mark needs --store directory:PATH, one directory")
+            return _print_result(_REFUSED, "--mark needs --store directory:PATH, one directory")
         ((url, mark),) = marked
         there = await mark.read()
         if there.id == identity:
-            return _say(_REFUSED, f"{url} is the directory with this mark: nothing is to be done")
+            return _print_result(
+                _REFUSED, f"{url} is the directory with this mark: nothing is to be done"
+            )
         has = f"has the mark {there.id}" if there.id else there.problem or "has no mark"
         if not is_meant:
-            return _say(
+            return _print_result(
                 _DONE,
                 f"{url} {has}; it would take the place of the directory with the mark {identity}; "
                 "nothing was changed: add --yes",
             )
         now = await mark.replace(identity)
-        return _say(
+        return _print_result(
             _DONE,
             f"{url} with the mark {now.id} takes the place of the directory with the mark "
             f"{identity}, for each aggregator that knows that one. Nodes that are not in it stay "
@@ -302,6 +304,6 @@ async def _forget(stores: Stores, node: str, found: FoundNode) -> None:
         await store.forget_beat(node)
 
 
-def _say(status: int, text: str) -> int:
+def _print_result(status: int, text: str) -> int:
     print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr)
     return status

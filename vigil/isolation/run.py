@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,11 +27,14 @@ from vigil.isolation.places import FoundChip, Published, ShownChip, beats_of, fi
 from vigil.reports.show import print_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stores.base import Beat, Document, Store
     from vigil.forget.nodes import Stores
     from vigil.isolation.change import Isolation
 
 _DONE, _NOT_YET, _WRONG = 0, 1, 2
+_UNCHANGED = "nothing was changed"
 _WAIT_SECONDS = 30.0
 _LOOK_SECONDS = 0.25
 _ATTEMPTS = 5
@@ -115,10 +119,8 @@ class _Run:
             if not sys.stdin.isatty():
                 text = f"would {plan}; nothing was changed: without a terminal, add --yes"
                 return self._end(found, _WRONG, text, shown)
-            print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-            answer = await asyncio.to_thread(sys.stdin.readline)
-            if answer.strip().lower() not in ("y", "yes"):
-                return self._end(found, _NOT_YET, "nothing was changed", shown)
+            if not await _consents(plan):
+                return self._end(found, _NOT_YET, _UNCHANGED, shown)
         await self._write(found)
         self._changed = True
         return await self._wait(found)
@@ -154,44 +156,30 @@ class _Run:
         try:
             for store, document in found.reports:
                 if self._change.isolates or is_named(document, found.chip):
-                    await self._edit_report(store, document, found.chip)
+                    edit = partial(self._report_edit, chip=found.chip)
+                    await _edit(store, document.namespace, document.name, edit)
                     done.append(f"{document.namespace}/{document.name} of {store.url}")
             if not self._change.isolates:
                 for store in found.separating:
-                    await self._edit_separation(store, found.chip)
+                    edit = partial(self._separation_edit, chip=found.chip)
+                    await _edit(store, manual_info.NAMESPACE, manual_info.NAME, edit)
         except StoreError as error:
             if done:
                 raise type(error)(f"written: {', '.join(done)}; not written: {error}") from None
             raise
 
-    async def _edit_report(self, store: Store, document: Document, chip: str) -> None:
-        for _ in range(_ATTEMPTS):
-            there = await store.get(document.namespace, document.name)
-            if there is None or is_named(there, chip) is self._change.isolates:
-                return
-            if self._change.isolates:
-                edited = isolated(there, chip, self._change)
-            else:
-                edited = released(there, chip)
-            try:
-                await store.put(edited, expected=there.version)
-            except StoreConflict:
-                continue
-            return
-        raise StoreConflict(f"{document.namespace}/{document.name} changes all the time: try again")
+    def _report_edit(self, there: Document, chip: str) -> Document | None:
+        """Return device-info as it is to be; ``None`` where it is so."""
+        if is_named(there, chip) is self._change.isolates:
+            return None
+        if self._change.isolates:
+            return isolated(there, chip, self._change)
+        return released(there, chip)
 
-    async def _edit_separation(self, store: Store, chip: str) -> None:
+    def _separation_edit(self, there: Document, chip: str) -> Document | None:
+        """Return ``clusterd-manual-info-cm`` without the chip; ``None`` where it has none."""
         node = self._change.node
-        for _ in range(_ATTEMPTS):
-            there = await store.get(manual_info.NAMESPACE, manual_info.NAME)
-            if there is None or not is_separated(there, node, chip):
-                return
-            try:
-                await store.put(without_separation(there, node, chip), expected=there.version)
-            except StoreConflict:
-                continue
-            return
-        raise StoreConflict(f"{manual_info.NAME} changes all the time: try again")
+        return without_separation(there, node, chip) if is_separated(there, node, chip) else None
 
     async def _wait(self, found: FoundChip) -> int:
         change, chip = self._change, found.chip
@@ -276,6 +264,39 @@ class _Run:
             else:
                 print("\n".join(f"vigil: {quoted(line)}" for line in lines), file=sys.stderr)
         return status
+
+
+async def _consents(plan: str) -> bool:
+    """Return whether the person at the terminal agrees to ``plan``; Ctrl-C is no answer."""
+    print(f"This will {plan}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    loop, is_answered = asyncio.get_running_loop(), asyncio.Event()
+    # A thread that reads would hold up the end until somebody presses Enter.
+    loop.add_reader(sys.stdin, is_answered.set)
+    try:
+        await is_answered.wait()
+    except asyncio.CancelledError:
+        print(f"\nvigil: {_UNCHANGED}", file=sys.stderr)
+        raise
+    finally:
+        loop.remove_reader(sys.stdin)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+async def _edit(
+    store: Store, namespace: str, name: str, edit: Callable[[Document], Document | None]
+) -> None:
+    """Write what ``edit`` makes of a document, of its newest version. Raises ``StoreError``."""
+    for _ in range(_ATTEMPTS):
+        there = await store.get(namespace, name)
+        edited = None if there is None else edit(there)
+        if there is None or edited is None:
+            return
+        try:
+            await store.put(edited, expected=there.version)
+        except StoreConflict:
+            continue
+        return
+    raise StoreConflict(f"{namespace}/{name} changes all the time: try again")
 
 
 class _Silence:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from vigil.reports.show import blind_text, field, head_lines, source_lines, wrapped
+from vigil.reports.show import blind_text, field, head_lines, source_lines
 from vigil.reports.times import since
+from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

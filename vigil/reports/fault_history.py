@@ -14,8 +14,8 @@ from vigil.daemon_client import UnknownNode
 from vigil.reports.answers import AgentAnswer
 from vigil.reports.explanation import is_meant
 from vigil.reports.job_report import leader_of
-from vigil.reports.show import wrapped
 from vigil.reports.status_report import STATUS, agent_source, in_language, names_of, other_node
+from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ class DaemonHistory:
             self._asked["after"] = page.next
             more = page.more
             for entry in page.events:
-                row = _row(entry)
+                row = past_row_of(entry)
                 if not self._part or is_meant(self._part, row.part):
                     yield row
 
@@ -160,53 +160,19 @@ def _what(row: PastRow) -> str:
     return f"changes from {row.was or 'no level'} to {row.level or 'no level'}"
 
 
-def _row(entry: HistoryRow) -> PastRow:
-    change, event = entry.published, entry.event
+def past_row_of(entry: HistoryRow) -> PastRow:
+    """Return an entry of a history, with the names of its code."""
+    number, node, change, event = entry.number, entry.node, entry.published, entry.event
     if change is not None:
-        return past_row(
-            entry.number,
-            change.at_ms,
-            "published",
-            entry.node,
-            part=change.subject,
-            code=change.code,
-            was=change.was,
-            level=change.level,
+        about = (change.subject, change.code, *names_of(change.code))
+        return PastRow(
+            number, change.at_ms, "published", node, *about, change.was, change.level, ""
         )
     if event is not None:
-        return past_row(
-            entry.number,
-            event.at_ms,
-            "reported",
-            entry.node,
-            part=part_of(event.subject.kind, event.subject.id, event.subject.part),
-            code=event.code,
-            was=event.old_level,
-            level=event.new_level,
-            because=event.because,
-        )
-    return past_row(entry.number, entry.received_at_ms, "lost", entry.node, lost=entry.lost)
-
-
-def part_of(kind: str, number: int, part: str) -> str:
-    """Return how a subject of a journal is named: ``chip 3``, ``switch 0 1/2/3``."""
-    return f"{kind} {number} {part}".rstrip()
-
-
-def past_row(
-    number: int,
-    at_ms: int,
-    origin: str,
-    node: str,
-    *,
-    part: str = "",
-    code: str = "",
-    was: str | None = None,
-    level: str | None = None,
-    because: str = "",
-    lost: int = 0,
-) -> PastRow:
-    """Return a row with the names of its code; see ``PastRow``."""
-    return PastRow(
-        number, at_ms, origin, node, part, code, *names_of(code), was, level, because, lost
-    )
+        subject = event.subject
+        part = f"{subject.kind} {subject.id} {subject.part}".rstrip()
+        about = (part, event.code, *names_of(event.code))
+        levels = (event.old_level, event.new_level)
+        return PastRow(number, event.at_ms, "reported", node, *about, *levels, event.because)
+    nothing = ("", "", "", "", None, None, "")
+    return PastRow(number, entry.received_at_ms, "lost", node, *nothing, lost=entry.lost)

@@ -9,9 +9,10 @@ import msgspec
 from contract.errors import ConfigurationError, Problem
 from vigil.reports.answers import LeaderAnswer
 from vigil.reports.cluster_answers import ClusterStateAnswer, JobsAnswer
-from vigil.reports.show import source_lines, wrapped
+from vigil.reports.show import source_lines
 from vigil.reports.status_report import in_language, names_of, source_of
 from vigil.reports.times import since
+from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import textwrap
 from typing import TYPE_CHECKING, Protocol
 
 from contract.errors import printable
 from vigil.reports.times import since
+from vigil.reports.wrapping import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -164,14 +164,3 @@ def blind_text(row: BlindRow, now_ms: int, *, utc: bool) -> str:
 def field(heading: str, text: str, columns: int) -> list[str]:
     """Return ``text`` behind ``heading``, in lines of at most ``columns``."""
     return wrapped(f"{heading + ':':<13}{text}", columns, following=" " * 13)
-
-
-def wrapped(text: str, columns: int, indent: str = "", following: str | None = None) -> list[str]:
-    """Return ``text`` in lines of at most ``columns``; the later ones begin with ``following``."""
-    return textwrap.wrap(
-        text,
-        columns,
-        initial_indent=indent,
-        subsequent_indent="    " if following is None else following,
-        break_on_hyphens=False,
-    ) or [indent.rstrip()]

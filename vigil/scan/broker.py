@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
-from contract.topics import document_topic, heard_topic
+from contract.topics import ack_topic, document_topic
 from stores.address import shown
 from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
@@ -191,7 +191,7 @@ async def _topics(connection: BrokerConnection, node: str) -> Check:
             session = await connection.session()
             for topic in (
                 document_topic(DEVICE_INFO_NAMESPACE, device_info_name(node)),
-                heard_topic(node),
+                ack_topic(node),
             ):
                 async with session.subscribed((topic,), sink):
                     await session.list_now(topic)

@@ -22,7 +22,7 @@ async def in_thread(work: Callable[[], Answer], seconds: float) -> Answer:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Answer] = loop.create_future()
 
-    def tell(answer: Answer | None, error: BaseException | None) -> None:
+    def finish(answer: Answer | None, error: BaseException | None) -> None:
         if done.done():
             return
         if error is not None:
@@ -37,7 +37,7 @@ async def in_thread(work: Callable[[], Answer], seconds: float) -> Answer:
         except Exception as raised:
             error = raised
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(tell, answer, error)
+            loop.call_soon_threadsafe(finish, answer, error)
 
     threading.Thread(target=run, name="scan", daemon=True).start()
     async with asyncio.timeout(seconds):

@@ -10,6 +10,7 @@ from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel
 from contract.codes.reference import CodeKind
 from contract.documents.switch_info import event_key
+from contract.pages.subjects import part_name, port_name
 from vigil.reports.status_report import FaultRow, fault_row
 
 if TYPE_CHECKING:
@@ -126,14 +127,14 @@ def _of_switches(record: SwitchRecord) -> Iterator[_Fault]:
     for event in record.events:
         code = event.assembled_fault_code
         level = levels.get(event_key(event), record.level)
-        part = f"switch {event.switch_chip_id} port {event.switch_port_id}"
+        part = port_name(event.switch_chip_id, event.switch_port_id)
         yield _Fault(part, CodeKind.SWITCH, code, level, _sane(event.alarm_raised_time))
 
 
 def _of_server(record: NodeRecord) -> Iterator[_Fault]:
     for part in record.faults:
         for code in part.fault_code or ():
-            name = f"{part.device_type} {part.device_id}"
+            name = part_name(part.device_type, part.device_id)
             yield _Fault(name, CodeKind.NODE, code, part.fault_level, None)
 
 

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING
 
 from agent.journal.file import FILE_NAME, RowKind
 from agent.journal.reader import StoredRow, read_rows
-from agent.journal.values import changes_of, gap_of, start_of
+from agent.journal.values import start_of
+from agent.pages.history import history_rows
 from agent.state_dir import is_claimed
 from contract.errors import JournalError, StoreUnavailable
 from vigil.daemon_client import OtherNode
 from vigil.reports.explanation import is_meant
-from vigil.reports.fault_history import Past, PastRow, part_of, past_row
+from vigil.reports.fault_history import Past, PastRow, past_row_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import NoReturn
-
-    from agent.policy.state import Change
 
 
 def has_journal(directory: Path) -> bool:
@@ -111,30 +110,7 @@ class JournalFileHistory:
             raise StoreUnavailable(str(error)) from None
 
     def _shown(self, row: StoredRow) -> Iterator[PastRow]:
-        try:
-            if row.kind == RowKind.GAP:
-                lost = gap_of(row).rows_lost
-            elif row.kind == RowKind.CHANGES:
-                rows = (self._row(row.sequence, change) for change in changes_of(row))
-                yield from (one for one in rows if not self._part or is_meant(self._part, one.part))
-                return
-            else:
-                return
-        except JournalError:
-            lost = 1
-        if lost and not self._part:
-            yield past_row(row.sequence, row.at_ms, "lost", self.node, lost=lost)
-
-    def _row(self, number: int, change: Change) -> PastRow:
-        subject = change.subject
-        return past_row(
-            number,
-            change.at_ms,
-            "reported",
-            self.node,
-            part=part_of(subject.kind, subject.id, subject.part),
-            code=change.code,
-            was=change.old_level,
-            level=change.new_level,
-            because=change.because,
-        )
+        for entry in history_rows(row, self.node, ""):
+            shown = past_row_of(entry)
+            if not self._part or is_meant(self._part, shown.part):
+                yield shown

@@ -174,7 +174,7 @@ class _Reading:
         node = self._node(name)
         try:
             record = decode_node_info(document.name, document.data)
-            node.reported.server = record if record.tells_parts else None
+            node.reported.server = record if record.has_parts else None
         except DocumentError as error:
             node.problems.append(str(error))
         self._own_key(node, document)

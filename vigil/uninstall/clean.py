@@ -97,24 +97,26 @@ async def uninstall_all(configuration: AggregatorConfiguration, *, is_meant: boo
     try:
         if running := await _running(stores, configuration):
             what = f"{running} still runs: stop all of NPU Vigil first; nothing was changed"
-            return _say(_REFUSED, what)
+            return _print_result(_REFUSED, what)
         everything = (*stores.read, *stores.published)
         plans = [await _plan(store, configuration) for store in everything]
         if not is_meant:
             for plan in plans:
                 _show(plan)
-            return _say(_DONE, "nothing was changed: add --yes")
+            return _print_result(_DONE, "nothing was changed: add --yes")
         if sum([await _heal(plan) for plan in plans]):
             seconds = configuration.touch_period_seconds
-            _say(_DONE, f"cluster-info has no faults any more; its readers get {seconds:g} s")
+            _print_result(
+                _DONE, f"cluster-info has no faults any more; its readers get {seconds:g} s"
+            )
             await asyncio.sleep(seconds)
         for plan in plans:
             await _delete(plan, configuration)
         for plan in plans:
             for line in plan.left:
-                _say(_DONE, line)
+                _print_result(_DONE, line)
         for line in _REMARKS:
-            _say(_DONE, line)
+            _print_result(_DONE, line)
         return _DONE
     finally:
         await stores.close()
@@ -263,7 +265,7 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
         finally:
             await remains.close()
         plan.left += await clear_jobs(configuration.kubeconfig, plan.jobs)
-    _say(
+    _print_result(
         _DONE,
         f"{plan.store.url}: deleted {counted(len(plan.delete), 'document')} and "
         f"{counted(len(plan.nodes), 'heartbeat')}",
@@ -272,17 +274,17 @@ async def _delete(plan: Plan, configuration: AggregatorConfiguration) -> None:
 
 def _show(plan: Plan) -> None:
     for document in plan.heal:
-        _say(_DONE, f"{document.namespace}/{document.name} would lose its faults first")
+        _print_result(_DONE, f"{document.namespace}/{document.name} would lose its faults first")
     for document in plan.delete:
-        _say(_DONE, f"{document.namespace}/{document.name} would be deleted")
+        _print_result(_DONE, f"{document.namespace}/{document.name} would be deleted")
     for node in plan.nodes:
-        _say(_DONE, f"the heartbeat of {node} would be deleted")
+        _print_result(_DONE, f"the heartbeat of {node} would be deleted")
     for job in plan.jobs:
-        _say(_DONE, f"vcjob {job.key} would lose its annotations of npu-vigil/elastic")
+        _print_result(_DONE, f"vcjob {job.key} would lose its annotations of npu-vigil/elastic")
     for line in plan.left:
-        _say(_DONE, line)
+        _print_result(_DONE, line)
 
 
-def _say(status: int, text: str) -> int:
+def _print_result(status: int, text: str) -> int:
     print(last_words(text), file=sys.stdout if status == _DONE else sys.stderr, flush=True)
     return status

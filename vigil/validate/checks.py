@@ -193,8 +193,8 @@ def _object(text: str, source: str) -> dict[str, Any]:
         # Not every JSON text is YAML (tabs), and JSON is quicker.
         content = json.loads(text) if text.lstrip()[:1] == "{" else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
-        said = " ".join(str(error).split())
-        problem = Problem("(file)", f"is neither JSON nor YAML: {said}")
+        reason = " ".join(str(error).split())
+        problem = Problem("(file)", f"is neither JSON nor YAML: {reason}")
         raise ConfigurationError(source, [problem]) from None
     except Exception as error:  # what the library makes of a tag that does not fit its value
         problem = Problem("(file)", f"a value is not what its tag says: {error!r}")

@@ -75,7 +75,7 @@ class Pauses:
 
 
 def seconds_of(retry_after: str, now: datetime) -> float | None:
-    """The seconds that a ``Retry-After`` asks for; ``None`` for what is none."""
+    """Return the seconds that a ``Retry-After`` asks for; ``None`` for what is none."""
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
         return float(text) if len(text) < _DIGITS else _LONGEST_SECONDS

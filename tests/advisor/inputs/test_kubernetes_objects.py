@@ -258,6 +258,7 @@ for name in ("aibrix-shared-group-rank-0", "subhealth-strategies"):
 """
 
 
+@pytest.mark.slow
 def test_the_same_bytes_with_any_hash_seed() -> None:
     printed = {
         subprocess.run(

@@ -62,7 +62,7 @@ def test_older_jobs_get_room_first() -> None:
     assert found["ns/a"].startswith("made anew, they do not fit: 1 × 8 cards")
 
 
-def test_nothing_is_said_where_nothing_is_deleted() -> None:
+def test_nothing_is_logged_where_nothing_is_deleted() -> None:
     report, _ = advise(
         Fleet(2).job("a", 2, labels={}).snapshot(("n0",)), SchedulerState(), AdvisorOptions()
     )

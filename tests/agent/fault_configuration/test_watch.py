@@ -205,8 +205,8 @@ async def test_the_config_map_of_the_server_is_followed_too(tmp_path: Path) -> N
         await follower.until_problems("PollInterval")
         assert levels() == shipped().node_levels
         assert follower.levels[-1] == "RestartNPU"
-    told = [(event.namespace, event.involved.name) for event in follower.posted]
-    assert told == [there, (NAMESPACE, NAME)]
+    involved = [(event.namespace, event.involved.name) for event in follower.posted]
+    assert involved == [there, (NAMESPACE, NAME)]
     assert follower.posted[0].message.startswith("2 problems: NodeDConfiguration.json: $.")
     assert follower.posted[1].message.startswith("1 problem: PollInterval: ")
 
@@ -433,7 +433,7 @@ async def test_a_disk_that_takes_nothing_does_not_keep_a_change_away(
     assert sum("cannot be kept on disk" in record.message for record in caplog.records) == 1
 
 
-async def test_problems_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_problems_are_reported_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     follower = Follower(tmp_path)
     odd = json.dumps({"SeparateNPUCodes": ["zz", CODE], "NotHandleFaultCodes": ["81078603"]})
@@ -462,7 +462,7 @@ async def test_problems_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureF
     assert first.name != second.name
 
 
-async def test_all_nodes_tell_of_a_problem_with_one_event(tmp_path: Path) -> None:
+async def test_all_nodes_report_a_problem_with_one_event(tmp_path: Path) -> None:
     names = set()
     store = DirectoryStore("directory:x", tmp_path / "store")
     await store.put(Document(NAMESPACE, NAME, {CODES: "{"}))

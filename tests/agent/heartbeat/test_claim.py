@@ -56,7 +56,7 @@ def test_a_newcomer_waits_for_silence_and_gives_way_to_any_change(at_ms: int) ->
     assert after(conflict, a_beat(at_ms=at_ms - 5000), 120.1).standing is ClaimState.OURS
 
 
-def test_nobody_waits_for_an_interval_that_no_agent_can_have() -> None:
+def test_no_replica_waits_for_an_interval_that_no_agent_can_have() -> None:
     waiting = after(NameClaim(), a_beat(interval_seconds=1e9), 100.0)
     assert waiting.standing is ClaimState.WAITING
     assert after(waiting, a_beat(interval_seconds=1e9), 115.1).standing is ClaimState.OURS
@@ -97,7 +97,7 @@ def test_a_lease_that_is_deleted_frees_the_name() -> None:
     assert after(NameClaim(ClaimState.CONFLICT, a_beat(), 100.0), None).standing is ClaimState.OURS
 
 
-def test_silence_that_could_not_be_heard_does_not_count() -> None:
+def test_silence_that_could_not_be_observed_does_not_count() -> None:
     waiting = not_seen(after(NameClaim(), a_beat(), 100.0), 160.0)
     assert after(waiting, a_beat(), 175.0).standing is ClaimState.WAITING
     assert after(waiting, a_beat(), 175.1).standing is ClaimState.OURS

@@ -173,7 +173,7 @@ async def test_a_store_that_hangs_is_no_stall(
 
 
 @pytest.mark.slow
-async def test_a_rival_that_has_to_give_way_is_said_once(
+async def test_a_rival_that_has_to_give_way_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bench = Bench(tmp_path, 0.1)
@@ -236,7 +236,7 @@ async def test_who_is_stopped_may_be_away_for_a_while(tmp_path: Path) -> None:
     assert last.beaten_at_ms > before.beaten_at_ms
 
 
-async def test_who_does_not_beat_does_not_say_goodbye(tmp_path: Path) -> None:
+async def test_an_agent_without_heartbeat_does_not_sign_off(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 0.2)
     await bench.heartbeat.leave(300.0)
     assert await bench.store.beats() == ()

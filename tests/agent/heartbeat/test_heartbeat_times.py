@@ -107,7 +107,7 @@ class Bench:
 
     @property
     def shown(self) -> list[int]:
-        return [int(said["noded/heartbeat"] or "") for _, said in self.noting.annotated]
+        return [int(given["noded/heartbeat"] or "") for _, given in self.noting.annotated]
 
 
 @asynccontextmanager
@@ -210,7 +210,7 @@ async def test_what_is_refused_is_not_hammered() -> None:
         assert 18 <= len(bench.noting.beaten) <= 23, "our own goes on"
 
 
-async def test_old_readers_hear_an_agent_that_may_not_write_leases() -> None:
+async def test_old_readers_see_an_agent_that_may_not_write_leases() -> None:
     async with running() as bench:
         bench.noting.error = StoreForbidden("no right to read Leases")
         await asyncio.sleep(100)
@@ -223,7 +223,7 @@ async def test_old_readers_hear_an_agent_that_may_not_write_leases() -> None:
         assert bench.heartbeat.withheld == "no progress: links"
 
 
-async def test_the_last_beat_is_the_same_for_nobody() -> None:
+async def test_the_last_beat_differs_for_each_agent() -> None:
     async with running() as bench:
         await asyncio.sleep(7)
         await bench.heartbeat.leave(300.0)

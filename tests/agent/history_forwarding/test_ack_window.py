@@ -48,7 +48,7 @@ class Way:
         self.answers.sort()
 
 
-def tell_all(course: AckWindow, way: Way, listeners: list[Listener], slice_rows: int) -> None:
+def send_all(course: AckWindow, way: Way, listeners: list[Listener], slice_rows: int) -> None:
     """Tell ``ROWS`` rows, and then one now and then, until everybody had those.
 
     Who misses the last one of a journal and shares it with others hears so from the next one.
@@ -58,12 +58,12 @@ def tell_all(course: AckWindow, way: Way, listeners: list[Listener], slice_rows:
         assert now < 3000, "they never get there"
         rows = ROWS + int(now / 5) if len(listeners) > 1 else ROWS
         while way.answers and way.answers[0][0] <= now:
-            course.hear(way.answers.pop(0)[1], now)
+            course.acknowledge(way.answers.pop(0)[1], now)
         if course.seconds(now) == 0 and course.repeat(now):
             way.carry(now, listeners, 0, 0)
-        while course.may_tell() and course.told is not None and course.told < rows:
-            after, upto = course.told, min(course.told + slice_rows, rows)
-            course.tell(Sent(after, upto, upto - after, 0), now)
+        while course.may_send() and course.sent_upto is not None and course.sent_upto < rows:
+            after, upto = course.sent_upto, min(course.sent_upto + slice_rows, rows)
+            course.record_sent(Sent(after, upto, upto - after, 0), now)
             way.carry(now, listeners, after, upto)
         assert len(course.sent) <= WINDOW
         now += 0.05
@@ -77,17 +77,17 @@ def test_everything_arrives_once_and_in_order(aggregators: int, loss: float) -> 
         # One may have a part of it already, another may have lost its memory.
         listeners = [Listener(list(range(1, chance.randint(1, 20)))) for _ in range(aggregators)]
         way = Way(chance, loss)
-        tell_all(AckWindow(0.0), way, listeners, slice_rows=chance.choice([1, 3, 50]))
+        send_all(AckWindow(0.0), way, listeners, slice_rows=chance.choice([1, 3, 50]))
         assert all(one.kept == list(range(1, len(one.kept) + 1)) for one in listeners), seed
 
 
-def test_without_loss_nothing_is_told_twice() -> None:
+def test_without_loss_nothing_is_reported_twice() -> None:
     way, listener = Way(random.Random(1), 0.0), Listener()
-    tell_all(AckWindow(0.0), way, [listener], slice_rows=5)
+    send_all(AckWindow(0.0), way, [listener], slice_rows=5)
     assert way.carried == ROWS // 5 + 1, "one question, and each slice"
 
 
-def test_nobody_is_asked_more_and_more_rarely() -> None:
+def test_while_no_agent_answers_requests_become_rarer() -> None:
     course = AckWindow(0.0)
     asked = []
     for step in range(600):
@@ -101,21 +101,21 @@ def test_nobody_is_asked_more_and_more_rarely() -> None:
     assert all(3.7 <= pause <= 6.4 for pause in pauses[2:])
 
 
-def test_while_nobody_answers_nothing_is_told_but_the_question() -> None:
+def test_while_no_answer_comes_only_the_question_is_sent() -> None:
     course = AckWindow(0.0)
-    course.hear(0, 0.0)
-    told: list[int] = []
+    course.acknowledge(0, 0.0)
+    arrived: list[int] = []
     questions = 0
     for step in range(400):
         now = step / 10
         if course.seconds(now) == 0:
             assert course.repeat(now)
             questions += 1
-        while course.may_tell():
-            assert course.told is not None
-            told.append(course.told)
-            course.tell(Sent(course.told, course.told + 1, 1, 0), now)
-    assert told == list(range(WINDOW))
+        while course.may_send():
+            assert course.sent_upto is not None
+            arrived.append(course.sent_upto)
+            course.record_sent(Sent(course.sent_upto, course.sent_upto + 1, 1, 0), now)
+    assert arrived == list(range(WINDOW))
     assert 6 <= questions <= 12
-    course.hear(3, 40.0)
-    assert (course.told, course.may_tell()) == (3, True)
+    course.acknowledge(3, 40.0)
+    assert (course.sent_upto, course.may_send()) == (3, True)

@@ -34,11 +34,11 @@ class Way:
         self._last: HistoryAck | None = None
         self._spoken = asyncio.Event()
 
-    async def tell(self, telling: HistoryBatch) -> None:
-        (self._last,) = self._file.take([telling], _now_ms()).heard
+    async def send(self, batch: HistoryBatch) -> None:
+        (self._last,) = self._file.take([batch], _now_ms()).acks
         self._spoken.set()
 
-    async def heard(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
+    async def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:
         assert node == "node-1"
         while True:
             if self._last is not None:
@@ -46,10 +46,10 @@ class Way:
             self._spoken.clear()
             await self._spoken.wait()
 
-    def tellings(self) -> AsyncIterator[HistoryBatch | Interrupted]:
+    def batches(self) -> AsyncIterator[HistoryBatch | Interrupted]:
         raise NotImplementedError
 
-    async def acknowledge(self, heard: HistoryAck) -> None:
+    async def acknowledge(self, acks: HistoryAck) -> None:
         raise NotImplementedError
 
     def episodes(self) -> list[str]:
@@ -74,7 +74,7 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
         on_changes=lambda rows: forwarder.count(rows),
     )
     forwarder = HistoryForwarder(way, "node-1", journal, directory, _now_ms)
-    teller = asyncio.create_task(forwarder.run())
+    running = asyncio.create_task(forwarder.run())
     for episode in episodes:
         change = Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", episode, _now_ms(), "")
         await journal.committed(
@@ -84,13 +84,13 @@ async def life(directory: Path, way: Way, first: int, episodes: list[str], wante
         if len(way.episodes()) >= wanted:
             break
         await asyncio.sleep(0.02)
-    teller.cancel()
-    await asyncio.wait({teller})
+    running.cancel()
+    await asyncio.wait({running})
     await journal.close()
 
 
 @pytest.mark.slow
-async def test_a_journal_that_was_set_back_is_told_as_another_one(tmp_path: Path) -> None:
+async def test_a_journal_that_was_set_back_is_reported_as_another_one(tmp_path: Path) -> None:
     way = Way(tmp_path / "history.sqlite")
     state = tmp_path / "state"
     state.mkdir()

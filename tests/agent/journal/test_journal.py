@@ -143,8 +143,8 @@ def test_kill_9_loses_nothing_that_was_committed(tmp_path: Path, after_lines: in
         for _ in range(after_lines):
             process.stdout.readline()
         process.send_signal(signal.SIGKILL)
-        told = process.stdout.read().split()
-    committed = max((int(line) for line in told), default=after_lines * 3)
+        printed = process.stdout.read().split()
+    committed = max((int(line) for line in printed), default=after_lines * 3)
     found = read_remembered(tmp_path / FILE_NAME)
     sequences = [row.sequence for row in found.inputs]
     assert sequences == list(range(1, found.last_sequence + 1))
@@ -164,7 +164,7 @@ def full_disk() -> Iterator[None]:
 
 
 @pytest.mark.slow
-async def test_a_full_disk_delays_nobody_and_loses_nothing(
+async def test_a_full_disk_delays_no_other_and_loses_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     recovered: list[bool] = []
@@ -258,12 +258,12 @@ async def test_slow_commits_are_one_warning_with_their_count(
     assert journal.status().gaps == 3
     first = [(one.levelname, one.message) for one in caplog.records]
     assert await journal.close()
-    said = [(one.levelname, one.message) for one in caplog.records]
-    assert [level for level, _ in said] == ["WARNING", "WARNING"]
-    assert said[:1] == first, "the others wait for the end of the minute, or of the journal"
-    assert "1 slow commit, the longest took " in said[0][1]
-    assert "2 slow commits, the longest took " in said[1][1]
-    longest_ms = int(said[1][1].partition("took ")[2].split()[0])
+    logged = [(one.levelname, one.message) for one in caplog.records]
+    assert [level for level, _ in logged] == ["WARNING", "WARNING"]
+    assert logged[:1] == first, "the others wait for the end of the minute, or of the journal"
+    assert "1 slow commit, the longest took " in logged[0][1]
+    assert "2 slow commits, the longest took " in logged[1][1]
+    longest_ms = int(logged[1][1].partition("took ")[2].split()[0])
     assert longest_ms >= 60
 
 
@@ -407,7 +407,7 @@ def test_what_was_true_at_the_oldest_snapshot_stays_for_replays(tmp_path: Path) 
             assert [row[0] for row in stored_rows(tmp_path)] == kept
 
 
-def test_what_was_sent_is_kept_and_what_came_behind_it_is_untold(tmp_path: Path) -> None:
+def test_what_was_sent_is_kept_and_what_came_behind_it_is_unacknowledged(tmp_path: Path) -> None:
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
         file.write(
             [
@@ -423,15 +423,15 @@ def test_what_was_sent_is_kept_and_what_came_behind_it_is_untold(tmp_path: Path)
         )
         remembered = read_remembered(tmp_path / FILE_NAME)
         assert remembered.events == JournalRow(3, 1, RowKind.EVENTS, "[2]")
-        assert [row.sequence for row in remembered.untold] == [4, 5, 7]
+        assert [row.sequence for row in remembered.unacknowledged_changes] == [4, 5, 7]
         file.prune(older_than_ms=2, max_bytes=1 << 30)
         assert read_remembered(tmp_path / FILE_NAME).events == remembered.events
 
 
-def test_a_journal_without_sent_events_has_nothing_to_tell(tmp_path: Path) -> None:
+def test_a_journal_without_sent_events_has_nothing_to_restore(tmp_path: Path) -> None:
     with closing(JournalFile(tmp_path / FILE_NAME)) as file:
         file.write([JournalRow(1, 1, RowKind.REPORTS, "[]")])
-        assert read_remembered(tmp_path / FILE_NAME).untold == ()
+        assert read_remembered(tmp_path / FILE_NAME).unacknowledged_changes == ()
 
 
 def test_a_journal_that_is_too_large_is_pruned(tmp_path: Path) -> None:

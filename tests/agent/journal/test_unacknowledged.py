@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.history_forwarding.batch import telling_of
+from agent.history_forwarding.batch import batch_of
 from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RestoredJournal, RowKind, body_of
-from agent.journal.unacknowledged import read_behind, read_unheard
+from agent.journal.unacknowledged import read_behind, read_unacknowledged
 from agent.policy.state import Change, ChangeKind, PolicyState
 from agent.state_dir import first_sequence
 from contract.observation import chip_subject
@@ -36,8 +36,8 @@ def fill(path: Path, rows: int = 30, first: int = 1) -> JournalFile:
     return file
 
 
-def unheard(path: Path, after: int = 0, rows: int = 100, size: int = BIG) -> UnacknowledgedRows:
-    found = read_unheard(path, after, max_rows=rows, max_bytes=size)
+def rows_of(path: Path, after: int = 0, rows: int = 100, size: int = BIG) -> UnacknowledgedRows:
+    found = read_unacknowledged(path, after, max_rows=rows, max_bytes=size)
     assert found is not None
     return found
 
@@ -45,13 +45,13 @@ def unheard(path: Path, after: int = 0, rows: int = 100, size: int = BIG) -> Una
 def test_changes_are_read_in_slices_and_nothing_else_is(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with closing(fill(path)):
-        first = unheard(path, rows=4)
+        first = rows_of(path, rows=4)
         assert [row.sequence for row in first.rows] == [2, 4, 6, 8]
         assert first.more
-        assert [row.sequence for row in unheard(path, 26).rows] == [28, 30]
-        assert not unheard(path, 26).more
-        assert [row.sequence for row in unheard(path, size=1).rows] == [2], "one at least"
-        assert unheard(path, 30).rows == ()
+        assert [row.sequence for row in rows_of(path, 26).rows] == [28, 30]
+        assert not rows_of(path, 26).more
+        assert [row.sequence for row in rows_of(path, size=1).rows] == [2], "one at least"
+        assert rows_of(path, 30).rows == ()
         assert (read_behind(path, 20).rows, read_behind(path, 20).since_ms) == (5, NOW_MS + 22)
         assert read_behind(path, 30).since_ms is None
 
@@ -59,61 +59,63 @@ def test_changes_are_read_in_slices_and_nothing_else_is(tmp_path: Path) -> None:
 def test_a_journal_keeps_its_name_and_a_new_file_has_another(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with closing(fill(path)):
-        name = unheard(path).journal
+        name = rows_of(path).journal
     with closing(JournalFile(path)):
-        assert unheard(path).journal == name
+        assert rows_of(path).journal == name
     path.unlink()
     with closing(JournalFile(path)):
-        assert unheard(path).journal != name
+        assert rows_of(path).journal != name
 
 
-def test_a_journal_of_an_earlier_release_is_told_from_its_beginning(tmp_path: Path) -> None:
+def test_a_journal_of_an_earlier_release_is_reported_from_its_beginning(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     fill(path).close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("DROP TABLE journal")
         connection.execute("DROP INDEX changes")
     with closing(JournalFile(path)):
-        assert len(unheard(path).rows) == 15
+        assert len(rows_of(path).rows) == 15
 
 
-@pytest.mark.parametrize("heard", [None, 0, 10, 30])
-def test_age_takes_no_changes_that_were_not_heard(tmp_path: Path, heard: int | None) -> None:
+@pytest.mark.parametrize("acknowledged", [None, 0, 10, 30])
+def test_age_deletes_no_changes_that_were_not_acknowledged(
+    tmp_path: Path, acknowledged: int | None
+) -> None:
     path = tmp_path / FILE_NAME
     with closing(fill(path)) as file:
-        while file.prune(older_than_ms=NOW_MS + 1000, max_bytes=BIG, heard=heard):
+        while file.prune(older_than_ms=NOW_MS + 1000, max_bytes=BIG, acknowledged=acknowledged):
             pass
-        kept = [row.sequence for row in unheard(path).rows]
-        assert kept == ([] if heard is None else list(range(heard + 2, 31, 2)))
-        assert unheard(path).heard == (heard or 0)
-        assert file.untold == 0
+        kept = [row.sequence for row in rows_of(path).rows]
+        assert kept == ([] if acknowledged is None else list(range(acknowledged + 2, 31, 2)))
+        assert rows_of(path).acknowledged == (acknowledged or 0)
+        assert file.unacknowledged_deleted == 0
 
 
 def test_size_takes_them_last_and_counts_them(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with closing(fill(path)) as file:
-        while file.prune(older_than_ms=0, max_bytes=0, heard=10):
+        while file.prune(older_than_ms=0, max_bytes=0, acknowledged=10):
             pass
-        assert file.untold == 10
-        assert unheard(path, 10).rows == ()
+        assert file.unacknowledged_deleted == 10
+        assert rows_of(path, 10).rows == ()
         file.write([JournalRow(32, NOW_MS, RowKind.CHANGES, body_of([CHANGE]))])
-        found = unheard(path, 10)
+        found = rows_of(path, 10)
         assert (found.lost, found.lost_upto) == (10, 30)
-        telling = telling_of("node-1", found, 10)
-        assert telling is not None
-        assert (telling.after, telling.upto, telling.lost, len(telling.events)) == (10, 32, 10, 1)
+        batch = batch_of("node-1", found, 10)
+        assert batch is not None
+        assert (batch.after, batch.upto, batch.lost, len(batch.events)) == (10, 32, 10, 1)
         # More is lost before that was heard: it is one gap. Behind it another one begins.
         file.write([JournalRow(33, NOW_MS, RowKind.SNAPSHOT, "{}")])
-        file.prune(older_than_ms=0, max_bytes=0, heard=10)
-        assert (unheard(path, 10).lost, unheard(path, 32).lost) == (11, 0)
-        assert telling_of("node-1", unheard(path, 10), 10) is not None
+        file.prune(older_than_ms=0, max_bytes=0, acknowledged=10)
+        assert (rows_of(path, 10).lost, rows_of(path, 32).lost) == (11, 0)
+        assert batch_of("node-1", rows_of(path, 10), 10) is not None
         file.write([JournalRow(n, NOW_MS, RowKind.CHANGES, "[]") for n in (34, 35)])
         file.write([JournalRow(36, NOW_MS, RowKind.SNAPSHOT, "{}")])
-        file.prune(older_than_ms=0, max_bytes=0, heard=32)
-        assert unheard(path, 32).lost == 2
+        file.prune(older_than_ms=0, max_bytes=0, acknowledged=32)
+        assert rows_of(path, 32).lost == 2
 
 
-def test_a_row_that_cannot_be_understood_is_told_as_lost(
+def test_a_row_that_cannot_be_understood_is_reported_as_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / FILE_NAME
@@ -125,10 +127,10 @@ def test_a_row_that_cannot_be_understood_is_told_as_lost(
                 JournalRow(3, NOW_MS, RowKind.CHANGES, body_of([CHANGE])),
             ]
         )
-        telling = telling_of("node-1", unheard(path), 0)
-    assert telling is not None
-    assert [(one.sequence, one.place) for one in telling.events] == [(1, 0), (1, 1), (3, 0)]
-    assert telling.lost == 1
+        batch = batch_of("node-1", rows_of(path), 0)
+    assert batch is not None
+    assert [(one.sequence, one.place) for one in batch.events] == [(1, 0), (1, 1), (3, 0)]
+    assert batch.lost == 1
     assert "row 2 (changes) cannot be understood" in caplog.text
 
 

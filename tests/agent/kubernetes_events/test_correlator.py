@@ -25,7 +25,7 @@ from stores.base import Involved, KubernetesEvent
 
 Given: TypeAlias = tuple[ChipFaultChange, int]
 
-TELLINGS = st.builds(
+CHANGES = st.builds(
     ChipFaultChange,
     chip=st.integers(0, 15),
     code=st.integers(0x80000000, 0x80000020).map(lambda code: f"{code:08X}"),
@@ -52,12 +52,12 @@ def count(items: list[Item], code: str | None = None) -> int:
 
 
 @pytest.mark.slow
-@given(st.lists(st.tuples(TELLINGS, st.integers(0, 2000))), st.integers(0, 20))
+@given(st.lists(st.tuples(CHANGES, st.integers(0, 2000))), st.integers(0, 20))
 def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int) -> None:
     backlog, now, sent = EventCorrelator(), 0, list[Item]()
-    for place, (telling, pause) in enumerate(given_):
+    for place, (fault_change, pause) in enumerate(given_):
         now += pause
-        backlog.tell(telling, str(place), now)
+        backlog.add(fault_change, str(place), now)
         if takes_each and place % takes_each == 0 and (item := backlog.next(now)) is not None:
             sent.append(item)
         assert len(backlog) <= BURST + 10 + 6
@@ -67,31 +67,31 @@ def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int)
     assert count(sent) == len(given_)
     assert backlog.merged == len(given_) - len(groups)
     assert len({group.name for group in groups}) == len(groups)
-    for telling, _ in given_:
+    for fault_change, _ in given_:
         assert any(
-            telling.chip in group.chips
-            and telling.code in group.codes
-            and (telling.reason, telling.action) == (group.reason, group.action)
-            and group.first_ms <= telling.at_ms <= group.last_ms
+            fault_change.chip in group.chips
+            and fault_change.code in group.codes
+            and (fault_change.reason, fault_change.action) == (group.reason, group.action)
+            and group.first_ms <= fault_change.at_ms <= group.last_ms
             for group in groups
         ), "every chip and code is named"
 
 
-@given(st.lists(TELLINGS, max_size=60), st.integers(0, 60))
-def test_what_waits_survives_the_journal(tellings: list[ChipFaultChange], taken: int) -> None:
+@given(st.lists(CHANGES, max_size=60), st.integers(0, 60))
+def test_what_waits_survives_the_journal(fault_changes: list[ChipFaultChange], taken: int) -> None:
     before = EventCorrelator()
-    for place, telling in enumerate(tellings):
-        before.tell(telling, str(place), 0)
+    for place, fault_change in enumerate(fault_changes):
+        before.add(fault_change, str(place), 0)
     sent = [item for _ in range(taken) if (item := before.next(0)) is not None]
     text = msgspec.json.encode(before.items())
     after = EventCorrelator(msgspec.json.decode(text, type=tuple[Item, ...]))
-    assert count(sent + drain(after, 0)) == len(tellings)
+    assert count(sent + drain(after, 0)) == len(fault_changes)
 
 
 def test_a_burst_goes_out_singly_and_at_once() -> None:
     backlog = EventCorrelator()
     for chip in range(BURST):
-        backlog.tell(ChipFaultChange(chip, "80E3A201", "Occur", "SeparateNPU", 0), str(chip), 0)
+        backlog.add(ChipFaultChange(chip, "80E3A201", "Occur", "SeparateNPU", 0), str(chip), 0)
     items = [backlog.next(0) for _ in range(BURST)]
     assert all(isinstance(item, CorrelatedEvent) and item.count == 1 for item in items)
     assert backlog.next(0) is None
@@ -103,8 +103,8 @@ def test_thirty_two_reports_of_two_codes_are_fourteen_events() -> None:
     for reason, now in (("Occur", 0), ("Recovery", 8000)):
         for chip in range(8):
             for code, action in (("80E21007", "NotHandleFault"), ("80818C06", "SubHealthFault")):
-                telling = ChipFaultChange(chip, code, reason, action, 0)
-                backlog.tell(telling, f"{reason}-{chip}-{code}", now)
+                fault_change = ChipFaultChange(chip, code, reason, action, 0)
+                backlog.add(fault_change, f"{reason}-{chip}-{code}", now)
         while (item := backlog.next(now)) is not None:
             items.append(item)
     items += drain(backlog, 8000)
@@ -117,7 +117,7 @@ def test_ten_thousand_in_a_second_are_few() -> None:
     backlog = EventCorrelator()
     for number in range(10_000):
         code = f"{0x80000000 + number:08X}"
-        backlog.tell(
+        backlog.add(
             ChipFaultChange(number % 16, code, "Occur", "SeparateNPU", number), str(number), 0
         )
     assert len(backlog) <= BURST + 10 + 1
@@ -125,11 +125,11 @@ def test_ten_thousand_in_a_second_are_few() -> None:
     assert count(drain(backlog, 0)) == 10_000
 
 
-def test_when_nobody_takes_any_the_first_burst_does_not_grow() -> None:
+def test_when_none_is_taken_the_first_burst_does_not_grow() -> None:
     backlog = EventCorrelator()
     for hour in range(100):
-        telling = ChipFaultChange(hour % 16, "80E3A201", "Occur", "SeparateNPU", hour)
-        backlog.tell(telling, str(hour), hour * 3_600_000)
+        fault_change = ChipFaultChange(hour % 16, "80E3A201", "Occur", "SeparateNPU", hour)
+        backlog.add(fault_change, str(hour), hour * 3_600_000)
     assert len(backlog) == BURST + 1
 
 
@@ -137,7 +137,7 @@ def test_the_bucket_gives_twenty_a_minute() -> None:
     backlog = EventCorrelator()
     codes = [f"8000000{number}" for number in range(10)]
     for code in ["80E3A201"] * BURST + codes:
-        backlog.tell(ChipFaultChange(0, code, "Occur", "SeparateNPU", 0), code, 0)
+        backlog.add(ChipFaultChange(0, code, "Occur", "SeparateNPU", 0), code, 0)
     now = 0
     for _ in range(BURST):
         assert backlog.next(now) is not None

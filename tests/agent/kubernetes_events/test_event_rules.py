@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent.kubernetes_events.event_rules import EventRules
-from agent.policy.state import PolicyState, believed
+from agent.policy.state import PolicyState, tracked
 from agent.policy.step import step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import Severity
@@ -22,7 +22,7 @@ class Chips:
 
     def __init__(self) -> None:
         self.state = PolicyState("n1", "boot")
-        self.teller = EventRules()
+        self.rules = EventRules()
         self.now_ms = 1_700_000_000_000
         self.serial = 0
         self.take(SourceAnswered("chip-faults", chip_subject(3), self.now_ms))
@@ -30,8 +30,8 @@ class Chips:
     def take(self, *inputs: Report, later_ms: int = 1000) -> list[tuple[str, str, str]]:
         self.now_ms += later_ms
         self.state, changes = step(self.state, inputs, self.now_ms, shipped())
-        tellings = self.teller.of(inputs, changes, shipped())
-        return [(one.reason, one.code, one.action) for one in tellings]
+        fault_changes = self.rules.of(inputs, changes, shipped())
+        return [(one.reason, one.code, one.action) for one in fault_changes]
 
     def see(
         self,
@@ -67,7 +67,7 @@ def test_the_example_of_the_specification() -> None:
     assert chips.take(chips.see(Assertion.RECOVER)) == [("Recovery", SEVERE, "SeparateNPU")]
 
 
-def test_a_code_that_occurs_again_is_told_again_but_an_event_that_comes_twice_is_not() -> None:
+def test_a_code_that_occurs_again_is_reported_again_but_an_event_that_comes_twice_is_not() -> None:
     chips = Chips()
     first = chips.see(Assertion.OCCUR)
     assert len(chips.take(first)) == 1
@@ -77,12 +77,12 @@ def test_a_code_that_occurs_again_is_told_again_but_an_event_that_comes_twice_is
     assert len(chips.take(gone, gone)) == 1
 
 
-def test_a_recovery_of_what_never_occurred_is_told() -> None:
+def test_a_recovery_of_what_never_occurred_is_reported() -> None:
     chips = Chips()
     assert chips.take(chips.see(Assertion.RECOVER)) == [("Recovery", SEVERE, "SeparateNPU")]
 
 
-def test_what_an_audit_finds_is_told_once() -> None:
+def test_what_an_audit_finds_is_reported_once() -> None:
     chips = Chips()
     assert chips.take(chips.see(Assertion.PRESENT)) == [("Occur", SEVERE, "SeparateNPU")]
     assert chips.take(chips.see(Assertion.PRESENT)) == []
@@ -90,7 +90,7 @@ def test_what_an_audit_finds_is_told_once() -> None:
     assert chips.take(chips.see(Assertion.ABSENT)) == []
 
 
-def test_a_second_witness_tells_nothing_new() -> None:
+def test_a_second_witness_proves_nothing_new() -> None:
     chips = Chips()
     assert len(chips.take(chips.see(Assertion.OCCUR, LINK))) == 1
     assert chips.take(chips.see(Assertion.PRESENT, LINK, source="links")) == []
@@ -98,12 +98,12 @@ def test_a_second_witness_tells_nothing_new() -> None:
     assert len(chips.take(chips.see(Assertion.RECOVER, LINK))) == 1
 
 
-def test_a_recovery_in_doubt_is_told_when_it_is_reported() -> None:
+def test_an_unconfirmed_recovery_is_sent_when_it_is_reported() -> None:
     chips = Chips()
     chips.take(chips.see(Assertion.OCCUR, serial=50))
     old_ms = chips.now_ms - 60_000
-    doubted = chips.see(Assertion.RECOVER, serial=7, raised_ms=old_ms)
-    assert [one[0] for one in chips.take(doubted)] == ["Recovery"]
+    unconfirmed = chips.see(Assertion.RECOVER, serial=7, raised_ms=old_ms)
+    assert [one[0] for one in chips.take(unconfirmed)] == ["Recovery"]
     assert chips.take(later_ms=10_000) == []
     assert not chips.state.chips[3].faults
 
@@ -115,7 +115,7 @@ def test_a_recovery_that_an_audit_disproves_is_an_occurrence() -> None:
     assert [one[0] for one in chips.take(chips.see(Assertion.PRESENT))] == ["Occur"]
 
 
-def test_a_doubt_of_witnesses_is_a_recovery_when_time_decides() -> None:
+def test_an_unconfirmed_recovery_of_witnesses_is_one_when_time_decides() -> None:
     chips = Chips()
     chips.take(SourceAnswered("links", chip_subject(3), chips.now_ms))
     chips.take(chips.see(Assertion.OCCUR, LINK))
@@ -132,7 +132,7 @@ def test_an_occurrence_that_comes_after_its_recovery_does_not_recover_again() ->
     assert not chips.state.chips[3].faults
 
 
-def test_several_reports_of_a_code_in_one_batch_are_all_told() -> None:
+def test_several_reports_of_a_code_in_one_batch_are_all_sent() -> None:
     chips = Chips()
     batch = [
         chips.see(assertion) for assertion in (Assertion.OCCUR, Assertion.RECOVER, Assertion.OCCUR)
@@ -150,13 +150,13 @@ def test_a_recovery_has_the_level_of_its_occurrence() -> None:
     assert chips.take(recovered)[0][2] == "SeparateNPU"
 
 
-def test_a_new_process_does_not_tell_again_what_it_believes() -> None:
+def test_a_new_process_does_not_report_again_what_it_restored() -> None:
     chips = Chips()
     held = chips.see(Assertion.OCCUR)
     chips.take(held)
-    assert believed(chips.state, "chip-faults")
-    chips.teller = EventRules()
-    chips.teller.believe(chips.state)
+    assert tracked(chips.state, "chip-faults")
+    chips.rules = EventRules()
+    chips.rules.restore(chips.state)
     assert chips.take(chips.see(Assertion.PRESENT)) == []
     assert [one[0] for one in chips.take(chips.see(Assertion.ABSENT))] == ["Recovery"]
 
@@ -171,7 +171,7 @@ def test_the_time_is_the_events_own_where_its_clock_makes_sense() -> None:
     raised_ms = chips.now_ms - 5000
     known = chips.see(Assertion.OCCUR, raised_ms=raised_ms)
     strange = chips.see(Assertion.OCCUR, raised_ms=7)
-    assert [one.at_ms for one in chips.teller.of([known, strange], (), shipped())] == [
+    assert [one.at_ms for one in chips.rules.of([known, strange], (), shipped())] == [
         raised_ms,
         chips.now_ms,
     ]

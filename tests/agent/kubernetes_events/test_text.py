@@ -100,7 +100,7 @@ def released(chip: int, code: str) -> Change:
     )
 
 
-def test_releases_of_one_moment_are_one_event() -> None:
+def test_releases_at_one_time_are_one_event() -> None:
     [release] = releases([released(2, "80C98008"), released(1, "AutofillFaultCode")], 9)
     event = event_of(release, POD, A3)
     assert (event.reason, event.action, event.normal) == (

@@ -151,7 +151,7 @@ def test_a_node_with_virtual_devices_has_no_list_of_chips() -> None:
 
 def test_addresses_are_read_back() -> None:
     a2 = inventory("Ascend910B", "910B3")
-    told = wanted(a2, NodeFacts(), {1: "10.0.0.1"}).annotations
-    assert addresses_in(NodeObject({}, told), a2) == {1: "10.0.0.1"}
+    devices = wanted(a2, NodeFacts(), {1: "10.0.0.1"}).annotations
+    assert addresses_in(NodeObject({}, devices), a2) == {1: "10.0.0.1"}
     for text in ("", "[]", "{", '{"Ascend910-1":{"IP":7}}', '{"Ascend910-9":{"IP":"1"}}'):
         assert addresses_in(NodeObject({}, {"baseDeviceInfos": text}), a2) == {}

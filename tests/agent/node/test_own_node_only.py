@@ -42,7 +42,7 @@ RECORDING = {
         ([True, False, True], True, ["is not", "is in force"], [0, 6 * HOUR, 6 * HOUR + 60]),
     ],
 )
-async def test_it_is_said_when_it_begins_and_when_it_ends(
+async def test_it_is_logged_when_it_begins_and_when_it_ends(
     caplog: pytest.LogCaptureFixture,
     answers: Sequence[bool | Exception | None],
     last: bool | None,
@@ -68,9 +68,9 @@ async def test_it_is_said_when_it_begins_and_when_it_ends(
             await looks.run()
     assert looks.is_in_force is last
     assert [round(at) for at in asked_at] == asked
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == len(logged)
-    assert all(part in text for part, text in zip(logged, told, strict=True))
+    shown = [record.getMessage() for record in caplog.records]
+    assert len(shown) == len(logged)
+    assert all(part in text for part, text in zip(logged, shown, strict=True))
     assert {record.levelno for record in caplog.records} <= {logging.WARNING}
 
 

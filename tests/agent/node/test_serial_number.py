@@ -35,13 +35,13 @@ class Bmc:
 async def test_it_is_asked_for_until_it_is_known(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     bmc = Bmc(BmcError("no BMC"), BmcError("refused"), None, None, None, "2102313")
-    told: list[str | None] = []
-    found = SerialNumber(cast("Ipmi", bmc), 10.0, lambda: told.append(found.number))
+    shown: list[str | None] = []
+    found = SerialNumber(cast("Ipmi", bmc), 10.0, lambda: shown.append(found.number))
     task = asyncio.create_task(found.run())
     await asyncio.sleep(25)
     assert found.status().trouble == "refused"
     await asyncio.sleep(1000)
-    assert told == ["2102313"]
+    assert shown == ["2102313"]
     assert (found.status().number, found.status().trouble) == ("2102313", None)
     begin = bmc.asked_at[0]
     assert [round(at - begin) for at in bmc.asked_at] == [0, 10, 30, 70, 130, 190]

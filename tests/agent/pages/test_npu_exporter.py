@@ -71,7 +71,7 @@ def test_cards_and_chips_are_counted_by_their_health() -> None:
     assert samples["machine_unknown_npu_nums"] == 1
 
 
-def test_error_codes_are_what_the_driver_says_whoever_said_it_first() -> None:
+def test_error_codes_are_those_of_the_driver_whatever_reported_them_first() -> None:
     def codes(inputs: Sequence[Report]) -> dict[str, float]:
         faults = fault_statuses(after(healthy(), inputs), "Ascend910")
         shown = text_string_to_metric_families(text(Cards(INVENTORY, NAMES, faults, {})))
@@ -79,11 +79,11 @@ def test_error_codes_are_what_the_driver_says_whoever_said_it_first() -> None:
         return {sample.labels["id"]: sample.value for f in named.values() for sample in f.samples}
 
     found = seen(Assertion.PRESENT, LINK_DOWN, source="links")
-    told = seen(Assertion.OCCUR, LINK_DOWN, at=T + 1)
+    reported = seen(Assertion.OCCUR, LINK_DOWN, at=T + 1)
     assert codes([found]) == {}, "only the tool finds it"
-    assert codes([found, told]) == {"0": float(0x81078603)}
+    assert codes([found, reported]) == {"0": float(0x81078603)}
     not_listed = seen(Assertion.ABSENT, LINK_DOWN, at=T + 9_000)
-    assert codes([told, found, not_listed]) == {}
+    assert codes([reported, found, not_listed]) == {}
 
 
 def test_the_code_of_a_dropped_card_is_the_last_one() -> None:

@@ -207,7 +207,7 @@ async def test_health_names_the_task_that_stalls(tmp_path: Path) -> None:
         assert msgspec.json.decode(text)["stalled"] == {"chip-faults": 33.5}
 
 
-async def test_readiness_says_why_not(tmp_path: Path) -> None:
+async def test_readiness_names_the_reason(tmp_path: Path) -> None:
     pages = Pages()
     async with serving(pages.application, "127.0.0.1:0", tmp_path):
         assert (await fetch(tmp_path, "/readyz"))[0] == 200
@@ -310,10 +310,10 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
         assert (await fetch(tmp_path, "/nonsense"))[0] == 404
 
 
-def test_a_chip_that_only_its_tool_told_of_was_not_read() -> None:
-    told = PolicyState("node-1", "boot", chips={3: ChipState(answered=("links",))})
+def test_a_chip_that_only_its_tool_reported_was_not_read() -> None:
+    reported = PolicyState("node-1", "boot", chips={3: ChipState(answered=("links",))})
     driver = status.driver_status("/driver", INVENTORY, None, None, 0, ())
-    chips = status.chip_statuses(told, "Ascend910", {})
+    chips = status.chip_statuses(reported, "Ascend910", {})
     assert status.not_ready((), chips, driver, WELL) == ("no chip was read yet",)
 
 

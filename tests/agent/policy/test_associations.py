@@ -28,7 +28,7 @@ def codes(state: PolicyState, chip: int = 0) -> list[str]:
     return list(state.chips[chip].faults)
 
 
-def test_ex_37_memory_explains_a_core_of_a_moment_before() -> None:
+def test_ex_37_memory_explains_an_earlier_core() -> None:
     state = take(healthy(), [seen(OCCUR, AIC_BUS)], T + 3_000, TABLES)
     assert codes(state) == []
     state = take(state, [seen(OCCUR, HBM_MULTI_BIT, at=T + 2_500)], T + 60_000, TABLES)
@@ -71,7 +71,7 @@ def test_ex_60_recovery_is_never_swallowed() -> None:
 
 
 @pytest.mark.parametrize("over", [RECOVER, ABSENT])
-def test_what_came_and_went_while_it_waited_is_told(over: Assertion) -> None:
+def test_what_came_and_went_while_it_waited_is_reported(over: Assertion) -> None:
     inputs = [seen(OCCUR, AIC_BUS), seen(over, AIC_BUS, at=T + 900)]
     state, found = step(healthy(), inputs, T + 60_000, TABLES)
     assert [change.kind for change in found] == [ChangeKind.BEGAN, ChangeKind.ENDED]

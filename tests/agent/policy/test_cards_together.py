@@ -57,7 +57,7 @@ def test_a_die_with_a_harmless_code_keeps_its_entry() -> None:
     assert entries[1]["fault_level"] == "NotHandleFault"
 
 
-def test_harmless_codes_take_nobody_along() -> None:
+def test_harmless_codes_take_no_chip_along() -> None:
     assert document((0, MINOR))["huawei.com/Ascend310P-Unhealthy"] == ""
 
 

@@ -65,7 +65,7 @@ def test_nothing_of_a_silent_chip_ends_by_time() -> None:
     state = after(state, [report(Assertion.RECOVER, FAULT, 1, T + 1, serial=1)], T + 1)
     acknowledged = Acknowledged(device_info_name(NODE), state.revision, T + 2)
     state = started(after(state, [acknowledged], T + 2))
-    assert state.chips[1].faults[FAULT].doubted_at_ms == T + 1
+    assert state.chips[1].faults[FAULT].unconfirmed_at_ms == T + 1
     assert next_deadline_ms(state, shipped()) is None
     assert after(state, [], T + HOUR) is state
     awake = after(state, answered(1, at=T + HOUR), T + HOUR)

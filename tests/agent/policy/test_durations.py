@@ -198,11 +198,11 @@ class TestUpgrade:
         state = after(state, [seen(PRESENT, LINK_DOWN, at=T + 17_000)])
         assert next_deadline_ms(state, shipped()) == T + 20_001
 
-    def test_of_a_doubted_fault_waits(self) -> None:
+    def test_of_an_unconfirmed_fault_waits(self) -> None:
         """Its recovery looked older; when that counts, it was over before the timeout."""
         down = seen(OCCUR, LINK_DOWN, raised=T + 500)
-        doubt = seen(RECOVER, LINK_DOWN, at=T + 16_000, raised=T + 499)
-        state = after(healthy(), [down, doubt], T + 21_999)
+        unconfirmed = seen(RECOVER, LINK_DOWN, at=T + 16_000, raised=T + 499)
+        state = after(healthy(), [down, unconfirmed], T + 21_999)
         assert reasons(state) == []
         assert reasons(after(state, [], T + 600_000)) == []
         still = seen(PRESENT, LINK_DOWN, at=T + 21_000)

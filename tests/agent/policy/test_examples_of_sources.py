@@ -30,7 +30,9 @@ OCCUR, RECOVER = Assertion.OCCUR, Assertion.RECOVER
 PRESENT, ABSENT = Assertion.PRESENT, Assertion.ABSENT
 
 
-def said(state: PolicyState, *chips: int, family: str = "Ascend910B") -> list[dict[str, Any]]:
+def device_faults(
+    state: PolicyState, *chips: int, family: str = "Ascend910B"
+) -> list[dict[str, Any]]:
     """What the document says of chips: health, and time and level of each code."""
     info = render(state, inventory(len(state.chips), family), 1700000100)
     found = []
@@ -51,9 +53,9 @@ def test_a_card_that_drops_and_returns() -> None:
     """EX-33; what it says while the card is away is among the machine-readable ones."""
     state = after(healthy(), [seen(PRESENT, CARD_DROP)])
     upstream = [{"health": "Unhealthy", "codes": {CARD_DROP: [T, "RestartNPU"]}}]
-    assert said(state, 0) == upstream
+    assert device_faults(state, 0) == upstream
     state = after(state, [seen(ABSENT, CARD_DROP, at=T + 9_000)], T + 9_000)
-    assert said(state, 0) == [{"health": "Healthy", "codes": {}}]
+    assert device_faults(state, 0) == [{"health": "Healthy", "codes": {}}]
 
 
 def test_a_hang_is_in_milliseconds_and_not_the_drivers_to_end() -> None:
@@ -64,12 +66,12 @@ def test_a_hang_is_in_milliseconds_and_not_the_drivers_to_end() -> None:
         {"health": "Healthy", "codes": {HANG: [T // 1000, "NotHandleFault"]}},
         {"health": "Healthy", "codes": {}},
     ]
-    ours = said(state, 0)
+    ours = device_faults(state, 0)
     # A resync: the driver does not list the code.
     state = after(state, [seen(ABSENT, HANG, at=T + 300_000)], T + 300_000)
-    check("device-plugin/EX-48", different(upstream, ours + said(state, 0)))
+    check("device-plugin/EX-48", different(upstream, ours + device_faults(state, 0)))
     state = after(state, [seen(RECOVER, HANG, at=T + 360_000, source="hang")], T + 360_000)
-    assert said(state, 0) == [{"health": "Healthy", "codes": {}}]
+    assert device_faults(state, 0) == [{"health": "Healthy", "codes": {}}]
 
 
 def test_an_unknown_code_on_another_chip_changes_nothing_on_the_first() -> None:
@@ -77,12 +79,12 @@ def test_an_unknown_code_on_another_chip_changes_nothing_on_the_first() -> None:
     unknown = "80ABCDEF"
     state = after(healthy(), [seen(OCCUR, unknown, severity=Severity.CRITICAL)])
     first = [{"health": "Unhealthy", "codes": {unknown: [T, "SeparateNPU"]}}]
-    assert said(state, 0) == first, "as upstream, until the resync"
+    assert device_faults(state, 0) == first, "as upstream, until the resync"
     state = after(state, [seen(PRESENT, unknown, 1, T + 5_000)], T + 5_000)
     upstream = [
         {"health": "Healthy", "codes": {unknown: [at, "NotHandleFault"]}} for at in (T, T + 5_000)
     ]
-    check("device-plugin/EX-57", different(upstream, said(state, 0, 1)))
+    check("device-plugin/EX-57", different(upstream, device_faults(state, 0, 1)))
 
 
 class A5:
@@ -95,7 +97,7 @@ class A5:
 
     def event(self, assertion: Assertion, chip: int, at: int) -> None:
         seen_now = seen(assertion, UB_PORT_DOWN, chip, at)
-        self._bus.heard(seen_now)
+        self._bus.observe(seen_now)
         self.state = after(self.state, [seen_now, *self._bus.changes(self._chips, at)], at)
 
     def codes(self) -> list[dict[str, Any]]:
@@ -105,7 +107,7 @@ class A5:
                 "health": one["health"],
                 "codes": {code: entry[1] for code, entry in sorted(one["codes"].items())},
             }
-            for one in said(self.state, *range(len(self._chips)), family="Ascend910A5")
+            for one in device_faults(self.state, *range(len(self._chips)), family="Ascend910A5")
         ]
 
 
@@ -144,7 +146,7 @@ def test_bonding_ports_of_an_a5() -> None:
     tool.event(0.0)
 
     def codes() -> dict[str, str]:
-        (one,) = said(state, 0, family="Ascend910A5")
+        (one,) = device_faults(state, 0, family="Ascend910A5")
         return {code: entry[1] for code, entry in sorted(one["codes"].items())}
 
     def bonding(down: int, at: int) -> dict[str, str]:

@@ -211,7 +211,7 @@ class TestExamples:
         assert take(state, [], released_ms + 60_000, tables) is state
         assert upgrades(take(state, [], released_ms + 60_001, tables)) == []
 
-    def test_ex_62_release_counts_from_when_the_recovery_was_told(self) -> None:
+    def test_ex_62_release_counts_from_when_the_recovery_was_reported(self) -> None:
         """Upstream believes an old stamp, and releases in the cycle of the event."""
         tables = rules(c80E18005=rule(2, 60, MANUAL, 60))
         state = take(healthy(), occurs(T, T + 10), T + 10, tables)
@@ -237,7 +237,7 @@ class TestOccurrence:
         ],
         ids=("duplicate", "second", "audit", "other source", "notice", "no recovery", "doubt"),
     )
-    def test_is_counted_once_whoever_tells_of_it(self, again: list[Input]) -> None:
+    def test_is_counted_once_whatever_reports_it(self, again: list[Input]) -> None:
         """Upstream counts each, and so isolates a chip for good."""
         first = seen(OCCUR, CODE, serial=7, raised=T)
         state = take(healthy(), [first, *again], T + 60_000, self.TWICE)
@@ -323,7 +323,7 @@ class TestState:
         state = take(state, [seen(OCCUR, CODE, at=T - 890_000)], T - 890_000, tables)
         assert upgrades(state) == [(CODE, "ManuallySeparateNPU", T - 890_000)]
 
-    def test_rule_waits_after_a_start_for_what_sources_say(self) -> None:
+    def test_rule_waits_after_a_start_for_reports_of_sources(self) -> None:
         tables = rules(c80E18005=rule(1, 60, MANUAL, 60))
         state = take(healthy(), [seen(OCCUR, CODE), seen(RECOVER, CODE, at=T + 10)], T + 10, tables)
         state = msgspec.structs.replace(state, settled_at_ms=T + 905_000)

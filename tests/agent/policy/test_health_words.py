@@ -30,7 +30,7 @@ def level(state: PolicyState, code: str = UNLISTED) -> str:
     return chip.faults[code].level
 
 
-def test_the_codes_of_these_tests_are_as_serious_as_they_say() -> None:
+def test_the_codes_of_these_tests_have_the_levels_of_their_names() -> None:
     tables = shipped()
     assert tables.severity_of(MINOR) is Severity.MINOR
     assert tables.severity_of(MAJOR) is Severity.MAJOR
@@ -92,7 +92,7 @@ def test_what_explained_the_word_is_gone_and_the_word_is_not() -> None:
     assert level(after(state, gone, T + 1)) == "SeparateNPU"
 
 
-def test_listed_codes_and_network_codes_are_what_the_tables_say() -> None:
+def test_listed_codes_and_network_codes_are_those_of_the_tables() -> None:
     state = after(healthy(), [read(0, CRITICAL), present(CRITICAL)])
     assert level(state, CRITICAL) == shipped().chip_levels[CRITICAL]
 

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -83,8 +84,8 @@ class Life:
         self.operators = set[int]()
         self.take(answered(*range(CHIPS), at=self.now))
 
-    def take(self, told: Sequence[Input]) -> None:
-        inputs = list(told)
+    def take(self, taken: Sequence[Input]) -> None:
+        inputs = list(taken)
         self.journal.append((self.tables, inputs, self.now))
         before = {chip for chip, known in self.state.chips.items() if known.isolated}
         self.state, changes = step(self.state, inputs, self.now, self.tables)
@@ -172,12 +173,12 @@ class Life:
         remembered = made.take_over(self.stored)
         self.take([*isolation, *remembered, *answered(*range(CHIPS), at=self.now)])
         named = frozenset() if self.stored is None else read_names(self.stored.data)
-        told = {
+        taken = {
             item.subject.id
             for item in isolation
             if isinstance(item, Adopted) and item.level == MANUAL
         }
-        assert named is None or named == told
+        assert named is None or named == taken
         again = made.take_over_isolation(self.stored, self.now, has_journal=False)
         assert again == isolation
 
@@ -251,9 +252,10 @@ LIVES = st.builds(lived, st.integers(0, 2**32), st.integers(20, 80))
 MANY = settings(max_examples=300, deadline=None)
 
 
+@pytest.mark.slow
 @MANY
 @given(LIVES, st.integers(0, 2**32))
-def test_document_is_what_the_journal_alone_says(life: Life, seed: int) -> None:
+def test_document_is_what_the_journal_alone_contains(life: Life, seed: int) -> None:
     """However the journal is cut: inputs under the same tables and while the clock goes on may come
     in any batches."""
     rng = Random(seed)
@@ -271,6 +273,7 @@ def test_document_is_what_the_journal_alone_says(life: Life, seed: int) -> None:
     assert verify_published(encode(info, FAMILIES["Ascend910B"]), "doc") == info
 
 
+@pytest.mark.slow
 @MANY
 @given(LIVES)
 def test_every_level_has_a_reason_and_every_reason_an_entry(life: Life) -> None:

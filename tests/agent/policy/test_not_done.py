@@ -95,5 +95,5 @@ def test_a_chip_that_recovered_is_free_without_an_operator() -> None:
 
 
 def test_a_finished_reset_is_no_fault() -> None:
-    told = after(healthy(), [seen(Assertion.ONCE, RESET_FINISHED)])
-    assert render(told, inventory(), 1).faults == ()
+    taken = after(healthy(), [seen(Assertion.ONCE, RESET_FINISHED)])
+    assert render(taken, inventory(), 1).faults == ()

@@ -13,8 +13,8 @@ from agent.policy.state import (
     Blindness,
     ChipState,
     PolicyState,
-    believed,
     subject_of,
+    tracked,
 )
 from agent.policy.step import next_deadline_ms
 from collectors.chip_faults.collector import ChipFaultsCollector
@@ -42,7 +42,7 @@ SWITCH_CODE = "[0x00f1fef5,155914,npu,na]"
 HOST_CODE = "02000007"
 
 
-def said(
+def after_reports(
     subject: Subject,
     assertion: Assertion,
     code: str,
@@ -66,7 +66,10 @@ def test_a_subject_is_read_back_from_its_text(subject: Subject) -> None:
 def test_each_kind_is_judged_by_its_own_table() -> None:
     state = after(
         healthy(),
-        [said(PORT, OCCUR, SWITCH_CODE, severity=Severity.MAJOR), said(DISK, PRESENT, HOST_CODE)],
+        [
+            after_reports(PORT, OCCUR, SWITCH_CODE, severity=Severity.MAJOR),
+            after_reports(DISK, PRESENT, HOST_CODE),
+        ],
     )
     port, disk = state.of(PORT).faults[SWITCH_CODE], state.of(DISK).faults[HOST_CODE]
     assert (port.level, port.severity) == (SwitchLevel.RESTART_REQUEST, Severity.MAJOR)
@@ -76,14 +79,16 @@ def test_each_kind_is_judged_by_its_own_table() -> None:
 
 @pytest.mark.parametrize("subject", [PORT, DISK], ids=str)
 def test_a_code_in_no_table_is_kept_without_a_level(subject: Subject) -> None:
-    state = after(healthy(), [said(subject, PRESENT, "000000EE", severity=Severity.CRITICAL)])
+    state = after(
+        healthy(), [after_reports(subject, PRESENT, "000000EE", severity=Severity.CRITICAL)]
+    )
     fault = state.of(subject).faults["000000EE"]
     assert (fault.level, fault.severity) == ("", Severity.CRITICAL)
     assert "in no level table" in fault.because
 
 
-def test_the_severity_that_a_list_tells_counts_beyond_chips() -> None:
-    state = after(healthy(), [said(DISK, PRESENT, HOST_CODE, severity=Severity.MAJOR)])
+def test_the_severity_that_a_list_contains_counts_beyond_chips() -> None:
+    state = after(healthy(), [after_reports(DISK, PRESENT, HOST_CODE, severity=Severity.MAJOR)])
     assert state.of(DISK).faults[HOST_CODE].severity is Severity.MAJOR
 
 
@@ -91,20 +96,23 @@ def test_the_severity_that_a_list_tells_counts_beyond_chips() -> None:
 @pytest.mark.parametrize("end", [RECOVER, ABSENT])
 def test_a_fault_ends_by_event_and_by_audit(subject: Subject, end: Assertion) -> None:
     code = SWITCH_CODE if subject is PORT else HOST_CODE
-    state = after(healthy(), [said(subject, OCCUR, code, raised=T)])
-    ended = said(subject, end, code, at=T + 10, raised=T + 10)
+    state = after(healthy(), [after_reports(subject, OCCUR, code, raised=T)])
+    ended = after_reports(subject, end, code, at=T + 10, raised=T + 10)
     assert [change.subject for change in changes(state, [ended])] == [subject]
     assert codes(after(state, [ended]), subject) == []
 
 
 def test_a_subject_of_which_nothing_is_known_any_more_is_forgotten() -> None:
-    state = after(healthy(), [said(DISK, PRESENT, HOST_CODE)])
+    state = after(healthy(), [after_reports(DISK, PRESENT, HOST_CODE)])
     assert list(state.others) == [str(DISK)]
-    assert after(state, [said(DISK, ABSENT, HOST_CODE, at=T + 1)]).others == {}
+    assert after(state, [after_reports(DISK, ABSENT, HOST_CODE, at=T + 1)]).others == {}
 
 
 def test_a_port_that_recovered_is_forgotten_when_nothing_can_bring_it_back() -> None:
-    state = after(healthy(), [said(PORT, OCCUR, SWITCH_CODE), said(PORT, RECOVER, SWITCH_CODE)])
+    state = after(
+        healthy(),
+        [after_reports(PORT, OCCUR, SWITCH_CODE), after_reports(PORT, RECOVER, SWITCH_CODE)],
+    )
     assert list(state.others) == [str(PORT)], "the list may still say otherwise"
     assert next_deadline_ms(state, shipped()) == T + RETURN_WINDOW_MS
     assert after(state, [], T + RETURN_WINDOW_MS - 1) is state
@@ -113,7 +121,9 @@ def test_a_port_that_recovered_is_forgotten_when_nothing_can_bring_it_back() -> 
 
 
 def test_a_one_off_is_released_when_its_own_document_was_acknowledged() -> None:
-    state = after(healthy(), [said(PORT, ONCE, SWITCH_CODE), said(DISK, ONCE, HOST_CODE)])
+    state = after(
+        healthy(), [after_reports(PORT, ONCE, SWITCH_CODE), after_reports(DISK, ONCE, HOST_CODE)]
+    )
     seen_by = [
         Acknowledged(device_info_name("node-1"), state.revision, T + 1),
         Acknowledged(node_info_name("node-1"), state.revision, T + 9),
@@ -142,16 +152,22 @@ def test_only_the_chips_own_source_counts_as_reading_it() -> None:
     assert state.chips[0].was_read
 
 
-def test_every_source_is_told_what_is_believed_of_it() -> None:
-    reports = [said(PORT, OCCUR, SWITCH_CODE, T + 1), said(DISK, PRESENT, HOST_CODE, T + 2)]
+def test_every_source_is_given_its_tracked_faults() -> None:
+    reports = [
+        after_reports(PORT, OCCUR, SWITCH_CODE, T + 1),
+        after_reports(DISK, PRESENT, HOST_CODE, T + 2),
+    ]
     state = after(healthy(), [*reports, seen(OCCUR, "80E18005")])
-    assert believed(state, "switch") == {(PORT, SWITCH_CODE): T + 1}
-    assert believed(state, "bmc") == {(DISK, HOST_CODE): T + 2}
-    assert believed(state, CHIP_SOURCE) == {(chip_subject(0), "80E18005"): T}
+    assert tracked(state, "switch") == {(PORT, SWITCH_CODE): T + 1}
+    assert tracked(state, "bmc") == {(DISK, HOST_CODE): T + 2}
+    assert tracked(state, CHIP_SOURCE) == {(chip_subject(0), "80E18005"): T}
 
 
 def test_a_state_is_the_same_after_the_journal() -> None:
-    state = after(healthy(), [said(PORT, OCCUR, SWITCH_CODE), said(DISK, PRESENT, HOST_CODE)])
+    state = after(
+        healthy(),
+        [after_reports(PORT, OCCUR, SWITCH_CODE), after_reports(DISK, PRESENT, HOST_CODE)],
+    )
     again = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
     assert again == state
     assert again.of(PORT) == state.of(PORT)

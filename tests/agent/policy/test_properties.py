@@ -112,7 +112,7 @@ def document(state: PolicyState) -> DeviceInfo:
 
 @MANY
 @given(HISTORIES, SEEDS)
-def test_saying_it_twice_changes_nothing(inputs: list[Input], seed: int) -> None:
+def test_reporting_it_twice_changes_nothing(inputs: list[Input], seed: int) -> None:
     now = time_of(inputs[-1]) if inputs else T
     report = input_at(now, Random(seed))
     once = step(played(inputs), [report], now, shipped())[0]

@@ -112,12 +112,12 @@ class TestRelease:
         released = made.released(stored(state, ManuallySeparateNPU=""), T + 30_000)
         state, (change,) = step(state, released, T + 30_000, FREQ3)
         event = EXAMPLES["EX-18b"]["expect"]["event"]
-        (told,) = json.loads(event["message"])["Ascend910-0"]
+        (shown,) = json.loads(event["message"])["Ascend910-0"]
         judge("EX-18b", document(state), "Ascend910-0")
         assert (change.kind, change.new_level) == (ChangeKind.RELEASED, None)
         upgrade = change.upgrade
         assert upgrade is not None
-        assert told == reason("80e18005", upgrade.level, upgrade.kind, upgrade.upgraded_at_ms)
+        assert shown == reason("80e18005", upgrade.level, upgrade.kind, upgrade.upgraded_at_ms)
         assert state.named == ()
         again = take(state, occurs(T + 40_000, T + 50_000), T + 50_000, FREQ3)
         assert not again.chips[0].isolated, "it is counted from the beginning"
@@ -173,7 +173,7 @@ class TestRelease:
         assert made.released(edited, T + 35_000) == ()
         assert state.chips[0].isolated
 
-    def test_while_nobody_ran(self) -> None:
+    def test_while_no_agent_ran(self) -> None:
         """EX-19c with a journal."""
         state = restarted(KEPT, stored(KEPT, ManuallySeparateNPU=""), T + 30_000)
         info = document(state)
@@ -201,7 +201,7 @@ class TestStartWithoutJournal:
         found = [seen(Assertion.PRESENT, CODE, at=T + 600_100)]
         assert document(take(state, found, T + 600_100, FREQ3)) == document(ISOLATED)
 
-    def test_ex_19c_released_while_nobody_ran(self) -> None:
+    def test_ex_19c_released_while_no_agent_ran(self) -> None:
         reasons = text(EXAMPLES["EX-19a"]["expect"]["reason"])
         state = started(of({"ManuallySeparateNPU": "", "UpgradeFaultReason": reasons}))
         judge("EX-19c", document(state), "Ascend910-1")
@@ -225,7 +225,7 @@ class TestStartWithoutJournal:
         judge("EX-20", info, "Ascend910-1", example)
         assert info.faults == (BARE,)
 
-    def test_keys_that_are_missing_release_nobody(self) -> None:
+    def test_missing_keys_release_no_chip(self) -> None:
         reasons = text(EXAMPLES["EX-19a"]["expect"]["reason"])
         state = started(of({"UpgradeFaultReason": reasons}))
         assert document(state).manually_separated == "Ascend910-1"
@@ -270,7 +270,7 @@ class TestStartWithoutJournal:
         ],
         ids=("type", "no type", "code", "level"),
     )
-    def test_reason_that_nobody_knows_does_not_cost_the_name(self, found: dict[str, Any]) -> None:
+    def test_unknown_reason_does_not_cost_the_name(self, found: dict[str, Any]) -> None:
         reasons = text({"Ascend910-1": [found]})
         edited = of({"ManuallySeparateNPU": "Ascend910-1", "UpgradeFaultReason": reasons})
         for state in (started(edited, T + 5), restarted(KEPT, edited, T + 5)):
@@ -300,7 +300,7 @@ class TestStartWithJournal:
     def test_journal_and_document_agree(self) -> None:
         assert restarted(KEPT, stored(KEPT), T + 30_000) == KEPT
 
-    def test_name_that_an_operator_added_while_nobody_ran_is_taken(self) -> None:
+    def test_name_that_an_operator_added_while_no_agent_ran_is_taken(self) -> None:
         edited = stored(KEPT, ManuallySeparateNPU="Ascend910-0,Ascend910-1")
         info = document(restarted(KEPT, edited, T + 30_000))
         assert info.manually_separated == "Ascend910-0,Ascend910-1"
@@ -438,7 +438,7 @@ def test_reasons_that_make_no_sense_are_none(reasons: str) -> None:
     assert [one for listed in read_reasons(reasons).values() for one in listed] == []
 
 
-def test_reason_of_a_kind_that_nobody_knows_is_dropped() -> None:
+def test_reason_of_an_unknown_kind_is_dropped() -> None:
     item = Adopted(chip_subject(0), CODE, "FaultWhim", T, T, "SeparateNPU")
     state = healthy()
     assert take(state, [item], T, FREQ3) is state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.policy.due_times import ONCE_VISIBLE_MS
-from agent.policy.state import Acknowledged, Blindness, ChangeKind, PolicyState, believed
+from agent.policy.state import Acknowledged, Blindness, ChangeKind, PolicyState, tracked
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import shipped
 from contract.codes.levels import ChipLevel, Severity
@@ -281,7 +281,7 @@ def test_a_gap_is_no_news_of_a_chip() -> None:
     assert after(state, [Gap(SOURCE, T, "queue full")]) is state
 
 
-def test_believed_are_the_lasting_faults_of_the_source() -> None:
+def test_tracked_faults_are_the_lasting_faults_of_the_source() -> None:
     state = after(healthy(), [seen(OCCUR, KNOWN, 1, at=T + 3), seen(ONCE, UNKNOWN)])
-    assert believed(state, SOURCE) == {(chip_subject(1), KNOWN): T + 3}
-    assert believed(state, "bmc") == {}
+    assert tracked(state, SOURCE) == {(chip_subject(1), KNOWN): T + 3}
+    assert tracked(state, "bmc") == {}

@@ -78,7 +78,7 @@ AROUND_A_SECOND = (1, 2, 400, 999, 1000, 1001, 1300)
 
 @settings(max_examples=60, deadline=None)
 @given(SEEDS, LENGTHS, st.sampled_from([(0, 0), (0, 1), (1, 0), (1, 1)]))
-def test_with_cycles_of_a_millisecond_upstream_agrees_at_every_moment(
+def test_with_cycles_of_a_millisecond_upstream_agrees_at_all_times(
     seed: int, length: int, timeouts: tuple[int, int]
 ) -> None:
     """Cycles in which nothing can happen are left out, but for one before and two after each.
@@ -87,16 +87,16 @@ def test_with_cycles_of_a_millisecond_upstream_agrees_at_every_moment(
     """
     events = outages(seed, length, AROUND_A_SECOND)
     upstream, ours = UpstreamDuration(*timeouts), Ours(*timeouts, healthy())
-    moments = {at + about for _, at in events for about in (-1, 0, 1, 2)}
-    moments |= {at + 1000 + about for _, at in events for about in (-1, 0, 1, 2, 3)}
+    times = {at + about for _, at in events for about in (-1, 0, 1, 2)}
+    times |= {at + 1000 + about for _, at in events for about in (-1, 0, 1, 2, 3)}
     by_time = {at: word for word, at in events}
     seen_before: int | None = None
-    for now in sorted(moments):
+    for now in sorted(times):
         word = by_time.get(now)
         upstream.cycle(now, [] if word is None else [(word, now)])
         ours.take(now, word)
         assert upstream.reason_ms in (ours.reason_ms, seen_before)
-        if now - 1 in moments and now - 2 in moments and not {now, now - 1} & by_time.keys():
+        if now - 1 in times and now - 2 in times and not {now, now - 1} & by_time.keys():
             assert upstream.reason_ms == ours.reason_ms
         seen_before = ours.reason_ms
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from agent.policy.due_times import DOUBT_MS
-from agent.policy.state import ChangeKind, Fault, PolicyState, believed
+from agent.policy.due_times import CONFIRMATION_MS
+from agent.policy.state import ChangeKind, Fault, PolicyState, tracked
 from agent.policy.step import next_deadline_ms, step
 from contract.codes.catalogue import shipped
 from contract.codes.chip_codes import LINK_DOWN
@@ -52,18 +52,18 @@ def restarted(state: PolicyState) -> PolicyState:
 def test_lost_occurrence_is_found_by_the_tool_and_ended_by_it() -> None:
     state = after(with_tool(), [tool(PRESENT)])
     assert down(state)
-    assert believed(state, TOOL) == {(LINK, LINK_DOWN): T}
-    assert believed(state, SOURCE) == {}, "the driver's source did not say it"
+    assert tracked(state, TOOL) == {(LINK, LINK_DOWN): T}
+    assert tracked(state, SOURCE) == {}, "the driver's source did not say it"
     assert not down(after(state, [tool(ABSENT, T + 60_000)]))
 
 
 def test_lost_recovery_ends_it_when_both_take_it_back() -> None:
     state = after(with_tool(), [driver(OCCUR), tool(PRESENT, T + 2_000)])
     assert (first := fault(state)) is not None
-    assert first.said_by == (SOURCE, TOOL)
+    assert first.reported_by == (SOURCE, TOOL)
     up = after(state, [tool(ABSENT, T + 9_000)])
     assert down(up), "the driver still lists it"
-    assert not down(after(up, [driver(ABSENT, T + 15_000)], T + 15_000 + DOUBT_MS))
+    assert not down(after(up, [driver(ABSENT, T + 15_000)], T + 15_000 + CONFIRMATION_MS))
     assert not down(after(state, [driver(ABSENT, T + 9_000), tool(ABSENT, T + 15_000)]))
 
 
@@ -72,7 +72,7 @@ def test_without_a_tool_the_driver_decides_alone() -> None:
     assert down(state)
     state = after(state, [driver(ABSENT, T + 3_000)])
     assert down(state), "the tool may not have been asked yet"
-    assert not down(after(state, [], T + 3_000 + DOUBT_MS))
+    assert not down(after(state, [], T + 3_000 + CONFIRMATION_MS))
     assert not down(after(state, [driver(RECOVER, T + 4_000)]))
 
 
@@ -89,7 +89,7 @@ def test_a_blind_tool_takes_nothing_away(subject: Subject) -> None:
     state = after(state, [SourceAnswered(TOOL, LINK, T + 50_000)])
     assert down(after(state, [tool(PRESENT, T + 51_000)], T + 90_000))
     assert down(state)
-    assert not down(after(state, [], T + 50_000 + DOUBT_MS))
+    assert not down(after(state, [], T + 50_000 + CONFIRMATION_MS))
 
 
 def test_a_tool_that_was_not_there_for_a_while() -> None:
@@ -124,18 +124,18 @@ def test_driver_that_lists_no_links_is_no_reason_to_end_it(first: Assertion) -> 
     assert found == (), "nobody sees the link up in between"
     state = after(state, answers, T + 2_000)
     assert (held := fault(state)) is not None
-    assert (held.said_by, held.first_seen_ms) == ((TOOL,), T)
+    assert (held.reported_by, held.first_seen_ms) == ((TOOL,), T)
     assert down(after(state, [], T + 600_000))
     assert down(after(restarted(state), [], T + 600_000))
     assert not down(after(state, [tool(ABSENT, T + 62_000)]))
     assert not down(after(state, [driver(RECOVER, T + 62_000)]))
 
 
-def test_occurrence_that_nobody_confirms_ends_a_moment_later() -> None:
+def test_occurrence_without_confirmation_ends_shortly_later() -> None:
     state = after(with_tool(), [driver(OCCUR), driver(ABSENT, T + 2_000)])
     assert down(state)
-    assert next_deadline_ms(state, shipped()) == T + 2_000 + DOUBT_MS
-    state, found = step(state, [], T + 2_000 + DOUBT_MS, shipped())
+    assert next_deadline_ms(state, shipped()) == T + 2_000 + CONFIRMATION_MS
+    state, found = step(state, [], T + 2_000 + CONFIRMATION_MS, shipped())
     assert not down(state)
     assert [change.because for change in found] == [
         "the driver does not list it, and nobody else found it since"
@@ -147,12 +147,12 @@ def test_recovery_ends_it_for_both_and_the_tool_may_bring_it_back() -> None:
     episode = fault(state)
     up = after(state, [driver(RECOVER, T + 30_000)])
     assert not down(up)
-    assert believed(up, TOOL) == {}
+    assert tracked(up, TOOL) == {}
     again, found = step(up, [tool(PRESENT, T + 32_000)], T + 32_000, shipped())
     held = fault(again)
     assert held is not None
     assert episode is not None
-    assert (held.episode, held.first_seen_ms, held.said_by) == (episode.episode, T, (TOOL,))
+    assert (held.episode, held.first_seen_ms, held.reported_by) == (episode.episode, T, (TOOL,))
     assert [change.kind for change in found] == [ChangeKind.RETURNED]
     assert "still found by links" in found[0].because
     assert not down(after(again, [tool(ABSENT, T + 40_000)]))
@@ -167,7 +167,7 @@ def test_blind_tool_neither_adds_nor_takes_back() -> None:
     assert not down(after(state, [answer, tool(ABSENT, T + 80_000)]))
 
 
-def test_flapping_link_ends_as_its_last_event_says() -> None:
+def test_flapping_link_ends_as_its_last_event_reports() -> None:
     state = with_tool()
     for turn in range(5):
         at = T + 100 * turn
@@ -183,17 +183,17 @@ def test_one_off_event_lasts_when_the_tool_finds_it() -> None:
     state = after(with_tool(), [driver(ONCE), tool(PRESENT, T + 2_000)])
     held = fault(state)
     assert held is not None
-    assert (held.once, held.said_by) == (False, (TOOL,))
+    assert (held.once, held.reported_by) == (False, (TOOL,))
     assert not down(after(state, [tool(ABSENT, T + 3_000)]))
 
 
 @pytest.mark.parametrize("source", [SOURCE, TOOL])
-def test_after_a_restart_each_source_is_told_what_it_said_itself(source: str) -> None:
+def test_after_a_restart_each_source_is_given_its_own_reports(source: str) -> None:
     state = restarted(after(with_tool(), [driver(OCCUR), tool(PRESENT, T + 2_000)]))
-    assert believed(state, source) == {(LINK, LINK_DOWN): T}
+    assert tracked(state, source) == {(LINK, LINK_DOWN): T}
     state = after(state, [seen(ABSENT, LINK_DOWN, at=T + 9_000, source=source)])
     assert down(state), "the other one still says so"
-    assert believed(restarted(state), source) == {}
+    assert tracked(restarted(state), source) == {}
 
 
 def test_link_that_the_tool_found_counts_as_a_device_fault() -> None:

@@ -252,7 +252,7 @@ def test_our_own_key_is_carried_beside_parts_and_ends_none() -> None:
     assert one.data() == data
 
 
-def test_our_own_key_never_ends_what_a_silent_bmc_said() -> None:
+def test_our_own_key_never_ends_what_a_silent_bmc_reported() -> None:
     there = Document(
         "mindx-dl",
         "n1",
@@ -341,7 +341,7 @@ def test_a_part_without_codes_is_nobodys() -> None:
     assert made.wanted() is None, "the BMC has not answered"
 
 
-def test_what_was_told_once_is_not_remembered() -> None:
+def test_what_was_reported_once_is_not_remembered() -> None:
     kill = Observation(KERNEL_LOG, host_subject(HOST_MEMORY, 0), OOM_KILL, Assertion.ONCE, T)
     stored = published(after(healthy(), [answered(), kill]))
     assert stored is not None
@@ -412,7 +412,7 @@ def test_a_document_that_makes_no_sense_is_no_memory(text: str) -> None:
 
 
 @pytest.mark.parametrize("has_parts", [False, True])
-def test_a_heartbeat_that_nobody_sends_any_more_goes_without_the_bmc(has_parts: bool) -> None:
+def test_a_heartbeat_that_is_not_sent_any_more_goes_without_the_bmc(has_parts: bool) -> None:
     """``cm-v5`` or ``cm-v6rc`` was taken back, on a server whose BMC never answers."""
     beat = NodeBeat(STAMP, 5)
     data = encode_node_beat(beat)
@@ -425,7 +425,7 @@ def test_a_heartbeat_that_nobody_sends_any_more_goes_without_the_bmc(has_parts: 
     assert codes(state, made) == (["06000025"] if has_parts else [])
 
 
-def test_a_code_of_a_host_check_on_a_part_of_somebody_else_is_not_taken_over() -> None:
+def test_a_code_of_a_host_check_on_a_part_of_another_owner_is_not_taken_over() -> None:
     """The check would never take it back: it does not know of it."""
     parts = [FaultDevice("Fan", 3, [SOFT_LOCKUP, "06000025"], "PreSeparateFault")]
     parts += [FaultDevice(KERNEL, 1, [SOFT_LOCKUP], "NotHandleFault")]

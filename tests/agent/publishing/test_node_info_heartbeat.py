@@ -72,7 +72,7 @@ def stored(data: dict[str, str]) -> Document:
     return Document(NODE_INFO_NAMESPACE, NAME, data, LABELS)
 
 
-def test_it_beats_before_the_bmc_answers_and_never_says_healthy_for_it() -> None:
+def test_it_beats_before_the_bmc_answers_and_never_reports_healthy_for_it() -> None:
     this = document(healthy())
     assert made(this, 100) == NodeRecord((), "Healthy", 100_000, C, NodeBeat(100, 5))
     for data in (
@@ -262,11 +262,11 @@ async def test_it_is_written_every_interval_and_each_beat_differs(tmp_path: Path
         assert record.foreign.total == 0
         assert record.waiting is None
         # Beats are no history.
-        told = this.kinds.count(RowKind.PUBLICATION)
-        assert told <= 2, this.kinds
+        reported = this.kinds.count(RowKind.PUBLICATION)
+        assert reported <= 2, this.kinds
         this.report(ALARM, ANSWERED)
         await until(lambda: bool(this.seen[-1] and this.seen[-1].faults), "the fault")
-        await until(lambda: this.kinds.count(RowKind.PUBLICATION) > told, "that is")
+        await until(lambda: this.kinds.count(RowKind.PUBLICATION) > reported, "that is")
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ async def test_a_clock_that_is_set_back_does_not_stop_it(tmp_path: Path) -> None
         assert all(earlier < later for earlier, later in pairwise(this.beats))
 
 
-async def test_somebody_who_deletes_or_edits_it_is_repaired(tmp_path: Path) -> None:
+async def test_a_foreign_deletion_or_edit_is_repaired(tmp_path: Path) -> None:
     async with life(tmp_path, interval_seconds=60) as this:
         await until(lambda: len(this.beats) == 1, "the first beat")
         await this.store.delete(NODE_INFO_NAMESPACE, NAME)

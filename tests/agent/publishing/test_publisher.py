@@ -161,7 +161,7 @@ class Bench:
         self.before_writes += 1
         self.while_committing()
 
-    def say(self, content: str) -> None:
+    def render(self, content: str) -> None:
         self.content = content
         self.revision += 1
         self.publisher.wake(int(time.time() * 1000))
@@ -217,7 +217,7 @@ async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -
         await asyncio.sleep(0.2)
         assert len(bench.store.written) == 1, "an unchanged document was written again"
         assert bench.record.waiting is None
-        bench.say("faulty")
+        bench.render("faulty")
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         assert bench.before_writes == 2
         assert dict(bench.record.writes) == {
@@ -226,23 +226,23 @@ async def test_what_is_wanted_is_written_once_and_acknowledged(tmp_path: Path) -
         }
 
 
-async def test_what_changes_nothing_that_is_written_is_said_to_be_shown(tmp_path: Path) -> None:
+async def test_what_changes_nothing_that_is_written_is_reported_as_shown(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         await until(lambda: bench.acknowledged == [("healthy", 1)], "the first write")
         before = bench.shown
-        bench.say("healthy")
+        bench.render("healthy")
         await until(lambda: bench.shown > before, "it is shown already")
         assert len(bench.store.written) == 1
 
 
-async def test_nothing_is_written_before_there_is_something_to_say(tmp_path: Path) -> None:
+async def test_nothing_is_written_before_there_is_something_to_report(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
         bench.content = None
         bench.publisher.wake(0)
         await asyncio.sleep(0.2)
         assert bench.store.tries == 0
         assert bench.record.waiting is None, "nothing waits to be published"
-        bench.say("healthy")
+        bench.render("healthy")
         await bench.shows("healthy")
 
 
@@ -251,16 +251,16 @@ async def test_changes_during_a_write_go_out_together_in_the_next(tmp_path: Path
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.delay_seconds = 0.2
-        bench.say("change 0")
+        bench.render("change 0")
         await asyncio.sleep(0.05)
         for number in range(1, 10):
-            bench.say(f"change {number}")
+            bench.render(f"change {number}")
         await until(
             lambda: [text for text, _ in bench.acknowledged[-1:]] == ["change 9"],
             "the last change",
         )
-        said = [document.data["content"] for document in bench.store.written]
-        assert said == ["healthy", "change 0", "change 9"]
+        contents = [document.data["content"] for document in bench.store.written]
+        assert contents == ["healthy", "change 0", "change 9"]
         stamps = [int(document.data["stamp"]) for document in bench.store.written]
         assert stamps == sorted(set(stamps))
 
@@ -270,17 +270,17 @@ async def test_a_burst_is_not_slowed_until_stamps_are_five_seconds_ahead(tmp_pat
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         for number in range(4):
-            bench.say(f"change {number}")
+            bench.render(f"change {number}")
             assert await bench.shows(f"change {number}") < 0.5
         for number in range(4, 20):
-            bench.say(f"change {number}")
+            bench.render(f"change {number}")
             await asyncio.sleep(0.01)
         await bench.shows("change 19")
         for document, at in zip(bench.store.written, [time.time()] * 99, strict=False):
             assert int(document.data["stamp"]) <= at + 5
 
 
-async def test_an_existing_document_is_told_of_and_its_stamp_gone_on_from(tmp_path: Path) -> None:
+async def test_an_existing_document_is_reported_and_its_stamp_gone_on_from(tmp_path: Path) -> None:
     store = DirectoryStore("directory:", tmp_path)
     ahead = int(time.time()) + 3
     await store.put(Document(SPACE, NAME, {"stamp": str(ahead), "content": "old"}, LABELS))
@@ -299,9 +299,9 @@ async def test_an_outage_is_waited_for_and_logged_once(
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.error = StoreUnavailable("no route to host")
-        bench.say("faulty")
+        bench.render("faulty")
         await asyncio.sleep(1.2)
-        bench.say("very faulty")
+        bench.render("very faulty")
         assert bench.record.trouble == "no route to host"
         assert bench.record.waiting is not None
         tries = bench.store.tries
@@ -331,7 +331,7 @@ async def test_a_write_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.loses_answers = True
-        bench.say("faulty")
+        bench.render("faulty")
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the write is recognised")
         assert [document.data["content"] for document in bench.store.written] == [
             "healthy",
@@ -408,7 +408,7 @@ async def test_an_earlier_document_of_ours_that_is_put_back_is_repaired(tmp_path
         await until(lambda: bool(bench.acknowledged), "the first write")
         earlier = await bench.foreign.get(SPACE, NAME)
         assert earlier is not None
-        bench.say("faulty")
+        bench.render("faulty")
         await until(lambda: bench.acknowledged[-1:] == [("faulty", 2)], "the change")
         for count in (1, 2):
             await bench.foreign.put(earlier)
@@ -432,7 +432,7 @@ async def test_a_foreign_change_just_before_a_write_is_repaired_too(tmp_path: Pa
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.store.delay_seconds = 0.2
-        bench.say("faulty")
+        bench.render("faulty")
         await asyncio.sleep(0.05)
         await bench.writes_foreign("nonsense")
         assert await bench.shows("faulty") < 1.5
@@ -469,7 +469,7 @@ async def test_a_change_of_annotations_is_nobodys_business(tmp_path: Path) -> No
         )
         await asyncio.sleep(0.3)
         assert len(bench.store.written) == 1
-        bench.say("faulty")
+        bench.render("faulty")
         assert await bench.shows("faulty") < 1
 
 
@@ -488,7 +488,7 @@ async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
         await bench.writes_foreign("theirs")
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is said")
         assert f"conflict: somebody else writes {NAME}" in caplog.text
-        bench.say("faulty")
+        bench.render("faulty")
         await asyncio.sleep(0.3)
         assert (await bench.stored())["content"] == "theirs"
         await bench.shows("faulty")
@@ -527,6 +527,21 @@ async def test_a_conflict_with_another_agent_with_this_name_ends_when_it_is_seen
         await until(lambda: bench.record.conflict_since_ms is None, "its end")
 
 
+async def test_a_conflict_ends_with_the_next_write_of_another_agent_with_this_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as bench:
+        await until(lambda: bool(bench.acknowledged), "the first write")
+        for number in range(1, 5):
+            await bench.writes_foreign(f"theirs {number}")
+            await bench.noticed(number)
+        await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
+        bench.has_rival = True
+        await bench.writes_foreign("the rival's")
+        await until(lambda: bench.record.conflict_since_ms is None, "its end")
+        assert caplog.text.count("the conflict is over: another agent with this node name") == 1
+
+
 @pytest.mark.slow
 async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
     tmp_path: Path,
@@ -542,7 +557,7 @@ async def test_who_writes_all_the_time_does_not_keep_us_from_writing_at_all(
 
         stranger = asyncio.create_task(write_all_the_time())
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict")
-        bench.say("faulty")
+        bench.render("faulty")
         await until(lambda: ("faulty", 2) in bench.acknowledged, "it is written once", 20)
         bench.stranger_stops = True
         await stranger
@@ -567,10 +582,10 @@ async def test_what_an_operator_does_before_the_first_write_counts_too(tmp_path:
         await until(lambda: bool(bench.first_read), "the first read")
         await bench.writes_foreign("an operator's")
         await asyncio.sleep(0.1)
-        bench.say("healthy")
+        bench.render("healthy")
         await bench.shows("healthy")
         assert bench.foreign_seen == ["an operator's"]
-        bench.say("faulty")
+        bench.render("faulty")
         await bench.shows("faulty")
         assert bench.foreign_seen == ["an operator's"]
 
@@ -593,7 +608,7 @@ async def test_a_change_does_not_wait_for_a_refresh_that_takes_long(tmp_path: Pa
         await until(lambda: bench.store.tries == 2, "a refresh is on its way")
         bench.store.delay_seconds = 0.0
         bench.refresh_seconds = 300.0
-        bench.say("faulty")
+        bench.render("faulty")
         assert await bench.shows("faulty") < 3
         assert bench.record.foreign.total == 0
 
@@ -604,11 +619,11 @@ async def test_what_its_readers_would_refuse_is_not_written(
     async with running(tmp_path) as bench:
         await until(lambda: bool(bench.acknowledged), "the first write")
         bench.refuses = "bad"
-        bench.say("bad content")
+        bench.render("bad content")
         await until(lambda: bench.record.trouble is not None, "the refusal is said")
         assert (await bench.stored())["content"] == "healthy"
         assert "readers would refuse" in caplog.text
-        bench.say("good content")
+        bench.render("good content")
         assert await bench.shows("good content") < 1
 
 
@@ -632,7 +647,7 @@ async def test_what_a_store_forgot_is_written_again_and_is_nobodys_deed(tmp_path
         await bench.shows("healthy")
         older = (root / SPACE / f"{NAME}.json").read_bytes()
         await asyncio.sleep(1.1)  # so that the next stamp is a later one
-        bench.say("faulty")
+        bench.render("faulty")
         await bench.shows("faulty")
         for number in range(8):
             await comes_back(bench, root, older if number % 2 else None)

@@ -40,7 +40,7 @@ async def test_absence_is_acknowledged_without_a_request_where_nothing_is(tmp_pa
     bench.content = ""
     task = asyncio.create_task(bench.publisher.run())
     await until(lambda: bench.acknowledged == [("", 1)], "the absence")
-    bench.say("")
+    bench.render("")
     await asyncio.sleep(0.2)
     assert bench.store.tries == 0
     assert bench.record.waiting is None
@@ -55,11 +55,11 @@ async def test_what_is_not_wanted_any_more_is_deleted_and_comes_back(tmp_path: P
     async with running(tmp_path) as bench:
         await bench.shows("healthy")
         stamp = int((await bench.stored())["stamp"])
-        bench.say("")
+        bench.render("")
         await until(lambda: bench.acknowledged[-1:] == [("", 2)], "the deletion")
         assert await bench.stored() == {}
         assert bench.record.writes["change", "acknowledged"] == 1
-        bench.say("faulty")
+        bench.render("faulty")
         assert await bench.shows("faulty") < 1
         assert int((await bench.stored())["stamp"]) > stamp, "readers drop what is not newer"
         assert bench.record.foreign.total == 0
@@ -76,16 +76,16 @@ async def test_what_is_there_at_start_is_deleted_only_when_that_is_wanted(tmp_pa
     await asyncio.sleep(0.3)
     assert (await bench.stored())["content"] == "old"
     assert bench.store.tries == 0
-    bench.say("")
+    bench.render("")
     await until(lambda: bench.acknowledged == [("", 2)], "the deletion")
     assert await bench.stored() == {}
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_what_somebody_puts_there_is_deleted_again(tmp_path: Path) -> None:
+async def test_what_another_program_puts_there_is_deleted_again(tmp_path: Path) -> None:
     async with running(tmp_path) as bench:
-        bench.say("")
+        bench.render("")
         await until(lambda: bool(bench.acknowledged), "the absence")
         for count in (1, 2):
             await bench.writes_foreign("theirs")
@@ -95,12 +95,12 @@ async def test_what_somebody_puts_there_is_deleted_again(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-async def test_somebody_who_goes_on_putting_it_there_is_a_conflict(
+async def test_a_program_that_goes_on_putting_it_there_is_a_conflict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.foreign_writes.QUIET_SECONDS", 1.5)
     async with running(tmp_path) as bench:
-        bench.say("")
+        bench.render("")
         await until(lambda: bool(bench.acknowledged), "the absence")
         for count in (1, 2, 3, 4):
             await bench.writes_foreign("theirs", count)
@@ -118,7 +118,7 @@ async def test_a_deletion_during_an_outage_is_made_when_it_is_over(tmp_path: Pat
     async with running(tmp_path) as bench:
         await bench.shows("healthy")
         bench.store.error = StoreUnavailable("no route to host")
-        bench.say("")
+        bench.render("")
         await until(lambda: bench.record.trouble is not None, "the outage is said")
         await asyncio.sleep(0.6)
         assert bench.record.waiting is not None
@@ -133,9 +133,9 @@ async def test_a_deletion_that_is_overtaken_by_a_fault_is_not_made(tmp_path: Pat
     async with running(tmp_path) as bench:
         await bench.shows("healthy")
         bench.store.error = StoreUnavailable("no route to host")
-        bench.say("")
+        bench.render("")
         await until(lambda: bench.record.trouble is not None, "the outage is said")
-        bench.say("faulty")
+        bench.render("faulty")
         bench.store.error = None
         await bench.shows("faulty")
         assert bench.store.deleted == 0
@@ -145,11 +145,11 @@ async def test_what_turns_out_while_the_journal_commits_is_respected(tmp_path: P
     async with running(tmp_path) as bench:
         await bench.shows("healthy")
         bench.while_committing = lambda: setattr(bench, "content", None)
-        bench.say("")
+        bench.render("")
         await asyncio.sleep(0.2)
         assert bench.store.deleted == 0, "deleted although the source went blind"
         bench.while_committing = lambda: None
-        bench.say("faulty")
+        bench.render("faulty")
         await bench.shows("faulty")
 
 
@@ -157,7 +157,7 @@ async def test_a_deletion_whose_answer_was_lost_is_recognised(tmp_path: Path) ->
     async with running(tmp_path) as bench:
         await bench.shows("healthy")
         bench.store.loses_answers = True
-        bench.say("")
+        bench.render("")
         await until(lambda: bench.acknowledged[-1:] == [("", 2)], "the absence is recognised")
         assert bench.store.deleted == 1
         assert bench.record.foreign.total == 0
@@ -196,7 +196,7 @@ class Node:
     def stamped(self, stamp: int) -> Document:
         return Document(*PLACE, {"stamp": str(stamp), "content": self.content}, LABELS)
 
-    def say(self, content: str) -> None:
+    def render(self, content: str) -> None:
         self.content = content
         self.revision += 1
         self.publisher.wake(int(time.time() * 1000))
@@ -238,16 +238,16 @@ async def test_deletion_on_a_real_api_server(
     node = Node(store)
     task = asyncio.create_task(node.publisher.run())
     await until(lambda: len(node.acknowledged) == 1, "the write", 10)
-    node.say("")
+    node.render("")
     await until(lambda: node.acknowledged[-1:] == [None], "the deletion", 10)
     assert await store.get(*PLACE) is None
     await store.put(Document(*PLACE, {"stamp": "7", "content": "theirs"}, LABELS))
     await until(lambda: node.publisher.record.writes["repair", "acknowledged"] == 1, "repair", 10)
     assert await store.get(*PLACE) is None
-    node.say("faulty")
+    node.render("faulty")
     await until(lambda: node.acknowledged[-1:] not in ([], [None]), "the fault", 10)
     control_plane.stop_apiserver()
-    node.say("")
+    node.render("")
     await until(lambda: node.publisher.record.trouble is not None, "the outage", 10)
     control_plane.recover()
     await until(lambda: node.acknowledged[-1:] == [None], "the deletion after the outage", 20)

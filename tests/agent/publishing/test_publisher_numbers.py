@@ -23,7 +23,7 @@ async def test_it_is_in_the_document_and_grows_over_deletions_and_restarts(tmp_p
         async with running(tmp_path) as bench:
             assert not bench.publisher.number
             for content in (f"a{life_number}", "", f"b{life_number}"):
-                bench.say(content)
+                bench.render(content)
                 if content:
                     await bench.shows(content)
                     stamp = int((await bench.stored())["stamp"])
@@ -42,7 +42,7 @@ async def test_a_write_that_is_not_acknowledged_has_no_number(tmp_path: Path) ->
         await until(lambda: bench.publisher.number is not None, "its number")
         number = bench.publisher.number
         bench.store.error = StoreUnavailable("down")
-        bench.say("ill")
+        bench.render("ill")
         await until(lambda: bench.record.trouble is not None, "it fails")
         assert bench.publisher.number == number
 

@@ -53,7 +53,7 @@ def test_used_chip_is_not_free_and_only_pre_separation_spares_it(level: str) -> 
     ("code", "unhealthy"),
     [(LINK_DOWN, False), (UBOE_SUB_HEALTH, True), (UBOE_PRE_SEPARATE, True)],
 )
-def test_network_health_is_told_apart_from_the_chip(code: str, unhealthy: bool) -> None:
+def test_network_health_is_distinguished_from_the_chip(code: str, unhealthy: bool) -> None:
     info = render(after(healthy(), [seen(OCCUR, code)]), inventory(), 1)
     assert [fault.fault_type for fault in info.faults] == ["CardNetworkUnhealthy"]
     assert info.network_unhealthy == (("Ascend910-0",) if unhealthy else ())
@@ -66,7 +66,7 @@ def test_chip_that_never_answered_is_in_no_list() -> None:
     assert (info.free, info.unhealthy, info.faults) == (("Ascend910-0",), (), ())
 
 
-def test_fault_of_a_chip_that_never_answered_is_told() -> None:
+def test_fault_of_a_chip_that_never_answered_is_reported() -> None:
     state = after(PolicyState("node-1", "boot"), [seen(Assertion.PRESENT, "40F84E00", 1)])
     info = render(state, inventory(), 1)
     assert (info.free, info.unhealthy) == ((), ("Ascend910-1",))
@@ -116,16 +116,16 @@ def test_codes_are_in_order_of_arrival() -> None:
     assert fault.fault_level == fault.fault_handling == fault.large_model_fault_level
 
 
-NOBODY = SuperPod(None, None, None, None, None, None)
+NO_SUPER_POD = SuperPod(None, None, None, None, None, None)
 
 
 @pytest.mark.parametrize(
     ("family", "super_pod", "ids"),
     [
         ("Ascend910B", None, (-2, -2, 0)),
-        ("Ascend910A3", NOBODY, (-1, -1, 0)),
-        ("Ascend910A3", replace(NOBODY, super_pod_id=0, server_index=0), (0, 0, 0)),
-        ("Ascend910A3", replace(NOBODY, super_pod_id=2**31, chassis_id=3), (-(2**31), -1, 0)),
+        ("Ascend910A3", NO_SUPER_POD, (-1, -1, 0)),
+        ("Ascend910A3", replace(NO_SUPER_POD, super_pod_id=0, server_index=0), (0, 0, 0)),
+        ("Ascend910A3", replace(NO_SUPER_POD, super_pod_id=2**31, chassis_id=3), (-(2**31), -1, 0)),
         (
             "Ascend910A5",
             SuperPod(0, 1, super_pod_id=7, server_index=2, chassis_id=3, super_pod_type=1),

@@ -80,7 +80,7 @@ def test_clean_as_in_example_36() -> None:
     assert switch_info_text(state, A3, AT) == CLEAN
 
 
-def test_switches_that_never_answered_are_not_said_to_be_healthy() -> None:
+def test_switches_that_never_answered_are_not_reported_healthy() -> None:
     assert switch_info_text(NEVER, A3, AT) == UNREAD
     blind = after(NEVER, [SourceBlind("switch", NODE, T, "no library")])
     assert switch_info_text(blind, A3, AT) == UNREAD
@@ -132,7 +132,7 @@ def test_an_event_without_a_time_has_the_time_at_which_it_was_seen() -> None:
     assert switch_info_text(state, A3, AT) == FAULTY
 
 
-def test_a_one_off_event_says_that_it_is_one() -> None:
+def test_a_one_off_event_is_marked_as_one() -> None:
     state = after(NEVER, [event("[0x00f1ff06,155910,na,na]", assertion=Assertion.ONCE)])
     assert [one.assertion for one in render_switch_info(state, AT).events] == [2]
 
@@ -143,7 +143,7 @@ def test_a_blind_switch_keeps_its_last_state() -> None:
     assert switch_info_text(blind, A3, AT) == FAULTY
 
 
-def test_only_the_a3_tells_of_switches() -> None:
+def test_only_the_a3_reports_switches() -> None:
     state = after(NEVER, [event("[0x00f1fef5,155914,npu,na]")])
     assert switch_info_text(state, FAMILIES["Ascend910B"], AT) is None
     text = switch_info_text(state, FAMILIES["Ascend910A5"], AT)
@@ -161,7 +161,7 @@ def test_a_document_remembers_its_ports() -> None:
     assert render_switch_info(again, AT) == found
 
 
-def test_what_a_foreign_document_says_of_ports_is_no_memory() -> None:
+def test_what_a_foreign_document_contains_of_ports_is_not_restored() -> None:
     state = after(NEVER, [event("[0x00f1fef5,155914,npu,na]")])
     found = render_switch_info(state, AT)
     wrong = [

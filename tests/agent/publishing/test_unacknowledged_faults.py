@@ -59,7 +59,7 @@ class Journal:
         return len(self.rows)
 
 
-class World:
+class Bench:
     """A node whose storage faults come and go, and who tells of them."""
 
     def __init__(self, *, queues: bool = False) -> None:
@@ -108,128 +108,128 @@ class World:
         return {fault.fault_code: fault.assertion == "occur" for fault in message.faults or ()}
 
 
-async def test_nothing_is_told_of_a_fault_that_never_was() -> None:
-    world = World()
-    world.faults.look(world.state)
-    assert not world.faults.is_known
-    assert world.document.wanted() is None
-    assert world.journal.rows == []
+async def test_nothing_is_reported_of_a_fault_that_never_was() -> None:
+    bench = Bench()
+    bench.faults.look(bench.state)
+    assert not bench.faults.is_known
+    assert bench.document.wanted() is None
+    assert bench.journal.rows == []
 
 
 async def test_an_occurrence_waits_until_a_recovery_had_its_effect() -> None:
-    world = World()
-    world.turn(PROCESS, stands=True)
-    assert world.shown() == {PROCESS: True}
+    bench = Bench()
+    bench.turn(PROCESS, stands=True)
+    assert bench.shown() == {PROCESS: True}
     await asyncio.sleep(1)
-    world.turn(PROCESS, stands=False)
-    assert world.shown() == {PROCESS: False}
+    bench.turn(PROCESS, stands=False)
+    assert bench.shown() == {PROCESS: False}
     await asyncio.sleep(3)
-    world.turn(PROCESS, stands=True)
-    world.turn(MEMORY, stands=True)
-    assert world.shown() == {MEMORY: True}
-    world.woken.clear()
+    bench.turn(PROCESS, stands=True)
+    bench.turn(MEMORY, stands=True)
+    assert bench.shown() == {MEMORY: True}
+    bench.woken.clear()
     async with asyncio.timeout(7.1):
-        await world.woken.wait()
-    assert world.shown() == {PROCESS: True, MEMORY: True}
+        await bench.woken.wait()
+    assert bench.shown() == {PROCESS: True, MEMORY: True}
 
 
 async def test_one_that_waits_alone_leaves_what_is_there() -> None:
-    world = World()
+    bench = Bench()
     for stands, shown in (True, {PROCESS: True}), (False, {PROCESS: False}), (True, None):
-        world.turn(PROCESS, stands=stands)
-        assert world.shown() == shown
+        bench.turn(PROCESS, stands=stands)
+        assert bench.shown() == shown
 
 
 async def test_a_wait_that_is_over_but_for_rounding_is_not_spun_away() -> None:
-    world = World()
+    bench = Bench()
     await asyncio.sleep(BEGIN_SECONDS)
     for stands in (True, False, True):
-        world.turn(PROCESS, stands=stands)
-        world.shown()
+        bench.turn(PROCESS, stands=stands)
+        bench.shown()
     wakes = 0
-    while world.shown() is None:
+    while bench.shown() is None:
         wakes += 1
         assert wakes < 5
-        world.woken.clear()
-        await world.woken.wait()
-    assert world.shown() == {PROCESS: True}
+        bench.woken.clear()
+        await bench.woken.wait()
+    assert bench.shown() == {PROCESS: True}
 
 
-async def test_after_a_start_what_is_there_stays_for_a_moment() -> None:
-    world = World()
-    world.turn(PROCESS, stands=True)
-    world.begin()
-    world.turn(PROCESS, stands=False)
-    assert world.document.wanted() is None
+async def test_after_a_start_what_is_there_stays_briefly() -> None:
+    bench = Bench()
+    bench.turn(PROCESS, stands=True)
+    bench.begin()
+    bench.turn(PROCESS, stands=False)
+    assert bench.document.wanted() is None
     async with asyncio.timeout(10.1):
-        await world.woken.wait()
+        await bench.woken.wait()
     await asyncio.sleep(10)
-    assert world.shown() == {PROCESS: False}
+    assert bench.shown() == {PROCESS: False}
 
 
 async def test_what_is_unchanged_is_written_ever_more_rarely() -> None:
-    world = World()
-    world.turn(PROCESS, stands=True)
+    bench = Bench()
+    bench.turn(PROCESS, stands=True)
     pauses = []
     for _ in range(12):
-        world.shown()
-        wanted = world.document.wanted()
+        bench.shown()
+        wanted = bench.document.wanted()
         assert wanted is not None
         pauses.append(wanted.refresh_seconds)
     assert 11 <= pauses[0] <= 19
     assert 22 <= pauses[1] <= 38
     assert 1350 <= pauses[11] <= 2250
-    world.turn(PROCESS, stands=False)
+    bench.turn(PROCESS, stands=False)
     for _ in range(13):
-        world.shown()
-    wanted = world.document.wanted()
+        bench.shown()
+    wanted = bench.document.wanted()
     assert wanted is not None
     assert wanted.refresh_seconds == float("inf")
 
 
 async def test_the_inventory_is_waited_for_and_then_remembered() -> None:
-    world = World()
-    world.chips = None
-    world.turn(PROCESS, stands=True)
-    assert world.document.wanted() is None
+    bench = Bench()
+    bench.chips = None
+    bench.turn(PROCESS, stands=True)
+    assert bench.document.wanted() is None
     await asyncio.sleep(29)
-    world.chips = (7, 3, 40)
-    world.faults.look(world.state)
-    assert world.faults.ledger.newest[PROCESS].devices == (3, 7)
-    world.begin()
-    world.chips = None
-    world.turn(MEMORY, stands=True)
+    bench.chips = (7, 3, 40)
+    bench.faults.look(bench.state)
+    assert bench.faults.ledger.newest[PROCESS].devices == (3, 7)
+    bench.begin()
+    bench.chips = None
+    bench.turn(MEMORY, stands=True)
     await asyncio.sleep(31)
-    assert world.faults.ledger.newest[MEMORY].devices == (3, 7)
-    world.turn(PROCESS, stands=False)
-    assert world.faults.ledger.newest[PROCESS].devices == (3, 7)
+    assert bench.faults.ledger.newest[MEMORY].devices == (3, 7)
+    bench.turn(PROCESS, stands=False)
+    assert bench.faults.ledger.newest[PROCESS].devices == (3, 7)
 
 
 async def test_a_driver_that_never_answers_is_not_waited_for_for_ever() -> None:
-    world = World()
-    world.chips = None
-    world.turn(PROCESS, stands=True)
+    bench = Bench()
+    bench.chips = None
+    bench.turn(PROCESS, stands=True)
     await asyncio.sleep(31)
-    assert world.faults.ledger.newest[PROCESS].devices == (0,)
+    assert bench.faults.ledger.newest[PROCESS].devices == (0,)
 
 
 async def test_a_state_that_was_lost_is_no_recovery() -> None:
-    world = World()
-    world.turn(PROCESS, stands=True)
-    world.state = PolicyState(NODE, "boot")
-    world.begin()
-    world.faults.look(world.state)
-    assert world.faults.ledger.newest[PROCESS].occurs
-    world.report(SourceAnswered("storage", DPC, T))
-    world.faults.look(world.state)
-    assert not world.faults.ledger.newest[PROCESS].occurs
+    bench = Bench()
+    bench.turn(PROCESS, stands=True)
+    bench.state = PolicyState(NODE, "boot")
+    bench.begin()
+    bench.faults.look(bench.state)
+    assert bench.faults.ledger.newest[PROCESS].occurs
+    bench.report(SourceAnswered("storage", DPC, T))
+    bench.faults.look(bench.state)
+    assert not bench.faults.ledger.newest[PROCESS].occurs
 
 
 async def test_a_journal_row_that_makes_no_sense() -> None:
-    world = World()
-    world.journal.append([(RowKind.PUBLIC_FAULTS, '{"newest":1}')], T)
-    world.begin()
-    assert world.faults.ledger == UnacknowledgedFaults()
+    bench = Bench()
+    bench.journal.append([(RowKind.PUBLIC_FAULTS, '{"newest":1}')], T)
+    bench.begin()
+    assert bench.faults.ledger == UnacknowledgedFaults()
 
 
 FIRST, OVER, AGAIN = (
@@ -241,7 +241,7 @@ LATER, ANOTHER = SentFault(PROCESS, False, 4), SentFault(MEMORY, False, 4)
 
 
 @pytest.mark.parametrize(
-    ("waiting", "said", "after_it"),
+    ("waiting", "sent_fault", "after_it"),
     [
         ((), FIRST, (FIRST,)),
         ((FIRST,), OVER, (FIRST, OVER)),
@@ -253,17 +253,17 @@ LATER, ANOTHER = SentFault(PROCESS, False, 4), SentFault(MEMORY, False, 4)
     ],
 )
 async def test_what_waits(
-    waiting: tuple[SentFault, ...], said: SentFault, after_it: tuple[SentFault, ...]
+    waiting: tuple[SentFault, ...], sent_fault: SentFault, after_it: tuple[SentFault, ...]
 ) -> None:
-    assert queued(waiting, said) == after_it
+    assert queued(waiting, sent_fault) == after_it
 
 
-class Told(FaultServiceClient):
+class RecordingClient(FaultServiceClient):
     """A service whose messages a ``Cache`` takes a moment later, or which nobody answers."""
 
-    def __init__(self, world: World, cache: Cache, chance: random.Random) -> None:
+    def __init__(self, bench: Bench, cache: Cache, chance: random.Random) -> None:
         edges = FaultServiceCallbacks(lambda: True, wall_ms, lambda: None)
-        super().__init__(FaultServiceAddress("127.0.0.1:1"), world.faults, edges)
+        super().__init__(FaultServiceAddress("127.0.0.1:1"), bench.faults, edges)
         self.cache = cache
         self.chance = chance
         self.is_away = False
@@ -293,8 +293,8 @@ def true_of(state: PolicyState) -> set[str]:
 @pytest.mark.parametrize("seed", range(12))
 async def test_over_grpc_a_real_clusterd_ends_up_with_the_truth(seed: int) -> None:
     chance, cache = random.Random(seed), Cache()
-    world = World(queues=True)
-    service = Told(world, cache, chance)
+    bench = Bench(queues=True)
+    service = RecordingClient(bench, cache, chance)
     running = asyncio.create_task(service.run())
     for _ in range(chance.randrange(5, 30)):
         action = chance.random()
@@ -303,18 +303,18 @@ async def test_over_grpc_a_real_clusterd_ends_up_with_the_truth(seed: int) -> No
         elif action < 0.2:  # kill -9: the journal has all that was acknowledged
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-            world.begin()
-            world.faults.look(world.state)
-            service = Told(world, cache, chance)
+            bench.begin()
+            bench.faults.look(bench.state)
+            service = RecordingClient(bench, cache, chance)
             running = asyncio.create_task(service.run())
         else:
             code = chance.choice([PROCESS, MEMORY, LINK])
-            world.turn(code, stands=code not in true_of(world.state))
+            bench.turn(code, stands=code not in true_of(bench.state))
         await asyncio.sleep(chance.choice([0.0, 0.5, 3.0, 5.0, 30.0]))
     service.is_away = False
     await asyncio.sleep(120)
-    assert world.faults.ledger.waiting == ()
-    assert cache.until(asyncio.get_running_loop().time()) == true_of(world.state)
+    assert bench.faults.ledger.waiting == ()
+    assert cache.until(asyncio.get_running_loop().time()) == true_of(bench.state)
     before = len(service.messages)
     await asyncio.sleep(3600)
     assert len(service.messages) == before
@@ -325,29 +325,29 @@ async def test_over_grpc_a_real_clusterd_ends_up_with_the_truth(seed: int) -> No
 async def test_through_the_store_a_real_clusterd_ends_up_with_the_truth(seed: int) -> None:
     """Its watch lags, breaks, skips states, and drops what exceeds its limits."""
     chance, cache = random.Random(seed), Cache()
-    world = World()
+    bench = Bench()
 
     async def publish() -> None:
         written: object = None
         while True:
-            world.woken.clear()
-            wanted = world.document.wanted()
+            bench.woken.clear()
+            wanted = bench.document.wanted()
             pause = 300.0
             if wanted is not None and wanted.stamped is not None:
                 if wanted.content != written:
                     written = wanted.content
                     document = wanted.stamped(wall_ms() // 1000)
-                    world.document.verify(document)
+                    bench.document.verify(document)
                     message = decode_public_fault("document", document.data)
                     arrival = chance.uniform(0, 2)
                     if chance.random() < 0.7 or settled:
                         asyncio.get_running_loop().call_later(arrival, deliver, message, cache)
-                wanted = world.document.wanted()
+                wanted = bench.document.wanted()
                 assert wanted is not None
                 pause = wanted.refresh_seconds
             try:
                 async with asyncio.timeout(pause):
-                    await world.woken.wait()
+                    await bench.woken.wait()
             except TimeoutError:
                 written = None
 
@@ -355,35 +355,35 @@ async def test_through_the_store_a_real_clusterd_ends_up_with_the_truth(seed: in
     running = asyncio.create_task(publish())
     for _ in range(chance.randrange(5, 30)):
         code = chance.choice([PROCESS, MEMORY])
-        world.turn(code, stands=code not in true_of(world.state))
+        bench.turn(code, stands=code not in true_of(bench.state))
         await asyncio.sleep(chance.choice([0.0, 0.5, 3.0, 5.0, 30.0]))
     settled = True
     await asyncio.sleep(120)
-    assert cache.until(asyncio.get_running_loop().time()) == true_of(world.state)
+    assert cache.until(asyncio.get_running_loop().time()) == true_of(bench.state)
     running.cancel()
 
 
 async def test_a_message_has_the_faults_of_one_resource_each_once() -> None:
-    world = World(queues=True)
+    bench = Bench(queues=True)
     cache = Cache()
-    service = Told(world, cache, random.Random(1))
+    service = RecordingClient(bench, cache, random.Random(1))
     service.chance.random = lambda: 1.0  # type: ignore[method-assign]
     for code in (MEMORY, LINK, PROCESS):
-        world.turn(code, stands=True)
-    world.turn(PROCESS, stands=False)
+        bench.turn(code, stands=True)
+    bench.turn(PROCESS, stands=False)
     running = asyncio.create_task(service.run())
     await asyncio.sleep(1)
-    told: Sequence[tuple[str, list[tuple[str, str]]]] = [
+    sent: Sequence[tuple[str, list[tuple[str, str]]]] = [
         (
             message.resource,
             [(fault.fault_code, fault.assertion) for fault in message.faults or ()],
         )
         for message in service.messages
     ]
-    assert told == [
+    assert sent == [
         ("dpcStorage", [(PROCESS, "occur"), (MEMORY, "occur")]),
         ("dtfsStorage", [(LINK, "occur")]),
         ("dpcStorage", [(PROCESS, "recover")]),
     ]
-    assert msgspec.json.decode(world.journal.rows[-1].body, type=UnacknowledgedFaults).waiting == ()
+    assert msgspec.json.decode(bench.journal.rows[-1].body, type=UnacknowledgedFaults).waiting == ()
     running.cancel()

@@ -46,7 +46,7 @@ class Bench:
         return ChipState(answered=("chip-faults",), blind={"chip-faults": why})
 
 
-async def test_a_blind_source_is_named_after_a_moment_and_left_out_at_its_end() -> None:
+async def test_a_blind_source_is_named_shortly_after_and_left_out_at_its_end() -> None:
     bench = Bench()
     bench.set(SEEING)
     await asyncio.sleep(1)

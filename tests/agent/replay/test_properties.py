@@ -89,24 +89,26 @@ def test_every_journal_is_reproduced_and_its_own_rules_make_no_difference(seed: 
 
 @settings(deadline=None, max_examples=40)
 @given(SEEDS)
-def test_what_is_told_of_levels_is_what_the_state_has(seed: int) -> None:
+def test_reported_levels_are_those_of_the_state(seed: int) -> None:
     comparison, state = ReplayComparison(Span(), two=False), PolicyState(NODE, "boot")
     for at_ms, inputs in batches(seed):
         state, changes = step(state, inputs, at_ms, shipped())
         comparison.take(changes, (), at_ms)
         for chip, known in state.chips.items():
-            told = [
+            reported = [
                 standing.level
                 for subject, code in comparison.recorded.codes()
                 if subject == chip_subject(chip)
                 and (standing := comparison.recorded.standing(subject, code)) is not None
             ]
-            assert most_serious(told) == known.level  # type: ignore[arg-type]
+            assert most_serious(reported) == known.level  # type: ignore[arg-type]
 
 
 @settings(deadline=None, max_examples=40)
 @given(SEEDS, st.integers(3, 60))
-def test_a_journal_without_one_row_says_so_and_nothing_wrong(seed: int, missing: int) -> None:
+def test_a_journal_without_one_row_reports_the_gap_and_nothing_wrong(
+    seed: int, missing: int
+) -> None:
     """Behind the next snapshot both runs know what holds again."""
     rows = recorded(seed).rows
     kept = [row for row in rows if row.sequence != min(missing, len(rows) - 1)]

@@ -108,7 +108,7 @@ async def test_time_is_counted_per_chip_level_and_day(tmp_path: Path) -> None:
     assert other.unhealthy_seconds == 0
 
 
-async def test_a_verdict_that_is_not_reproduced_is_told_with_its_row(tmp_path: Path) -> None:
+async def test_a_verdict_that_is_not_reproduced_is_reported_with_its_row(tmp_path: Path) -> None:
     await a_history(tmp_path)
     changed(tmp_path, "UPDATE rows SET body = replace(body, 'Separate', 'Restart')")
     found = played(tmp_path)
@@ -121,7 +121,7 @@ async def test_a_verdict_that_is_not_reproduced_is_told_with_its_row(tmp_path: P
     assert (recorded.new_level, replayed.new_level) == ("RestartNPU", "SeparateNPU")
 
 
-async def test_rows_that_are_missing_are_told_and_what_follows_is_not_trusted(
+async def test_rows_that_are_missing_are_reported_and_what_follows_is_not_trusted(
     tmp_path: Path,
 ) -> None:
     await a_history(tmp_path)
@@ -131,7 +131,7 @@ async def test_rows_that_are_missing_are_told_and_what_follows_is_not_trusted(
     assert found.deviation_count == 0
 
 
-async def test_a_row_that_cannot_be_understood_is_told(tmp_path: Path) -> None:
+async def test_a_row_that_cannot_be_understood_is_reported(tmp_path: Path) -> None:
     await a_history(tmp_path)
     changed(tmp_path, f"UPDATE rows SET body = '[1]' WHERE body LIKE '%{AIC}%recover%'")
     found = played(tmp_path)
@@ -151,7 +151,7 @@ async def test_a_pruned_journal_begins_at_its_oldest_snapshot(tmp_path: Path) ->
     assert {one.day for one in found.days} == {"2027-01-16"}
 
 
-async def test_a_span_tells_of_its_time_only(tmp_path: Path) -> None:
+async def test_a_span_covers_its_time_only(tmp_path: Path) -> None:
     await a_history(tmp_path)
     begin = BEGIN_MS + 86_400_000
     found = played(tmp_path, span=Span(begin, begin + 3_600_000))
@@ -166,7 +166,7 @@ def other_levels(levels: dict[str, list[str]]) -> Catalogue:
     return catalogue_of(FaultTexts(fault_code=msgspec.json.encode(codes).decode()))
 
 
-async def test_another_level_is_told_with_its_reasons_and_how_long(tmp_path: Path) -> None:
+async def test_another_level_is_reported_with_its_reasons_and_how_long(tmp_path: Path) -> None:
     await a_history(tmp_path)
     found = played(
         tmp_path, other_levels({"SubHealthFaultCodes": [AIC], "SeparateNPUCodes": [MILD]})
@@ -287,7 +287,7 @@ async def test_a_chip_in_use_keeps_its_health_when_pre_separated(tmp_path: Path)
     assert sums.unhealthy_seconds == 5 * 3600
 
 
-async def test_what_was_in_force_is_what_the_journal_says(tmp_path: Path) -> None:
+async def test_what_was_in_force_is_what_the_journal_contains(tmp_path: Path) -> None:
     mild = FaultTexts(fault_code='{"SubHealthFaultCodes":["80E3A201"]}')
     node = NodeHistory(tmp_path)
     await node.begin()

@@ -248,14 +248,14 @@ def _another_named(tree: Tree, chance: Random) -> str:
 def _reason_missing(tree: Tree, chance: Random) -> str:
     name = chance.choice(list(tree["UpgradeFaultReason"]))
     reason = _taken(tree["UpgradeFaultReason"][name], chance)
-    return f"{name}: UpgradeFaultReason {_said(reason)}"
+    return f"{name}: UpgradeFaultReason {_reason_text(reason)}"
 
 
 def _wrong_kind_of_reason(tree: Tree, chance: Random) -> str:
     name = chance.choice(list(tree["UpgradeFaultReason"]))
     reason = chance.choice(tree["UpgradeFaultReason"][name])
     reason["upgrade_type"] = "FaultAutofill"
-    return f"{name}: UpgradeFaultReason {_said(reason)}"
+    return f"{name}: UpgradeFaultReason {_reason_text(reason)}"
 
 
 def _wrong_switch_level(tree: Tree, chance: Random) -> str:
@@ -301,7 +301,7 @@ def _taken(listed: list[Any], chance: Random) -> Any:
     return listed.pop(chance.randrange(len(listed)))
 
 
-def _said(reason: Tree) -> str:
+def _reason_text(reason: Tree) -> str:
     return f"{reason['fault_code']} {reason['fault_level']} {reason['upgrade_type']}"
 
 

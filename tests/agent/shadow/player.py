@@ -33,14 +33,14 @@ class Compared:
 
         What an operator wrote is told like everything else, and over with the plugin's next write.
         """
-        found = sorted(self.status.told, key=lambda told: told.since_ms)
-        by_operators = [told for told in found if self._is_an_operators(told)]
-        assert all(told.over_at_ms is not None for told in by_operators)
-        return [told for told in found if told not in by_operators]
+        found = sorted(self.status.reported, key=lambda reported: reported.since_ms)
+        by_operators = [reported for reported in found if self._is_an_operators(reported)]
+        assert all(reported.over_at_ms is not None for reported in by_operators)
+        return [reported for reported in found if reported not in by_operators]
 
-    def _is_an_operators(self, told: ReportedDifference) -> bool:
-        writers = [by for at_ms, by in self.writers if at_ms <= told.since_ms]
-        return told.result is not WriteResult.NOT_WRITTEN and writers[-1] == OPERATOR
+    def _is_an_operators(self, reported: ReportedDifference) -> bool:
+        writers = [by for at_ms, by in self.writers if at_ms <= reported.since_ms]
+        return reported.result is not WriteResult.NOT_WRITTEN and writers[-1] == OPERATOR
 
 
 async def compare(recording: dict[str, Any]) -> Compared:

@@ -73,7 +73,7 @@ def test_the_state_of_now_is_right_at_once() -> None:
     assert results(judge, 60_000) == []
 
 
-def test_a_state_of_a_moment_ago_is_right_and_an_older_one_is_not() -> None:
+def test_a_state_from_just_now_is_right_and_an_older_one_is_not() -> None:
     judge = judge_of((0, {1: A}), (10_000, {}))
     judge.wrote(BEGIN_MS + 10_000 + BEFORE_MS - 1, shown({1: A}))
     assert results(judge, 10_000 + BEFORE_MS - 1) == [WriteResult.SAME]
@@ -161,7 +161,7 @@ def test_what_is_seen_before_we_know_anything_waits_until_we_do() -> None:
     assert results(judge, 60_000 + AFTER_MS) == [WriteResult.SAME]
 
 
-def test_what_is_not_written_is_told_once() -> None:
+def test_what_is_not_written_is_reported_once() -> None:
     judge = judge_of((0, {}))
     judge.wrote(BEGIN_MS + 1_000, shown({}))
     assert results(judge, 1_000) == [WriteResult.SAME]
@@ -204,7 +204,7 @@ def test_nothing_is_missing_while_nothing_can_be_seen() -> None:
     assert verdict.result is WriteResult.NOT_WRITTEN
 
 
-def test_a_deletion_is_told_and_over_with_the_next_write() -> None:
+def test_a_deletion_is_reported_and_over_with_the_next_write() -> None:
     judge = judge_of((0, {}))
     judge.wrote(BEGIN_MS, shown({}))
     judge.deleted(BEGIN_MS + 5_000)
@@ -224,7 +224,7 @@ def test_a_document_that_never_comes_is_missed() -> None:
     assert results(judge, 600_000) == []
 
 
-def test_a_writer_that_has_gone_is_told() -> None:
+def test_a_writer_that_has_gone_is_reported() -> None:
     judge = judge_of((0, {}))
     judge.wrote(BEGIN_MS, shown({}))
     assert results(judge, REFRESH_MS - 1) == [WriteResult.SAME]

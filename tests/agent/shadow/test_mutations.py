@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 NOW_MS = 1_800_000_100_000
 
 
-def told_of(theirs: Document) -> list[ReportedDifference]:
+def reported_for(theirs: Document) -> list[ReportedDifference]:
     """What is told of a write where we want the rich document since long ago."""
     judge, ledger = ShadowComparison(), DifferenceLog(lambda difference, theirs: None)
     judge.wants(NOW_MS - 60_000, written(rich_tree()))
     judge.wrote(NOW_MS, theirs)
     now_ms = NOW_MS + AFTER_MS
-    return [told for verdict in judge.verdicts(now_ms) for told in ledger.enter(verdict, now_ms)]
+    return [
+        reported for verdict in judge.verdicts(now_ms) for reported in ledger.enter(verdict, now_ms)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -40,29 +42,33 @@ def test_a_mistake_is_named(name: str, seed: int) -> None:
     chance = Random(seed)
     tree = varied(rich_tree(), chance)
     place = MUTATIONS[name](tree, chance)
-    told = told_of(written(tree))
-    assert told, place
-    assert told[0].place.startswith(place), told
-    assert told[0].result is WriteResult.DIFFERENT
-    assert told[0].theirs != told[0].ours
-    assert told[0].device in told[0].place
-    assert told[0].since_ms == NOW_MS
+    reported = reported_for(written(tree))
+    assert reported, place
+    assert reported[0].place.startswith(place), reported
+    assert reported[0].result is WriteResult.DIFFERENT
+    assert reported[0].theirs != reported[0].ours
+    assert reported[0].device in reported[0].place
+    assert reported[0].since_ms == NOW_MS
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_what_varies_from_run_to_run_is_no_difference(seed: int) -> None:
     tree = varied(rich_tree(), Random(seed))
     assert not differences(facts_of(written(tree)), facts_of(written(rich_tree())))
-    assert not told_of(written(tree))
+    assert not reported_for(written(tree))
 
 
 def test_a_wrong_check_code_is_named() -> None:
     document = written(rich_tree())
     text = document.data["DeviceInfoCfg"].replace('"UpdateTime":18', '"UpdateTime":17')
     data = document.data | {"DeviceInfoCfg": text}
-    (told,) = told_of(msgspec.structs.replace(document, data=data))
-    assert (told.result, told.field, told.place) == ("unreadable", "check_code", "CheckCode")
-    assert "the content gives" in (told.theirs or "")
+    (reported,) = reported_for(msgspec.structs.replace(document, data=data))
+    assert (reported.result, reported.field, reported.place) == (
+        "unreadable",
+        "check_code",
+        "CheckCode",
+    )
+    assert "the content gives" in (reported.theirs or "")
 
 
 @pytest.mark.parametrize(
@@ -73,22 +79,22 @@ def test_a_wrong_check_code_is_named() -> None:
         ("SwitchInfoCfg", "no JSON"),
     ],
 )
-def test_what_cannot_be_read_is_told_as_such(key: str, text: str) -> None:
+def test_what_cannot_be_read_is_reported_as_such(key: str, text: str) -> None:
     document = written(rich_tree())
     data = document.data | {key: text}
-    (told,) = told_of(msgspec.structs.replace(document, data=data))
-    assert told.result is WriteResult.UNREADABLE
-    assert told.place == "the document"
-    assert key in (told.theirs or "")
+    (reported,) = reported_for(msgspec.structs.replace(document, data=data))
+    assert reported.result is WriteResult.UNREADABLE
+    assert reported.place == "the document"
+    assert key in (reported.theirs or "")
 
 
 def test_labels_and_keys_are_compared() -> None:
     document = written(rich_tree())
     data = document.data | {"Mine": "1", "Description": "changed"}
     theirs = msgspec.structs.replace(document, data=data, labels={})
-    (told,) = told_of(theirs)
-    assert told.place == "keys of the ConfigMap"
-    assert told.also == ("labels of the ConfigMap", "Description")
+    (reported,) = reported_for(theirs)
+    assert reported.place == "keys of the ConfigMap"
+    assert reported.also == ("labels of the ConfigMap", "Description")
 
 
 def _without_recovering(tree: Tree) -> None:
@@ -131,16 +137,16 @@ def _without_status(tree: Tree) -> None:
 def test_the_way_it_is_written_is_compared(change: Callable[[Tree], None], place: str) -> None:
     tree = rich_tree()
     change(tree)
-    (told,) = told_of(written(tree))
-    assert told.place == place
+    (reported,) = reported_for(written(tree))
+    assert reported.place == place
 
 
 def test_blanks_are_a_difference() -> None:
     document = written(rich_tree())
     text = document.data["UpgradeFaultReason"].replace(",", ", ")
     data = document.data | {"UpgradeFaultReason": text}
-    (told,) = told_of(msgspec.structs.replace(document, data=data))
-    assert told.place == "keys of the text of UpgradeFaultReason"
+    (reported,) = reported_for(msgspec.structs.replace(document, data=data))
+    assert reported.place == "keys of the text of UpgradeFaultReason"
 
 
 FAULTS = f"{RESOURCE}-Fault"
@@ -187,6 +193,6 @@ def test_nonsense_is_an_error_of_ours_or_a_difference() -> None:
 def test_a_reason_text_that_makes_no_sense_is_named() -> None:
     document = written(rich_tree())
     data = document.data | {"UpgradeFaultReason": "{"}
-    told = told_of(msgspec.structs.replace(document, data=data))
-    assert {one.place for one in told} >= {"UpgradeFaultReason"}
-    assert {one.device for one in told} == {"", "Ascend910-3", "Ascend910-10"}
+    reported = reported_for(msgspec.structs.replace(document, data=data))
+    assert {one.place for one in reported} >= {"UpgradeFaultReason"}
+    assert {one.device for one in reported} == {"", "Ascend910-3", "Ascend910-10"}

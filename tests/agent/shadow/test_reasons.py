@@ -33,9 +33,9 @@ def with_unknown_code(entry_level: str, own_level: str) -> Tree:
 
 
 def reason(theirs: Tree, ours: Tree, background: Background = SEEING) -> str | None:
-    said = facts_of(written(theirs))
-    first, *_ = differences(said, facts_of(written(ours)))
-    return defect_of(first, said, background)
+    facts = facts_of(written(theirs))
+    first, *_ = differences(facts, facts_of(written(ours)))
+    return defect_of(first, facts, background)
 
 
 def test_a_known_code_that_hides_an_unknown_one() -> None:
@@ -78,4 +78,4 @@ def test_a_wrong_level_is_no_known_defect() -> None:
 )
 async def test_recordings_of_a_defect(name: str, defect: str | None) -> None:
     compared = await compare(recorded(name))
-    assert {told.defect for told in compared.of_the_plugin()} == {defect}
+    assert {reported.defect for reported in compared.of_the_plugin()} == {defect}

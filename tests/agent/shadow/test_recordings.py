@@ -13,13 +13,14 @@ from tests.replay.player import recorded
 from tests.replay.test_device_plugin import RECORDINGS
 
 
+@pytest.mark.slow
 @pytest.mark.looptime(resolution=2**-20)
 @pytest.mark.parametrize("name", RECORDINGS)
 async def test_recording(name: str) -> None:
     compared = await compare(recorded(name))
     assert compared.status.last_write_ms is not None
     found: dict[str, Difference] = {}
-    for told in compared.of_the_plugin():
-        difference = Difference(told.place, told.theirs or ABSENT, told.ours or ABSENT)
-        found.setdefault(told.place, difference)
+    for reported in compared.of_the_plugin():
+        difference = Difference(reported.place, reported.theirs or ABSENT, reported.ours or ABSENT)
+        found.setdefault(reported.place, difference)
     check(f"device-plugin/{name}@shadow", found.values())

@@ -42,7 +42,7 @@ class Bench:
         self.wanted: Document | None = RIGHT
         self.first: list[Document | None] = []
         self.written: list[tuple[str, bool]] = []
-        self.told: list[ReportedDifference] = []
+        self.reported: list[ReportedDifference] = []
         loop = asyncio.get_running_loop()
         self.shadow = Shadow(
             cast("Store", self.cluster),
@@ -55,7 +55,7 @@ class Bench:
                 on_written=lambda document, edited: self.written.append(
                     (document.data["ManuallySeparateNPU"], edited)
                 ),
-                on_told=self.told.append,
+                on_reported=self.reported.append,
                 background=Background(lambda code: True, lambda device: False),
                 wall_clock=lambda: BEGIN_MS + round(loop.time() * 1000),
                 progress=lambda: None,
@@ -113,14 +113,14 @@ async def test_an_outage_is_no_fault_of_the_plugin(bench: Bench) -> None:
     assert counts(bench) == {"same": 1}, "what is seen again is no write"
     await asyncio.sleep(MISSING_MS / 1000)
     assert counts(bench) == {"same": 1, "not_written": 1}
-    (told,) = bench.told
-    assert told.place == "FaultLevel of the switches"
+    (reported,) = bench.reported
+    assert reported.place == "FaultLevel of the switches"
     bench.cluster.change(written(MILDER))
     await asyncio.sleep(1)
-    assert bench.shadow.status().told[0].over_at_ms is not None
+    assert bench.shadow.status().reported[0].over_at_ms is not None
 
 
-async def test_an_operators_edit_is_told_from_a_write_of_the_plugin(bench: Bench) -> None:
+async def test_an_operators_edit_is_distinguished_from_a_write_of_the_plugin(bench: Bench) -> None:
     bench.cluster.change(RIGHT)
     await asyncio.sleep(1)
     names = {"ManuallySeparateNPU": "Ascend910-3"}
@@ -160,7 +160,7 @@ async def test_it_waits_while_too_little_is_known() -> None:
         assert counts(bench) == {"same": 1}, "what is there now"
 
 
-async def test_what_we_cannot_say_any_more_is_not_compared(bench: Bench) -> None:
+async def test_what_we_do_not_report_any_more_is_not_compared(bench: Bench) -> None:
     bench.cluster.change(RIGHT)
     await asyncio.sleep(1)
     bench.wanted = None
@@ -184,28 +184,28 @@ def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
     standing = wrong(1_000)
     for chip in range(500):
         ledger.enter(ComparisonResult(WriteResult.DIFFERENT, chip, (wrong(chip), standing)), chip)
-    told = ledger.status("document", None).told
-    assert len(told) == 200
-    assert {one.device for one in told if one.over_at_ms is None} == {
+    reported = ledger.status("document", None).reported
+    assert len(reported) == 200
+    assert {one.device for one in reported if one.over_at_ms is None} == {
         "Ascend910-499",
         "Ascend910-1000",
     }
-    (oldest,) = (one for one in told if one.device == "Ascend910-1000")
+    (oldest,) = (one for one in reported if one.device == "Ascend910-1000")
     assert (oldest.since_ms, oldest.seen) == (0, 500)
 
 
-def test_more_fields_of_a_device_that_differs_already_are_told_once() -> None:
+def test_more_fields_of_a_device_that_differs_already_are_reported_once() -> None:
     ledger = DifferenceLog(lambda difference, theirs: "K04")
     level = DocumentDifference(
         Fact(Field.FAULT_LEVEL, "Ascend910-3", "CardUnhealthy"), None, "RestartNPU"
     )
     named = DocumentDifference(Fact(Field.MANUALLY_SEPARATED, "Ascend910-3"), "listed", None)
 
-    def told(*found: DocumentDifference) -> list[tuple[str, ...]]:
+    def reported(*found: DocumentDifference) -> list[tuple[str, ...]]:
         new = ledger.enter(ComparisonResult(WriteResult.DIFFERENT, 1, found), 1)
         return [(one.place, *one.also) for one in new]
 
-    assert told(level) == [(level.fact.place,)]
-    assert told(level) == []
-    assert told(level, named) == [(level.fact.place, named.fact.place)]
-    assert told(level) == told(level, named) == []
+    assert reported(level) == [(level.fact.place,)]
+    assert reported(level) == []
+    assert reported(level, named) == [(level.fact.place, named.fact.place)]
+    assert reported(level) == reported(level, named) == []

@@ -99,7 +99,7 @@ class Directory:
         return self.found
 
 
-class World:
+class Bench:
     """Several runs of what looks at one directory."""
 
     def __init__(self, state_dir: Path) -> None:
@@ -118,23 +118,23 @@ class World:
 async def test_the_id_is_known_over_a_restart_and_the_error_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = World(tmp_path)
-    await world.run().look()
-    again = world.run()
-    world.directory.found = FoundMark()
+    bench = Bench(tmp_path)
+    await bench.run().look()
+    again = bench.run()
+    bench.directory.found = FoundMark()
     await again.look()
-    world.directory.found = None
+    bench.directory.found = None
     await again.look()
-    world.directory.found = FoundMark(B)
+    bench.directory.found = FoundMark(B)
     await again.look()
     (line,) = (one for one in caplog.records if one.levelno == logging.ERROR)
     assert A in line.getMessage()
     assert f"has the mark {B}" in again.problems[0]
-    assert world.changes == 2
-    after = world.run()
+    assert bench.changes == 2
+    after = bench.run()
     await after.look()
     assert after.problems, "it is no longer known that it was"
-    world.directory.found = FoundMark(A)
+    bench.directory.found = FoundMark(A)
     await after.look()
     assert after.problems == ()
 
@@ -144,10 +144,10 @@ async def test_a_spoilt_file_is_named_and_written_anew(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE_NAME).write_bytes(content)
-    world = World(tmp_path)
-    await world.run().look()
+    bench = Bench(tmp_path)
+    await bench.run().look()
     assert caplog.text.count("cannot be read, the directories that are there now count") == 1
-    world.directory.found = FoundMark(B)
-    again = world.run()
+    bench.directory.found = FoundMark(B)
+    again = bench.run()
     await again.look()
     assert A in again.problems[0]

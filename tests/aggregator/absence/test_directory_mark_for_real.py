@@ -186,7 +186,7 @@ async def test_agents_that_beat_in_the_new_directory_make_it_count(
         assert not await asyncio.to_thread(ready, daemon)
     async with Fleet(there, NODES[:3], 0.5).beating():
         await until_ready(daemon, 10)
-    await asyncio.to_thread(daemon.says, "3 of 5 known nodes beat there")
+    await asyncio.to_thread(daemon.waits_for_text, "3 of 5 known nodes beat there")
     await there.close()
 
 
@@ -205,7 +205,7 @@ async def test_an_operator_confirms_it_and_forgets_the_nodes_that_are_not_there(
     where = ("--yes", "--store", f"directory:{mounted.place}")
     assert (await asyncio.to_thread(vigil_forget, "--mark", known, *where))[0] == 0
     await until_ready(daemon, 10)
-    await asyncio.to_thread(daemon.says, "counts, an operator confirmed it")
+    await asyncio.to_thread(daemon.waits_for_text, "counts, an operator confirmed it")
     reader.may_end(NODES[4:])
     options = (*where, "--config", str(published_too(tmp_path)))
     assert (await asyncio.to_thread(vigil_forget, NODES[4], *options))[0] == 0

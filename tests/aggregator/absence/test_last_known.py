@@ -75,7 +75,9 @@ async def test_it_is_written_behind_without_an_end(tmp_path: Path) -> None:
         assert known.trouble is None
 
 
-async def test_it_is_bounded_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_is_bounded_and_reports_its_limit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     room = 2 * len(msgspec.msgpack.encode(N1))
     async with running(tmp_path, room) as known:
         known.is_listed(A)

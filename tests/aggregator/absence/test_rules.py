@@ -21,7 +21,7 @@ from tests.aggregator.nodes import (
     T0,
     faulty,
     healthy,
-    moment,
+    instant,
     node_report,
     published,
     report,
@@ -38,7 +38,7 @@ URL = "mqtt://broker"
 _NO_FAULTS: list[FaultDevice] = []
 
 
-class World:
+class Bench:
     """A broker with nodes, and what is published of them."""
 
     def __init__(
@@ -57,19 +57,19 @@ class World:
         self.absence = Absence(self.source, {"device-info": devices, "node-info": servers})
         self.beating: dict[str, bool | None] = {}
         self.nodes = tuple(nodes)
-        self.tell(DocumentsListed(tuple(report(node, faulty()) for node in self.nodes)))
-        self.tell(DocumentsListed(()), self.servers)
+        self.apply_event(DocumentsListed(tuple(report(node, faulty()) for node in self.nodes)))
+        self.apply_event(DocumentsListed(()), self.servers)
         self.beat()
         self.step()
 
-    def tell(self, event: WatchEvent, feed: LastingFeed | None = None) -> None:
-        self.pipeline.observe(feed or self.devices, event, moment(self.seconds))
+    def apply_event(self, event: WatchEvent, feed: LastingFeed | None = None) -> None:
+        self.pipeline.observe(feed or self.devices, event, instant(self.seconds))
 
     def beat(self, **writes: str) -> None:
         """Heartbeats are listed; all that beat, these with a text about their writes."""
         self.beating |= dict.fromkeys(writes, True)
         at_ms = (T0 + int(self.seconds)) * 1000
-        self.absence.hear(
+        self.absence.observe(
             Beat(node, "host", 5.0, at_ms, writes=writes.get(node, ""))
             for node, beats in self.beating.items()
             if beats
@@ -77,11 +77,11 @@ class World:
 
     def step(self, seconds: float = 0.0) -> None:
         self.seconds += seconds
-        now = moment(self.seconds)
+        now = instant(self.seconds)
         if self.absence.is_due(now):
             beats = self.beating.get
             self.pipeline.judge_again(self.absence.step(lambda node: beats(node, False), now))
-            self.absence.say(now)
+            self.absence.log_changes(now)
         self.pipeline.step(now)
         for name in self.pipeline.documents:
             self.pipeline.acknowledged(name, self.pipeline.revision(name))
@@ -89,7 +89,7 @@ class World:
 
     def delete(self, node: str, *, by_list: bool = False) -> None:
         gone = report(node, {})
-        self.tell(Deleted(gone.namespace, gone.name, by_list))
+        self.apply_event(Deleted(gone.namespace, gone.name, by_list))
 
     def shown(self) -> dict[str, str]:
         """Node to its unhealthy chips, as published."""
@@ -102,115 +102,115 @@ ILL = "Ascend910-3"
 
 
 def test_what_a_list_lacks_stays_for_good() -> None:
-    world = World()
-    world.tell(DocumentsListed((report("n1", faulty()),)))
-    world.step(3600)
-    assert world.shown() == {"n1": ILL, "n2": ILL}
-    assert [one.node for one in world.absence.missing(moment(world.seconds))] == ["n2"]
-    assert not world.devices.has("n2")
-    world.tell(Changed(report("n2", healthy(T0 + 4000))))
-    world.step()
-    assert world.shown() == {"n1": ILL, "n2": ""}
-    assert world.absence.missing(moment(world.seconds)) == ()
+    bench = Bench()
+    bench.apply_event(DocumentsListed((report("n1", faulty()),)))
+    bench.step(3600)
+    assert bench.shown() == {"n1": ILL, "n2": ILL}
+    assert [one.node for one in bench.absence.missing(instant(bench.seconds))] == ["n2"]
+    assert not bench.devices.has("n2")
+    bench.apply_event(Changed(report("n2", healthy(T0 + 4000))))
+    bench.step()
+    assert bench.shown() == {"n1": ILL, "n2": ""}
+    assert bench.absence.missing(instant(bench.seconds)) == ()
 
 
 def test_a_deletion_that_a_listing_found_ends_nothing() -> None:
-    world = World()
-    world.delete("n2", by_list=True)
-    world.step(60)
-    assert world.shown() == {"n1": ILL, "n2": ILL}
+    bench = Bench()
+    bench.delete("n2", by_list=True)
+    bench.step(60)
+    assert bench.shown() == {"n1": ILL, "n2": ILL}
 
 
 def test_a_deletion_ends_a_silent_node_after_two_seconds_and_drops_it_later() -> None:
-    world = World()
-    world.delete("n2")
-    world.step(1.9)
-    assert world.shown() == {"n1": ILL, "n2": ILL}
-    world.step(0.2)
-    assert world.shown() == {"n1": ILL, "n2": ""}
-    world.step(44)
-    assert "n2" in world.shown()
-    world.step(2)
-    assert world.shown() == {"n1": ILL}
+    bench = Bench()
+    bench.delete("n2")
+    bench.step(1.9)
+    assert bench.shown() == {"n1": ILL, "n2": ILL}
+    bench.step(0.2)
+    assert bench.shown() == {"n1": ILL, "n2": ""}
+    bench.step(44)
+    assert "n2" in bench.shown()
+    bench.step(2)
+    assert bench.shown() == {"n1": ILL}
 
 
 def test_a_document_that_is_back_in_time_was_not_deleted() -> None:
-    world = World()
-    world.delete("n2")
-    world.step(1)
-    world.tell(Changed(report("n2", faulty(update_time=T0 + 1))))
-    world.step(60)
-    assert world.shown() == {"n1": ILL, "n2": ILL}
+    bench = Bench()
+    bench.delete("n2")
+    bench.step(1)
+    bench.apply_event(Changed(report("n2", faulty(update_time=T0 + 1))))
+    bench.step(60)
+    assert bench.shown() == {"n1": ILL, "n2": ILL}
 
 
 @pytest.mark.parametrize("beats", [True, None])
 def test_a_node_that_beats_or_may_beat_is_not_ended_by_a_deletion(beats: bool | None) -> None:
-    world = World()
-    world.beating["n2"] = beats
-    world.beat()
-    world.delete("n2")
-    world.step(60)
-    assert world.shown()["n2"] == ILL
-    world.beating["n2"] = False
-    world.beat()
-    world.step()
-    assert world.shown()["n2"] == "", "it stands, and the node does not beat any more"
+    bench = Bench()
+    bench.beating["n2"] = beats
+    bench.beat()
+    bench.delete("n2")
+    bench.step(60)
+    assert bench.shown()["n2"] == ILL
+    bench.beating["n2"] = False
+    bench.beat()
+    bench.step()
+    assert bench.shown()["n2"] == "", "it stands, and the node does not beat any more"
 
 
 def test_an_agent_that_names_no_documents_deletes_its_node_info_and_nothing_else() -> None:
-    world = World()
-    world.tell(Changed(node_report("n1", _NO_FAULTS, "UnHealthy")), world.servers)
-    world.beat(n1="")
+    bench = Bench()
+    bench.apply_event(Changed(node_report("n1", _NO_FAULTS, "UnHealthy")), bench.servers)
+    bench.beat(n1="")
     gone = node_report("n1", _NO_FAULTS, "")
-    world.tell(Deleted(gone.namespace, gone.name), world.servers)
-    world.delete("n1")
-    world.step(1)
-    assert world.servers.absent.keys() == {"n1"}
-    world.step(60)
-    assert world.servers.present == {}
-    assert world.shown()["n1"] == ILL
+    bench.apply_event(Deleted(gone.namespace, gone.name), bench.servers)
+    bench.delete("n1")
+    bench.step(1)
+    assert bench.servers.absent.keys() == {"n1"}
+    bench.step(60)
+    assert bench.servers.present == {}
+    assert bench.shown()["n1"] == ILL
 
 
 def test_many_deletions_are_held_back_with_one_error(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(f"n{number:02}" for number in range(20))
+    bench = Bench(f"n{number:02}" for number in range(20))
     for number in range(4):
-        world.delete(f"n{number:02}")
-        world.step(1)
-    world.step(60)
-    assert set(world.shown().values()) == {"", ILL}, "4 of 20 are a fifth, and not more"
-    world = World(f"n{number:02}" for number in range(19))
+        bench.delete(f"n{number:02}")
+        bench.step(1)
+    bench.step(60)
+    assert set(bench.shown().values()) == {"", ILL}, "4 of 20 are a fifth, and not more"
+    bench = Bench(f"n{number:02}" for number in range(19))
     caplog.clear()
     for number in range(4):
-        world.delete(f"n{number:02}")
-        world.step(0.4)
-    world.step(600)
-    assert set(world.shown().values()) == {ILL}
+        bench.delete(f"n{number:02}")
+        bench.step(0.4)
+    bench.step(600)
+    assert set(bench.shown().values()) == {ILL}
     errors = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert len(errors) == 1
     assert "vigil forget" in errors[0]
-    text, are_many = world.absence.problem(moment(world.seconds))
+    text, are_many = bench.absence.problem(instant(bench.seconds))
     assert text is not None
     assert "of 4 a deletion is held back" in text
     assert are_many, "4 of 19 miss a document"
 
 
 def test_slow_deletions_are_no_crowd() -> None:
-    world = World(f"n{number:02}" for number in range(8))
+    bench = Bench(f"n{number:02}" for number in range(8))
     for number in range(5):
-        world.delete(f"n{number:02}")
-        world.step(10)
-    assert set(world.shown().values()) == {"", ILL}
-    assert world.absence.missing(moment(world.seconds)) == ()
+        bench.delete(f"n{number:02}")
+        bench.step(10)
+    assert set(bench.shown().values()) == {"", ILL}
+    assert bench.absence.missing(instant(bench.seconds)) == ()
 
 
-def test_the_agent_says_what_it_owns_and_what_it_deleted() -> None:
-    world = World()
-    world.tell(Changed(node_report("n1", _NO_FAULTS, "UnHealthy")), world.servers)
-    world.tell(Changed(node_report("n2", _NO_FAULTS, "UnHealthy")), world.servers)
-    world.beat(n1="", n2="")
-    for feed in (world.devices, world.servers):
-        world.tell(DocumentsListed(()), feed)
-    number = world.servers.number("n1") // 1000
+def test_the_agent_reports_what_it_owns_and_what_it_deleted() -> None:
+    bench = Bench()
+    bench.apply_event(Changed(node_report("n1", _NO_FAULTS, "UnHealthy")), bench.servers)
+    bench.apply_event(Changed(node_report("n2", _NO_FAULTS, "UnHealthy")), bench.servers)
+    bench.beat(n1="", n2="")
+    for feed in (bench.devices, bench.servers):
+        bench.apply_event(DocumentsListed(()), feed)
+    number = bench.servers.number("n1") // 1000
     own = {"device-info": T0, "node-info": 0}
     for text in (
         "",
@@ -219,77 +219,79 @@ def test_the_agent_says_what_it_owns_and_what_it_deleted() -> None:
         encode_writes({"device-info": T0}),
         '{"version":2}',
     ):
-        world.beat(n1=text, n2=text)
-        world.step(5)
-        assert world.servers.absent.keys() == {"n1", "n2"}, text
-    world.beat(n1=encode_writes(own | {"node-info": -number}), n2=encode_writes({}, whole=True))
-    world.step()
-    assert world.servers.absent == {}
-    assert world.servers.present == {}
-    assert world.devices.absent.keys() == {"n1"}
-    assert world.shown() == {"n1": ILL, "n2": ""}
+        bench.beat(n1=text, n2=text)
+        bench.step(5)
+        assert bench.servers.absent.keys() == {"n1", "n2"}, text
+    bench.beat(n1=encode_writes(own | {"node-info": -number}), n2=encode_writes({}, whole=True))
+    bench.step()
+    assert bench.servers.absent == {}
+    assert bench.servers.present == {}
+    assert bench.devices.absent.keys() == {"n1"}
+    assert bench.shown() == {"n1": ILL, "n2": ""}
 
 
 def test_an_operator_ends_what_is_absent_and_not_later_than_the_record() -> None:
-    world = World()
-    world.tell(DocumentsListed((report("n1", faulty()),)))
-    world.absence.tell(ForgetRecord("n1", (T0 + 10) * 1000, "a test"))
-    world.absence.tell(ForgetRecord("n2", (T0 - 1) * 1000, "a test"))
-    world.step(1)
-    assert world.shown() == {"n1": ILL, "n2": ILL}, "one is there, of the other it is too old"
-    world.absence.tell(ForgetRecord("n2", T0 * 1000, "a test"))
-    world.step()
-    assert world.shown() == {"n1": ILL, "n2": ""}
+    bench = Bench()
+    bench.apply_event(DocumentsListed((report("n1", faulty()),)))
+    bench.absence.observe_forgotten(ForgetRecord("n1", (T0 + 10) * 1000, "a test"))
+    bench.absence.observe_forgotten(ForgetRecord("n2", (T0 - 1) * 1000, "a test"))
+    bench.step(1)
+    assert bench.shown() == {"n1": ILL, "n2": ILL}, "one is there, of the other it is too old"
+    bench.absence.observe_forgotten(ForgetRecord("n2", T0 * 1000, "a test"))
+    bench.step()
+    assert bench.shown() == {"n1": ILL, "n2": ""}
 
 
 def test_nothing_ends_while_the_store_is_another_one() -> None:
-    world = World()
-    world.absence.hold(True)
-    world.delete("n1")
-    world.tell(DocumentsListed(()))
-    world.absence.tell(ForgetRecord("n2", T0 * 1000, "a test"))
-    world.step(60)
-    assert world.shown() == {"n1": ILL, "n2": ILL}
-    world.absence.hold(False)
-    world.step()
-    assert world.shown() == {"n1": ILL, "n2": ""}
+    bench = Bench()
+    bench.absence.hold(True)
+    bench.delete("n1")
+    bench.apply_event(DocumentsListed(()))
+    bench.absence.observe_forgotten(ForgetRecord("n2", T0 * 1000, "a test"))
+    bench.step(60)
+    assert bench.shown() == {"n1": ILL, "n2": ILL}
+    bench.absence.hold(False)
+    bench.step()
+    assert bench.shown() == {"n1": ILL, "n2": ""}
 
 
 def test_an_older_document_in_a_list_is_the_one_of_a_store_that_was_set_back() -> None:
-    world = World(has_agent=lambda _: True)
-    world.tell(DocumentsListed((report("n1", healthy(T0 - 5)), report("n2", healthy(T0 + 5)))))
-    world.step()
-    assert world.shown() == {"n1": ILL, "n2": ""}
-    world.beat(n1=encode_writes({"device-info": T0 - 5}))
-    world.step()
-    assert world.shown() == {"n1": "", "n2": ""}, "its agent says that this was its last write"
+    bench = Bench(has_agent=lambda _: True)
+    bench.apply_event(
+        DocumentsListed((report("n1", healthy(T0 - 5)), report("n2", healthy(T0 + 5))))
+    )
+    bench.step()
+    assert bench.shown() == {"n1": ILL, "n2": ""}
+    bench.beat(n1=encode_writes({"device-info": T0 - 5}))
+    bench.step()
+    assert bench.shown() == {"n1": "", "n2": ""}, "its agent says that this was its last write"
 
 
-def test_who_beats_for_nobody_is_taken_by_the_list() -> None:
-    world = World()
-    world.tell(DocumentsListed((report("n1", healthy(T0 - 5)), report("n2", faulty()))))
-    world.step()
-    assert world.shown() == {"n1": "", "n2": ILL}
+def test_a_beat_without_a_holder_is_taken_by_the_list() -> None:
+    bench = Bench()
+    bench.apply_event(DocumentsListed((report("n1", healthy(T0 - 5)), report("n2", faulty()))))
+    bench.step()
+    assert bench.shown() == {"n1": "", "n2": ILL}
 
 
 def test_what_only_an_earlier_run_published_stays_unless_all_was_known() -> None:
-    text = World().pipeline.value(cluster_device_name(0)).text
+    text = Bench().pipeline.value(cluster_device_name(0)).text
     name = cluster_device_name(0)
     before = Document(CLUSTER_NAMESPACE, name, {name: text})
     for knows_all, after in ((False, {"n1": ILL, "n2": ILL}), (True, {"n1": ILL, "n2": ""})):
-        world = World(())
-        world.pipeline = Pipeline([DocumentSource(URL, LastingFeed)], 45, deleted_after_ms=2000)
-        world.pipeline.restore([before])
-        world.pipeline.note_complete(knows_all)
-        (world.source,) = world.pipeline.sources
-        devices, servers = world.source.devices, world.source.nodes
+        bench = Bench(())
+        bench.pipeline = Pipeline([DocumentSource(URL, LastingFeed)], 45, deleted_after_ms=2000)
+        bench.pipeline.restore([before])
+        bench.pipeline.note_complete(knows_all)
+        (bench.source,) = bench.pipeline.sources
+        devices, servers = bench.source.devices, bench.source.nodes
         assert isinstance(devices, LastingFeed)
         assert isinstance(servers, LastingFeed)
-        world.devices, world.servers = devices, servers
-        world.tell(DocumentsListed((report("n1", faulty()),)))
-        world.tell(DocumentsListed(()), servers)
-        world.step()
-        assert world.shown() == after
+        bench.devices, bench.servers = devices, servers
+        bench.apply_event(DocumentsListed((report("n1", faulty()),)))
+        bench.apply_event(DocumentsListed(()), servers)
+        bench.step()
+        assert bench.shown() == after
 
 
 def test_lists_of_kubernetes_stay_authoritative() -> None:

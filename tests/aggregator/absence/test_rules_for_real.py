@@ -91,7 +91,7 @@ def is_named(daemon: Daemon, node: str) -> bool:
 
 
 @pytest.mark.timeout(120)
-async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_nobody_is_lost(
+async def test_a_thousand_nodes_that_an_emptied_broker_lacks_stay_and_no_node_is_lost(
     broker: Broker, daemon: Daemon, store: Store
 ) -> None:
     nodes = [f"n{number:04}" for number in range(_MANY)]

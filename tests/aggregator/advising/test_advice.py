@@ -230,7 +230,7 @@ def test_with_which_grace_pods_began_to_end_is_noted_until_it_is_asked_for() -> 
     assert not found.take_watched().records_known
 
 
-def test_nothing_is_said_before_nodes_pods_and_documents_were_listed() -> None:
+def test_nothing_is_logged_before_nodes_pods_and_documents_were_listed() -> None:
     for missing in ("nodes", "pods", "documents"):
         found = AdvisedObjects()
         for name in KINDS.keys() - {missing}:
@@ -290,7 +290,7 @@ def test_a_job_is_found_by_its_owner() -> None:
     assert [len(one.deletions) for one in job.reports] == [2, 2]
 
 
-def test_changes_of_decisions_are_told_once() -> None:
+def test_changes_of_decisions_are_reported_once() -> None:
     found, sessions = filled(cluster.two_pods_on_two_of_three_nodes()), Sessions()
     changes = []
     sessions.look(found.snapshot(NOW_MS))

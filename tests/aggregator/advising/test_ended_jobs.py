@@ -98,7 +98,7 @@ async def test_a_watch_that_stays_behind_is_named(monkeypatch: pytest.MonkeyPatc
     assert "older than what is stored" in found
 
 
-async def test_nothing_is_known_while_nobody_says_what_is_stored() -> None:
+async def test_nothing_is_known_before_the_store_was_read() -> None:
     (found,) = await _not_known(None, arrives=False)
     assert "no answer in time" in found
 

@@ -186,7 +186,7 @@ def test_what_is_broken_is_not_used_and_replaced(bucket: str, text: str, why: st
     assert kept.states[Profile.UPSTREAM].jobs == {"ns/j": CachedJob("u", 1)}
 
 
-def test_what_is_too_large_is_said_and_not_known_afterwards(
+def test_what_is_too_large_is_logged_and_not_known_afterwards(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept = Kept()

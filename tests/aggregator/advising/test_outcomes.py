@@ -297,7 +297,7 @@ def test_what_was_not_foretold(reasons: StoredConfigMap, outcome: str) -> None:
     assert job.counts == {outcome: 1}
 
 
-def test_a_record_of_another_job_says_nothing() -> None:
+def test_a_record_of_another_job_proves_nothing() -> None:
     job = Observed(grace=None)
     job.go("a")
     job.reasons = record(5, "ns/k")
@@ -315,7 +315,7 @@ def test_a_foretold_deletion_by_others() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"ns/j": 3}'])
-def test_records_that_cannot_be_read_tell_nothing(text: str) -> None:
+def test_records_that_cannot_be_read_prove_nothing(text: str) -> None:
     """Then what was foretold and happens has come."""
     job = Observed(reasons=StoredConfigMap("mindx-dl", "job-reschedule-reason", {KEY: text}))
     job.go("a", "b")
@@ -333,7 +333,7 @@ def test_the_first_record_ever() -> None:
     assert job.counts == {"came": 2}
 
 
-def test_records_that_may_not_be_read_tell_nothing() -> None:
+def test_records_that_may_not_be_read_prove_nothing() -> None:
     job = Observed(reasons=StoredConfigMap("mindx-dl", "job-reschedule-reason", {KEY: "{"}))
     job.records_known = False
     job.go("a")

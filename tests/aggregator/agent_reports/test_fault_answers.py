@@ -20,8 +20,8 @@ from service.election.leadership import Always
 from service.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.api.test_explanation import explained
-from tests.aggregator.cluster_documents.test_kinds import World
-from tests.aggregator.nodes import T0, healthy, moment, report
+from tests.aggregator.cluster_documents.test_kinds import Bench
+from tests.aggregator.nodes import T0, healthy, instant, report
 from tests.aggregator.notify.test_notifier import Book
 from tests.contract.documents.test_cluster_device import config, fault
 
@@ -48,17 +48,17 @@ def with_answers(update_time: int = T0, *answers: FaultAnswer) -> dict[str, str]
     return data if text is None else data | {VIGIL_KEY: text}
 
 
-def shown(world: World) -> dict[str, tuple[str | None, bool | None, str | None]]:
+def shown(bench: Bench) -> dict[str, tuple[str | None, bool | None, str | None]]:
     """Code to what ``/api/v1/faults`` says of it."""
     return {
         one.code: (one.severity, one.device_fault, one.severity_source)
-        for one in fault_statuses(world.pipeline)
+        for one in fault_statuses(bench.pipeline)
     }
 
 
 def test_the_agents_answer_counts() -> None:
-    world = World(report("n1", with_answers(T0, *ANSWERS)))
-    assert shown(world) == {
+    bench = Bench(report("n1", with_answers(T0, *ANSWERS)))
+    assert shown(bench) == {
         LINK: ("minor", True, "agent"),
         MINOR: ("critical", True, "agent"),
         UNKNOWN: ("critical", True, "agent"),
@@ -66,8 +66,8 @@ def test_the_agents_answer_counts() -> None:
 
 
 def test_of_a_real_plugins_document_the_catalogue_answers() -> None:
-    world = World(report("n1", with_answers()))
-    assert shown(world) == {
+    bench = Bench(report("n1", with_answers()))
+    assert shown(bench) == {
         LINK: ("minor", False, "catalogue"),
         MINOR: ("minor", False, "catalogue"),
         UNKNOWN: (None, None, "catalogue"),
@@ -75,8 +75,8 @@ def test_of_a_real_plugins_document_the_catalogue_answers() -> None:
 
 
 def test_what_the_agent_left_out_and_what_it_does_not_know() -> None:
-    world = World(report("n1", with_answers(T0, FaultAnswer(5, UNKNOWN))))
-    assert shown(world) == {
+    bench = Bench(report("n1", with_answers(T0, FaultAnswer(5, UNKNOWN))))
+    assert shown(bench) == {
         LINK: ("minor", False, "catalogue"),
         MINOR: ("minor", False, "catalogue"),
         UNKNOWN: (None, False, "agent"),
@@ -84,9 +84,9 @@ def test_what_the_agent_left_out_and_what_it_does_not_know() -> None:
 
 
 def test_an_answer_ends_with_its_document() -> None:
-    world = World(report("n1", with_answers(T0, *ANSWERS)))
-    world.put(report("n1", with_answers(T0 + 1)), 1)
-    assert {source for _, _, source in shown(world).values()} == {"catalogue"}
+    bench = Bench(report("n1", with_answers(T0, *ANSWERS)))
+    bench.put(report("n1", with_answers(T0 + 1)), 1)
+    assert {source for _, _, source in shown(bench).values()} == {"catalogue"}
 
 
 def test_the_document_that_counts_has_the_answer() -> None:
@@ -100,7 +100,7 @@ def test_the_document_that_counts_has_the_answer() -> None:
 
 
 def test_the_explanation_has_the_same() -> None:
-    found = explained(World(report("n1", with_answers(T0, *ANSWERS))), "n1").chips
+    found = explained(Bench(report("n1", with_answers(T0, *ANSWERS))), "n1").chips
     (*_, chip) = (one for one in found if one.faults)
     (one,) = chip.faults
     assert (one.code, one.severity, one.device_fault, one.severity_source) == (
@@ -112,12 +112,12 @@ def test_the_explanation_has_the_same() -> None:
 
 
 async def test_the_history_has_the_same() -> None:
-    world = World(report("n1", healthy()))
+    bench = Bench(report("n1", healthy()))
     around = Around([True])
-    board = JobView(around, world.pipeline.published)
+    board = JobView(around, bench.pipeline.published)
     book = Book()
-    telling = Notifier(
-        world.pipeline,
+    notifier = Notifier(
+        bench.pipeline,
         around,
         board,
         RankTables(1),
@@ -125,16 +125,16 @@ async def test_the_history_has_the_same() -> None:
         book,  # type: ignore[arg-type]
         Labelling((), board.labels, Always("")),
     )
-    await telling.seed(moment(0))
+    await notifier.seed(instant(0))
 
     def step(at: float, data: dict[str, str]) -> None:
-        world.pipeline.observe(world.devices, Changed(report("n1", data)), moment(at))
-        world.pipeline.step(moment(at))
-        telling.after((), moment(at), leads=True)
+        bench.pipeline.observe(bench.devices, Changed(report("n1", data)), instant(at))
+        bench.pipeline.step(instant(at))
+        notifier.after((), instant(at), leads=True)
 
     step(1, with_answers(T0 + 1, *ANSWERS))
     kept = {one.code: (one.severity, one.device_fault, one.severity_source) for one in book.changes}
-    assert kept == shown(world)
+    assert kept == shown(bench)
     again = msgspec.json.decode(msgspec.json.encode(book.changes[0]), type=FaultChange)
     assert again == book.changes[0]
     book.changes.clear()
@@ -146,8 +146,8 @@ async def test_the_history_has_the_same() -> None:
 def test_blind_sources_go_before_answers(count: int) -> None:
     many = [BlindSource("links", 1, "x" * 200, chip) for chip in range(16)]
     answers = [FaultAnswer(3, f"{number:08X}", "minor") for number in range(count)]
-    world = World(report("n1", healthy() | {VIGIL_KEY: encode_vigil_key(many, 7, answers) or ""}))
-    (inbox,) = (source.devices.own_key for source in world.pipeline.sources)
+    bench = Bench(report("n1", healthy() | {VIGIL_KEY: encode_vigil_key(many, 7, answers) or ""}))
+    (inbox,) = (source.devices.own_key for source in bench.pipeline.sources)
     record = inbox.reports["n1"].record
     assert len(record.blind) == 16
     assert 0 < len(record.faults) <= count

@@ -15,14 +15,15 @@ from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.processors.manual_separation import Separated
 from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.public_faults.values import ActivePublicFault
+from contract.codes.reference import describe_code
 from contract.documents.device_info import SWITCH_INFO_KEY
 from contract.documents.node_info import FaultDevice
 from contract.documents.switch_info import SwitchEvent, SwitchRecord, encode_switch_info
 from service.clock import shown_time
 from service.stalls import Stalls
 from stores.cluster import Snapshot
-from tests.aggregator.cluster_documents.test_kinds import World
-from tests.aggregator.nodes import T0, faulty, healthy, moment, node_report, report
+from tests.aggregator.cluster_documents.test_kinds import Bench
+from tests.aggregator.nodes import T0, faulty, healthy, instant, node_report, report
 from tests.contract.documents.test_cluster_device import config, fault
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
     from aggregator.api.status import NodeStatus
 
 
-def status_of(world: World, node: str, heartbeat: str, age: float | None) -> NodeStatus:
+def status_of(bench: Bench, node: str, heartbeat: str, age: float | None) -> NodeStatus:
     stalls = Stalls(lambda: 0.0)
-    memory = PersistedHeartbeats((), lambda: moment(0))
-    listener = HeartbeatMonitor({}, lambda _: None, lambda: moment(0), stalls, {}, memory)
-    status = node_status(world.pipeline, listener, node, moment(0))
+    memory = PersistedHeartbeats((), lambda: instant(0))
+    listener = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
+    status = node_status(bench.pipeline, listener, node, instant(0))
     assert status is not None
-    assert status in tuple(node_statuses(world.pipeline, listener, moment(0)))
+    assert status in tuple(node_statuses(bench.pipeline, listener, instant(0)))
     return msgspec.structs.replace(
         status,
         heartbeat=heartbeat,
@@ -47,15 +48,15 @@ def status_of(world: World, node: str, heartbeat: str, age: float | None) -> Nod
 
 
 def explained(
-    world: World,
+    bench: Bench,
     node: str,
     used: frozenset[str] | None = None,
     around: ExplanationContext | None = None,
 ) -> Explanation:
-    status = status_of(world, node, "unknown", None)
-    acknowledged = dict.fromkeys(world.pipeline.documents, True)
+    status = status_of(bench, node, "unknown", None)
+    acknowledged = dict.fromkeys(bench.pipeline.documents, True)
     return explain(
-        world.pipeline, status, around or ExplanationContext(NodeContext(used)), acknowledged
+        bench.pipeline, status, around or ExplanationContext(NodeContext(used)), acknowledged
     )
 
 
@@ -66,7 +67,7 @@ def unwell(found: Explanation) -> tuple[ExplainedChip, ...]:
 
 
 def test_a_healthy_node_has_little_to_explain() -> None:
-    found = explained(World(report("n1", healthy())), "n1")
+    found = explained(Bench(report("n1", healthy())), "n1")
     assert found.because == ("its newest device-info counts",)
     assert found.documents == {"cluster-info-device-0": True}
     assert unwell(found) == ()
@@ -75,7 +76,7 @@ def test_a_healthy_node_has_little_to_explain() -> None:
 
 
 def test_a_faulty_chip_is_the_nodes_own_word() -> None:
-    (chip,) = unwell(explained(World(report("n1", faulty(3))), "n1"))
+    (chip,) = unwell(explained(Bench(report("n1", faulty(3))), "n1"))
     assert (chip.chip, chip.reported, chip.published) == (
         "Ascend910-3",
         "unhealthy",
@@ -84,22 +85,24 @@ def test_a_faulty_chip_is_the_nodes_own_word() -> None:
     (one,) = chip.faults
     assert (one.code, one.reported, one.published) == ("80E18402", "RestartNPU", "RestartNPU")
     assert one.because == "the node says so"
+    assert one.name == one.summary
+    assert one.name_zh == "设备的HBM总的多bit ECC隔离行数达到64个"
 
 
 def test_a_refused_document_is_named_with_its_reason() -> None:
-    world = World(report("n1", faulty(3)))
-    world.put(report("n1", {"DeviceInfoCfg": "{"}))
-    found = explained(world, "n1")
+    bench = Bench(report("n1", faulty(3)))
+    bench.put(report("n1", {"DeviceInfoCfg": "{"}))
+    found = explained(bench, "n1")
     assert found.because[0].startswith("its newest device-info is refused")
     assert "DeviceInfoCfg" in found.because[1]
     assert [chip.chip for chip in unwell(found)] == ["Ascend910-3"]
 
 
-def test_pre_separation_says_what_pods_have_to_do_with_it() -> None:
-    world = World(report("n1", config([fault(3, "PreSeparateNPU", "80E18402")], update_time=T0)))
-    (idle,) = unwell(explained(world, "n1", frozenset()))
+def test_pre_separation_shows_what_pods_have_to_do_with_it() -> None:
+    bench = Bench(report("n1", config([fault(3, "PreSeparateNPU", "80E18402")], update_time=T0)))
+    (idle,) = unwell(explained(bench, "n1", frozenset()))
     assert idle.because[-1] == "PreSeparateNPU: no pod uses it, so it is unhealthy"
-    (busy,) = unwell(explained(world, "n1", frozenset({"Ascend910-3"})))
+    (busy,) = unwell(explained(bench, "n1", frozenset({"Ascend910-3"})))
     assert busy.because[-1].startswith("PreSeparateNPU: a pod uses it")
     assert (idle.used_by_pod, busy.used_by_pod) == (False, True)
 
@@ -107,10 +110,10 @@ def test_pre_separation_says_what_pods_have_to_do_with_it() -> None:
 def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
     link = fault(2, "PreSeparateNPU", "81078603", kind="CardNetwork")
     both = [fault(3, "PreSeparateNPU", "80E18402"), fault(3, "RestartNPU", "80C98000")]
-    said = config([link, *both], unhealthy=(3,), network=(2,), update_time=T0)
-    world = World(report("n1", said))
+    reported = config([link, *both], unhealthy=(3,), network=(2,), update_time=T0)
+    bench = Bench(report("n1", reported))
     used = frozenset({"Ascend910-2", "Ascend910-3"})
-    parameter_plane, condemned = unwell(explained(world, "n1", used))
+    parameter_plane, condemned = unwell(explained(bench, "n1", used))
     assert parameter_plane.because == ("the node reports: its network link is down",)
     assert condemned.because == (
         "the node reports: unhealthy",
@@ -118,25 +121,25 @@ def test_pre_separation_is_not_blamed_for_what_it_does_not_do() -> None:
     )
 
 
-def test_a_chip_that_is_separated_by_its_node_and_here_says_both() -> None:
-    world = World(report("n1", config([fault(3, "ManuallySeparateNPU", "")], unhealthy=(3,))))
-    separation = world.pipeline.processing.separation
+def test_a_chip_that_is_separated_by_its_node_and_here_shows_both() -> None:
+    bench = Bench(report("n1", config([fault(3, "ManuallySeparateNPU", "")], unhealthy=(3,))))
+    separation = bench.pipeline.processing.separation
     separation.chips["n1"] = {"Ascend910-3": Separated({"80C98000": T0 * 1000})}
-    (by_node,) = unwell(explained(world, "n1"))[0].faults
+    (by_node,) = unwell(explained(bench, "n1"))[0].faults
     assert (by_node.because, by_node.until_ms) == ("the node says so", None), "the policy is off"
     separation.set_policy(SeparationPolicy(enabled=True))
-    (both,) = unwell(explained(world, "n1"))[0].faults
+    (both,) = unwell(explained(bench, "n1"))[0].faults
     assert both.because.startswith("the node says so; and here it is in manual separation, because")
     assert both.until_ms == T0 * 1000 + 48 * 3_600_000
 
 
-def test_a_server_that_is_published_otherwise_says_why() -> None:
+def test_a_server_that_is_published_otherwise_names_the_reason() -> None:
     part = FaultDevice("Fan", 4, ["06000025"], "PreSeparateFault")
-    world = World(report("n1", healthy()), node_report("n1", [part], "PreSeparate"))
-    world.known.observe_pods(0, Snapshot({}))
-    world.pipeline.judge_again(["n1"])
-    world.step(1)
-    found = explained(world, "n1", frozenset())
+    bench = Bench(report("n1", healthy()), node_report("n1", [part], "PreSeparate"))
+    bench.known.observe_pods(0, Snapshot({}))
+    bench.pipeline.judge_again(["n1"])
+    bench.step(1)
+    found = explained(bench, "n1", frozenset())
     assert found.reported_status == "PreSeparate"
     assert found.node.node_status == "UnHealthy"
     assert found.because[-1] == (
@@ -151,20 +154,20 @@ def one(chip: int, level: str, code: str) -> dict[str, object]:
     return fault(chip, level, code, {code: (T0 * 1000, level)})
 
 
-def test_what_came_along_with_a_uce_fault_says_so() -> None:
+def test_a_companion_of_a_uce_fault_is_shown_as_one() -> None:
     faults = [one(3, "RestartBusiness", UCE), one(3, "RestartBusiness", COMPANION)]
-    (chip,) = unwell(explained(World(report("n1", config(faults, unhealthy=(3,)))), "n1"))
-    told = {found.code: found for found in chip.faults}
-    assert told[UCE].because == "the node says so"
-    held = told[COMPANION]
+    (chip,) = unwell(explained(Bench(report("n1", config(faults, unhealthy=(3,)))), "n1"))
+    by_code = {found.code: found for found in chip.faults}
+    assert by_code[UCE].because == "the node says so"
+    held = by_code[COMPANION]
     assert (held.reported, held.published, held.until_ms) == ("RestartBusiness", None, None)
     assert held.since_ms == T0 * 1000
     assert held.because.startswith("held back from readers while it lasts: it came along with")
 
 
-def test_what_may_have_come_along_says_until_when() -> None:
-    world = World(report("n1", config([one(3, "RestartBusiness", COMPANION)], unhealthy=(3,))))
-    (chip,) = unwell(explained(world, "n1"))
+def test_what_may_have_come_along_shows_its_end() -> None:
+    bench = Bench(report("n1", config([one(3, "RestartBusiness", COMPANION)], unhealthy=(3,))))
+    (chip,) = unwell(explained(bench, "n1"))
     (held,) = chip.faults
     assert held.because.startswith("held back from readers until 2025-10-09 08:53:25 UTC at most")
     assert held.until_ms == T0 * 1000 + 5000
@@ -179,18 +182,19 @@ def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
     event = SwitchEvent(assembled_fault_code=code, switch_chip_id=2, switch_port_id=7)
     times = ((f"{code}_2_7", T0 * 1000, "Separate"),)
     record = SwitchRecord((event,), "Separate", T0, "UnHealthy", times)
-    world = World(report("n1", healthy()))
+    bench = Bench(report("n1", healthy()))
     seconds = {"huawei.com/schedule.filter.faultCode": f"{code}:60"}
     pods = {
         "u": PodState("u", "n1", "default", "rank-0", "job", ("Ascend910-1",), job_name="training")
     }
-    world.known.observe_pods(0, Snapshot(pods))
-    world.known.observe_jobs(0, Snapshot({"g": JobState("job", "default", "training", seconds)}))
-    world.put(report("n1", {**healthy(), SWITCH_INFO_KEY: encode_switch_info(record)}))
-    facts = world.known.facts("n1")
-    found = explained(world, "n1", facts.used, ExplanationContext(facts))
+    bench.known.observe_pods(0, Snapshot(pods))
+    bench.known.observe_jobs(0, Snapshot({"g": JobState("job", "default", "training", seconds)}))
+    bench.put(report("n1", {**healthy(), SWITCH_INFO_KEY: encode_switch_info(record)}))
+    facts = bench.known.facts("n1")
+    found = explained(bench, "n1", facts.used, ExplanationContext(facts))
     (held,) = found.switch_events
     assert (held.switch, held.port, held.reported, held.published) == (2, 7, "Separate", None)
+    assert (held.name, held.name_zh, held.summary) == (None, None, ""), "it is in no table"
     assert held.because == (
         "held back from readers until 2025-10-09 08:54:20 UTC: job default/training rides it out"
     )
@@ -200,7 +204,7 @@ def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
     )
 
 
-def test_public_faults_and_relations_say_what_ends_them() -> None:
+def test_public_faults_and_relations_show_what_ends_them() -> None:
     about = ("n1", "CCAE", "fault-0001", "NPU", "220001001", "SeparateNPU", (3,), T0, T0 * 1000)
     lasting = ActivePublicFault(*about, T0 * 1000, T0 * 1000, None, placed=True)
     ending = msgspec.structs.replace(lasting, fault_id="fault-0002", ends_at_ms=T0 * 1000 + 5000)
@@ -211,7 +215,10 @@ def test_public_faults_and_relations_say_what_ends_them() -> None:
     around = ExplanationContext(
         NodeContext(frozenset()), (lasting, ending), jobs=(("job", None),), relations=relations
     )
-    found = explained(World(report("n1", healthy())), "n1", None, around)
+    found = explained(Bench(report("n1", healthy())), "n1", None, around)
+    known = describe_code("220001001")
+    assert known is not None
+    assert {one.summary for one in found.public_faults} == {known.summary}
     assert [one.because for one in found.public_faults] == [
         "CCAE told of it; it holds until CCAE tells that it is over",
         "CCAE told of it; it ends at 2025-10-09 08:53:25 UTC",
@@ -223,15 +230,15 @@ def test_public_faults_and_relations_say_what_ends_them() -> None:
     assert "too long ago" in job.because[3]
 
 
-def test_a_lost_node_says_since_when() -> None:
-    world = World(report("n1", healthy()))
-    lost = status_of(world, "n1", heartbeat="lost", age=42.0)
-    found = explain(world.pipeline, lost, ExplanationContext(), {})
+def test_a_lost_node_shows_since_when() -> None:
+    bench = Bench(report("n1", healthy()))
+    lost = status_of(bench, "n1", heartbeat="lost", age=42.0)
+    found = explain(bench.pipeline, lost, ExplanationContext(), {})
     assert found.because[-1] == (
         "its heartbeat fell silent 42 s ago (interval 5 s): it is lost, and published UnHealthy "
         "for that"
     )
-    found = explain(world.pipeline, lost, ExplanationContext(publish_lost=False), {})
+    found = explain(bench.pipeline, lost, ExplanationContext(publish_lost=False), {})
     assert found.because[-1].endswith("it is lost, which is not to be published")
 
 

@@ -11,7 +11,7 @@ from aggregator.inputs.node_documents import DocumentSource
 from aggregator.merge.pipeline import Pipeline
 from aggregator.processors.manual_separation import Separated
 from pacing.cooperative import all_of
-from tests.aggregator.nodes import T0, moment
+from tests.aggregator.nodes import T0, instant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ async def test_others_have_a_turn_while_separation_is_shown() -> None:
     for name in names:
         separation.chips[name] = {"Ascend910-0": Separated({"80C98000": T0 * 1000})}
         separation.counts[name] = {"Ascend910-1": {"80C98009": (T0 * 1000,)}}
-    picture = Picture(MagicMock(pipeline=pipeline), lambda: moment(1), publish_lost=True)
+    picture = Picture(MagicMock(pipeline=pipeline), lambda: instant(1), publish_lost=True)
     answer = asyncio.create_task(picture.separation())
     await asyncio.sleep(0)
     assert not answer.done()

@@ -127,7 +127,7 @@ async def daemon(plane: ControlPlane, make: Make) -> Daemon:
 
 
 @pytest.mark.apiserver
-async def test_every_page_is_what_its_description_says(daemon: Daemon) -> None:
+async def test_every_page_matches_its_description(daemon: Daemon) -> None:
     for one in OPERATIONS:
         if one.content != "application/json":
             continue
@@ -191,11 +191,11 @@ def assert_explained(daemon: Daemon) -> None:
 def assert_parts(daemon: Daemon) -> None:
     (separated,) = daemon.ask("/api/v1/separation")[1]["separation"]["chips"]
     assert separated["shown_in"] == ["kubernetes:"]
-    world = {
+    bench = {
         one["kind"]: one
         for one in daemon.ask("/api/v1/cluster-state")[1]["cluster_state"]["objects"]
     }
-    assert world["pods"]["objects"] == world["PodGroups"]["objects"] == 1
+    assert bench["pods"]["objects"] == bench["PodGroups"]["objects"] == 1
     services = daemon.ask("/api/v1/services")[1]["services"]
     assert services["grpc"]["plaintext"]
     faults = daemon.ask("/api/v1/faults")[1]

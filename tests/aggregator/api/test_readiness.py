@@ -30,12 +30,12 @@ _CONFIG_MAPS = "api/v1/configmaps"
 async def leader(place: Path) -> AsyncIterator[tuple[Replicas, Replica]]:
     """A leader of three nodes that beat, which has published everything."""
     names = ("n1", "n2", "n3")
-    async with replicas(place) as world, agents(world, names):
+    async with replicas(place) as site, agents(site, names):
         for node in names:
-            await world.device(node, broken(update_time=T0))
-        one = await world.begin("one", 10)
+            await site.device(node, broken(update_time=T0))
+        one = await site.begin("one", 10)
         assert not reasons(one)
-        yield world, one
+        yield site, one
 
 
 def reasons(one: Replica) -> tuple[str, ...]:
@@ -43,12 +43,12 @@ def reasons(one: Replica) -> tuple[str, ...]:
     return one.made.readiness.health().not_ready
 
 
-async def becomes_not_ready(world: Replicas, one: Replica, within: int) -> tuple[str, ...]:
+async def becomes_not_ready(site: Replicas, one: Replica, within: int) -> tuple[str, ...]:
     """Wait until it is not ready, for more than 30 s; why."""
-    await world.pass_time(LONG_SECONDS - 1)
+    await site.pass_time(LONG_SECONDS - 1)
     assert not reasons(one)
     for _ in range(within - LONG_SECONDS + 1):
-        await world.pass_time(1)
+        await site.pass_time(1)
         if reasons(one):
             return reasons(one)
     raise AssertionError(f"it is still ready after {within} s")
@@ -56,23 +56,23 @@ async def becomes_not_ready(world: Replicas, one: Replica, within: int) -> tuple
 
 @pytest.mark.parametrize("status", [429, 503, 403])
 async def test_a_leader_that_is_refused_everything(tmp_path: Path, status: int) -> None:
-    async with leader(tmp_path) as (world, one):
-        world.api.refuses_with = status
-        world.api.refuses = lambda *_: True
-        why = await becomes_not_ready(world, one, 45)
+    async with leader(tmp_path) as (site, one):
+        site.api.refuses_with = status
+        site.api.refuses = lambda *_: True
+        why = await becomes_not_ready(site, one, 45)
         assert any("the election by kubernetes: has failed for 3" in text for text in why)
         assert all("the test wants it" in text for text in why)
-        await world.pass_time(30)
+        await site.pass_time(30)
         assert reasons(one)
-        world.api.refuses = lambda *_: False
-        await world.pass_time(10)
+        site.api.refuses = lambda *_: False
+        await site.pass_time(10)
         assert not reasons(one)
         assert one.leads
 
 
 async def test_a_leader_whose_writes_are_refused(tmp_path: Path) -> None:
-    async with leader(tmp_path) as (world, one):
-        world.api.refuses_with = 403
+    async with leader(tmp_path) as (site, one):
+        site.api.refuses_with = 403
 
         def writes(method: str, place: Place) -> bool:
             return method != "GET" and (place.resource, place.namespace) == (
@@ -80,15 +80,15 @@ async def test_a_leader_whose_writes_are_refused(tmp_path: Path) -> None:
                 "mindx-dl",
             )
 
-        world.api.refuses = writes
-        for name in list(world.outputs):
+        site.api.refuses = writes
+        for name in list(site.outputs):
             if name.startswith("cluster-info"):
-                await world.edit(name, None)
-        (why,) = await becomes_not_ready(world, one, 40)
+                await site.edit(name, None)
+        (why,) = await becomes_not_ready(site, one, 40)
         assert why.startswith("the writing of our documents to kubernetes: has failed for 3")
         assert "cluster-info-" in why
-        world.api.refuses = lambda *_: False
-        await world.pass_time(10)
+        site.api.refuses = lambda *_: False
+        await site.pass_time(10)
         assert not reasons(one)
 
 
@@ -96,38 +96,38 @@ async def test_a_leader_whose_writes_are_refused(tmp_path: Path) -> None:
 async def test_one_refused_document_of_many_is_no_reason(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with leader(tmp_path) as (world, one):
-        world.api.refuses_with = 422
-        world.api.refuses = lambda method, place: (
+    async with leader(tmp_path) as (site, one):
+        site.api.refuses_with = 422
+        site.api.refuses = lambda method, place: (
             method != "GET" and place.name == "cluster-info-device-0"
         )
-        await world.device("n1", broken(3, update_time=T0 + 1))
+        await site.device("n1", broken(3, update_time=T0 + 1))
         for _ in range(180):
-            await world.pass_time(1)
+            await site.pass_time(1)
             assert not reasons(one)
         assert caplog.text.count("cluster-info-device-0 is not published, trying again") == 1
-        assert world.unhealthy("n1") == ""
+        assert site.unhealthy("n1") == ""
         status = one.made.picture.documents()
         lag = {d.document: d.lag_seconds for d in status.documents}
         assert (lag["cluster-info-device-0"] or 0) > 170
 
 
 async def test_a_leader_whose_watch_of_the_nodes_fails(tmp_path: Path) -> None:
-    async with leader(tmp_path) as (world, one):
+    async with leader(tmp_path) as (site, one):
         assert one.client is not None
         one.client.go_blind(lambda place: place.namespace == "kube-system")
-        (why,) = await becomes_not_ready(world, one, 32)
+        (why,) = await becomes_not_ready(site, one, 32)
         assert why.startswith("the watch of kube-system in kubernetes: has failed for 30 s")
         one.client.catch_up()
-        await world.pass_time(10)
+        await site.pass_time(10)
         assert not reasons(one)
 
 
 @pytest.mark.slow
 async def test_none_to_make_is_no_failure(tmp_path: Path) -> None:
-    async with leader(tmp_path) as (world, one):
+    async with leader(tmp_path) as (site, one):
         for _ in range(60):
-            await world.pass_time(10)
+            await site.pass_time(10)
             assert not reasons(one)
 
 

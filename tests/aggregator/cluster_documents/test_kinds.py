@@ -16,7 +16,7 @@ from contract.go import encode as go_json
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE, CLUSTER_NODE_NAME
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.cluster import Snapshot, Update
-from tests.aggregator.nodes import T0, healthy, moment, node_report, published, report
+from tests.aggregator.nodes import T0, healthy, instant, node_report, published, report
 
 DEVICES, SWITCHES = "cluster-info-device-0", "cluster-info-switch-0"
 CPU = FaultDevice("CPU", 1, ["00000001"], "PreSeparateFault")
@@ -42,7 +42,7 @@ def with_switch(node: str, level: str, status: str, update_time: int = T0) -> Do
     return report(node, {**healthy(), "SwitchInfoCfg": switch(level, status, update_time)})
 
 
-class World:
+class Bench:
     """A pipeline of one store that was listed; every write succeeds at once."""
 
     def __init__(self, *documents: Document, outputs: dict[str, Document] | None = None) -> None:
@@ -53,18 +53,18 @@ class World:
         self.devices, self.nodes = self.pipeline.sources[0].feeds
         for feed in (self.devices, self.nodes):
             mine = tuple(d for d in documents if d.namespace == feed.selection.namespace)
-            self.pipeline.observe(feed, DocumentsListed(mine), moment(0))
+            self.pipeline.observe(feed, DocumentsListed(mine), instant(0))
         self.step(0)
 
     def put(self, document: Document, at: float = 0) -> frozenset[str]:
         mine = self.devices.selection.namespace == document.namespace
-        self.pipeline.observe(self.devices if mine else self.nodes, Changed(document), moment(at))
+        self.pipeline.observe(self.devices if mine else self.nodes, Changed(document), instant(at))
         return self.step(at)
 
     def delete(self, document: Document, at: float = 0) -> frozenset[str]:
         mine = self.devices.selection.namespace == document.namespace
         event = Deleted(document.namespace, document.name)
-        self.pipeline.observe(self.devices if mine else self.nodes, event, moment(at))
+        self.pipeline.observe(self.devices if mine else self.nodes, event, instant(at))
         return self.step(at)
 
     def lose(self, *nodes: str) -> frozenset[str]:
@@ -72,7 +72,7 @@ class World:
         return self.step(0)
 
     def step(self, at: float) -> frozenset[str]:
-        changed = self.pipeline.step(moment(at))
+        changed = self.pipeline.step(instant(at))
         for name in self.pipeline.documents:
             value = self.pipeline.value(name)
             self.outputs[name] = Document(
@@ -83,7 +83,7 @@ class World:
                 value.annotations,
             )
             self.pipeline.acknowledged(name, value.revision)
-        self.pipeline.step(moment(at))
+        self.pipeline.step(instant(at))
         return changed
 
     def switches(self) -> dict[str, Any]:
@@ -103,114 +103,114 @@ def _entries(document: Document, prefix: str) -> dict[str, Any]:
 
 
 def test_a_change_touches_only_the_documents_of_its_kind() -> None:
-    world = World(with_switch("n1", "", "Healthy"), node_report("n1", [], "Healthy"))
-    assert world.put(with_switch("n1", "Separate", "UnHealthy")) == {SWITCHES}
-    assert world.put(node_report("n1", [FAN], "Healthy")) == {CLUSTER_NODE_NAME}
-    assert world.put(with_switch("n1", "Separate", "UnHealthy", T0 + 9)) == frozenset()
+    bench = Bench(with_switch("n1", "", "Healthy"), node_report("n1", [], "Healthy"))
+    assert bench.put(with_switch("n1", "Separate", "UnHealthy")) == {SWITCHES}
+    assert bench.put(node_report("n1", [FAN], "Healthy")) == {CLUSTER_NODE_NAME}
+    assert bench.put(with_switch("n1", "Separate", "UnHealthy", T0 + 9)) == frozenset()
 
 
 def test_without_any_node_info_the_document_is_empty_and_there() -> None:
-    world = World(report("n1", healthy()))
-    assert world.outputs[CLUSTER_NODE_NAME].data == {CLUSTER_NODE_NAME: ""}
-    assert SWITCHES not in world.outputs
+    bench = Bench(report("n1", healthy()))
+    assert bench.outputs[CLUSTER_NODE_NAME].data == {CLUSTER_NODE_NAME: ""}
+    assert SWITCHES not in bench.outputs
 
 
 def test_a_bad_part_harms_neither_the_other_parts_nor_other_nodes() -> None:
-    world = World(with_switch("n1", "", "Healthy"), node_report("n1", [FAN], "Healthy"))
+    bench = Bench(with_switch("n1", "", "Healthy"), node_report("n1", [FAN], "Healthy"))
     bad = {"DeviceInfoCfg": "{", "SwitchInfoCfg": switch("Separate", "UnHealthy")}
-    assert world.put(report("n1", bad)) == {SWITCHES}
-    assert "n1" in published(world.outputs[DEVICES].data[DEVICES])
+    assert bench.put(report("n1", bad)) == {SWITCHES}
+    assert "n1" in published(bench.outputs[DEVICES].data[DEVICES])
     worse = {**healthy(T0 + 1), "SwitchInfoCfg": '{"FaultCode":["{\\"EventType\\":-1}"]}'}
-    assert world.put(report("n1", worse)) == frozenset()
-    assert world.switches()["n1"]["NodeStatus"] == "UnHealthy"
-    source = world.pipeline.sources[0]
+    assert bench.put(report("n1", worse)) == frozenset()
+    assert bench.switches()["n1"]["NodeStatus"] == "UnHealthy"
+    source = bench.pipeline.sources[0]
     assert "EventType" in source.switch.rejected["n1"].reason
     assert source.device.rejected == {}
     broken = node_report("n1", [], "Healthy")
     broken.data["NodeInfo"] = broken.data["NodeInfo"].replace("Healthy", "UnHealthy")
-    assert world.put(broken) == frozenset()
+    assert bench.put(broken) == frozenset()
     assert "CheckCode" in source.node.rejected["n1"].reason
-    assert world.statuses() == {"n1": "Healthy"}
-    assert world.put(node_report("n2", [], "Healthy")) == {CLUSTER_NODE_NAME}
+    assert bench.statuses() == {"n1": "Healthy"}
+    assert bench.put(node_report("n2", [], "Healthy")) == {CLUSTER_NODE_NAME}
 
 
-def test_e33_a_null_among_devices_is_dropped_and_poisons_nobody() -> None:
-    world = World(node_report("n2", [], "Healthy"))
+def test_e33_a_null_among_devices_is_dropped_and_spoils_no_other() -> None:
+    bench = Bench(node_report("n2", [], "Healthy"))
     inner = {"FaultDevList": [None], "NodeStatus": "Healthy"}
     text = go_json.encode({"NodeInfo": inner, "CheckCode": go_json.check_code(inner)})
     poisoned = node_report("n1", [], "Healthy")
-    world.put(Document(poisoned.namespace, poisoned.name, {"NodeInfo": text}, poisoned.labels))
-    assert world.statuses() == {"n1": "Healthy", "n2": "Healthy"}
-    assert world.servers()["n1"]["FaultDevList"] is None
+    bench.put(Document(poisoned.namespace, poisoned.name, {"NodeInfo": text}, poisoned.labels))
+    assert bench.statuses() == {"n1": "Healthy", "n2": "Healthy"}
+    assert bench.servers()["n1"]["FaultDevList"] is None
 
 
 def test_a_switch_that_is_not_mentioned_any_more_is_healthy_first_and_gone_later() -> None:
-    world = World(with_switch("n1", "Separate", "UnHealthy"))
-    again = World(report("n1", healthy()), outputs=dict(world.outputs))
+    bench = Bench(with_switch("n1", "Separate", "UnHealthy"))
+    again = Bench(report("n1", healthy()), outputs=dict(bench.outputs))
     assert again.switches()["n1"]["NodeStatus"] == "Healthy"
-    assert world.put(report("n1", {"DeviceInfoCfg": "{"})) == frozenset()
-    assert world.switches()["n1"]["NodeStatus"] == "UnHealthy", "a bad document ends nothing"
-    assert world.put(report("n1", healthy(T0 + 1))) == {SWITCHES}
-    assert world.switches()["n1"]["NodeStatus"] == "Healthy"
-    world.step(50)
-    world.step(100)
-    assert world.outputs[SWITCHES].data == {SWITCHES: ""}
-    assert world.put(with_switch("n1", "Separate", "UnHealthy")) == {SWITCHES}
-    assert world.switches()["n1"]["NodeStatus"] == "UnHealthy"
+    assert bench.put(report("n1", {"DeviceInfoCfg": "{"})) == frozenset()
+    assert bench.switches()["n1"]["NodeStatus"] == "UnHealthy", "a bad document ends nothing"
+    assert bench.put(report("n1", healthy(T0 + 1))) == {SWITCHES}
+    assert bench.switches()["n1"]["NodeStatus"] == "Healthy"
+    bench.step(50)
+    bench.step(100)
+    assert bench.outputs[SWITCHES].data == {SWITCHES: ""}
+    assert bench.put(with_switch("n1", "Separate", "UnHealthy")) == {SWITCHES}
+    assert bench.switches()["n1"]["NodeStatus"] == "UnHealthy"
 
 
 def test_the_switch_of_a_deleted_node_is_healthy_first_and_gone_a_touch_period_later() -> None:
-    world = World(with_switch("n1", "Separate", "UnHealthy"))
-    assert world.delete(report("n1", {}), at=1) == {SWITCHES}
-    entry = world.switches()["n1"]
+    bench = Bench(with_switch("n1", "Separate", "UnHealthy"))
+    assert bench.delete(report("n1", {}), at=1) == {SWITCHES}
+    entry = bench.switches()["n1"]
     assert (entry["NodeStatus"], entry["FaultCode"], entry["FaultLevel"]) == ("Healthy", [], "")
     assert entry["FaultTimeAndLevelMap"] == {}
-    world.step(45.9)
-    assert "n1" in world.switches()
-    assert world.step(46) == {DEVICES, SWITCHES}
-    assert world.outputs[SWITCHES].data == {SWITCHES: ""}
+    bench.step(45.9)
+    assert "n1" in bench.switches()
+    assert bench.step(46) == {DEVICES, SWITCHES}
+    assert bench.outputs[SWITCHES].data == {SWITCHES: ""}
 
 
 def test_a_deleted_node_info_is_left_out_at_once() -> None:
-    world = World(node_report("n1", [CPU], "UnHealthy"), node_report("n2", [], "Healthy"))
-    assert world.delete(node_report("n1", [], "")) == {CLUSTER_NODE_NAME}
-    assert world.statuses() == {"n2": "Healthy"}
-    restarted = World(outputs=world.outputs)
+    bench = Bench(node_report("n1", [CPU], "UnHealthy"), node_report("n2", [], "Healthy"))
+    assert bench.delete(node_report("n1", [], "")) == {CLUSTER_NODE_NAME}
+    assert bench.statuses() == {"n2": "Healthy"}
+    restarted = Bench(outputs=bench.outputs)
     assert restarted.statuses() == {}
 
 
 def test_surplus_switch_documents_of_an_earlier_run_become_empty() -> None:
     name = "cluster-info-switch-3"
     surplus = Document(CLUSTER_NAMESPACE, name, {name: '{"oops'}, dict([CLUSTER_LABEL]))
-    world = World(outputs={name: surplus})
-    assert world.outputs[name].data == {name: ""}
-    assert len(world.pipeline.unreadable) == 1
+    bench = Bench(outputs={name: surplus})
+    assert bench.outputs[name].data == {name: ""}
+    assert len(bench.pipeline.unreadable) == 1
     stray = Document(CLUSTER_NAMESPACE, "cluster-info-switch-5", {}, dict([CLUSTER_LABEL]))
-    assert world.pipeline.adopt([stray]) == {"cluster-info-switch-5"}
+    assert bench.pipeline.adopt([stray]) == {"cluster-info-switch-5"}
     foreign = Document(CLUSTER_NAMESPACE, "somebody-elses", {}, dict([CLUSTER_LABEL]))
-    assert world.pipeline.adopt([foreign]) == frozenset()
+    assert bench.pipeline.adopt([foreign]) == frozenset()
 
 
 def test_a_lost_node_is_unhealthy_and_keeps_its_faults() -> None:
-    world = World(report("n1", healthy()), node_report("n1", [FAN], "Healthy"))
-    assert world.lose("n1", "n7") == {CLUSTER_NODE_NAME}
-    assert world.statuses() == {"n1": "UnHealthy", "n7": "UnHealthy"}
-    assert world.servers()["n1"]["FaultDevList"][0]["DeviceType"] == "Fan"
-    assert world.servers()["n7"]["FaultDevList"] is None
-    assert world.put(node_report("n1", [], "Healthy")) == {CLUSTER_NODE_NAME}
-    assert world.statuses()["n1"] == "UnHealthy"
-    assert world.lose() == {CLUSTER_NODE_NAME}
-    assert world.statuses() == {"n1": "Healthy"}
+    bench = Bench(report("n1", healthy()), node_report("n1", [FAN], "Healthy"))
+    assert bench.lose("n1", "n7") == {CLUSTER_NODE_NAME}
+    assert bench.statuses() == {"n1": "UnHealthy", "n7": "UnHealthy"}
+    assert bench.servers()["n1"]["FaultDevList"][0]["DeviceType"] == "Fan"
+    assert bench.servers()["n7"]["FaultDevList"] is None
+    assert bench.put(node_report("n1", [], "Healthy")) == {CLUSTER_NODE_NAME}
+    assert bench.statuses()["n1"] == "UnHealthy"
+    assert bench.lose() == {CLUSTER_NODE_NAME}
+    assert bench.statuses() == {"n1": "Healthy"}
 
 
 def test_a_lost_node_that_beats_again_is_left_out_although_a_store_is_away() -> None:
     pipeline = Pipeline(map(DocumentSource, ("here:", "away:")), touch_period_seconds=45)
     pipeline.restore(())
     for feed in pipeline.sources[0].feeds:
-        pipeline.observe(feed, DocumentsListed(()), moment(0))
+        pipeline.observe(feed, DocumentsListed(()), instant(0))
     for lost, nodes in ((frozenset({"n1"}), 1), (frozenset[str](), 0)):
         pipeline.set_lost(lost)
-        pipeline.step(moment(1))
+        pipeline.step(instant(1))
         assert pipeline.value(CLUSTER_NODE_NAME).nodes == nodes
 
 
@@ -221,58 +221,58 @@ def refused(node: str) -> Document:
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_lost_node_whose_node_info_is_refused_is_back_with_its_beat(restart: bool) -> None:
-    world = World(refused("n1"))
-    world.lose("n1")
-    assert world.statuses() == {"n1": "UnHealthy"}
+    bench = Bench(refused("n1"))
+    bench.lose("n1")
+    assert bench.statuses() == {"n1": "UnHealthy"}
     if restart:
-        world = World(refused("n1"), outputs=world.outputs)
-    world.lose()
-    assert world.statuses() == {}
+        bench = Bench(refused("n1"), outputs=bench.outputs)
+    bench.lose()
+    assert bench.statuses() == {}
 
 
 @pytest.mark.parametrize(("fault", "after"), [(FAN, {}), (CPU, {"n1": "UnHealthy"})])
 def test_the_faults_of_a_lost_node_outlive_a_restart_with_a_refused_node_info(
     fault: FaultDevice, after: dict[str, str]
 ) -> None:
-    world = World(node_report("n1", [fault], "UnHealthy" if fault is CPU else "Healthy"))
-    world.lose("n1")
-    world.put(refused("n1"))
-    world = World(refused("n1"), outputs=world.outputs)
-    (device,) = world.servers()["n1"]["FaultDevList"]
-    assert (device["DeviceType"], world.statuses()) == (fault.device_type, {"n1": "UnHealthy"})
-    world.lose()
-    assert world.statuses() == after
-    world.lose("n1")
-    world.delete(refused("n1"))
-    assert world.servers()["n1"]["FaultDevList"] is None
+    bench = Bench(node_report("n1", [fault], "UnHealthy" if fault is CPU else "Healthy"))
+    bench.lose("n1")
+    bench.put(refused("n1"))
+    bench = Bench(refused("n1"), outputs=bench.outputs)
+    (device,) = bench.servers()["n1"]["FaultDevList"]
+    assert (device["DeviceType"], bench.statuses()) == (fault.device_type, {"n1": "UnHealthy"})
+    bench.lose()
+    assert bench.statuses() == after
+    bench.lose("n1")
+    bench.delete(refused("n1"))
+    assert bench.servers()["n1"]["FaultDevList"] is None
 
 
 @pytest.mark.parametrize(
     ("data", "good"), [(healthy(T0 + 1), True), ({"DeviceInfoCfg": "{"}, False)]
 )
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_device_info_that_was_deleted_says_nothing_through_the_next_one(
+def test_a_device_info_that_was_deleted_proves_nothing_through_the_next_one(
     data: dict[str, str], good: bool, restart: bool
 ) -> None:
     before, after = with_switch("n1", "Separate", "UnHealthy"), report("n1", data)
-    world = World(before)
+    bench = Bench(before)
     if restart:
-        world = World(before, outputs=world.outputs)
-    world.pipeline.observe(world.devices, Deleted(before.namespace, before.name), moment(1))
-    world.put(after, at=1)
-    assert world.switches()["n1"]["NodeStatus"] == "Healthy"
-    world.step(46)
-    assert world.outputs[SWITCHES].data == {SWITCHES: ""}
-    assert ("n1" in published(world.outputs[DEVICES].data[DEVICES])) is good
+        bench = Bench(before, outputs=bench.outputs)
+    bench.pipeline.observe(bench.devices, Deleted(before.namespace, before.name), instant(1))
+    bench.put(after, at=1)
+    assert bench.switches()["n1"]["NodeStatus"] == "Healthy"
+    bench.step(46)
+    assert bench.outputs[SWITCHES].data == {SWITCHES: ""}
+    assert ("n1" in published(bench.outputs[DEVICES].data[DEVICES])) is good
 
 
 def test_the_next_run_knows_who_was_lost() -> None:
-    world = World(node_report("n1", [FAN], "Healthy"), node_report("n2", [CPU], "UnHealthy"))
-    world.lose("n1", "n7")
-    annotations = world.outputs[CLUSTER_NODE_NAME].annotations
+    bench = Bench(node_report("n1", [FAN], "Healthy"), node_report("n2", [CPU], "UnHealthy"))
+    bench.lose("n1", "n7")
+    annotations = bench.outputs[CLUSTER_NODE_NAME].annotations
     assert annotations == {LOST_ANNOTATION: "n1,n7"}
     later = (node_report("n1", [FAN], "Healthy"), node_report("n2", [], "Healthy"))
-    after = World(*later, outputs=world.outputs)
+    after = Bench(*later, outputs=bench.outputs)
     assert after.pipeline.lost == {"n1", "n7"}
     assert after.statuses() == {"n1": "UnHealthy", "n2": "Healthy", "n7": "UnHealthy"}
     after.lose("n7")
@@ -283,20 +283,20 @@ def test_the_next_run_knows_who_was_lost() -> None:
 
 
 @pytest.mark.parametrize(("chips", "status"), [((), "UnHealthy"), (("Ascend910-0",), "Healthy")])
-def test_e16_pre_separated_nodes_and_switches_wait_until_nobody_uses_them(
+def test_e16_pre_separated_nodes_and_switches_wait_until_they_are_unused(
     chips: tuple[str, ...], status: str
 ) -> None:
     nodes = (with_switch("n1", "PreSeparate", "PreSeparate"), node_report("n1", [CPU], "PreSep"))
-    world = World(*nodes)
-    assert world.statuses() == {"n1": "PreSep"}  # nobody knows about pods
-    assert world.switches()["n1"]["NodeStatus"] == "PreSeparate"
+    bench = Bench(*nodes)
+    assert bench.statuses() == {"n1": "PreSep"}  # nobody knows about pods
+    assert bench.switches()["n1"]["NodeStatus"] == "PreSeparate"
     pods = {"u1": PodState("u1", "n1", chips=chips)} if chips else {}
-    assert world.known.observe_pods(0, Snapshot(pods)) is None
-    world.pipeline.judge_again(world.pipeline.nodes)
-    world.step(0)
-    assert world.statuses() == {"n1": status}
-    assert world.switches()["n1"]["NodeStatus"] == status
-    world.pipeline.judge_again(world.known.observe_pods(0, Update("u1", None)) or ())
-    world.step(0)
-    assert world.statuses() == {"n1": "UnHealthy"}
-    assert world.switches()["n1"]["NodeStatus"] == "UnHealthy"
+    assert bench.known.observe_pods(0, Snapshot(pods)) is None
+    bench.pipeline.judge_again(bench.pipeline.nodes)
+    bench.step(0)
+    assert bench.statuses() == {"n1": status}
+    assert bench.switches()["n1"]["NodeStatus"] == status
+    bench.pipeline.judge_again(bench.known.observe_pods(0, Update("u1", None)) or ())
+    bench.step(0)
+    assert bench.statuses() == {"n1": "UnHealthy"}
+    assert bench.switches()["n1"]["NodeStatus"] == "UnHealthy"

@@ -240,7 +240,7 @@ def test_whatever_happens_shards_hold_everybody_and_fit(
     st.lists(st.integers(50, 6000), min_size=1, max_size=40),
     st.lists(st.sampled_from([3_000, 8_000, 30_000, VALUE_LIMIT]), min_size=1, max_size=4),
 )
-def test_documents_keep_to_what_a_store_takes_and_nobody_is_absent(
+def test_documents_keep_to_what_a_store_takes_and_no_document_is_absent(
     sizes: list[int], limits: list[int]
 ) -> None:
     shards = ShardedDocument(device_info_name)

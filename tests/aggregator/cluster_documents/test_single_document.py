@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FAN = FaultDevice("Fan", 1, ["28000009"], "NotHandleFault")
 
 
-def sheet(*records: tuple[str, NodeRecord]) -> SingleDocument:
+def document_of(*records: tuple[str, NodeRecord]) -> SingleDocument:
     made = SingleDocument(node_info_name, missed)
     for node, record in records:
         made.put(node, render_node_entry(node, record))
@@ -36,14 +36,14 @@ def many(
 
 
 def test_all_nodes_as_long_as_they_fit() -> None:
-    value = sheet(*many("good", 5000, "Healthy"), *many("bad", 10, "UnHealthy")).value(0)
+    value = document_of(*many("good", 5000, "Healthy"), *many("bad", 10, "UnHealthy")).value(0)
     assert (value.nodes, value.left_out) == (5010, 0)
     assert len(value.text.encode()) <= VALUE_LIMIT
     verify_node_value(value.text, CLUSTER_NODE_NAME, value.nodes)
 
 
 def test_b7_healthy_nodes_without_faults_are_left_out_first() -> None:
-    value = sheet(
+    value = document_of(
         *many("good", 10_000, "Healthy"),
         *many("fan", 100, "Healthy", FAN),
         *many("bad", 10, "UnHealthy"),
@@ -54,7 +54,7 @@ def test_b7_healthy_nodes_without_faults_are_left_out_first() -> None:
 
 
 def test_b7_then_healthy_nodes_with_faults() -> None:
-    value = sheet(
+    value = document_of(
         *many("good", 10, "Healthy"),
         *many("fan", 9000, "Healthy", FAN),
         *many("bad", 10, "UnHealthy", FAN),
@@ -64,7 +64,7 @@ def test_b7_then_healthy_nodes_with_faults() -> None:
 
 def test_b7_in_the_end_as_many_as_fit() -> None:
     # Without that no word about any node would reach anybody.
-    made = sheet(*many("bad", 10_000, "UnHealthy", FAN), *many("good", 100, "Healthy"))
+    made = document_of(*many("bad", 10_000, "UnHealthy", FAN), *many("good", 100, "Healthy"))
     value = made.value(0)
     assert value.nodes > 3000
     assert value.nodes + value.left_out == 10_100
@@ -76,7 +76,7 @@ def test_b7_in_the_end_as_many_as_fit() -> None:
 
 
 def test_the_size_is_counted_as_nodes_come_change_and_go() -> None:
-    made = sheet(*many("good", 6000, "Healthy"), ("bad", NodeRecord((FAN,), "UnHealthy", 0)))
+    made = document_of(*many("good", 6000, "Healthy"), ("bad", NodeRecord((FAN,), "UnHealthy", 0)))
     for node, _ in many("good", 6000, "Healthy"):
         made.put(node, render_node_entry(node, NodeRecord((FAN,), "Healthy", 1)))
     assert made.value(0).left_out == 6000
@@ -94,7 +94,7 @@ def test_words_inside_of_texts_do_not_deceive() -> None:
 
 
 def test_annotations_are_a_change_of_their_own() -> None:
-    made = sheet(("n", NodeRecord((), "Healthy", 0)))
+    made = document_of(("n", NodeRecord((), "Healthy", 0)))
     before = made.value(0).revision
     assert made.annotate({"a": "b"}) == {0}
     assert made.annotate({"a": "b"}) == frozenset()

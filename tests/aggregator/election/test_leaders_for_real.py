@@ -105,7 +105,7 @@ async def begin(store: Store, two: tuple[Daemon, Daemon]) -> None:
 
 
 @pytest.mark.alone
-async def test_told_to_end_it_is_followed_within_a_second(
+async def test_a_stopped_leader_is_followed_within_a_second(
     store: Store, two: tuple[Daemon, Daemon]
 ) -> None:
     await begin(store, two)

@@ -44,10 +44,10 @@ def sees(replica: Replica) -> None:
     replica.client.catch_up()
 
 
-def shown(world: Replicas, node: str) -> list[str]:
+def shown(site: Replicas, node: str) -> list[str]:
     """The unhealthy chips of a node, as they were published one after the other."""
     found: list[str] = []
-    for one in world.played.shown:
+    for one in site.played.shown:
         if one.name == DEVICE and one.data:
             entry = json.loads(one.data[DEVICE] or "{}").get(f"mindx-dl-deviceinfo-{node}")
             text = "nothing" if entry is None else entry["DeviceList"][f"{KEY}-Unhealthy"]
@@ -58,97 +58,97 @@ def shown(world: Replicas, node: str) -> list[str]:
 
 @pytest.mark.slow
 @BEHIND
-async def test_a_fault_that_it_has_not_heard_of_stays(tmp_path: Path, *, interrupted: bool) -> None:
-    async with replicas(tmp_path) as world:
+async def test_a_fault_that_it_has_not_received_stays(tmp_path: Path, *, interrupted: bool) -> None:
+    async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
-            await world.device(node, config())
-        one, other = await two(world)
+            await site.device(node, config())
+        one, other = await two(site)
         blind(other, interrupted=interrupted)
-        await world.device("n1", config(unhealthy=(3,), update_time=T0 + 1), 1)
-        await world.device("n1", config(unhealthy=(3, 4), update_time=T0 + 2), 1)
-        await world.killed(one)
-        await world.pass_time(LEASE_SECONDS + 2)
+        await site.device("n1", config(unhealthy=(3,), update_time=T0 + 1), 1)
+        await site.device("n1", config(unhealthy=(3, 4), update_time=T0 + 2), 1)
+        await site.killed(one)
+        await site.pass_time(LEASE_SECONDS + 2)
         assert other.leads
-        assert world.unhealthy("n1") == "Ascend910-3,Ascend910-4"
-        await world.device("n2", config(unhealthy=(1,), update_time=T0 + 3), 1)
+        assert site.unhealthy("n1") == "Ascend910-3,Ascend910-4"
+        await site.device("n2", config(unhealthy=(1,), update_time=T0 + 3), 1)
         sees(other)
-        await world.pass_time(10)
-        assert shown(world, "n1") == ["", "Ascend910-3", "Ascend910-3,Ascend910-4"]
-        assert world.unhealthy("n2") == "Ascend910-1"
-        await world.device("n1", config(update_time=T0 + 4), 1)
-        assert world.unhealthy("n1") == ""
+        await site.pass_time(10)
+        assert shown(site, "n1") == ["", "Ascend910-3", "Ascend910-3,Ascend910-4"]
+        assert site.unhealthy("n2") == "Ascend910-1"
+        await site.device("n1", config(update_time=T0 + 4), 1)
+        assert site.unhealthy("n1") == ""
 
 
 @pytest.mark.slow
 async def test_what_came_after_the_last_leader_is_read_by_its_name(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as world:
-        await world.device("n1", config())
-        one, other = await two(world)
+    async with replicas(tmp_path) as site:
+        await site.device("n1", config())
+        one, other = await two(site)
         blind(other, interrupted=False)
-        await world.device("n1", config(unhealthy=(3,)), 1)
-        await world.killed(one)
-        await world.device("n1", config(unhealthy=(5,)), 1)
-        await world.pass_time(LEASE_SECONDS + 2)
+        await site.device("n1", config(unhealthy=(3,)), 1)
+        await site.killed(one)
+        await site.device("n1", config(unhealthy=(5,)), 1)
+        await site.pass_time(LEASE_SECONDS + 2)
         assert other.leads
-        assert world.unhealthy("n1") == "Ascend910-5"
+        assert site.unhealthy("n1") == "Ascend910-5"
         sees(other)
-        await world.device("n1", config(unhealthy=(6,)), 1)
-        assert shown(world, "n1") == ["", "Ascend910-3", "Ascend910-5", "Ascend910-6"]
+        await site.device("n1", config(unhealthy=(6,)), 1)
+        assert shown(site, "n1") == ["", "Ascend910-3", "Ascend910-5", "Ascend910-6"]
 
 
 @pytest.mark.slow
 @BEHIND
-async def test_a_node_that_it_has_not_heard_of_stays(tmp_path: Path, *, interrupted: bool) -> None:
-    async with replicas(tmp_path) as world:
-        await world.device("n1", config())
-        one, other = await two(world)
+async def test_a_node_that_it_has_not_received_stays(tmp_path: Path, *, interrupted: bool) -> None:
+    async with replicas(tmp_path) as site:
+        await site.device("n1", config())
+        one, other = await two(site)
         blind(other, interrupted=interrupted)
-        await world.device("n2", config(unhealthy=(3,)), 1)
-        await world.killed(one)
-        await world.pass_time(LEASE_SECONDS + 2)
+        await site.device("n2", config(unhealthy=(3,)), 1)
+        await site.killed(one)
+        await site.pass_time(LEASE_SECONDS + 2)
         assert other.leads
         sees(other)
-        await world.pass_time(60)
-        assert shown(world, "n2") == ["nothing", "Ascend910-3"]
+        await site.pass_time(60)
+        assert shown(site, "n2") == ["nothing", "Ascend910-3"]
 
 
 @pytest.mark.slow
 async def test_one_that_was_deleted_meanwhile_is_dropped(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as world:
+    async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
-            await world.device(node, config())
-        one, other = await two(world)
+            await site.device(node, config())
+        one, other = await two(site)
         blind(other, interrupted=True)
-        await world.device("n1", config(unhealthy=(3,)), 1)
-        await world.killed(one)
-        await world.gone("n1", LEASE_SECONDS + 2)
+        await site.device("n1", config(unhealthy=(3,)), 1)
+        await site.killed(one)
+        await site.gone("n1", LEASE_SECONDS + 2)
         assert other.leads
-        assert world.unhealthy("n1") == ""
-        await world.pass_time(50)
-        assert set(world.devices) == {"n2"}
+        assert site.unhealthy("n1") == ""
+        await site.pass_time(50)
+        assert set(site.devices) == {"n2"}
 
 
 @pytest.mark.slow
 async def test_as_long_as_it_cannot_be_read_what_is_published_stays(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as world:
+    async with replicas(tmp_path) as site:
         for node in ("n1", "n2"):
-            await world.device(node, config())
-        one, other = await two(world)
+            await site.device(node, config())
+        one, other = await two(site)
         blind(other, interrupted=True)
         faults = [fault(3, "RestartNPU", "80C98000")]
-        await world.device("n1", config(faults, unhealthy=(3,)), 1)
-        await world.killed(one)
-        world.api.refuses = lambda _, place: nodes(place)
-        await world.pass_time(100)
+        await site.device("n1", config(faults, unhealthy=(3,)), 1)
+        await site.killed(one)
+        site.api.refuses = lambda _, place: nodes(place)
+        await site.pass_time(100)
         assert other.leads
-        assert world.unhealthy("n1") == "Ascend910-3"
+        assert site.unhealthy("n1") == "Ascend910-3"
         known = other.made.pipeline.published("n1").device
         assert known is not None
         assert known.unhealthy == ("Ascend910-3",), "jobs are told of it too"
         assert [one.code for one in known.faults] == ["80C98000"]
-        world.api.refuses = lambda *_: False
-        await world.device("n1", config(unhealthy=(4,)), 10)
-        assert shown(world, "n1") == ["", "Ascend910-3", "Ascend910-4"]
+        site.api.refuses = lambda *_: False
+        await site.device("n1", config(unhealthy=(4,)), 10)
+        assert shown(site, "n1") == ["", "Ascend910-3", "Ascend910-4"]
 
 
 @pytest.mark.slow
@@ -156,26 +156,26 @@ async def test_documents_of_many_nodes_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read_repair, "_FEW", 2)
-    async with replicas(tmp_path) as world:
+    async with replicas(tmp_path) as site:
         names = [f"n{number}" for number in range(5)]
         for node in names:
-            await world.device(node, config())
-        one, other = await two(world)
+            await site.device(node, config())
+        one, other = await two(site)
         blind(other, interrupted=False)
         for node in names[:3]:
-            await world.device(node, config(unhealthy=(3,)), 1)
-        await world.gone("n2")
+            await site.device(node, config(unhealthy=(3,)), 1)
+        await site.gone("n2")
         labels = {"labels": {REPORT_LABEL[0]: None}}
         path = "/api/v1/namespaces/kube-system/configmaps/mindx-dl-deviceinfo-n4"
-        assert world.api.ask("PATCH", path, {"metadata": labels})[0] == 200
-        await world.killed(one)
-        asked = len(world.api.requests)
-        await world.pass_time(LEASE_SECONDS + 2)
+        assert site.api.ask("PATCH", path, {"metadata": labels})[0] == 200
+        await site.killed(one)
+        asked = len(site.api.requests)
+        await site.pass_time(LEASE_SECONDS + 2)
         assert other.leads
-        reads = [place for method, place in world.api.requests[asked:] if nodes(place)]
+        reads = [place for method, place in site.api.requests[asked:] if nodes(place)]
         assert [place.name for place in reads] == [None]
-        assert [world.unhealthy(node) for node in names[:2]] == ["Ascend910-3"] * 2
+        assert [site.unhealthy(node) for node in names[:2]] == ["Ascend910-3"] * 2
         sees(other)
-        await world.pass_time(60)
-        assert set(world.devices) == {"n0", "n1", "n3"}
-        assert shown(world, "n1") == ["", "Ascend910-3"]
+        await site.pass_time(60)
+        assert set(site.devices) == {"n0", "n1", "n3"}
+        assert shown(site, "n1") == ["", "Ascend910-3"]

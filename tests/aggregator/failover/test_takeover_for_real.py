@@ -65,7 +65,7 @@ def place_of(number: int) -> tuple[str, int]:
     return f"n{number % 8}", number // 8
 
 
-async def say(daemon: Daemon, numbers: range, answered: set[int]) -> None:
+async def send_faults(daemon: Daemon, numbers: range, answered: set[int]) -> None:
     """Say that these faults are there, one after the other, until nobody answers."""
     await until(lambda: LISTENS.search(daemon.log.read_text()) is not None)
     target = LISTENS.findall(daemon.log.read_text())[-1]
@@ -115,39 +115,41 @@ async def test_what_a_killed_leader_has_answered_is_published_by_the_next(
     one, other = two
     answered: set[int] = set()
     async with watching(store, OUTPUTS) as seen:
-        saying = asyncio.create_task(say(one, range(32), answered))
+        sending = asyncio.create_task(send_faults(one, range(32), answered))
         await until(lambda: len(answered) >= 5)
         one.kill()
-        await saying
+        await sending
         before = len(answered)
         assert before < 32
         await until(lambda: leads(other))
         await seen.until(are_shown(answered))
-        await say(other, range(32, 40), answered)
+        await send_faults(other, range(32, 40), answered)
         assert len(answered) == before + 8
         await seen.until(are_shown(answered))
         assert stamps_grow(seen)
 
 
-async def test_what_a_paused_leader_answers_when_it_goes_on_is_no_empty_promise(
+async def test_what_a_paused_leader_answers_when_it_goes_on_is_durable(
     store: Store, two: tuple[Daemon, Daemon]
 ) -> None:
     one, other = two
     answered: set[int] = set()
     async with watching(store, OUTPUTS) as seen:
-        await say(one, range(2), answered)
+        await send_faults(one, range(2), answered)
         assert answered == {0, 1}
         one.process.freeze()
         # These lie in its sockets until it goes on, when somebody else leads.
-        saying = [asyncio.create_task(say(one, range(n, n + 1), answered)) for n in range(8, 12)]
+        sending = [
+            asyncio.create_task(send_faults(one, range(n, n + 1), answered)) for n in range(8, 12)
+        ]
         await until(lambda: leads(other))
         await seen.until(are_shown(answered))
         one.process.thaw()
-        await asyncio.gather(*saying)
+        await asyncio.gather(*sending)
         await until(lambda: not leads(one))
         await seen.until(are_shown(answered))
         # Back to the first one: it knows no more and no less than what was answered.
-        await say(other, range(16, 20), answered)
+        await send_faults(other, range(16, 20), answered)
         other.kill()
         await until(lambda: leads(one))
         await seen.until(are_shown(answered))

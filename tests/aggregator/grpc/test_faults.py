@@ -14,16 +14,16 @@ import pytest
 
 from aggregator.grpc.subscriptions import SubscriptionEnd
 from aggregator.grpc.takeover_recoveries import FOR_MS, Recoveries
-from tests.aggregator.grpc.upstream import Client, Stream
-from tests.aggregator.grpc.world import (
+from tests.aggregator.grpc.bench import (
+    Bench,
     DeviceFault,
     Message,
     NodeFaults,
     SwitchFault,
-    World,
     faulty,
     until,
 )
+from tests.aggregator.grpc.upstream import Client, Stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -37,25 +37,25 @@ EVERYBODY = {"jobId": "", "role": "observer"}
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
-    world.jobs = {JOB: Message(JOB), OTHER: Message(OTHER)}
-    async with world.serving():
-        yield world
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    bench.jobs = {JOB: Message(JOB), OTHER: Message(OTHER)}
+    async with bench.serving():
+        yield bench
 
 
 @pytest.fixture
-async def client(world: World) -> AsyncIterator[Client]:
-    async with Client(world.target) as client:
+async def client(bench: Bench) -> AsyncIterator[Client]:
+    async with Client(bench.target) as client:
         yield client
 
 
-async def subscribed(client: Client, world: World, who: dict[str, str]) -> Stream:
+async def subscribed(client: Client, bench: Bench, who: dict[str, str]) -> Stream:
     """Register and subscribe; the server has taken it in."""
     assert await client.ask(REGISTER, who) == {"info": "register success"}
-    before = len(world.turned)
+    before = len(bench.turned)
     stream = client.listen(SUBSCRIBE, who)
-    await until(lambda: len(world.turned) > before)
+    await until(lambda: len(bench.turned) > before)
     return stream
 
 
@@ -65,8 +65,8 @@ async def refused(call: object) -> tuple[grpc.StatusCode, str]:
     return caught.value.code(), caught.value.details() or ""
 
 
-async def test_every_member_arrives_under_its_number(world: World, client: Client) -> None:
-    stream = await subscribed(client, world, ME)
+async def test_every_member_arrives_under_its_number(bench: Bench, client: Client) -> None:
+    stream = await subscribed(client, bench, ME)
     device = DeviceFault(
         "-1",
         "Switch",
@@ -78,7 +78,7 @@ async def test_every_member_arrives_under_its_number(world: World, client: Clien
         ("SubHealthFault",),
     )
     node = NodeFaults("n2", "192.168.0.2", "SN-n2", "SubHealthy", (device,))
-    world.put(Message(JOB, "fault", (node,)))
+    bench.put(Message(JOB, "fault", (node,)))
     message = await stream.next()
     assert message is not None
     assert len(message.pop("uuid")) == 36
@@ -116,7 +116,7 @@ async def test_every_member_arrives_under_its_number(world: World, client: Clien
     }
 
 
-async def told(stream: Stream) -> tuple[str, str, list[str]]:
+async def pushed(stream: Stream) -> tuple[str, str, list[str]]:
     """Job, signal and codes of the next message."""
     message = await asyncio.wait_for(stream.next(), 20)
     assert message is not None
@@ -125,59 +125,59 @@ async def told(stream: Stream) -> tuple[str, str, list[str]]:
     return message["jobId"], message["signalType"], codes
 
 
-async def test_only_changes_are_pushed_and_recovery_is_normal(world: World, client: Client) -> None:
-    stream = await subscribed(client, world, ME)
-    world.put(faulty(JOB, "80E18402"))
-    assert await told(stream) == (JOB, "fault", ["80E18402"])
-    world.put(faulty(JOB, "80E18402"))  # the same again
-    world.put(faulty(OTHER, "80CD8003"))  # another job
-    world.put(faulty(JOB, "80E18402", "80CD8003"))
-    assert await told(stream) == (JOB, "fault", ["80E18402", "80CD8003"])
-    world.put(Message(JOB))
-    assert await told(stream) == (JOB, "normal", [])
-    world.put(Message(JOB))
-    world.put(faulty(JOB, "80C98009"))
-    assert await told(stream) == (JOB, "fault", ["80C98009"])
-    world.drop(JOB)
-    assert await told(stream) == (JOB, "normal", [])
+async def test_only_changes_are_pushed_and_recovery_is_normal(bench: Bench, client: Client) -> None:
+    stream = await subscribed(client, bench, ME)
+    bench.put(faulty(JOB, "80E18402"))
+    assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+    bench.put(faulty(JOB, "80E18402"))  # the same again
+    bench.put(faulty(OTHER, "80CD8003"))  # another job
+    bench.put(faulty(JOB, "80E18402", "80CD8003"))
+    assert await pushed(stream) == (JOB, "fault", ["80E18402", "80CD8003"])
+    bench.put(Message(JOB))
+    assert await pushed(stream) == (JOB, "normal", [])
+    bench.put(Message(JOB))
+    bench.put(faulty(JOB, "80C98009"))
+    assert await pushed(stream) == (JOB, "fault", ["80C98009"])
+    bench.drop(JOB)
+    assert await pushed(stream) == (JOB, "normal", [])
 
 
 async def test_a_subscriber_learns_at_once_what_is_wrong_already(
-    world: World, client: Client
+    bench: Bench, client: Client
 ) -> None:
-    world.put(faulty(JOB, "80E18402"))
-    stream = await subscribed(client, world, ME)
-    assert await told(stream) == (JOB, "fault", ["80E18402"])
+    bench.put(faulty(JOB, "80E18402"))
+    stream = await subscribed(client, bench, ME)
+    assert await pushed(stream) == (JOB, "fault", ["80E18402"])
 
 
-async def test_the_cluster_hears_one_message_per_job(world: World, client: Client) -> None:
-    world.put(faulty(JOB, "80E18402"))
-    stream = await subscribed(client, world, EVERYBODY)
-    assert await told(stream) == (JOB, "fault", ["80E18402"])
-    world.put(faulty(OTHER, "80CD8003"))
-    assert await told(stream) == (OTHER, "fault", ["80CD8003"])
-    world.put(Message(JOB))
-    assert await told(stream) == (JOB, "normal", [])
-    world.drop(OTHER)  # nothing is said of a job that went, and of MindIE's jobID its jobs say it
-    world.instances["inference"] = "mindie-ms-controller"
-    world.put(faulty("inference", "80C98009"))
-    world.put(faulty(JOB, "80C98009"))
-    assert await told(stream) == (JOB, "fault", ["80C98009"])
+async def test_the_cluster_receives_one_message_per_job(bench: Bench, client: Client) -> None:
+    bench.put(faulty(JOB, "80E18402"))
+    stream = await subscribed(client, bench, EVERYBODY)
+    assert await pushed(stream) == (JOB, "fault", ["80E18402"])
+    bench.put(faulty(OTHER, "80CD8003"))
+    assert await pushed(stream) == (OTHER, "fault", ["80CD8003"])
+    bench.put(Message(JOB))
+    assert await pushed(stream) == (JOB, "normal", [])
+    bench.drop(OTHER)  # nothing is said of a job that went, and of MindIE's jobID its jobs say it
+    bench.instances["inference"] = "mindie-ms-controller"
+    bench.put(faulty("inference", "80C98009"))
+    bench.put(faulty(JOB, "80C98009"))
+    assert await pushed(stream) == (JOB, "fault", ["80C98009"])
 
 
-async def test_an_empty_job_and_minus_one_are_the_same_client(world: World, client: Client) -> None:
-    stream = await subscribed(client, world, EVERYBODY)
+async def test_an_empty_job_and_minus_one_are_the_same_client(bench: Bench, client: Client) -> None:
+    stream = await subscribed(client, bench, EVERYBODY)
     await client.ask(REGISTER, {"jobId": "-1", "role": "observer"})
     assert await stream.next() is None
 
 
-async def test_who_may_register(world: World, client: Client) -> None:
+async def test_who_may_register(bench: Bench, client: Client) -> None:
     code, text = await refused(client.ask(REGISTER, {"jobId": JOB}))
     assert code is grpc.StatusCode.UNKNOWN
     assert "role" in text
     code, text = await refused(client.ask(REGISTER, {"jobId": "no-such-job", "role": "x"}))
     assert (code, "no-such-job" in text) == (grpc.StatusCode.UNKNOWN, True)
-    world.instances["inference"] = "mindie-ms-controller"
+    bench.instances["inference"] = "mindie-ms-controller"
     code, _ = await refused(client.ask(REGISTER, {"jobId": "inference", "role": "x"}))
     assert code is grpc.StatusCode.UNKNOWN
     await client.ask(REGISTER, {"jobId": "inference", "role": "mindie-ms-controller"})
@@ -185,7 +185,7 @@ async def test_who_may_register(world: World, client: Client) -> None:
     assert (code, "longer" in text) == (grpc.StatusCode.UNKNOWN, True)
 
 
-async def test_registration_comes_before_subscription(world: World, client: Client) -> None:
+async def test_registration_comes_before_subscription(bench: Bench, client: Client) -> None:
     code, text = await refused(client.listen(SUBSCRIBE, ME).next())
     assert (code, JOB in text) == (grpc.StatusCode.UNKNOWN, True)
     await client.ask(REGISTER, ME)
@@ -194,82 +194,82 @@ async def test_registration_comes_before_subscription(world: World, client: Clie
 
 
 async def test_a_new_registration_ends_the_subscription_before_it(
-    world: World, client: Client
+    bench: Bench, client: Client
 ) -> None:
-    stream = await subscribed(client, world, ME)
-    beside = await subscribed(client, world, {**ME, "role": "second"})
-    async with Client(world.target) as again:
-        newer = await subscribed(again, world, ME)
+    stream = await subscribed(client, bench, ME)
+    beside = await subscribed(client, bench, {**ME, "role": "second"})
+    async with Client(bench.target) as again:
+        newer = await subscribed(again, bench, ME)
         assert await stream.next() is None
         assert stream.call.done()
         assert await stream.call.code() is grpc.StatusCode.OK
-        world.put(faulty(JOB, "80E18402"))
-        assert await told(newer) == (JOB, "fault", ["80E18402"])
-    assert await told(beside) == (JOB, "fault", ["80E18402"])
+        bench.put(faulty(JOB, "80E18402"))
+        assert await pushed(newer) == (JOB, "fault", ["80E18402"])
+    assert await pushed(beside) == (JOB, "fault", ["80E18402"])
 
 
-async def test_who_left_must_register_again(world: World, client: Client) -> None:
-    stream = await subscribed(client, world, ME)
-    assert world.turned[-1] == ((JOB, "trainer"), True)
+async def test_who_left_must_register_again(bench: Bench, client: Client) -> None:
+    stream = await subscribed(client, bench, ME)
+    assert bench.turned[-1] == ((JOB, "trainer"), True)
     stream.cancel()
-    await until(lambda: world.turned[-1] == ((JOB, "trainer"), False))
+    await until(lambda: bench.turned[-1] == ((JOB, "trainer"), False))
     assert (await refused(client.listen(SUBSCRIBE, ME).next()))[0] is grpc.StatusCode.UNKNOWN
-    stream = await subscribed(client, world, ME)
-    world.put(faulty(JOB, "80E18402"))
-    assert await told(stream) == (JOB, "fault", ["80E18402"])
+    stream = await subscribed(client, bench, ME)
+    bench.put(faulty(JOB, "80E18402"))
+    assert await pushed(stream) == (JOB, "fault", ["80E18402"])
 
 
-async def test_a_connection_that_breaks_ends_its_subscriptions(world: World) -> None:
-    async with Client(world.target) as client:
-        await subscribed(client, world, ME)
-        await subscribed(client, world, EVERYBODY)
-    await until(lambda: [on for _, on in world.turned].count(False) == 2)
-    assert world.server is not None
-    assert world.server.status().registered == 0
+async def test_a_connection_that_breaks_ends_its_subscriptions(bench: Bench) -> None:
+    async with Client(bench.target) as client:
+        await subscribed(client, bench, ME)
+        await subscribed(client, bench, EVERYBODY)
+    await until(lambda: [on for _, on in bench.turned].count(False) == 2)
+    assert bench.server is not None
+    assert bench.server.status().registered == 0
 
 
-async def test_a_follower_sends_its_clients_away(world: World, client: Client) -> None:
-    stream = await subscribed(client, world, ME)
-    assert world.server is not None
-    await world.server.leads(False)
+async def test_a_follower_sends_its_clients_away(bench: Bench, client: Client) -> None:
+    stream = await subscribed(client, bench, ME)
+    assert bench.server is not None
+    await bench.server.leads(False)
     assert (await refused(stream.next())) == (
         grpc.StatusCode.UNAVAILABLE,
         SubscriptionEnd.STOPPING.value,
     )
     assert (await refused(client.ask(REGISTER, ME)))[0] is grpc.StatusCode.UNAVAILABLE
-    server = world.server
+    server = bench.server
     await server.leads(True)
     await until(lambda: server.port)
-    async with Client(world.target) as again:
+    async with Client(bench.target) as again:
         code, _ = await refused(again.listen(SUBSCRIBE, ME).next())
         assert code is grpc.StatusCode.UNKNOWN, "nobody registered with this one"
-        stream = await subscribed(again, world, ME)
-        world.put(faulty(JOB, "80E18402"))
-        assert await told(stream) == (JOB, "fault", ["80E18402"])
+        stream = await subscribed(again, bench, ME)
+        bench.put(faulty(JOB, "80E18402"))
+        assert await pushed(stream) == (JOB, "fault", ["80E18402"])
 
 
 async def test_a_client_finds_the_next_leader_by_itself() -> None:
-    one, next_one = World(), World()
+    one, next_one = Bench(), Bench()
     one.jobs = next_one.jobs = {JOB: faulty(JOB, "80E18402")}
     async with one.serving() as address, Client(address) as client:
         stream = await subscribed(client, one, ME)
-        assert (await told(stream))[0] == JOB
+        assert (await pushed(stream))[0] == JOB
         assert one.server is not None
         await one.server.stop()
         assert (await refused(stream.next()))[0] is grpc.StatusCode.UNAVAILABLE
         async with next_one.serving(listen=address):
             await until_answered(client)
             stream = await subscribed(client, next_one, ME)
-            assert await told(stream) == (JOB, "fault", ["80E18402"])
+            assert await pushed(stream) == (JOB, "fault", ["80E18402"])
 
 
-async def test_a_client_hears_what_ended_while_nobody_led() -> None:
-    one, next_one = World(), World()
+async def test_a_client_receives_what_ended_while_no_replica_led() -> None:
+    one, next_one = Bench(), Bench()
     one.jobs = {JOB: faulty(JOB, "80E18402")}
     next_one.jobs = {JOB: Message(JOB), OTHER: Message(OTHER)}
     async with one.serving() as address, Client(address) as client:
         stream = await subscribed(client, one, ME)
-        assert await told(stream) == (JOB, "fault", ["80E18402"])
+        assert await pushed(stream) == (JOB, "fault", ["80E18402"])
         next_one.make(listen=address)
         next_one.put(faulty(JOB, "80E18402"))
         next_one.instances["inference"] = "mindie-ms-controller"
@@ -281,25 +281,25 @@ async def test_a_client_hears_what_ended_while_nobody_led() -> None:
         async with next_one.serving_again():
             await until_answered(client)
             stream = await subscribed(client, next_one, ME)
-            assert await told(stream) == (JOB, "normal", [])
+            assert await pushed(stream) == (JOB, "normal", [])
             everything = await subscribed(client, next_one, EVERYBODY)
-            assert await told(everything) == (JOB, "normal", [])
+            assert await pushed(everything) == (JOB, "normal", [])
             next_one.put(faulty(OTHER, "80CD8003"))
-            assert await told(everything) == (OTHER, "fault", ["80CD8003"])
+            assert await pushed(everything) == (OTHER, "fault", ["80CD8003"])
 
 
-def test_only_what_ended_unheard_and_a_moment_ago_is_told_again() -> None:
-    world = World()
-    recoveries = Recoveries(world)
+def test_only_what_ended_unacknowledged_and_just_now_is_sent_again() -> None:
+    bench = Bench()
+    recoveries = Recoveries(bench)
 
-    def note(message: Message, at_ms: int, *, heard: bool = False) -> None:
-        world.jobs[message.job_id] = message
-        recoveries.note([message.job_id], at_ms, told=heard)
+    def note(message: Message, at_ms: int, *, in_snapshot: bool = False) -> None:
+        bench.jobs[message.job_id] = message
+        recoveries.note([message.job_id], at_ms, sent=in_snapshot)
 
     note(Message(JOB), 0)
     assert list(recoveries.of(JOB, 0)) == [], "it was never ill"
     note(faulty(JOB, "80E18402"), 1)
-    note(Message(JOB), 2, heard=True)
+    note(Message(JOB), 2, in_snapshot=True)
     assert list(recoveries.of(JOB, 2)) == [], "who listened has heard it"
     note(faulty(JOB, "80E18402"), 3)
     note(Message(JOB), 4)
@@ -313,13 +313,13 @@ def test_only_what_ended_unheard_and_a_moment_ago_is_told_again() -> None:
 
 @pytest.mark.slow
 async def test_calls_that_wait_while_the_leader_goes() -> None:
-    world = World()
-    world.held = asyncio.Event()
-    async with world.serving() as target, Client(target) as client:
+    bench = Bench()
+    bench.held = asyncio.Event()
+    async with bench.serving() as target, Client(target) as client:
         call = asyncio.ensure_future(client.ask("PubFault/SendPublicFault"))
-        await until(lambda: world.received)
-        assert world.server is not None
-        await asyncio.wait_for(world.server.stop(), 20)
+        await until(lambda: bench.received)
+        assert bench.server is not None
+        await asyncio.wait_for(bench.server.stop(), 20)
         assert (await refused(call))[0] is grpc.StatusCode.UNAVAILABLE
 
 
@@ -336,9 +336,9 @@ async def until_answered(client: Client) -> None:
                 return
 
 
-async def test_questions(world: World, client: Client) -> None:
-    world.put(faulty(JOB, "80E18402"))
-    world.view = Message("-1", "fault", world.jobs[JOB].nodes)
+async def test_questions(bench: Bench, client: Client) -> None:
+    bench.put(faulty(JOB, "80E18402"))
+    bench.view = Message("-1", "fault", bench.jobs[JOB].nodes)
     answer = await client.ask(GET, {"jobId": "", "role": "x"})
     assert (answer["code"], answer["info"]) == (200, "Succeed")
     assert (answer["faultSignal"]["jobId"], answer["faultSignal"]["signalType"]) == ("-1", "fault")

@@ -27,9 +27,9 @@ from aggregator.grpc.subscriptions import Subscriber as Who
 from aggregator.grpc.wire_messages import large_fault_signal
 from contract.errors import ListenError
 from service.clock import Instant
+from tests.aggregator.grpc.bench import Bench, Message, NodeFaults, until
 from tests.aggregator.grpc.test_faults import refused, until_answered
 from tests.aggregator.grpc.upstream import Client, Stream
-from tests.aggregator.grpc.world import Message, NodeFaults, World, until
 
 GET, REGISTER = "fault.Fault/GetFaultMsgSignal", "fault.Fault/Register"
 JOB = "11111111-1111-4111-8111-111111111111"
@@ -113,7 +113,7 @@ def test_ten_thousand_jobs_and_no_more_until_some_are_forgotten() -> None:
 
 async def test_questions_beyond_the_limit() -> None:
     clock = Hand()
-    async with World().serving(clock=clock) as target, Client(target) as client:
+    async with Bench().serving(clock=clock) as target, Client(target) as client:
         first = asyncio.gather(*(client.ask(GET) for _ in range(10)))
         assert all(answer["code"] == 200 for answer in await first)
         waiting = {asyncio.ensure_future(client.ask(GET)) for _ in range(54)}
@@ -132,7 +132,7 @@ async def test_questions_beyond_the_limit() -> None:
 
 
 async def test_one_answer_about_many_ill_nodes_serves_all_who_ask() -> None:
-    clock, world = Hand(), World()
+    clock, bench = Hand(), Bench()
 
     def ill(number: int) -> Message:
         return Message("-1", "fault", tuple(NodeFaults(f"n{n}") for n in range(number)))
@@ -142,17 +142,17 @@ async def test_one_answer_about_many_ill_nodes_serves_all_who_ask() -> None:
         signal = (await client.ask(GET))["faultSignal"]
         return signal["uuid"], len(signal.get("nodeFaultInfo", ()))
 
-    async with world.serving(clock=clock) as target, Client(target) as client:
-        world.view = ill(MANY)
+    async with bench.serving(clock=clock) as target, Client(target) as client:
+        bench.view = ill(MANY)
         first = await ask(client)
         assert await ask(client) == first
-        world.view = ill(MANY - 1)
+        bench.view = ill(MANY - 1)
         assert (await ask(client))[1] == MANY - 1
-        world.view = ill(MANY + 1)
+        bench.view = ill(MANY + 1)
         assert (await ask(client))[1] == MANY - 1, "it is younger than three seconds"
         clock.ms += HOLDS_MS
         assert (await ask(client))[1] == MANY + 1
-        world.view = Message("-1")
+        bench.view = Message("-1")
         assert (await ask(client))[1] == 0
 
 
@@ -171,8 +171,8 @@ async def test_many_nodes_leave_others_their_turn() -> None:
 
 @pytest.mark.slow
 async def test_calls_of_all_kinds_share_one_limit() -> None:
-    clock, world = Hand(), World()
-    async with world.serving(clock=clock) as target, Client(target) as client:
+    clock, bench = Hand(), Bench()
+    async with bench.serving(clock=clock) as target, Client(target) as client:
         who = {"jobId": "", "role": "r"}
         for _ in range(CALLS_PER_SECOND // 50):
             await asyncio.gather(*(client.ask(REGISTER, who) for _ in range(50)))
@@ -182,32 +182,32 @@ async def test_calls_of_all_kinds_share_one_limit() -> None:
                 grpc.StatusCode.UNKNOWN,
                 f"qps exceeded, method=/{method}",
             )
-        assert world.received == []
+        assert bench.received == []
         stream = client.listen("fault.Fault/SubscribeFaultMsgSignal", who)
-        await until(lambda: world.turned)  # streams are not limited
+        await until(lambda: bench.turned)  # streams are not limited
         stream.cancel()
         clock.ms += 1
         await client.ask(REGISTER, who)
 
 
 async def test_a_registration_that_came_to_nothing_makes_room() -> None:
-    clock, world = Hand(), World()
-    world.jobs = {JOB: Message(JOB)}
-    async with world.serving(clock=clock) as target, Client(target) as client:
+    clock, bench = Hand(), Bench()
+    bench.jobs = {JOB: Message(JOB)}
+    async with bench.serving(clock=clock) as target, Client(target) as client:
         await client.ask(REGISTER, {"jobId": JOB, "role": "r"})
         await client.ask("config.Config/Register", {"jobId": "inference"})
-        assert world.server is not None
-        assert world.server.status().registered == 2
+        assert bench.server is not None
+        assert bench.server.status().registered == 2
         clock.ms += 2 * LEASE_MS
         for method in ("fault.Fault/SubscribeFaultMsgSignal", "config.Config/SubscribeRankTable"):
             code, text = await refused(client.listen(method, {"jobId": JOB, "role": "r"}).next())
             assert (code, "not registered" in text) == (grpc.StatusCode.UNKNOWN, True)
-        assert world.server.status().registered == 0
+        assert bench.server.status().registered == 0
 
 
 @pytest.mark.slow
 async def test_a_message_that_is_too_long() -> None:
-    async with World().serving() as target, Client(target) as client:
+    async with Bench().serving() as target, Client(target) as client:
         code, _ = await refused(client.ask(GET, {"jobId": "x" * MOST_BYTES_RECEIVED}))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
         code, text = await refused(client.ask(GET, {"jobId": "x" * (MOST_BYTES_RECEIVED - 100)}))
@@ -215,14 +215,14 @@ async def test_a_message_that_is_too_long() -> None:
 
 
 async def test_more_streams_on_one_connection_wait() -> None:
-    world = World()
-    async with world.serving() as target, Client(target) as client, Client(target) as other:
+    bench = Bench()
+    async with bench.serving() as target, Client(target) as client, Client(target) as other:
         streams = []
         for number in range(MOST_ROLES):
             who = {"jobId": "-1", "role": f"r{number}"}
             await client.ask(REGISTER, who)
             streams.append(client.listen("fault.Fault/SubscribeFaultMsgSignal", who))
-        await until(lambda: len(world.turned) == 64)
+        await until(lambda: len(bench.turned) == 64)
         waiting = asyncio.ensure_future(client.ask(GET))
         assert (await other.ask(GET))["code"] == 200
         assert not waiting.done()
@@ -232,7 +232,7 @@ async def test_more_streams_on_one_connection_wait() -> None:
 
 @pytest.mark.slow
 async def test_more_connections_than_are_let_in() -> None:
-    async with World().serving() as target:
+    async with Bench().serving() as target:
         host, _, port = target.rpartition(":")
         held = [await asyncio.open_connection(host, int(port)) for _ in range(MOST_CONNECTIONS)]
         try:
@@ -247,19 +247,19 @@ async def test_more_connections_than_are_let_in() -> None:
 
 
 async def test_a_port_that_is_taken() -> None:
-    async with World().serving() as target:
+    async with Bench().serving() as target:
         with pytest.raises(ListenError, match=f"cannot serve gRPC on {target}: Address already"):
-            await World().make(listen=target).start()
+            await Bench().make(listen=target).start()
 
 
 async def test_a_host_that_is_none_of_ours() -> None:
     with pytest.raises(ListenError, match=r"192\.0\.2\.1"):
-        await World().make(listen="192.0.2.1:0").start()
+        await Bench().make(listen="192.0.2.1:0").start()
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "a..b", "no-such-host.invalid"])
-async def test_a_host_that_can_never_be_had_is_told_while_it_is_tried(host: str) -> None:
-    server = World().make(listen=f"{host}:8899")
+async def test_a_host_that_can_never_be_had_is_reported_while_it_is_tried(host: str) -> None:
+    server = Bench().make(listen=f"{host}:8899")
     await server.leads(True)
     await until(lambda: server.trouble.reason)
     assert f"cannot serve gRPC on {host}:8899" in str(server.status().trouble)
@@ -280,7 +280,7 @@ async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    server = World().make(listen="here.example:8899")
+    server = Bench().make(listen="here.example:8899")
     await server.leads(True)
     await until(asked.is_set)
     assert server.trouble.reason is None
@@ -292,8 +292,8 @@ async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
 
 
 async def test_ipv6() -> None:
-    world = World()
-    server = world.make(listen="[::1]:0")
+    bench = Bench()
+    server = bench.make(listen="[::1]:0")
     await server.start()
     try:
         assert server.status().address == f"[::1]:{server.port}"
@@ -315,10 +315,10 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The leader before was paused, on the same host."""
-    first = World()
+    first = Bench()
     async with first.serving() as target:
-        world = World()
-        server = world.make(listen=target)
+        bench = Bench()
+        server = bench.make(listen=target)
         await server.leads(True)
         await until(lambda: server.trouble.reason)
         assert "Address already in use" in str(server.status().trouble)
@@ -328,14 +328,14 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
         await until_answered(client)
         assert server.status().trouble is None
         await server.leads(False)
-    said = [one.getMessage() for one in caplog.records if "trying again" in one.getMessage()]
-    assert len(said) == 1
+    logged = [one.getMessage() for one in caplog.records if "trying again" in one.getMessage()]
+    assert len(logged) == 1
 
 
 @pytest.mark.slow
 async def test_who_ceases_to_lead_tries_no_more() -> None:
-    async with World().serving() as target:
-        server = World().make(listen=target)
+    async with Bench().serving() as target:
+        server = Bench().make(listen=target)
         await server.leads(True)
         await until(lambda: server.trouble.reason)
         await server.leads(False)
@@ -349,11 +349,11 @@ async def test_clients_that_replace_each_other_are_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, logger="aggregator.grpc")
-    hand, world = Hand(), World()
-    world.jobs = {JOB: Message(JOB)}
+    hand, bench = Hand(), Bench()
+    bench.jobs = {JOB: Message(JOB)}
     who = {"jobId": JOB, "role": "twin"}
     streams: list[Stream] = []
-    async with world.serving(clock=hand) as target, Client(target) as one, Client(target) as other:
+    async with bench.serving(clock=hand) as target, Client(target) as one, Client(target) as other:
 
         async def take(turns: int) -> list[str]:
             """Let both clients take the place in turns; return what was logged of them."""
@@ -361,10 +361,10 @@ async def test_clients_that_replace_each_other_are_logged_once_a_minute(
             for turn in range(turns):
                 client = (one, other)[turn % 2]
                 # One begins to listen, and the one before ceases.
-                wanted = len(world.turned) + (2 if streams else 1)
+                wanted = len(bench.turned) + (2 if streams else 1)
                 await client.ask(REGISTER, who)
                 streams.append(client.listen("fault.Fault/SubscribeFaultMsgSignal", who))
-                await until(lambda wanted=wanted: len(world.turned) >= wanted)
+                await until(lambda wanted=wanted: len(bench.turned) >= wanted)
             return [record.getMessage() for record in caplog.records]
 
         assert len(await take(30)) == 2

@@ -10,15 +10,15 @@ import grpc.aio
 import pytest
 
 from contract.documents.public_fault import Influence, PublicFault, PublicFaultEntry
+from tests.aggregator.grpc.bench import Answer, Bench, until
 from tests.aggregator.grpc.upstream import Client
-from tests.aggregator.grpc.world import Answer, World, until
 
 SEND, REGISTER = "PubFault/SendPublicFault", "config.Config/Register"
 SUBSCRIBE = "config.Config/SubscribeRankTable"
 
 
 async def test_a_public_fault_arrives_whole_and_its_answer_comes_back() -> None:
-    world = World()
+    bench = Bench()
     message = {
         "id": "message-1",
         "timestamp": "1760000000000",
@@ -40,9 +40,9 @@ async def test_a_public_fault_arrives_whole_and_its_answer_comes_back() -> None:
             }
         ],
     }
-    async with world.serving() as target, Client(target) as client:
+    async with bench.serving() as target, Client(target) as client:
         assert await client.ask(SEND, message) == {"info": "public fault send successfully"}
-        assert world.received == [
+        assert bench.received == [
             PublicFault(
                 "message-1",
                 1760000000000,
@@ -62,37 +62,37 @@ async def test_a_public_fault_arrives_whole_and_its_answer_comes_back() -> None:
                 ],
             )
         ]
-        world.answer = Answer(410, "limiter work by resource failed")
+        bench.answer = Answer(410, "limiter work by resource failed")
         assert await client.ask(SEND) == {"code": 410, "info": "limiter work by resource failed"}
-        assert world.received[1] == PublicFault(faults=[])
+        assert bench.received[1] == PublicFault(faults=[])
 
 
 async def test_a_rank_table_is_pushed_when_it_is_there_and_when_it_changed() -> None:
-    world = World()
-    async with world.serving() as target, Client(target) as client:
+    bench = Bench()
+    async with bench.serving() as target, Client(target) as client:
         who = {"jobId": "inference", "role": "mindie-ms-controller"}
         assert await client.ask(REGISTER, who) == {"info": "register success"}
         stream = client.listen(SUBSCRIBE, who)
-        await until(lambda: world.server and world.server.status().subscribers)
-        world.tabulate("inference", '{"a":1}')
+        await until(lambda: bench.server and bench.server.status().subscribers)
+        bench.tabulate("inference", '{"a":1}')
         assert await stream.next() == {"jobId": "inference", "rankTable": '{"a":1}'}
-        world.tabulate("inference", '{"a":1}')
-        world.tabulate("other", '{"b":1}')
-        world.tabulate("inference", '{"a":2}')
+        bench.tabulate("inference", '{"a":1}')
+        bench.tabulate("other", '{"b":1}')
+        bench.tabulate("inference", '{"a":2}')
         assert await stream.next() == {"jobId": "inference", "rankTable": '{"a":2}'}
         # Another role is no other client; whoever subscribes gets what is there at once.
         await client.ask(REGISTER, {"jobId": "inference", "role": "x"})
         assert await stream.next() is None
         stream = client.listen(SUBSCRIBE, {"jobId": "inference"})
         assert await stream.next() == {"jobId": "inference", "rankTable": '{"a":2}'}
-        assert world.server is not None
-        await world.server.stop()
+        assert bench.server is not None
+        await bench.server.stop()
         with pytest.raises(grpc.aio.AioRpcError, match="UNAVAILABLE"):
             await stream.next()
 
 
 async def test_a_rank_table_without_registration() -> None:
-    async with World().serving() as target, Client(target) as client:
+    async with Bench().serving() as target, Client(target) as client:
         with pytest.raises(grpc.aio.AioRpcError, match="not registered"):
             await client.listen(SUBSCRIBE, {"jobId": "inference"}).next()
 
@@ -109,8 +109,8 @@ STREAMS = ["/fault.Fault/SubscribeFaultMsgSignal", "/config.Config/SubscribeRank
 @pytest.mark.slow
 async def test_bytes_that_are_no_request_never_break_it(caplog: pytest.LogCaptureFixture) -> None:
     chance = random.Random(20)
-    world = World()
-    async with world.serving() as target, Client(target) as client:
+    bench = Bench()
+    async with bench.serving() as target, Client(target) as client:
         codes = set()
 
         async def throw(content: bytes) -> None:
@@ -140,7 +140,7 @@ async def test_bytes_that_are_no_request_never_break_it(caplog: pytest.LogCaptur
 
 
 async def test_bytes_that_are_not_even_http() -> None:
-    async with World().serving() as target:
+    async with Bench().serving() as target:
         host, _, port = target.rpartition(":")
         for content in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\x05hello", b"\x00" * 5000):
             reader, writer = await asyncio.open_connection(host, int(port))
@@ -152,7 +152,7 @@ async def test_bytes_that_are_not_even_http() -> None:
 
 
 async def test_services_that_are_not_offered() -> None:
-    async with World().serving() as target, Client(target) as client:
+    async with Bench().serving() as target, Client(target) as client:
         for path in ("/job.Job/Register", "/Recover/Init", "/fault.Fault/Nothing"):
             with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
                 await client.ask_raw(path, b"")

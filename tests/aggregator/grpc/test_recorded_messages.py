@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.aggregator.grpc.bench import Bench, DeviceFault, Message, NodeFaults, SwitchFault
 from tests.aggregator.grpc.test_faults import GET, REGISTER, refused, subscribed
 from tests.aggregator.grpc.upstream import Client
-from tests.aggregator.grpc.world import DeviceFault, Message, NodeFaults, SwitchFault, World
 from tests.vectors import VECTORS
 
 CLIENT = {"jobId": "", "role": "cluster-view"}
@@ -25,10 +25,10 @@ def observed(name: str, method: str) -> list[dict[str, Any]]:
     return [one for one in recording["observed"] if one.get("stream") == f"fault.Fault/{method}"]
 
 
-def a_message(told: dict[str, Any]) -> Message:
+def a_message(pushed: dict[str, Any]) -> Message:
     """The value from which it is to be made again."""
     nodes = []
-    for node in told["nodeFaultInfo"]:
+    for node in pushed["nodeFaultInfo"]:
         devices = tuple(
             DeviceFault(
                 one["deviceId"],
@@ -53,15 +53,15 @@ def a_message(told: dict[str, Any]) -> Message:
         )
         where = node["nodeName"], node["nodeIP"], node["nodeSN"]
         nodes.append(NodeFaults(*where, node["faultLevel"], devices))
-    return Message(told["jobId"], told["signalType"], tuple(nodes))
+    return Message(pushed["jobId"], pushed["signalType"], tuple(nodes))
 
 
-def bare(told: Any) -> Any:
+def bare(pushed: Any) -> Any:
     """Without what is empty, which says nothing on the wire, and without uuids."""
-    if isinstance(told, dict):
-        pairs = ((key, bare(value)) for key, value in told.items() if key != "uuid")
+    if isinstance(pushed, dict):
+        pairs = ((key, bare(value)) for key, value in pushed.items() if key != "uuid")
         return {key: value for key, value in pairs if value not in ([], "", 0)}
-    return [bare(one) for one in told] if isinstance(told, list) else told
+    return [bare(one) for one in pushed] if isinstance(pushed, list) else pushed
 
 
 @pytest.mark.parametrize("job", ["11111111-1111-4111-8111-111111111111", ""])
@@ -72,17 +72,17 @@ async def test_the_stream_of_a_job_and_of_the_cluster(job: str) -> None:
         if one["client"]["jobId"] == job
     ]
     assert len(recorded) == 5
-    world = World()
-    world.jobs = {one["jobId"]: Message(one["jobId"]) for one in recorded}
-    async with world.serving() as target, Client(target) as client:
+    bench = Bench()
+    bench.jobs = {one["jobId"]: Message(one["jobId"]) for one in recorded}
+    async with bench.serving() as target, Client(target) as client:
         [registered] = [
             one for one in observed("job-fault-stream", "Register") if one["client"]["jobId"] == job
         ]
         answer = await client.ask(REGISTER, registered["client"])
         assert bare(answer) == bare(registered["message"])
-        stream = await subscribed(client, world, registered["client"])
+        stream = await subscribed(client, bench, registered["client"])
         for one in recorded:
-            world.put(a_message(one))
+            bench.put(a_message(one))
             assert bare(await asyncio.wait_for(stream.next(), 20)) == bare(one)
 
 
@@ -90,12 +90,12 @@ async def test_questions_and_their_answers() -> None:
     recorded = observed("fault-query", "GetFaultMsgSignal")
     assert len(recorded) == 6
     for one in recorded:
-        world = World()
-        told = one.get("message", {}).get("faultSignal")
-        if told is not None:
-            world.view = a_message(told)
-            world.jobs = {told["jobId"]: world.view}
-        async with world.serving() as target, Client(target) as client:
+        bench = Bench()
+        pushed = one.get("message", {}).get("faultSignal")
+        if pushed is not None:
+            bench.view = a_message(pushed)
+            bench.jobs = {pushed["jobId"]: bench.view}
+        async with bench.serving() as target, Client(target) as client:
             if "error" in one:
                 code, text = await refused(client.ask(GET, one["client"]))
                 assert {"code": code.name, "details": text} == one["error"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.aggregator.grpc.test_faults import EVERYBODY, subscribed, told
+from tests.aggregator.grpc.bench import Bench, DeviceFault, Message, NodeFaults
+from tests.aggregator.grpc.test_faults import EVERYBODY, pushed, subscribed
 from tests.aggregator.grpc.upstream import Client
-from tests.aggregator.grpc.world import DeviceFault, Message, NodeFaults, World
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,11 +20,11 @@ REASON = "x" * 2_000
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
-    world.jobs = {f"job-{number:04}": Message(f"job-{number:04}") for number in range(JOBS)}
-    async with world.serving():
-        yield world
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    bench.jobs = {f"job-{number:04}": Message(f"job-{number:04}") for number in range(JOBS)}
+    async with bench.serving():
+        yield bench
 
 
 def long(job: str, change: int) -> Message:
@@ -34,16 +34,16 @@ def long(job: str, change: int) -> Message:
 
 
 @pytest.mark.slow
-async def test_one_that_never_reads_holds_up_nobody_and_nothing(world: World) -> None:
-    names = sorted(world.jobs)
-    async with Client(world.target) as quick, Client(world.target) as slow:
-        stuck = await subscribed(slow, world, {**EVERYBODY, "role": "slow"})
-        stream = await subscribed(quick, world, EVERYBODY)
+async def test_one_that_never_reads_blocks_no_other(bench: Bench) -> None:
+    names = sorted(bench.jobs)
+    async with Client(bench.target) as quick, Client(bench.target) as slow:
+        stuck = await subscribed(slow, bench, {**EVERYBODY, "role": "slow"})
+        stream = await subscribed(quick, bench, EVERYBODY)
         seen: dict[str, str] = {}
 
         async def follow() -> None:
             while len(seen) < JOBS or any(int(code) < CHANGES - JOBS for code in seen.values()):
-                job, _, codes = await told(stream)
+                job, _, codes = await pushed(stream)
                 seen[job] = codes[0]
 
         following = asyncio.ensure_future(follow())
@@ -51,7 +51,7 @@ async def test_one_that_never_reads_holds_up_nobody_and_nothing(world: World) ->
         tracemalloc.start()
         try:
             for change in range(CHANGES):
-                world.put(long(names[change % JOBS], change))
+                bench.put(long(names[change % JOBS], change))
                 if change % 100 == 0:
                     await asyncio.sleep(0)
             await asyncio.wait_for(following, 40)
@@ -59,21 +59,21 @@ async def test_one_that_never_reads_holds_up_nobody_and_nothing(world: World) ->
         finally:
             tracemalloc.stop()
         assert kept < CHANGES * len(REASON) / 10, "what nobody reads is not kept"
-        newest = {name: world.jobs[name].nodes[0].devices[0].fault_codes[0] for name in names}
+        newest = {name: bench.jobs[name].nodes[0].devices[0].fault_codes[0] for name in names}
         assert seen == newest
         # Who leads no more does not wait for it either; there a third one is stuck.
-        await subscribed(quick, world, {**EVERYBODY, "role": "stuck"})
+        await subscribed(quick, bench, {**EVERYBODY, "role": "stuck"})
         # What it did not read is not sent to it one by one: it soon gets the newest of each.
         late: dict[str, str] = {}
         messages = 0
         while late != newest:
-            job, _, codes = await told(stuck)
+            job, _, codes = await pushed(stuck)
             late[job] = codes[0]
             messages += 1
         assert messages < CHANGES / 4
         for change in range(CHANGES // 10):
-            world.put(long(names[change % JOBS], CHANGES + change))
+            bench.put(long(names[change % JOBS], CHANGES + change))
             await asyncio.sleep(0)
-        assert world.server is not None
-        await asyncio.wait_for(world.server.stop(), 20)
-        assert world.server.status().subscribers == 0
+        assert bench.server is not None
+        await asyncio.wait_for(bench.server.stop(), 20)
+        assert bench.server.status().subscribers == 0

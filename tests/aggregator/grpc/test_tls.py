@@ -12,8 +12,8 @@ import pytest
 
 from aggregator.grpc.endpoint import TlsFiles, TlsMaterial
 from contract.errors import ConfigurationError
+from tests.aggregator.grpc.bench import Bench, tls_files
 from tests.aggregator.grpc.upstream import Client
-from tests.aggregator.grpc.world import World, tls_files
 from tests.parts import certificates
 from tests.tiers import needs
 
@@ -70,7 +70,7 @@ async def test_only_clients_with_a_certificate_of_the_authority(
     made: tuple[Path, Path], place: Path
 ) -> None:
     ours, theirs = made
-    async with World().serving(tls=tls_files(place)) as target:
+    async with Bench().serving(tls=tls_files(place)) as target:
         assert await gets_in(target, ours, ours)
         assert not await gets_in(target, ours, None)
         assert not await gets_in(target, ours, theirs)
@@ -84,28 +84,28 @@ async def test_replaced_files_count_from_the_next_connection_on(
     made: tuple[Path, Path], place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours, theirs = made
-    world = World()
-    async with world.serving(tls=tls_files(place)) as target:
-        assert world.server is not None
+    bench = Bench()
+    async with bench.serving(tls=tls_files(place)) as target:
+        assert bench.server is not None
         async with Client(target, credentials(ours, ours)) as before:
             assert (await before.ask(GET))["code"] == 200
             # The certificate alone does not belong to the key: what was good goes on.
             replace(place, theirs / "server.crt", theirs / "ca.crt")
             assert await gets_in(target, ours, ours)
             assert await gets_in(target, ours, ours)
-            assert world.server.status().tls_problem is not None
+            assert bench.server.status().tls_problem is not None
             assert caplog.text.count("are not used") == 1
             replace(place, theirs / "server.key")
             assert await gets_in(target, theirs, theirs)
             assert not await gets_in(target, ours, ours)
-            assert world.server.status().tls_problem is None
+            assert bench.server.status().tls_problem is None
             assert (await before.ask(GET))["code"] == 200, "who is in stays in"
         (place / "server.key").unlink()
         assert await gets_in(target, theirs, theirs)
         # A replica that leads again begins with what was good last.
-        await world.server.stop()
-        await world.server.start()
-        assert await gets_in(world.target, theirs, theirs)
+        await bench.server.stop()
+        await bench.server.start()
+        assert await gets_in(bench.target, theirs, theirs)
 
 
 @pytest.mark.server
@@ -117,7 +117,7 @@ async def test_with_certificates_as_the_guide_makes_them(tmp_path: Path) -> None
         subprocess.run([maker, pki, *what], check=True, capture_output=True)
     root = (pki / "authority.crt").read_bytes()
     files = TlsFiles(pki / "grpc.crt", pki / "grpc.key", pki / "authority.crt")
-    async with World().serving(tls=files) as target:
+    async with Bench().serving(tls=files) as target:
         for who in ("ccae", "node-1"):
             mine = (pki / f"{who}.key").read_bytes(), (pki / f"{who}.crt").read_bytes()
             async with Client(target, grpc.ssl_channel_credentials(root, *mine)) as client:
@@ -165,7 +165,7 @@ def test_a_key_with_a_password_is_not_asked_for(place: Path) -> None:
         TlsMaterial(TlsFiles(place / "server.crt", encrypted, place / "ca.crt"))
 
 
-def test_all_that_is_missing_is_said_at_once(place: Path) -> None:
+def test_all_that_is_missing_is_logged_at_once(place: Path) -> None:
     for name in ("server.crt", "server.key", "ca.crt"):
         spoiled(place, name, None)
     with pytest.raises(ConfigurationError) as caught:

@@ -58,8 +58,8 @@ class Bench:
     def __init__(self) -> None:
         self.pod_feed, self.node_feed, self.job_feed = Feed(), Feed(), Feed()
         self.cluster = self
-        self.world = ClusterState([True])
-        self.told: list[frozenset[str] | None] = []
+        self.cluster_state = ClusterState([True])
+        self.reported: list[frozenset[str] | None] = []
 
     def pods(self) -> AsyncIterator[Any]:
         return self.pod_feed.events()
@@ -73,7 +73,9 @@ class Bench:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         store = cast("Store", self)
-        task = asyncio.create_task(follow(self.world, 0, store, self.told.append, Stalls()))
+        task = asyncio.create_task(
+            follow(self.cluster_state, 0, store, self.reported.append, Stalls())
+        )
         yield
         assert not task.done()
         task.cancel()
@@ -87,35 +89,37 @@ def bench(caplog: pytest.LogCaptureFixture) -> Bench:
     return Bench()
 
 
-def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     found = [record.getMessage() for record in caplog.records]
     caplog.clear()
     return found
 
 
 @pytest.mark.looptime
-async def test_everybody_is_told_what_changed_and_nothing_else(bench: Bench) -> None:
+async def test_every_listener_receives_what_changed_and_nothing_else(bench: Bench) -> None:
     async with bench.running():
         await bench.pod_feed.give(Snapshot({"u": POD}))
         await bench.job_feed.give(KindUnavailable("none"))
-        assert bench.told == [None, None]
-        assert bench.world.answered(0)
+        assert bench.reported == [None, None]
+        assert bench.cluster_state.answered(0)
         node = NodeState("n1", "10.0.0.1")
         await bench.node_feed.give(Snapshot({"n1": node}), Update("n1", node), Update("n1", node))
         # Who waits for Nodes is woken; a heartbeat is no news.
-        assert bench.told == [None, None, frozenset()]
+        assert bench.reported == [None, None, frozenset()]
         await bench.pod_feed.give(Update("u", None))
-        assert bench.told[3:] == [frozenset({"n1"})]
+        assert bench.reported[3:] == [frozenset({"n1"})]
 
 
 @pytest.mark.looptime
-async def test_an_interruption_is_said_once(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_interruption_is_logged_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     async with bench.running():
         await bench.pod_feed.give(Interrupted("no rights"), Interrupted("still none"))
-        assert said(caplog) == ["pods of store: cannot be read: no rights"]
-        assert bench.told == [frozenset()]  # who waits for an answer has one
+        assert logged(caplog) == ["pods of store: cannot be read: no rights"]
+        assert bench.reported == [frozenset()]  # who waits for an answer has one
         await bench.pod_feed.give(Snapshot({}))
-        assert said(caplog) == ["pods of store: can be read again"]
+        assert logged(caplog) == ["pods of store: can be read again"]
 
 
 @pytest.mark.looptime
@@ -124,15 +128,15 @@ async def test_a_refusal_stops_nothing_else_and_is_asked_again(
 ) -> None:
     async with bench.running():
         await bench.node_feed.give(StoreRefused("not like this"))
-        assert said(caplog) == ["nodes of store: cannot be read: not like this"]
+        assert logged(caplog) == ["nodes of store: cannot be read: not like this"]
         await bench.pod_feed.give(Snapshot({"u": POD}))
-        assert bench.world.pods_on("n1") == (POD,)
+        assert bench.cluster_state.pods_on("n1") == (POD,)
         await asyncio.sleep(31)
         assert bench.node_feed.asked == 2
         await bench.node_feed.give(Snapshot({"n1": NodeState("n1")}))
-        assert said(caplog) == ["nodes of store: can be read again"]
-        assert bench.world.nodes_known
-        assert bench.told == [frozenset(), None, frozenset()]
+        assert logged(caplog) == ["nodes of store: can be read again"]
+        assert bench.cluster_state.nodes_known
+        assert bench.reported == [frozenset(), None, frozenset()]
 
 
 @pytest.mark.looptime
@@ -141,14 +145,14 @@ async def test_without_volcano_jobs_are_known_by_their_pods(
 ) -> None:
     async with bench.running():
         await bench.job_feed.give(KindUnavailable("404"), KindUnavailable("404"))
-        assert said(caplog) == ["store: has no PodGroups, jobs are known by their pods only"]
+        assert logged(caplog) == ["store: has no PodGroups, jobs are known by their pods only"]
         await bench.job_feed.give(Snapshot({"g": JobState("j")}))
-        assert said(caplog) == ["store: has PodGroups now"]
-        assert set(bench.world.jobs()) == {"j"}
+        assert logged(caplog) == ["store: has PodGroups now"]
+        assert set(bench.cluster_state.jobs()) == {"j"}
 
 
 @pytest.mark.looptime
-async def test_a_shared_serial_number_is_said_once(
+async def test_a_shared_serial_number_is_logged_once(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     def node(name: str, number: str) -> NodeState:
@@ -157,17 +161,19 @@ async def test_a_shared_serial_number_is_said_once(
     async with bench.running():
         many = {name: node(name, "SN") for name in "gfedcba"}
         await bench.node_feed.give(Snapshot(many), Update("h", node("h", "SN")))
-        assert said(caplog) == [
+        assert logged(caplog) == [
             "7 nodes have the serial number 'SN', which names none of them: a, b, c, d, e, ..."
         ]
         await bench.node_feed.give(Snapshot({"a": node("a", "SN"), "b": node("b", "")}))
-        assert said(caplog) == ["no two nodes have the serial number 'SN' any more"]
+        assert logged(caplog) == ["no two nodes have the serial number 'SN' any more"]
 
 
 async def test_a_store_that_knows_no_cluster_is_not_followed(tmp_path: Path) -> None:
     store = open_store(f"directory:{tmp_path}")
-    world = ClusterState([store.cluster is not None])
-    await follow(world, 0, store, lambda _: pytest.fail("there is nothing to tell"), Stalls())
-    assert world.answered(0)
-    assert not world.nodes_known
-    assert world.facts("n1").used is None
+    cluster_state = ClusterState([store.cluster is not None])
+    await follow(
+        cluster_state, 0, store, lambda _: pytest.fail("there is nothing to tell"), Stalls()
+    )
+    assert cluster_state.answered(0)
+    assert not cluster_state.nodes_known
+    assert cluster_state.facts("n1").used is None

@@ -29,7 +29,7 @@ def device(feed: DocumentWatch) -> DocumentCache[DeviceRecord]:
     return found
 
 
-def said(feed: DocumentWatch, node: str = "n1") -> DeviceRecord | None:
+def record_of(feed: DocumentWatch, node: str = "n1") -> DeviceRecord | None:
     one = newest([device(feed)], node)
     return None if one is None else one.record
 
@@ -41,13 +41,13 @@ def test_a_bad_document_leaves_the_good_one_and_is_remembered_with_its_reason(
     feed = DocumentSource("test:").devices
     assert feed.observe(Changed(report("n1", healthy())), 1) == {"n1"}
     assert feed.observe(Changed(report("n1", bad)), 2) == {"n1"}
-    assert said(feed) == record(healthy())
+    assert record_of(feed) == record(healthy())
     assert device(feed).rejected["n1"].since_ms == 2
     assert "mindx-dl-deviceinfo-n1" in device(feed).rejected["n1"].reason
     assert feed.observe(Changed(report("n1", bad)), 3) == frozenset()
     assert device(feed).rejected_total == 1
     assert feed.observe(Changed(report("n1", faulty())), 4) == {"n1"}
-    assert said(feed) == record(faulty())
+    assert record_of(feed) == record(faulty())
     assert device(feed).rejected == {}
 
 
@@ -70,7 +70,7 @@ def test_other_bad_documents_count_and_do_not_hide_since_when() -> None:
         feed.observe(Changed(report("n1", bad)), 10 + at_ms)
     assert device(feed).rejected_total == len(BAD)
     assert device(feed).rejected["n1"].since_ms == 10
-    assert said(feed) is None
+    assert record_of(feed) is None
 
 
 def at(version: str, document: Document) -> Document:
@@ -89,12 +89,12 @@ def test_what_was_read_by_name_is_not_replaced_by_what_the_watch_shows_from_befo
         Changed(at("12", report("n1", faulty(2)))),
     ):
         assert feed.observe(old, 3) == frozenset()
-        assert said(feed) == record(faulty(3))
+        assert record_of(feed) == record(faulty(3))
     assert feed.observe(Changed(at("13", report("n1", faulty(3)))), 4) == frozenset()
     assert feed.observe(Changed(at("14", report("n1", faulty(4)))), 5) == {"n1"}
-    assert said(feed) == record(faulty(4))
+    assert record_of(feed) == record(faulty(4))
     assert feed.observe(Deleted(place.namespace, place.name), 6) == {"n1"}
-    assert said(feed) is None
+    assert record_of(feed) is None
 
 
 def test_what_the_watch_has_shown_already_ends_as_ever() -> None:
@@ -103,19 +103,21 @@ def test_what_the_watch_has_shown_already_ends_as_ever() -> None:
     feed.read("n1", at("10", report("n1", healthy())), 2)
     place = report("n1", {})
     assert feed.observe(Deleted(place.namespace, place.name), 3) == {"n1"}
-    assert said(feed) is None
+    assert record_of(feed) is None
 
 
-def test_a_document_that_is_gone_by_its_name_does_not_come_back_before_the_watch_says_so() -> None:
+def test_a_document_that_is_gone_by_its_name_does_not_come_back_before_the_watch_reports_it() -> (
+    None
+):
     feed = DocumentSource("test:").devices
     place = report("n1", {})
     feed.observe(Changed(at("10", report("n1", healthy()))), 1)
     assert feed.read("n1", None, 2) == {"n1"}
     assert feed.observe(Changed(at("11", report("n1", faulty()))), 3) == frozenset()
     assert feed.observe(Deleted(place.namespace, place.name), 4) == frozenset()
-    assert said(feed) is None
+    assert record_of(feed) is None
     assert feed.observe(Changed(at("15", report("n1", faulty()))), 5) == {"n1"}
-    assert said(feed) == record(faulty())
+    assert record_of(feed) == record(faulty())
 
 
 def test_a_list_ends_what_was_read_by_name() -> None:
@@ -124,10 +126,10 @@ def test_a_list_ends_what_was_read_by_name() -> None:
     feed.read("n1", None, 2)
     feed.read("n2", at("12", report("n2", healthy())), 2)
     feed.observe(DocumentsListed((at("14", report("n1", faulty())),)), 3)
-    assert said(feed, "n1") == record(faulty())
-    assert said(feed, "n2") is None
+    assert record_of(feed, "n1") == record(faulty())
+    assert record_of(feed, "n2") is None
     feed.observe(Changed(at("11", report("n2", healthy()))), 4)
-    assert said(feed, "n2") == record(healthy())
+    assert record_of(feed, "n2") == record(healthy())
 
 
 def test_where_versions_are_no_numbers_the_order_of_events_decides() -> None:
@@ -135,14 +137,14 @@ def test_where_versions_are_no_numbers_the_order_of_events_decides() -> None:
     feed.observe(Changed(at("a1", report("n1", healthy()))), 1)
     feed.read("n1", at("b2", report("n1", faulty(3))), 2)
     feed.observe(Changed(at("c0", report("n1", faulty(4)))), 3)
-    assert said(feed) == record(faulty(4))
+    assert record_of(feed) == record(faulty(4))
     feed.read("n1", at("d4", report("n1", faulty(5))), 4)
     place = report("n1", {})
     assert feed.observe(Deleted(place.namespace, place.name), 5) == {"n1"}
     feed.observe(Changed(at("e5", report("n1", healthy()))), 6)
     feed.read("n1", None, 7)
     feed.observe(Changed(at("f6", report("n1", faulty(6)))), 8)
-    assert said(feed) == record(faulty(6))
+    assert record_of(feed) == record(faulty(6))
 
 
 def test_the_good_document_comes_back_unchanged() -> None:
@@ -164,7 +166,7 @@ def test_a_good_document_ends_what_a_refused_part_before_it_left_standing() -> N
     assert source.switch.knows("n1"), "who is refused ends nothing"
     assert feed.observe(Changed(report("n1", healthy())), 4) == {"n1"}
     assert not source.switch.knows("n1")
-    assert not feed.tells(SWITCH, "n1")
+    assert not feed.has_report(SWITCH, "n1")
 
 
 def test_a_list_replaces_what_was_known() -> None:
@@ -174,7 +176,7 @@ def test_a_list_replaces_what_was_known() -> None:
     feed.observe(Interrupted("gone"), 3)
     feed.observe(Interrupted("still gone"), 4)
     assert (feed.interrupted, feed.interruptions_total) == ("still gone", 1)
-    assert said(feed) == record(healthy())
+    assert record_of(feed) == record(healthy())
     after = DocumentsListed((report("n2", faulty()), report("n4", healthy())))
     assert feed.observe(after, 5) == {"n1", "n2", "n3", "n4"}
     assert feed.interrupted is None
@@ -188,7 +190,7 @@ def test_deleted() -> None:
     gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
     assert feed.observe(gone, 2) == {"n1"}
     assert feed.observe(gone, 3) == frozenset()
-    assert said(feed) is None
+    assert record_of(feed) is None
 
 
 def test_foreign_documents_are_left_alone() -> None:
@@ -217,7 +219,7 @@ def test_above_the_cap_new_nodes_are_refused_and_known_ones_go_on(
     feed.observe(Changed(report("n3", healthy())), 2)
     assert "already 2 nodes" in device(feed).rejected["n3"].reason
     feed.observe(Changed(report("n2", faulty())), 3)
-    assert said(feed, "n2") == record(faulty())
+    assert record_of(feed, "n2") == record(faulty())
 
 
 def test_between_stores_the_greater_time_counts() -> None:
@@ -233,7 +235,7 @@ def test_between_stores_the_greater_time_counts() -> None:
     assert second.record == record(faulty(update_time=T0 + 4))
 
 
-def test_e11_an_unreadable_fault_list_is_said() -> None:
+def test_e11_an_unreadable_fault_list_is_logged() -> None:
     feed = DocumentSource("test:").devices
     feed.observe(Changed(report("n1", config("{oops", unhealthy=(3,)))), 1)
     assert device(feed).reports["n1"].record.unhealthy == ("Ascend910-3",)

@@ -42,7 +42,7 @@ class HiddenEvent(msgspec.Struct, frozen=True):
     level: str
 
 
-class Told(msgspec.Struct, frozen=True):
+class Published(msgspec.Struct, frozen=True):
     """What ``aggregator.jobs.interfaces.Published`` asks for."""
 
     device: DeviceRecord | None = None
@@ -55,7 +55,7 @@ class Told(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class World:
+class Lookup:
     """What ``aggregator.jobs.interfaces.World`` asks for."""
 
     pods_known: bool = True
@@ -78,8 +78,8 @@ class Scene:
     """A board and its surroundings; time passes when it is told to."""
 
     def __init__(self, nodes: int = 0, tables: RelationTables = SHIPPED) -> None:
-        self.world = World()
-        self.told: dict[str, Told] = {}
+        self.lookup = Lookup()
+        self.published: dict[str, Published] = {}
         self.tables = tables
         self.now_ms = 0
         self.is_read = True
@@ -89,15 +89,15 @@ class Scene:
 
     def fresh(self) -> JobView:
         """A board that knows nothing yet."""
-        return JobView(self.world, self.told.get, self.tables, lambda: self.is_read)
+        return JobView(self.lookup, self.published.get, self.tables, lambda: self.is_read)
 
-    def moment(self) -> Instant:
+    def instant(self) -> Instant:
         return Instant(T0_MS + self.now_ms, self.now_ms)
 
     def node(self, name: str, *, ready: bool = True) -> None:
         number = int(name.lstrip("n") or "0") if name.lstrip("n").isdecimal() else 0
-        self.world.nodes[name] = NodeState(name, f"192.168.0.{number}", f"SN-{name}", ready)
-        self.told.setdefault(name, Told(device=healthy()))
+        self.lookup.nodes[name] = NodeState(name, f"192.168.0.{number}", f"SN-{name}", ready)
+        self.published.setdefault(name, Published(device=healthy()))
         self.look(name)
 
     def pod(
@@ -114,38 +114,40 @@ class Scene:
         names = tuple(f"Ascend910-{number}" for number in chips.split())
         annotations = {} if rank is None else {"hccl/rankIndex": str(rank)}
         pod = PodState(name, node, "default", name, job, names, annotations, labels or {})
-        self.world.pods.setdefault(node, {})[name] = pod
-        self.world.all_jobs.setdefault(job, JobState(job, "default", job))
+        self.lookup.pods.setdefault(node, {})[name] = pod
+        self.lookup.all_jobs.setdefault(job, JobState(job, "default", job))
         self.look(node)
 
     def end(self, name: str, node: str) -> None:
-        del self.world.pods[node][name]
+        del self.lookup.pods[node][name]
         self.look(node)
 
-    def tell(self, node: str, /, **what: object) -> None:
+    def publish(self, node: str, /, **what: object) -> None:
         """Publish something else of a node."""
-        self.told[node] = msgspec.structs.replace(self.told.get(node, Told()), **what)
+        self.published[node] = msgspec.structs.replace(
+            self.published.get(node, Published()), **what
+        )
         self.look(node)
 
     def chips(self, node: str, *faults: CodeFault, super_pod: int = -2) -> None:
         """These faults of chips, and no others; each is heard of when it is new."""
-        before = self.told[node]
+        before = self.published[node]
         received: dict[str, dict[str, int]] = {}
         for one in faults:
             known = before.received_ms.get(one.chip, {})
             since_ms = known.get(one.code, T0_MS + self.now_ms)
             received.setdefault(one.chip, {})[one.code] = since_ms
-        self.tell(node, device=healthy(*faults, super_pod=super_pod), received_ms=received)
+        self.publish(node, device=healthy(*faults, super_pod=super_pod), received_ms=received)
 
     def look(self, *nodes: str) -> None:
-        self.board.changed(nodes, self.moment())
+        self.board.changed(nodes, self.instant())
 
     def wait(self, ms: int) -> None:
         """Let time pass, with everything that is due in between."""
         end_ms = self.now_ms + ms
         while (due_ms := self.board.next_due_ms()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
-            self.board.step(self.moment())
+            self.board.step(self.instant())
             after = self.board.next_due_ms()
             assert after is None or after > self.now_ms, "it would be asked again at once"
         self.now_ms = end_ms

@@ -43,17 +43,17 @@ def shown(scene: Scene) -> tuple[str, list[Any], list[Any]]:
 def test_e31() -> None:
     scene = Scene()
     scene.node("node1")
-    scene.world.nodes["node1"] = NodeState("node1", "10.0.0.1", "SN-node1")
+    scene.lookup.nodes["node1"] = NodeState("node1", "10.0.0.1", "SN-node1")
     scene.pod("uid-0", "node1", "job1", "0 1", rank=0)
     scene.chips("node1", fault(0, "SubHealthFault", "80CD8003"))
     assert shown(scene) == ("SubHealthy", [CHIP_RANK], [CHIP])
 
     cpu = part("CPU", 1, "SeparateFault", "00000001", "0000001D")
-    scene.tell("node1", node=parts("UnHealthy", cpu, at_ms=1_767_294_245_000))
+    scene.publish("node1", node=parts("UnHealthy", cpu, at_ms=1_767_294_245_000))
     codes = "00000001,0000001D"
     assert shown(scene) == ("UnHealthy", [*of_every_rank(codes), CHIP_RANK], [*CPU, CHIP])
 
-    del scene.world.nodes["node1"]
+    del scene.lookup.nodes["node1"]
     scene.look("node1")
     node = ("Node", "-1", "", "SeparateNPU", 0)
     ranks = [*of_every_rank(codes), *of_every_rank(""), CHIP_RANK]

@@ -13,8 +13,8 @@ from contract.documents.cluster_node import lost_node
 from tests.aggregator.jobs.scene import (
     Hidden,
     HiddenEvent,
+    Published,
     Scene,
-    Told,
     fault,
     healthy,
     part,
@@ -24,10 +24,10 @@ from tests.aggregator.jobs.scene import (
 
 
 def devices(
-    said: FaultMsgSignal | None, node: str = "n0"
+    message_sent: FaultMsgSignal | None, node: str = "n0"
 ) -> dict[tuple[str, str], DeviceFaultInfo]:
-    assert said is not None
-    of_node = [one for one in said.nodes if one.node_name == node]
+    assert message_sent is not None
+    of_node = [one for one in message_sent.nodes if one.node_name == node]
     return {(one.device_type, one.device_id): one for info in of_node for one in info.devices}
 
 
@@ -39,10 +39,10 @@ def test_a_chip_fault_and_its_recovery() -> None:
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"), fault(9, "SeparateNPU", "80E3A201"))
     assert scene.board.take_changed_jobs() == {"job"}
     assert scene.board.faulty() == {"job"}
-    said = scene.board.message("job")
-    assert said is not None
-    assert said.signal_type == FAULT
-    assert devices(said).keys() == {("NPU", "1")}, "chip 9 is nobody's"
+    message_sent = scene.board.message("job")
+    assert message_sent is not None
+    assert message_sent.signal_type == FAULT
+    assert devices(message_sent).keys() == {("NPU", "1")}, "chip 9 is nobody's"
     scene.chips("n0", fault(9, "SeparateNPU", "80E3A201"))
     assert scene.board.take_changed_jobs() == {"job"}
     assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
@@ -67,24 +67,26 @@ def test_two_pods_of_one_job_on_one_node_both_count() -> None:
     assert [one.rank for one in scene.board.ranks("job")] == [""], "nobody knows what is missing"
 
 
-def test_two_jobs_on_one_node_hear_of_their_own_chips() -> None:
+def test_two_jobs_on_one_node_receive_their_own_chips() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "one", "0 1")
     scene.pod("b", "n0", "two", "2 3")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
     assert scene.board.take_changed_jobs() == {"one"}
-    scene.tell("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
+    scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
     assert scene.board.take_changed_jobs() == {"one", "two"}
     assert devices(scene.board.message("two")).keys() == {("CPU", "1")}
 
 
-def test_a_pod_without_chips_hears_of_its_node_only() -> None:
+def test_a_pod_without_chips_receives_its_node_only() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
-    scene.tell("n0", switch=switch("UnHealthy", "Separate", ("[0x00f1ff09,155913,cpu,na]", 1, 2)))
+    scene.publish(
+        "n0", switch=switch("UnHealthy", "Separate", ("[0x00f1ff09,155913,cpu,na]", 1, 2))
+    )
     assert scene.board.take_changed_jobs() == frozenset()
-    scene.tell("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
+    scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
     scene.node("n0", ready=False)
     assert devices(scene.board.message("job")).keys() == {("CPU", "1"), ("Node", "-1")}
     (status,) = scene.board.status()
@@ -103,15 +105,18 @@ def test_a_node_that_is_missing_or_not_ready(gone: bool) -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     if gone:
-        del scene.world.nodes["n0"]
+        del scene.lookup.nodes["n0"]
         scene.look("n0")
     else:
         scene.node("n0", ready=False)
-    for said in (scene.board.message("job"), scene.board.cluster()):
-        device = devices(said)["Node", "-1"]
+    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+        device = devices(message_sent)["Node", "-1"]
         assert (device.fault_codes, device.fault_level) == ((), "UnHealthy")
-        assert said is not None
-        assert (said.nodes[0].node_ip, said.nodes[0].node_sn) == ("192.168.0.0", "SN-n0")
+        assert message_sent is not None
+        assert (message_sent.nodes[0].node_ip, message_sent.nodes[0].node_sn) == (
+            "192.168.0.0",
+            "SN-n0",
+        )
     scene.node("n0")
     assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
     assert scene.board.cluster() == FaultMsgSignal("-1", NORMAL)
@@ -119,15 +124,15 @@ def test_a_node_that_is_missing_or_not_ready(gone: bool) -> None:
 
 def test_of_a_node_that_is_gone_altogether_nothing_is_remembered() -> None:
     scene = Scene(nodes=1)
-    device = scene.told.pop("n0").device
-    del scene.world.nodes["n0"]
+    device = scene.published.pop("n0").device
+    del scene.lookup.nodes["n0"]
     scene.look("n0")
-    scene.tell("n0", device=device)
+    scene.publish("n0", device=device)
     (node,) = scene.board.cluster().nodes
     assert (node.node_ip, node.node_sn) == ("", "")
 
 
-def test_times_of_public_faults_are_told_in_milliseconds() -> None:
+def test_times_of_public_faults_are_reported_in_milliseconds() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0", rank=0)
     one = fault(0, "SeparateNPU", "220001001", time_ms=1_760_000_100)
@@ -136,40 +141,40 @@ def test_times_of_public_faults_are_told_in_milliseconds() -> None:
     assert status.nodes[0].faults[0].time_ms == status.ranks[0].time_ms == 1_760_000_100_000
 
 
-def test_before_nodes_and_pods_were_listed_nobody_is_missing() -> None:
+def test_before_nodes_and_pods_were_listed_no_node_is_missing() -> None:
     scene = Scene()
-    scene.world.nodes_known = scene.world.pods_known = False
-    scene.tell("n0", device=healthy(fault(0, "RestartNPU", "80E18402")))
+    scene.lookup.nodes_known = scene.lookup.pods_known = False
+    scene.publish("n0", device=healthy(fault(0, "RestartNPU", "80E18402")))
     scene.pod("a", "n0", "job", "0")
     assert devices(scene.board.cluster()).keys() == {("NPU", "0")}
     assert scene.board.take_changed_jobs() == frozenset()
-    scene.world.pods_known = True
+    scene.lookup.pods_known = True
     scene.look()
     assert devices(scene.board.message("job")).keys() == {("NPU", "0")}
-    scene.world.nodes_known = True
+    scene.lookup.nodes_known = True
     scene.look()
     assert devices(scene.board.message("job")).keys() == {("NPU", "0"), ("Node", "-1")}
 
 
-def test_a_node_that_only_fell_silent_is_told_of() -> None:
+def test_a_node_that_only_fell_silent_is_reported() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
-    scene.tell("n0", node=lost_node(None))
-    for said in (scene.board.message("job"), scene.board.cluster()):
-        assert devices(said).keys() == {("Node", "-1")}
+    scene.publish("n0", node=lost_node(None))
+    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+        assert devices(message_sent).keys() == {("Node", "-1")}
 
 
-def test_what_a_filter_hides_is_told_and_does_not_count() -> None:
+def test_what_a_filter_hides_is_reported_and_does_not_count() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     codes = [fault(chip, "RestartNPU", "80C98000") for chip in (0, 5)]
-    scene.tell("n0", hidden=tuple(Hidden(one) for one in codes))
+    scene.publish("n0", hidden=tuple(Hidden(one) for one in codes))
     event = switch("UnHealthy", "RestartRequest", ("[0x1,na,L2,na]", 1, 2)).events[0]
-    scene.tell("n0", hidden_events=(HiddenEvent(event, "RestartRequest"),))
+    scene.publish("n0", hidden_events=(HiddenEvent(event, "RestartRequest"),))
     assert devices(scene.board.message("job")).keys() == {("NPU", "0"), ("Switch", "-1")}
     (status,) = scene.board.status()
     assert (status.health, status.ranks) == ("Healthy", ())
-    scene.tell("n0", hidden=(Hidden(codes[0], "accompanies"),), hidden_events=())
+    scene.publish("n0", hidden=(Hidden(codes[0], "accompanies"),), hidden_events=())
     assert scene.board.message("job") == FaultMsgSignal("job", NORMAL), "no filter hides it"
     assert scene.board.cluster().signal_type == NORMAL
 
@@ -179,9 +184,9 @@ def test_a_restart_that_waits_for_the_chip_hits_while_the_chip_is_listed() -> No
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "FreeRestartNPU", "80C98000"))
     assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
-    record = scene.told["n0"].device
+    record = scene.published["n0"].device
     assert record is not None
-    scene.tell("n0", device=msgspec.structs.replace(record, network_unhealthy=("Ascend910-0",)))
+    scene.publish("n0", device=msgspec.structs.replace(record, network_unhealthy=("Ascend910-0",)))
     assert devices(scene.board.message("job"))["NPU", "0"].fault_level == "UnHealthy"
 
 
@@ -194,9 +199,9 @@ def test_the_worst_level_counts_in_any_order(levels: tuple[str, ...]) -> None:
     scene.pod("a", "n0", "job", "0")
     every = tuple(fault(0, level, "80C98000") for level in levels)
     device = msgspec.structs.replace(healthy(), faults=every)
-    scene.tell("n0", device=device)
-    for said in (scene.board.message("job"), scene.board.cluster()):
-        info = devices(said)["NPU", "0"]
+    scene.publish("n0", device=device)
+    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+        info = devices(message_sent)["NPU", "0"]
         assert (info.fault_codes, info.fault_levels) == (("80C98000",), ("RestartNPU",))
         assert info.fault_level == "UnHealthy"
 
@@ -220,9 +225,13 @@ def test_levels(level: str, health: str) -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, level, "80C98000"))
-    for said in (scene.board.message("job"), scene.board.cluster()):
-        assert said is not None
-        assert said.nodes[0].fault_level == devices(said)["NPU", "0"].fault_level == health
+    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+        assert message_sent is not None
+        assert (
+            message_sent.nodes[0].fault_level
+            == devices(message_sent)["NPU", "0"].fault_level
+            == health
+        )
 
 
 def test_a_pre_separation_makes_no_job_ill() -> None:
@@ -237,8 +246,8 @@ def test_of_a_manual_separation_without_a_code_the_level_counts() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "ManuallySeparateNPU", ""))
-    for said in (scene.board.message("job"), scene.board.cluster()):
-        info = devices(said)["NPU", "0"]
+    for message_sent in (scene.board.message("job"), scene.board.cluster()):
+        info = devices(message_sent)["NPU", "0"]
         assert (info.fault_codes, info.fault_levels, info.fault_level) == ((), (), "UnHealthy")
 
 
@@ -247,43 +256,43 @@ def test_nodes_are_sorted_by_address_and_devices_by_id_as_texts() -> None:
     for number, node in enumerate(("n2", "n0")):
         scene.pod(f"p{number}", node, "job", "2 10")
         scene.chips(node, fault(2, "RestartNPU", "1"), fault(10, "RestartNPU", "1"))
-    scene.tell("n0", switch=switch("SubHealthy", "SubHealthFault", ("[0x1,na,L2,na]", 1, 2)))
-    said = scene.board.message("job")
-    assert said is not None
-    assert [node.node_name for node in said.nodes] == ["n0", "n2"]
-    assert [one.device_id for one in said.nodes[0].devices] == ["-1", "10", "2"]
+    scene.publish("n0", switch=switch("SubHealthy", "SubHealthFault", ("[0x1,na,L2,na]", 1, 2)))
+    message_sent = scene.board.message("job")
+    assert message_sent is not None
+    assert [node.node_name for node in message_sent.nodes] == ["n0", "n2"]
+    assert [one.device_id for one in message_sent.nodes[0].devices] == ["-1", "10", "2"]
 
 
-def test_the_cluster_is_told_of_every_node_with_chips() -> None:
+def test_the_cluster_receives_every_node_with_chips() -> None:
     scene = Scene(nodes=3)
     event = ("[0x00f1ff09,155913,cpu,na]", 1, 2)
     scene.chips("n0", fault(9, "RestartNPU", "80E18402"))
-    scene.tell("n0", switch=switch("Healthy", "NotHandle"))
-    scene.tell("n1", switch=switch("UnHealthy", "Separate", event))
+    scene.publish("n0", switch=switch("Healthy", "NotHandle"))
+    scene.publish("n1", switch=switch("UnHealthy", "Separate", event))
     waiting = part("PSU", 1, "PreSeparateFault", "0300000D")
-    scene.tell("n2", node=parts("Healthy", waiting))
-    scene.told["n3"] = Told(node=parts("UnHealthy", waiting))
+    scene.publish("n2", node=parts("Healthy", waiting))
+    scene.published["n3"] = Published(node=parts("UnHealthy", waiting))
     scene.look("n3")
-    said = scene.board.cluster()
-    assert (said.job_id, said.signal_type) == ("-1", FAULT)
-    assert [(node.node_name, node.fault_level) for node in said.nodes] == [
+    message_sent = scene.board.cluster()
+    assert (message_sent.job_id, message_sent.signal_type) == ("-1", FAULT)
+    assert [(node.node_name, node.fault_level) for node in message_sent.nodes] == [
         ("n0", "UnHealthy"),
         ("n1", "UnHealthy"),
         ("n2", "Healthy"),
     ]
-    info = devices(said, "n1")["Switch", "-1"]
+    info = devices(message_sent, "n1")["Switch", "-1"]
     assert (info.fault_codes, info.fault_levels) == ((event[0],), ())
     (one,) = info.switch_faults
     assert (one.switch_chip_id, one.switch_port_id, one.fault_level) == ("1", "2", "Separate")
-    scene.tell("n2", node=parts("UnHealthy", waiting))
+    scene.publish("n2", node=parts("UnHealthy", waiting))
     assert devices(scene.board.cluster(), "n2")["PSU", "1"].fault_level == "UnHealthy", "it is idle"
 
 
-def test_jobs_of_one_inference_service_are_told_of_together() -> None:
+def test_jobs_of_one_inference_service_are_reported_together() -> None:
     scene = Scene(nodes=2)
     labels = {"jobID": "service", "app": "mindie-ms-server"}
     scene.pod("a", "n0", "one", "0", labels=labels)
-    scene.world.all_jobs["two"] = JobState("two", labels=labels)
+    scene.lookup.all_jobs["two"] = JobState("two", labels=labels)
     scene.pod("b", "n0", "two", "1")
     scene.chips("n0", fault(0, "RestartNPU", "1"), fault(1, "SubHealthFault", "2"))
     assert scene.board.take_changed_jobs() >= {"one", "two", "service"}
@@ -302,20 +311,20 @@ def test_who_is_known() -> None:
     scene = Scene(nodes=1)
     assert scene.board.knows("-1")
     assert not scene.board.knows("job")
-    scene.world.all_jobs["job"] = JobState("job")
+    scene.lookup.all_jobs["job"] = JobState("job")
     assert scene.board.knows("job"), "though it has no pod yet"
     assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
-    scene.world.all_jobs["server"] = JobState("server", labels={"jobID": "service", "app": "app"})
+    scene.lookup.all_jobs["server"] = JobState("server", labels={"jobID": "service", "app": "app"})
     assert scene.board.knows("service", "app")
     assert scene.board.message("another") is None
 
 
-def test_a_job_that_went_is_told_of_once_more() -> None:
+def test_a_job_that_went_is_reported_once_more() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "RestartNPU", "1"))
     scene.board.take_changed_jobs()
-    del scene.world.all_jobs["job"]
+    del scene.lookup.all_jobs["job"]
     scene.end("a", "n0")
     assert scene.board.take_changed_jobs() == {"job"}
     assert scene.board.message("job") is None
@@ -326,7 +335,7 @@ def test_a_job_that_went_is_told_of_once_more() -> None:
 def test_since_when_a_job_is_hit() -> None:
     scene = Scene(nodes=1)
     scene.chips("n0", fault(0, "RestartNPU", "1"))
-    began_ms = scene.moment().wall_ms
+    began_ms = scene.instant().wall_ms
     scene.wait(5000)
     scene.pod("a", "n0", "job", "0")
     scene.wait(5000)

@@ -14,8 +14,8 @@ BROKEN = fault(1, "RestartNPU", "80E18402")
 
 def sized(scene: Scene, size: int, job: str = "job", **labels: str) -> None:
     """Give a job its PodGroup."""
-    scene.world.all_jobs[job] = JobState(job, "default", job, labels=labels, size=size)
-    scene.look(*(node for node, pods in scene.world.pods.items() if pods))
+    scene.lookup.all_jobs[job] = JobState(job, "default", job, labels=labels, size=size)
+    scene.look(*(node for node, pods in scene.lookup.pods.items() if pods))
 
 
 def two_pods(size: int = 2, nodes: int = 4) -> Scene:
@@ -30,10 +30,10 @@ def two_pods(size: int = 2, nodes: int = 4) -> Scene:
 
 
 def hit_nodes(scene: Scene, job: str = "job") -> list[str]:
-    said = scene.board.message(job)
-    assert said is not None
-    assert said.signal_type == (FAULT if said.nodes else NORMAL)
-    return [one.node_name for one in said.nodes]
+    message = scene.board.message(job)
+    assert message is not None
+    assert message.signal_type == (FAULT if message.nodes else NORMAL)
+    return [one.node_name for one in message.nodes]
 
 
 def test_a_job_is_hit_until_the_replacement_has_its_chips() -> None:
@@ -77,13 +77,13 @@ def test_a_left_place_may_recover_and_be_hit_again() -> None:
     scene.chips("n0")
     assert scene.board.take_changed_jobs() == {"job"}
     assert hit_nodes(scene) == []
-    scene.tell("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
+    scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
     assert hit_nodes(scene) == ["n0"]
-    del scene.world.nodes["n0"]
-    scene.tell("n0", node=None, device=None)
-    said = scene.board.message("job")
-    assert said is not None
-    assert [(one.node_ip, one.node_sn) for one in said.nodes] == [("192.168.0.0", "SN-n0")]
+    del scene.lookup.nodes["n0"]
+    scene.publish("n0", node=None, device=None)
+    message = scene.board.message("job")
+    assert message is not None
+    assert [(one.node_ip, one.node_sn) for one in message.nodes] == [("192.168.0.0", "SN-n0")]
 
 
 def test_a_deleted_job_is_over() -> None:
@@ -91,7 +91,7 @@ def test_a_deleted_job_is_over() -> None:
     scene.end("a", "n0")
     scene.end("b", "n1")
     assert scene.board.take_changed_jobs() == frozenset()
-    del scene.world.all_jobs["job"]
+    del scene.lookup.all_jobs["job"]
     scene.look("n1")
     assert scene.board.take_changed_jobs() == {"job"}
     assert scene.board.message("job") is None
@@ -145,7 +145,7 @@ def test_an_inference_service_is_hit_while_an_instance_of_it_is_missing() -> Non
     scene.chips("n2", BROKEN)
     scene.end("one-1", "n2")
     scene.board.take_changed_jobs()
-    del scene.world.all_jobs["one"]
+    del scene.lookup.all_jobs["one"]
     scene.look("n2")
     assert scene.board.take_changed_jobs() == {"one", "service"}
     assert hit_nodes(scene, "service") == []
@@ -155,6 +155,6 @@ def test_levels_of_a_left_place_follow_the_node() -> None:
     scene = two_pods()
     scene.end("a", "n0")
     scene.chips("n0", msgspec.structs.replace(BROKEN, level="SubHealthFault"))
-    said = scene.board.message("job")
-    assert said is not None
-    assert [one.fault_level for one in said.nodes] == ["SubHealthy"]
+    message = scene.board.message("job")
+    assert message is not None
+    assert [one.fault_level for one in message.nodes] == ["SubHealthy"]

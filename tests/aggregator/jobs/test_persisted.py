@@ -9,8 +9,8 @@ from tests.aggregator.jobs.scene import (
     LINK_DOWN,
     MAKES_SUB_HEALTHY,
     SEPARATES,
+    Published,
     Scene,
-    Told,
     fault,
     healthy,
 )
@@ -31,7 +31,7 @@ class Kept:
     def restart(self) -> None:
         self.keep()
         self.scene.board = self.scene.fresh()
-        assert list(self.scene.board.restore(self.texts, self.scene.moment())) == []
+        assert list(self.scene.board.restore(self.texts, self.scene.instant())) == []
         self.scene.look("n0", "n1")
 
     def keep(self) -> None:
@@ -87,19 +87,19 @@ def test_a_link_that_is_well_again() -> None:
     assert kept.scene.labels() == {"a": "Separate"}
 
 
-def test_a_fault_that_went_while_nobody_looked() -> None:
+def test_a_fault_that_went_between_two_readings() -> None:
     kept = Kept()
     kept.scene.chips("n0", LINK)
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     kept.keep()
-    kept.scene.told["n0"] = Told(device=healthy())
+    kept.scene.published["n0"] = Published(device=healthy())
     kept.scene.board = kept.scene.fresh()
-    kept.scene.board.restore(kept.texts, kept.scene.moment())
+    kept.scene.board.restore(kept.texts, kept.scene.instant())
     kept.scene.look("n0", "n1")
     assert kept.scene.labels() == {}
-    said = kept.scene.board.message("job")
-    assert said is not None
-    assert [node.node_name for node in said.nodes] == ["n1"]
+    message = kept.scene.board.message("job")
+    assert message is not None
+    assert [node.node_name for node in message.nodes] == ["n1"]
 
 
 @pytest.mark.parametrize("reads", [True, False])
@@ -110,14 +110,14 @@ def test_before_pods_and_documents_are_known_nothing_is_forgotten(reads: bool) -
     kept.keep()
     kept.scene.wait(2 * WINDOW_MS)
     if reads:
-        kept.scene.world.pods_known = False
+        kept.scene.lookup.pods_known = False
     else:
         kept.scene.is_read = False
     kept.restart()
     assert kept.scene.board.next_due_ms() is None
     kept.keep()
     assert kept.texts
-    kept.scene.world.pods_known = kept.scene.is_read = True
+    kept.scene.lookup.pods_known = kept.scene.is_read = True
     kept.scene.look()
     assert kept.scene.labels() == {"a": "Separate"}
 
@@ -129,7 +129,7 @@ def test_of_two_memories_the_one_with_the_stronger_result_counts() -> None:
     kept.keep()
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     kept.scene.chips("n1")
-    assert list(kept.scene.board.restore(kept.texts, kept.scene.moment())) == []
+    assert list(kept.scene.board.restore(kept.texts, kept.scene.instant())) == []
     kept.scene.look()
     assert kept.scene.labels() == {"a": "Separate"}
 
@@ -146,14 +146,14 @@ def test_of_two_memories_the_one_with_the_stronger_result_counts() -> None:
         "\ud800",
     ],
 )
-def test_what_cannot_be_read_is_told_and_the_rest_counts(text: str) -> None:
+def test_what_cannot_be_read_is_reported_and_the_rest_counts(text: str) -> None:
     kept = Kept()
     kept.scene.chips("n0", LINK)
     kept.scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     kept.scene.chips("n1")
     kept.keep()
     board = kept.scene.fresh()
-    (problem,) = board.restore({"zz": text, **kept.texts}, kept.scene.moment())
+    (problem,) = board.restore({"zz": text, **kept.texts}, kept.scene.instant())
     assert problem.startswith("zz: ")
     kept.scene.board = board
     kept.scene.look("n0", "n1")

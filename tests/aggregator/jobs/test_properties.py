@@ -81,9 +81,9 @@ def happen(scene: Scene, event: tuple[Any, ...]) -> None:
         case ("chips", str(name), list(found), int(super_pod)):
             scene.chips(name, *found, super_pod=super_pod)
         case ("switch", str(name), record):
-            scene.tell(name, switch=record)
+            scene.publish(name, switch=record)
         case ("server", str(name), record):
-            scene.tell(name, node=record)
+            scene.publish(name, node=record)
         case ("pod", (str(pod), str(name), str(job), str(chips))):
             end(scene, pod)
             labels = {"jobID": "service", "app": "app"} if job == "two" else {}
@@ -91,7 +91,7 @@ def happen(scene: Scene, event: tuple[Any, ...]) -> None:
         case ("end", str(pod)):
             end(scene, pod)
         case ("ready", str(name), None):
-            scene.world.nodes.pop(name, None)
+            scene.lookup.nodes.pop(name, None)
             scene.look(name)
         case ("ready", str(name), bool(ready)):
             scene.node(name, ready=ready)
@@ -100,12 +100,12 @@ def happen(scene: Scene, event: tuple[Any, ...]) -> None:
 
 
 def end(scene: Scene, pod: str) -> None:
-    for name, there in scene.world.pods.items():
+    for name, there in scene.lookup.pods.items():
         if pod in there:
             scene.end(pod, name)
 
 
-def told(board: JobView) -> dict[str, object]:
+def messages_of(board: JobView) -> dict[str, object]:
     """Everything that anybody can ask."""
     status = [
         (
@@ -129,8 +129,8 @@ def another(scene: Scene, kept: dict[str, str] | None = None) -> JobView:
     """A board that begins now."""
     board = scene.fresh()
     if kept is not None:
-        assert list(board.restore(kept, scene.moment())) == []
-    board.changed(NODES, scene.moment())
+        assert list(board.restore(kept, scene.instant())) == []
+    board.changed(NODES, scene.instant())
     return board
 
 
@@ -146,18 +146,20 @@ def keep(board: JobView, kept: dict[str, str]) -> None:
 def nodes_go(scene: Scene) -> None:
     """Of a Node that is gone only who saw it knows the address."""
     for name in NODES:
-        if name not in scene.world.nodes:
+        if name not in scene.lookup.nodes:
             scene.node(name, ready=False)
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(events, max_size=25))
-def test_what_is_told_step_by_step_is_what_is_told_at_once(happened: list[tuple[Any, ...]]) -> None:
+def test_what_is_reported_step_by_step_is_what_is_reported_at_once(
+    happened: list[tuple[Any, ...]],
+) -> None:
     scene = Scene(nodes=3, tables=NO_RELATIONS)
     for event in happened:
         happen(scene, event)
     nodes_go(scene)
-    assert told(scene.board) == told(another(scene))
+    assert messages_of(scene.board) == messages_of(another(scene))
 
 
 @settings(max_examples=100, deadline=None)
@@ -175,11 +177,11 @@ def test_a_restart_changes_nothing(
     nodes_go(scene)
     keep(scene.board, kept)
     first, second = scene.board, another(scene, kept)
-    assert told(first) == told(second)
+    assert messages_of(first) == messages_of(second)
     scene.board = Both(first, second)  # type: ignore[assignment]
     for event in after:
         happen(scene, event)
-        assert told(first) == told(second), event
+        assert messages_of(first) == messages_of(second), event
 
 
 class Both:

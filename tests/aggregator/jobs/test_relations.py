@@ -29,9 +29,9 @@ def scene_of_two() -> Scene:
 
 
 def healths(scene: Scene) -> dict[str, str]:
-    said = scene.board.message("job")
-    assert said is not None
-    return {node.node_name: node.fault_level for node in said.nodes}
+    message = scene.board.message("job")
+    assert message is not None
+    return {node.node_name: node.fault_level for node in message.nodes}
 
 
 @pytest.mark.parametrize("link_first", [True, False])
@@ -101,7 +101,7 @@ def test_sub_health_becomes_separate_and_never_the_other_way_round() -> None:
 def test_a_port_of_a_switch_whose_time_is_over_makes_its_node_sub_healthy() -> None:
     """And stays so: upstream shows it for a second (B43)."""
     scene = scene_of_two()
-    scene.tell("n0", switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)))
+    scene.publish("n0", switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)))
     scene.wait(WINDOW_MS - 1)
     assert healths(scene) == {"n0": "Healthy"}
     scene.board.take_changed_jobs()
@@ -109,9 +109,9 @@ def test_a_port_of_a_switch_whose_time_is_over_makes_its_node_sub_healthy() -> N
     assert scene.board.take_changed_jobs() == {"job"}
     assert healths(scene) == {"n0": "SubHealthy"}
     assert scene.labels() == {"a": "SubHealth"}
-    said = scene.board.message("job")
-    assert said is not None
-    ((device,),) = (node.devices for node in said.nodes)
+    message = scene.board.message("job")
+    assert message is not None
+    ((device,),) = (node.devices for node in message.nodes)
     assert device.fault_levels == ("SubHealth",)
     (event,) = device.switch_faults
     assert (event.fault_level, event.fault_time) == ("SubHealth", "1760000000")
@@ -164,10 +164,10 @@ def test_a_cqe_trigger_finds_a_link_that_is_well_again() -> None:
 
 def test_nothing_follows_from_time_alone_for_a_job_that_began_later() -> None:
     scene = Scene(nodes=1)
-    scene.tell(
+    scene.publish(
         "n0",
         switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)),
-        events_received_ms={f"{PORT_DOWN}_1_2": scene.moment().wall_ms},
+        events_received_ms={f"{PORT_DOWN}_1_2": scene.instant().wall_ms},
     )
     scene.wait(1000)
     scene.pod("a", "n0", "job", "0 1")
@@ -195,13 +195,13 @@ def test_of_two_pods_on_the_node_the_one_with_the_chip_is_marked() -> None:
     scene.chips("n0", fault(4, "NotHandleFault", LINK_DOWN))
     scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     assert scene.labels() == {"a2": "Separate"}
-    scene.tell("n0", switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)))
+    scene.publish("n0", switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)))
     assert scene.labels() == {"a": "Separate", "a2": "Separate"}
 
 
 def test_on_a_node_whose_switch_is_unhealthy_nothing_follows() -> None:
     scene = scene_of_two()
-    scene.tell("n0", switch=switch("UnHealthy", "Separate", (PORT_DOWN, 1, 2)))
+    scene.publish("n0", switch=switch("UnHealthy", "Separate", (PORT_DOWN, 1, 2)))
     scene.chips("n0", LINK)
     scene.chips("n1", fault(1, "NotHandleFault", SEPARATES))
     assert scene.labels() == {}
@@ -210,13 +210,13 @@ def test_on_a_node_whose_switch_is_unhealthy_nothing_follows() -> None:
 @pytest.mark.parametrize("after_it_was_received", [True, False])
 def test_a_clock_that_is_set_back_delays_nothing(after_it_was_received: bool) -> None:
     scene = scene_of_two()
-    real = scene.moment
+    real = scene.instant
     received = {f"{PORT_DOWN}_1_2": real().wall_ms}
     down = switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2))
     if not after_it_was_received:
-        scene.tell("n0", switch=down, events_received_ms=received)
-    scene.moment = lambda: real()._replace(wall_ms=real().wall_ms - 86_400_000)  # type: ignore[method-assign]
+        scene.publish("n0", switch=down, events_received_ms=received)
+    scene.instant = lambda: real()._replace(wall_ms=real().wall_ms - 86_400_000)  # type: ignore[method-assign]
     if after_it_was_received:
-        scene.tell("n0", switch=down, events_received_ms=received)
+        scene.publish("n0", switch=down, events_received_ms=received)
     scene.wait(WINDOW_MS)
     assert scene.labels() == {"a": "SubHealth"}

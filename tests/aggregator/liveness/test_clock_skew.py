@@ -29,7 +29,7 @@ class Clocks:
     def __init__(self, skew_seconds: float, period_seconds: float = 5.0) -> None:
         self.skew_seconds = skew_seconds
         self.period_seconds = period_seconds
-        self.heard = HeartbeatListing()
+        self.listing = HeartbeatListing()
         self.skews = Skews()
         self.at = 1000.0
         self.phase = random.Random(7).uniform(0, 5)
@@ -45,8 +45,8 @@ class Clocks:
     def list(self, *beats: Beat, took: float = 0.02) -> None:
         now_ms = int(self.at * 1000)
         asked_ms = now_ms - int(took * 1000)
-        self.skews = observed(self.skews, self.heard.pulses, beats, asked_ms, now_ms)
-        self.heard = liveness.listed(self.heard, beats, now_ms, ())
+        self.skews = observed(self.skews, self.listing.pulses, beats, asked_ms, now_ms)
+        self.listing = liveness.listed(self.listing, beats, now_ms, ())
 
 
 @pytest.mark.parametrize("skew", [-3600.0, -7.0, -1.0, 0.0, 0.4, 3.0, 8.0, 1e6])
@@ -86,7 +86,7 @@ def test_who_is_called_wrong_is_so_by_the_smallest_difference_that_fits() -> Non
     assert len(expected) == 22
 
 
-def test_an_old_lease_says_nothing_of_a_clock() -> None:
+def test_an_old_lease_proves_nothing_of_a_clock() -> None:
     clocks = Clocks(0.0)
     for _ in range(10):
         clocks.at += 5
@@ -97,7 +97,7 @@ def test_an_old_lease_says_nothing_of_a_clock() -> None:
     assert clocks.skews.nodes == {}, "it is gone"
 
 
-def test_a_store_that_knows_when_a_beat_came_says_it_exactly() -> None:
+def test_a_store_that_knows_when_a_beat_came_reports_it_exactly() -> None:
     clocks = Clocks(0.0)
     clocks.list(Beat("n1", "h", 5.0, 900_000, age_ms=0))
     assert clocks.skews.nodes["n1"].least_ms == -100_000 or clocks.skews.nodes["n1"].high_ms > 0
@@ -109,7 +109,7 @@ def test_a_store_that_knows_when_a_beat_came_says_it_exactly() -> None:
     assert clocks.skews.nodes["n1"].least_ms == 3000, "a will has no clock"
 
 
-def test_a_beat_that_a_broker_kept_while_we_were_away_says_little_of_a_clock() -> None:
+def test_a_beat_that_a_broker_kept_while_we_were_away_proves_little_of_a_clock() -> None:
     clocks = Clocks(0.0)
     clocks.list(Beat("n1", "h", 5.0, 1_000_000, age_ms=0))
     clocks.at += 60
@@ -128,7 +128,7 @@ class Listed:
         return tuple(self.found)
 
 
-async def test_it_is_said_once_at_its_begin_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_is_logged_once_at_its_begin_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     store, at = Listed(), 0.0
 

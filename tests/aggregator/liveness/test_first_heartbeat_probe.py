@@ -27,13 +27,13 @@ def verdict_at(
     """Who is lost when one of four nodes has been quiet for so long."""
     beats = [Beat(f"n{number}", "host", interval_seconds, 1) for number in range(4)]
     first = liveness.listed(HeartbeatListing(), beats, 0, ())
-    heard = first
+    listing = first
     for at_ms in range(INTERVAL_MS, quiet_ms + 1, INTERVAL_MS):
         alive = [Beat(one.node, "host", interval_seconds, at_ms) for one in beats[1:]]
-        heard = liveness.listed(heard, [beats[0], *alive], at_ms, ())
+        listing = liveness.listed(listing, [beats[0], *alive], at_ms, ())
     rehearsals = {} if rehearsal is None else {"n0": rehearsal}
-    heard = HeartbeatListing(heard.pulses, heard.listed_at_ms, rehearsals=rehearsals)
-    return liveness.judge(LostNodes(), [heard], quiet_ms)
+    listing = HeartbeatListing(listing.pulses, listing.listed_at_ms, rehearsals=rehearsals)
+    return liveness.judge(LostNodes(), [listing], quiet_ms)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,9 @@ def test_silence_counts_for_twice_as_long_as_a_beat_takes(
 
 
 @pytest.mark.parametrize("rehearsal", [None, Rehearsal(None, 1)])
-def test_nobody_is_lost_before_a_beat_would_have_been_accepted(rehearsal: Rehearsal | None) -> None:
+def test_no_node_is_lost_before_a_beat_would_have_been_accepted(
+    rehearsal: Rehearsal | None,
+) -> None:
     assert verdict_at(600_000, rehearsal).lost == {}
 
 
@@ -63,19 +65,19 @@ def test_a_longer_interval_that_is_announced_counts_once() -> None:
     assert set(verdict_at(70_000, Rehearsal(30_000), interval_seconds=18.0).lost) == {"n0"}
 
 
-def test_the_next_listing_is_when_a_rehearsal_says_that_a_node_is_silent() -> None:
+def test_the_next_listing_is_when_a_rehearsal_finds_a_node_silent() -> None:
     pulse = liveness.ObservedHeartbeat("host", 1, INTERVAL_MS, 0, 0)
     for rehearsals, at_ms in (({}, 26_000), ({"n0": Rehearsal(10_600)}, 26_201)):
-        heard = HeartbeatListing({"n0": pulse}, 21_000, rehearsals=rehearsals)
-        assert liveness.next_ms([heard], 21_000) == at_ms
+        listing = HeartbeatListing({"n0": pulse}, 21_000, rehearsals=rehearsals)
+        assert liveness.next_ms([listing], 21_000) == at_ms
 
 
 def test_who_is_lost_stays_so_without_a_rehearsal() -> None:
     lost = verdict_at(20_000, Rehearsal(5))
-    heard = HeartbeatListing(
+    listing = HeartbeatListing(
         {"n0": liveness.ObservedHeartbeat("host", 1, INTERVAL_MS, 0, 0)}, 25_000, rehearsals={}
     )
-    assert liveness.judge(lost, [heard], 25_000).lost == lost.lost
+    assert liveness.judge(lost, [listing], 25_000).lost == lost.lost
 
 
 class Server:

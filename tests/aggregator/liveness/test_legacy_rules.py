@@ -14,7 +14,7 @@ from aggregator.liveness.legacy_rules import (
     beat_of,
     integer,
     marks_of,
-    told,
+    observed,
 )
 from aggregator.liveness.persisted import PersistedHeartbeats
 from aggregator.liveness.persisted_row import LastSeen
@@ -46,8 +46,8 @@ MODERN = NodeRecord((), "Healthy", 0)
 
 
 def node(heartbeat: str | None, interval: str | None = "5", label: str | None = "on") -> NodeObject:
-    said = {"noded/heartbeat": heartbeat, "noded/heartbeat-interval": interval}
-    annotations = {name: text for name, text in said.items() if text is not None}
+    given = {"noded/heartbeat": heartbeat, "noded/heartbeat-interval": interval}
+    annotations = {name: text for name, text in given.items() if text is not None}
     return NodeObject({} if label is None else {"nodeDEnable": label}, annotations, "1")
 
 
@@ -60,7 +60,7 @@ class Scheduler:
 
     def __init__(self) -> None:
         self.seen = Seen()
-        self.heard = HeartbeatListing()
+        self.listing = HeartbeatListing()
         self.verdict = LostNodes()
         self.own: set[str] = set()
 
@@ -72,12 +72,12 @@ class Scheduler:
         lost, now_ms = self.verdict.lost, int(at * 1000)
 
         def is_silent(node: str) -> bool:
-            return now_ms > self.heard.pulses[node].silent_at_ms
+            return now_ms > self.listing.pulses[node].silent_at_ms
 
         own = self.own.__contains__
-        self.seen, beats = told(self.seen, marks, records.get, own, is_silent, lost)
-        self.heard = listed(self.heard, beats, now_ms, lost)
-        self.verdict = judge(self.verdict, [self.heard], now_ms)
+        self.seen, beats = observed(self.seen, marks, records.get, own, is_silent, lost)
+        self.listing = listed(self.listing, beats, now_ms, lost)
+        self.verdict = judge(self.verdict, [self.listing], now_ms)
         return "n1" not in self.verdict.lost
 
     def annotated(self, at: float, heartbeat: str | None, **how: str | None) -> bool:
@@ -186,12 +186,12 @@ def test_a_node_that_went_back_to_an_old_release_is_alive_by_it() -> None:
     scheduler = Scheduler()
     scheduler.own.add("n1")
     ours = [Beat("n1", "host", 5.0, 1)]
-    heard, verdict, lost_at = HeartbeatListing(), LostNodes(), []
+    listing, verdict, lost_at = HeartbeatListing(), LostNodes(), []
     for second in range(100):
         value = 1000 + min(second, 60) // 5 * 5
         scheduler.annotated(second, str(value))
-        heard = listed(heard, ours, second * 1000, verdict.lost)
-        verdict = judge(verdict, [heard, scheduler.heard], second * 1000)
+        listing = listed(listing, ours, second * 1000, verdict.lost)
+        verdict = judge(verdict, [listing, scheduler.listing], second * 1000)
         if verdict.lost:
             lost_at.append(second)
     assert lost_at == list(range(76, 100)), "60 s, 3 intervals, and it is strict"
@@ -259,7 +259,7 @@ def restarted(heartbeat: int, lost: tuple[str, ...] = (), changed_at: int = -50)
     scheduler = Scheduler()
     scheduler.seen = Seen(proven=frozenset({"n1"}))
     beats = [beat_of("n1", NodeBeat(heartbeat, 0))]
-    scheduler.heard = remembered(beats, {"n1": changed_at * 1000})
+    scheduler.listing = remembered(beats, {"n1": changed_at * 1000})
     scheduler.verdict = LostNodes(dict.fromkeys(lost, LONG_AGO_MS))
     return scheduler
 
@@ -267,7 +267,7 @@ def restarted(heartbeat: int, lost: tuple[str, ...] = (), changed_at: int = -50)
 def test_a_restart_is_a_fresh_threshold() -> None:
     scheduler = restarted(1001)
     assert first_unhealthy(scheduler, "1001") == 17
-    assert scheduler.heard.pulses["n1"].changed_at_ms == -50_000, "its age is the true one"
+    assert scheduler.listing.pulses["n1"].changed_at_ms == -50_000, "its age is the true one"
     assert first_unhealthy(restarted(1001), None) == 17, "it was deleted meanwhile"
     assert first_unhealthy(restarted(7, ()), "1001") == 17
 

@@ -16,7 +16,7 @@ from stores.interruption import Interrupted
 LABELLED = NodeObject({"nodeDEnable": "on"}, {}, "1")
 
 
-class World:
+class Bench:
     """A node of generation C, whose node-info is watched; the watch of Nodes is played."""
 
     def __init__(self) -> None:
@@ -46,85 +46,85 @@ class World:
             self.beat += beats
             lost = self.verdict.lost
             self.listener.listen(self.now(), lambda _: False, lost, None)
-            self.verdict = liveness.judge(self.verdict, [self.listener.heard], self.at * 1000)
+            self.verdict = liveness.judge(self.verdict, [self.listener.listing], self.at * 1000)
 
 
-def is_listed(heard: HeartbeatListing) -> bool:
-    return heard.listed_at_ms is not None
+def is_listed(listing: HeartbeatListing) -> bool:
+    return listing.listed_at_ms is not None
 
 
-def test_while_node_info_cannot_be_read_nobody_falls_silent() -> None:
-    world = World()
-    world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
-    world.listen(5, beats=True)
-    world.trouble = "away"
-    world.listen(100, beats=False)
-    assert world.verdict.lost == {}
-    world.trouble = None
-    world.listen(115, beats=False)
-    assert world.verdict.lost == {}, "and then it has its whole time again"
-    world.listen(117, beats=False)
-    assert set(world.verdict.lost) == {"n1"}
+def test_while_node_info_cannot_be_read_no_node_falls_silent() -> None:
+    bench = Bench()
+    bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    bench.listen(5, beats=True)
+    bench.trouble = "away"
+    bench.listen(100, beats=False)
+    assert bench.verdict.lost == {}
+    bench.trouble = None
+    bench.listen(115, beats=False)
+    assert bench.verdict.lost == {}, "and then it has its whole time again"
+    bench.listen(117, beats=False)
+    assert set(bench.verdict.lost) == {"n1"}
 
 
 def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
-    world = World()
-    world.trouble = "it was not listed yet"
-    world.listener.remember([LastSeen("n1", 1000, 999)])
-    world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
-    world.listen(25, beats=False)
-    assert not is_listed(world.listener.heard), "who was lost before stays so"
+    bench = Bench()
+    bench.trouble = "it was not listed yet"
+    bench.listener.remember([LastSeen("n1", 1000, 999)])
+    bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    bench.listen(25, beats=False)
+    assert not is_listed(bench.listener.listing), "who was lost before stays so"
     # It is not waited for for ever: the other stores' heartbeats are to be judged.
-    world.listen(40, beats=False)
-    assert world.listener.heard == HeartbeatListing(listed_at_ms=40_000)
-    assert [one.heartbeat_seconds for one in world.listener.last_seen()] == [1000]
-    world.trouble = None
-    world.listen(55, beats=False)
-    assert world.verdict.lost == {}
-    world.listen(58, beats=False)
-    assert set(world.verdict.lost) == {"n1"}
+    bench.listen(40, beats=False)
+    assert bench.listener.listing == HeartbeatListing(listed_at_ms=40_000)
+    assert [one.heartbeat_seconds for one in bench.listener.last_seen()] == [1000]
+    bench.trouble = None
+    bench.listen(55, beats=False)
+    assert bench.verdict.lost == {}
+    bench.listen(58, beats=False)
+    assert set(bench.verdict.lost) == {"n1"}
 
 
 def test_who_is_gone_is_forgotten_in_what_is_kept_too() -> None:
     """Else a later run would know of a heartbeat that changed, and take its silence for a loss."""
-    world = World()
-    memory = PersistedHeartbeats([world.listener], world.now)
+    bench = Bench()
+    memory = PersistedHeartbeats([bench.listener], bench.now)
     kept = {"3": persisted.encode([LastSeen("n1", 1000, 999)])}
-    assert memory.restore(kept, world.now()) == []
+    assert memory.restore(kept, bench.now()) == []
     assert memory.take_changed() == frozenset()
-    world.listener.nodes.observe(NodesListed({}))
-    world.listen(1, beats=False)
+    bench.listener.nodes.observe(NodesListed({}))
+    bench.listen(1, beats=False)
     memory.note(())
     assert memory.take_changed() == {"3"}
     assert memory.text("3") is None
 
 
 def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
-    world = World()
-    memory = PersistedHeartbeats([world.listener], world.now)
-    memory.restore({}, world.now())
-    world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    bench = Bench()
+    memory = PersistedHeartbeats([bench.listener], bench.now)
+    memory.restore({}, bench.now())
+    bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
     written = []
     for until in range(5, 200, 5):
-        world.listen(until, beats=until < 50)
+        bench.listen(until, beats=until < 50)
         memory.note(())
         written += [(until, memory.text(bucket)) for bucket in memory.take_changed()]
     assert written == [
         (5, '[{"NodeName":"n1"}]'),
         (65, '[{"NodeName":"n1","HeartbeatTime":1045,"UpdateTime":1045}]'),
     ]
-    later = World()
+    later = Bench()
     later.at = 500
     PersistedHeartbeats([later.listener], later.now).restore(
         {"x": written[-1][1] or ""}, later.now()
     )
-    assert later.listener.heard.pulses["n1"].changed_at_ms == 45_000
+    assert later.listener.listing.pulses["n1"].changed_at_ms == 45_000
 
 
 def test_nodes_that_cannot_be_listed_are_the_same() -> None:
-    world = World()
-    world.listener.nodes.observe(NodesListed({"n1": LABELLED}))
-    world.listen(5, beats=True)
-    world.listener.nodes.observe(Interrupted("away"))
-    world.listen(100, beats=False)
-    assert world.verdict.lost == {}
+    bench = Bench()
+    bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
+    bench.listen(5, beats=True)
+    bench.listener.nodes.observe(Interrupted("away"))
+    bench.listen(100, beats=False)
+    assert bench.verdict.lost == {}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stores.base import Store
 
 
-class World:
+class Bench:
     """A listener to beats that are played; each node beats every second, or not at all."""
 
     def __init__(self, begins: float = 0.0, kept: Mapping[str, str] | None = None) -> None:
@@ -60,40 +60,40 @@ class World:
 
 
 async def test_whom_another_leader_lost_is_lost_until_it_beats() -> None:
-    world = World()
-    await world.listen(5)
-    world.beating.remove("n1")
-    await world.listen(2)
-    world.listener.inherit(["n1"])
-    assert set(world.listener.verdict.lost) == {"n1"}
-    await world.listen(5)
-    assert set(world.listener.verdict.lost) == {"n1"}
-    world.beating.append("n1")
-    await world.listen(1)
-    assert world.listener.verdict.lost == {}
+    bench = Bench()
+    await bench.listen(5)
+    bench.beating.remove("n1")
+    await bench.listen(2)
+    bench.listener.inherit(["n1"])
+    assert set(bench.listener.verdict.lost) == {"n1"}
+    await bench.listen(5)
+    assert set(bench.listener.verdict.lost) == {"n1"}
+    bench.beating.append("n1")
+    await bench.listen(1)
+    assert bench.listener.verdict.lost == {}
 
 
-async def test_who_beats_for_us_is_not_lost_because_another_leader_said_so() -> None:
-    world = World()
-    await world.listen(5)
-    world.listener.inherit(["n1"])
-    assert world.listener.verdict.lost == {}
+async def test_a_node_that_beats_for_us_is_not_lost_because_another_leader_published_it() -> None:
+    bench = Bench()
+    await bench.listen(5)
+    bench.listener.inherit(["n1"])
+    assert bench.listener.verdict.lost == {}
 
 
 async def test_since_when_a_node_is_silent_survives_and_counts_anew() -> None:
-    world = World()
-    await world.listen(10)
-    assert world.texts() == {}, "nothing is written while all is well"
-    world.beating.remove("n1")
-    await world.listen(60)
-    (kept,) = world.texts().items()
-    await world.listen(100)
-    assert world.texts() == {}, "and nothing again while nothing changes"
-    after = World(world.at + 30, dict([kept]))
+    bench = Bench()
+    await bench.listen(10)
+    assert bench.texts() == {}, "nothing is written while all is well"
+    bench.beating.remove("n1")
+    await bench.listen(60)
+    (kept,) = bench.texts().items()
+    await bench.listen(100)
+    assert bench.texts() == {}, "and nothing again while nothing changes"
+    after = Bench(bench.at + 30, dict([kept]))
     after.beating.remove("n1")
-    after.last = dict(world.last)
+    after.last = dict(bench.last)
     await after.listen(2)
-    pulse = after.listener.heard["s:"].pulses["n1"]
+    pulse = after.listener.listings["s:"].pulses["n1"]
     silent_seconds = (after.now().steady_ms - pulse.changed_at_ms) / 1000
     assert abs(silent_seconds - (60 + 100 + 30 + 2)) <= 1
     assert after.listener.verdict.lost == {}, "it has its whole time again"

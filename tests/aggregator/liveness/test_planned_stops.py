@@ -23,33 +23,33 @@ NODES = [f"n{number}" for number in range(5)]
 ABSENCE_SECONDS = 300
 
 
-async def stop(world: Cluster, node: str) -> None:
+async def stop(site: Cluster, node: str) -> None:
     """The last beat of an agent: its node may be silent for longer."""
-    beats = LeaseHeartbeats(world.api.client("agents"))  # type: ignore[arg-type]
-    await beats.beat(Beat(node, f"host-{node}", ABSENCE_SECONDS / 3, world.wall_ms))
+    beats = LeaseHeartbeats(site.api.client("agents"))  # type: ignore[arg-type]
+    await beats.beat(Beat(node, f"host-{node}", ABSENCE_SECONDS / 3, site.wall_ms))
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_an_agent_that_is_killed_meanwhile_is_lost_as_soon_as_ever(
     tmp_path: Path, *, restarts: bool
 ) -> None:
-    async with cluster(tmp_path) as world:
+    async with cluster(tmp_path) as site:
         for node in NODES:
-            await world.server(node, node_data([], "Healthy"))
-        async with agents(world, NODES) as beating:
-            world.start()
-            await world.pass_time(4 * INTERVAL_SECONDS)
+            await site.server(node, node_data([], "Healthy"))
+        async with agents(site, NODES) as beating:
+            site.start()
+            await site.pass_time(4 * INTERVAL_SECONDS)
             beating.silent |= set(NODES)
             for node in NODES:
-                await stop(world, node)
-            await world.pass_time(30)
+                await stop(site, node)
+            await site.pass_time(30)
             if restarts:
-                await world.kill()
-                world.start()
-                await world.pass_time(30)
+                await site.kill()
+                site.start()
+                await site.pass_time(30)
             beating.silent.remove("n3")
-            await world.pass_time(2 * INTERVAL_SECONDS)
+            await site.pass_time(2 * INTERVAL_SECONDS)
             beating.silent.add("n3")
-            await world.pass_time(THRESHOLD_SECONDS + INTERVAL_SECONDS + 2)
-            lost = {n for n, entry in world.servers.items() if entry["NodeStatus"] == "UnHealthy"}
+            await site.pass_time(THRESHOLD_SECONDS + INTERVAL_SECONDS + 2)
+            lost = {n for n, entry in site.servers.items() if entry["NodeStatus"] == "UnHealthy"}
             assert lost == {"n3"}

@@ -25,21 +25,21 @@ LATE_SECONDS = INTERVAL_SECONDS + 2
 """From when a node is silent until that is published: beats are listed once per interval."""
 
 
-async def servers(world: Replicas) -> None:
+async def servers(site: Replicas) -> None:
     """All nodes say that they are well."""
     for node in NODES:
-        await world.server(node, node_data([], "Healthy"))
+        await site.server(node, node_data([], "Healthy"))
 
 
-def lost(world: Replicas) -> set[str]:
+def lost(site: Replicas) -> set[str]:
     """Who is published so now."""
-    return {node for node, entry in world.servers.items() if entry["NodeStatus"] == "UnHealthy"}
+    return {node for node, entry in site.servers.items() if entry["NodeStatus"] == "UnHealthy"}
 
 
-def ever_lost(world: Replicas, since_ms: int = 0) -> list[set[str]]:
+def ever_lost(site: Replicas, since_ms: int = 0) -> list[set[str]]:
     """Who was published so, one set after the other, without repetitions."""
     found: list[set[str]] = []
-    for one in world.played.shown:
+    for one in site.played.shown:
         if one.name != CLUSTER_NODE_NAME or not one.data or one.at_ms < since_ms:
             continue
         entries = json.loads(one.data[CLUSTER_NODE_NAME] or "{}")
@@ -61,26 +61,26 @@ def brakes(replica: Replica) -> bool:
 @pytest.mark.slow
 @EITHER_END
 async def test_who_is_lost_stays_lost_until_it_beats(tmp_path: Path, *, killed: bool) -> None:
-    async with replicas(tmp_path) as world, agents(world, NODES) as beating:
-        await servers(world)
-        one, other = await two(world)
-        await world.pass_time(20)
+    async with replicas(tmp_path) as site, agents(site, NODES) as beating:
+        await servers(site)
+        one, other = await two(site)
+        await site.pass_time(20)
         beating.silent.add("n3")
-        await world.pass_time(30)
-        assert lost(world) == {"n3"}
-        await end(world, one, other, killed=killed)
-        third = await world.begin("third", 30)
-        await end(world, other, third, killed=killed)
-        await world.pass_time(30)
+        await site.pass_time(30)
+        assert lost(site) == {"n3"}
+        await end(site, one, other, killed=killed)
+        third = await site.begin("third", 30)
+        await end(site, other, third, killed=killed)
+        await site.pass_time(30)
         # All of them end, and one is begun that has listened to nothing.
-        await world.killed(third)
-        await world.pass_time(40)
-        await world.begin("fourth", LEASE_SECONDS + 30)
-        assert lost(world) == {"n3"}
-        assert ever_lost(world) == [set(), {"n3"}]
+        await site.killed(third)
+        await site.pass_time(40)
+        await site.begin("fourth", LEASE_SECONDS + 30)
+        assert lost(site) == {"n3"}
+        assert ever_lost(site) == [set(), {"n3"}]
         beating.silent.clear()
-        await world.pass_time(12)
-        assert ever_lost(world) == [set(), {"n3"}, set()]
+        await site.pass_time(12)
+        assert ever_lost(site) == [set(), {"n3"}, set()]
 
 
 @EITHER_END
@@ -88,56 +88,56 @@ async def test_who_is_lost_stays_lost_until_it_beats(tmp_path: Path, *, killed: 
 async def test_who_fell_silent_before_is_found_in_time(
     tmp_path: Path, before: int, *, killed: bool
 ) -> None:
-    async with replicas(tmp_path) as world, agents(world, NODES) as beating:
-        await servers(world)
-        one, other = await two(world)
-        await world.pass_time(20)
+    async with replicas(tmp_path) as site, agents(site, NODES) as beating:
+        await servers(site)
+        one, other = await two(site)
+        await site.pass_time(20)
         beating.silent.add("n0")
-        began = world.at_ms
-        await world.pass_time(before)
-        await end(world, one, other, killed=killed)
-        passed = (world.at_ms - began) / 1000
-        await world.pass_time(max(0.0, THRESHOLD_SECONDS + LATE_SECONDS - passed))
-        assert lost(world) == {"n0"}
-        assert ever_lost(world) == [set(), {"n0"}]
+        began = site.at_ms
+        await site.pass_time(before)
+        await end(site, one, other, killed=killed)
+        passed = (site.at_ms - began) / 1000
+        await site.pass_time(max(0.0, THRESHOLD_SECONDS + LATE_SECONDS - passed))
+        assert lost(site) == {"n0"}
+        assert ever_lost(site) == [set(), {"n0"}]
 
 
 @pytest.mark.slow
-async def test_nobody_is_lost_because_somebody_has_just_begun(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as world, agents(world, NODES) as beating:
-        await servers(world)
+async def test_no_node_is_lost_because_a_replica_has_just_begun(tmp_path: Path) -> None:
+    async with replicas(tmp_path) as site, agents(site, NODES) as beating:
+        await servers(site)
         for number in range(4):
-            life = await world.begin(f"life-{number}", 17)
-            await world.killed(life)
-            await world.pass_time(40)
+            life = await site.begin(f"life-{number}", 17)
+            await site.killed(life)
+            await site.pass_time(40)
         beating.silent.add("n1")
-        await world.pass_time(100)  # nobody listens, and it beats again before anybody would know
-        began = world.at_ms
-        await world.begin("last", THRESHOLD_SECONDS - INTERVAL_SECONDS - 1)
+        await site.pass_time(100)  # nobody listens, and it beats again before anybody would know
+        began = site.at_ms
+        await site.begin("last", THRESHOLD_SECONDS - INTERVAL_SECONDS - 1)
         beating.silent.clear()
-        await world.pass_time(60)
-        assert ever_lost(world) == [set()]
+        await site.pass_time(60)
+        assert ever_lost(site) == [set()]
         beating.silent.add("n1")
-        await world.pass_time(30)
-        assert ever_lost(world, began) == [set(), {"n1"}]
+        await site.pass_time(30)
+        assert ever_lost(site, began) == [set(), {"n1"}]
 
 
 @pytest.mark.slow
 @EITHER_END
-async def test_who_fell_silent_while_nobody_listened_is_lost_one_threshold_later(
+async def test_who_fell_silent_while_no_aggregator_listened_is_lost_one_threshold_later(
     tmp_path: Path, *, killed: bool
 ) -> None:
-    async with replicas(tmp_path) as world, agents(world, NODES) as beating:
-        await servers(world)
-        one = await world.begin("one", 20)
-        await (world.killed(one) if killed else world.told_to_end(one))
+    async with replicas(tmp_path) as site, agents(site, NODES) as beating:
+        await servers(site)
+        one = await site.begin("one", 20)
+        await (site.killed(one) if killed else site.stop(one))
         beating.silent.add("n1")
-        await world.pass_time(300)
-        other = await world.begin("other", THRESHOLD_SECONDS - 1)
-        assert lost(world) == set()
-        await world.pass_time(1 + LATE_SECONDS + LEASE_SECONDS)
+        await site.pass_time(300)
+        other = await site.begin("other", THRESHOLD_SECONDS - 1)
+        assert lost(site) == set()
+        await site.pass_time(1 + LATE_SECONDS + LEASE_SECONDS)
         assert other.leads
-        assert lost(world) == {"n1"}
+        assert lost(site) == {"n1"}
 
 
 @pytest.mark.slow
@@ -146,57 +146,57 @@ async def test_who_fell_silent_while_nobody_listened_is_lost_one_threshold_later
 async def test_many_at_once_are_never_lost_whoever_leads(
     tmp_path: Path, before: int, *, killed: bool
 ) -> None:
-    async with replicas(tmp_path) as world, agents(world, NODES) as beating:
-        await servers(world)
-        one, other = await two(world)
-        await world.pass_time(20)
+    async with replicas(tmp_path) as site, agents(site, NODES) as beating:
+        await servers(site)
+        one, other = await two(site)
+        await site.pass_time(20)
         beating.silent |= set(NODES[:5])
-        await world.pass_time(before)
-        await end(world, one, other, killed=killed)
-        await world.pass_time(60)
-        assert ever_lost(world) == [set()]
+        await site.pass_time(before)
+        await end(site, one, other, killed=killed)
+        await site.pass_time(60)
+        assert ever_lost(site) == [set()]
         assert brakes(other)
         # The next one has listened to nothing.
-        await world.killed(other)
-        last = await world.begin("last", LEASE_SECONDS + 60)
+        await site.killed(other)
+        last = await site.begin("last", LEASE_SECONDS + 60)
         assert last.leads
-        assert ever_lost(world) == [set()]
+        assert ever_lost(site) == [set()]
         assert brakes(last)
         beating.silent.clear()
-        await world.pass_time(20)
+        await site.pass_time(20)
         assert not brakes(last)
-        assert ever_lost(world) == [set()]
+        assert ever_lost(site) == [set()]
 
 
 @pytest.mark.slow
 async def test_who_is_lost_while_the_leader_is_paused_is_lost_for_it_too(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as world, agents(world, NODES) as beating:
-        await servers(world)
-        one, other = await two(world)
-        await world.pass_time(20)
-        world.pause(one)
+    async with replicas(tmp_path) as site, agents(site, NODES) as beating:
+        await servers(site)
+        one, other = await two(site)
+        await site.pass_time(20)
+        site.pause(one)
         beating.silent.add("n1")
-        await world.pass_time(60)
+        await site.pass_time(60)
         assert other.leads
-        assert lost(world) == {"n1"}
-        world.go_on(one)
-        await world.pass_time(3)
-        await world.killed(other)
-        await world.pass_time(LEASE_SECONDS + 60)
+        assert lost(site) == {"n1"}
+        site.go_on(one)
+        await site.pass_time(3)
+        await site.killed(other)
+        await site.pass_time(LEASE_SECONDS + 60)
         assert one.leads
-        assert ever_lost(world) == [set(), {"n1"}]
+        assert ever_lost(site) == [set(), {"n1"}]
 
 
 @pytest.mark.slow
 async def test_an_outage_between_two_leaders_is_nobodys_silence(tmp_path: Path) -> None:
-    async with replicas(tmp_path) as world, agents(world, NODES):
-        await servers(world)
-        one, other = await two(world)
-        await world.pass_time(20)
-        world.api.go_down()
-        await world.pass_time(45)
-        world.api.come_back()
-        await world.killed(one)
-        await world.pass_time(60)
+    async with replicas(tmp_path) as site, agents(site, NODES):
+        await servers(site)
+        one, other = await two(site)
+        await site.pass_time(20)
+        site.api.go_down()
+        await site.pass_time(45)
+        site.api.come_back()
+        await site.killed(one)
+        await site.pass_time(60)
         assert other.leads
-        assert ever_lost(world) == [set()]
+        assert ever_lost(site) == [set()]

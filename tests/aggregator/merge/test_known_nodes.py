@@ -10,7 +10,7 @@ from aggregator.merge.pipeline import Pipeline
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from stores.cluster import Snapshot, Update
 from stores.interruption import Interrupted
-from tests.aggregator.nodes import healthy, moment, report
+from tests.aggregator.nodes import healthy, instant, report
 
 KUBERNETES, BROKER = 0, 1
 FOREVER = PATIENCE_MS / 1000
@@ -20,22 +20,22 @@ class Scene:
     """A cluster with an API server and, if told, a broker."""
 
     def __init__(self, *stores: bool) -> None:
-        self.world = ClusterState(stores)
+        self.cluster_state = ClusterState(stores)
         sources = tuple(DocumentSource(f"store-{number}:") for number in range(len(stores)))
         self.pipeline = Pipeline(sources, 45)
-        self.places = KnownNodes(sources, self.world)
+        self.places = KnownNodes(sources, self.cluster_state)
         self.look(0)
 
     def documents(self, source: int, *documents: Document) -> None:
         self.pipeline.observe(
-            self.pipeline.sources[source].devices, DocumentsListed(documents), moment(0)
+            self.pipeline.sources[source].devices, DocumentsListed(documents), instant(0)
         )
 
     def nodes(self, source: int, *states: NodeState) -> None:
-        self.world.observe_nodes(source, Snapshot({one.name: one for one in states}))
+        self.cluster_state.observe_nodes(source, Snapshot({one.name: one for one in states}))
 
     def look(self, seconds: float, *nodes: str) -> None:
-        self.places.look({*self.pipeline.dirty, *nodes}, moment(seconds))
+        self.places.look({*self.pipeline.dirty, *nodes}, instant(seconds))
 
     def synced(self) -> bool:
         return self.places.synced
@@ -45,7 +45,7 @@ def test_nodes_that_are_listed_late_are_there_with_their_serial_numbers() -> Non
     """The first list of Nodes failed, or the right to it came later: nobody tells of each."""
     scene = Scene(True)
     scene.documents(KUBERNETES)
-    scene.world.observe_nodes(KUBERNETES, Interrupted("no rights"))
+    scene.cluster_state.observe_nodes(KUBERNETES, Interrupted("no rights"))
     scene.look(FOREVER)
     assert scene.synced()
     assert not scene.places.has_node("n1")
@@ -58,7 +58,7 @@ def test_nodes_that_are_listed_late_are_there_with_their_serial_numbers() -> Non
 def test_a_list_of_nodes_that_failed_once_is_waited_for() -> None:
     scene = Scene(True)
     scene.documents(KUBERNETES)
-    scene.world.observe_nodes(KUBERNETES, Interrupted("no answer"))
+    scene.cluster_state.observe_nodes(KUBERNETES, Interrupted("no answer"))
     scene.look(1)
     assert not scene.synced()
     scene.nodes(KUBERNETES, NodeState("n1"))
@@ -66,17 +66,17 @@ def test_a_list_of_nodes_that_failed_once_is_waited_for() -> None:
     assert scene.synced()
 
 
-def test_without_the_right_to_nodes_documents_tell_them() -> None:
+def test_without_the_right_to_nodes_documents_name_them() -> None:
     scene = Scene(True)
     scene.documents(KUBERNETES, report("n1", healthy()))
-    scene.world.observe_nodes(KUBERNETES, Interrupted("no rights"))
+    scene.cluster_state.observe_nodes(KUBERNETES, Interrupted("no rights"))
     scene.look(FOREVER)
     assert scene.synced()
     assert scene.places.has_node("n1")
     assert "Ascend910-3" in (scene.places.chips("n1") or ())
 
 
-def test_a_store_that_is_away_for_ever_holds_nobody_up_for_long() -> None:
+def test_a_store_that_is_away_for_ever_blocks_no_other_for_long() -> None:
     scene = Scene(True, False)
     scene.nodes(KUBERNETES, NodeState("n1"))
     scene.documents(KUBERNETES)
@@ -103,7 +103,7 @@ def test_a_serial_number_that_two_nodes_have_names_none() -> None:
     )
     assert scene.places.node_of("SN") is None
     assert scene.places.node_of("") is None
-    scene.world.observe_nodes(KUBERNETES, Update("n2", None))
+    scene.cluster_state.observe_nodes(KUBERNETES, Update("n2", None))
     assert scene.places.node_of("SN") == "n1"
 
 
@@ -120,18 +120,18 @@ def test_chips_are_known_as_long_as_their_node_is() -> None:
     feed = scene.pipeline.sources[KUBERNETES].devices
     scene.documents(KUBERNETES, report("n1", healthy()))
     used = PodState("uid", "n1", chips=("Ascend910-9",))
-    scene.world.observe_pods(KUBERNETES, Snapshot({"uid": used}))
+    scene.cluster_state.observe_pods(KUBERNETES, Snapshot({"uid": used}))
     scene.nodes(KUBERNETES, NodeState("n1"))
     scene.look(0)
     assert len(scene.places.chips("n1") or ()) == 9
-    scene.world.observe_pods(KUBERNETES, Update("uid", None))
-    scene.pipeline.observe(feed, Changed(report("n1", healthy(1_760_000_001))), moment(1))
+    scene.cluster_state.observe_pods(KUBERNETES, Update("uid", None))
+    scene.pipeline.observe(feed, Changed(report("n1", healthy(1_760_000_001))), instant(1))
     scene.look(1, "n1")
     assert "Ascend910-9" in (scene.places.chips("n1") or ())
     gone = report("n1", {})
-    scene.pipeline.observe(feed, Deleted(gone.namespace, gone.name), moment(2))
+    scene.pipeline.observe(feed, Deleted(gone.namespace, gone.name), instant(2))
     scene.look(2)
     assert len(scene.places.chips("n1") or ()) == 9
-    scene.world.observe_nodes(KUBERNETES, Update("n1", None))
+    scene.cluster_state.observe_nodes(KUBERNETES, Update("n1", None))
     scene.look(3, "n1")
     assert scene.places.chips("n1") is None

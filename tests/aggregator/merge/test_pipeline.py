@@ -11,7 +11,7 @@ from contract.documents.cluster_info import cluster_device_index
 from contract.names import CLUSTER_LABEL, CLUSTER_NAMESPACE
 from stores.base import Changed, Deleted, Document, DocumentsListed, WatchEvent
 from stores.interruption import Interrupted
-from tests.aggregator.nodes import T0, faulty, healthy, moment, published, report, unhealthy
+from tests.aggregator.nodes import T0, faulty, healthy, instant, published, report, unhealthy
 
 if TYPE_CHECKING:
     from service.clock import Instant
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NAME = "cluster-info-device-0"
 
 
-class World:
+class Bench:
     """A pipeline whose writes arrive when told to."""
 
     def __init__(self, stores: int = 1, outputs: dict[str, str] | None = None) -> None:
@@ -61,223 +61,223 @@ def gone(node: str) -> Deleted:
 
 
 def test_only_shards_that_changed_are_named() -> None:
-    world = World()
-    assert world.observe(moment(0), listed(n1=healthy(), n2=healthy())) == {NAME}
-    assert world.observe(moment(1)) == frozenset()
-    assert world.observe(moment(2), Changed(report("n1", healthy(T0 + 60)))) == frozenset()
-    assert world.observe(moment(3), Changed(report("n1", faulty()))) == {NAME}
+    bench = Bench()
+    assert bench.observe(instant(0), listed(n1=healthy(), n2=healthy())) == {NAME}
+    assert bench.observe(instant(1)) == frozenset()
+    assert bench.observe(instant(2), Changed(report("n1", healthy(T0 + 60)))) == frozenset()
+    assert bench.observe(instant(3), Changed(report("n1", faulty()))) == {NAME}
 
 
 def test_several_changes_at_once_are_one_state() -> None:
-    world = World()
-    world.observe(moment(10), listed(n1=healthy()))
+    bench = Bench()
+    bench.observe(instant(10), listed(n1=healthy()))
     changes = [Changed(report("n1", faulty(chip, T0 + chip))) for chip in range(5)]
-    world.observe(moment(11), *changes, Changed(report("n1", faulty(6, T0 + 7))))
-    world.write(moment(11))
-    assert unhealthy(world.shown()["n1"]) == "Ascend910-6"
-    assert world.shown()["n1"]["UpdateTime"] == T0 + 7
+    bench.observe(instant(11), *changes, Changed(report("n1", faulty(6, T0 + 7))))
+    bench.write(instant(11))
+    assert unhealthy(bench.shown()["n1"]) == "Ascend910-6"
+    assert bench.shown()["n1"]["UpdateTime"] == T0 + 7
 
 
 def test_e25_a_deleted_node_is_healthy_first_and_gone_one_touch_period_later() -> None:
-    world = World()
-    world.observe(moment(0), listed(n1=faulty(), n2=healthy()))
-    world.write(moment(0))
-    assert world.observe(moment(10), gone("n1")) == {NAME}
+    bench = Bench()
+    bench.observe(instant(0), listed(n1=faulty(), n2=healthy()))
+    bench.write(instant(0))
+    assert bench.observe(instant(10), gone("n1")) == {NAME}
     # As long as the healthy state is not stored, the period does not begin.
-    assert world.pipeline.next_due_ms() is None
-    world.observe(moment(60))
-    world.write(moment(100))
-    entry = world.shown()["n1"]
+    assert bench.pipeline.next_due_ms() is None
+    bench.observe(instant(60))
+    bench.write(instant(100))
+    entry = bench.shown()["n1"]
     assert entry["DeviceList"]["huawei.com/Ascend910-Fault"] == "[]"
     assert unhealthy(entry) == ""
     assert entry["UpdateTime"] == T0 + 1
-    assert world.pipeline.next_due_ms() == 145_000
-    assert world.observe(moment(144.9)) == frozenset()
-    assert world.observe(moment(145)) == {NAME}
-    world.write(moment(145))
-    assert set(world.shown()) == {"n2"}
-    world.observe(moment(200), gone("n2"))
-    world.write(moment(200))
-    world.observe(moment(245))
-    world.write(moment(245))
-    assert world.outputs == {"cluster-info-device-0": ""}
+    assert bench.pipeline.next_due_ms() == 145_000
+    assert bench.observe(instant(144.9)) == frozenset()
+    assert bench.observe(instant(145)) == {NAME}
+    bench.write(instant(145))
+    assert set(bench.shown()) == {"n2"}
+    bench.observe(instant(200), gone("n2"))
+    bench.write(instant(200))
+    bench.observe(instant(245))
+    bench.write(instant(245))
+    assert bench.outputs == {"cluster-info-device-0": ""}
 
 
 def test_a_node_that_returns_in_time_was_never_gone() -> None:
-    world = World()
-    world.observe(moment(0), listed(n1=faulty()))
-    world.write(moment(0))
-    world.observe(moment(1), gone("n1"))
-    world.write(moment(1))
-    world.observe(moment(2), Changed(report("n1", faulty())))
-    world.write(moment(2))
-    assert unhealthy(world.shown()["n1"]) == "Ascend910-3"
-    assert world.shown()["n1"]["UpdateTime"] == T0 + 2
-    assert world.pipeline.next_due_ms() is None
+    bench = Bench()
+    bench.observe(instant(0), listed(n1=faulty()))
+    bench.write(instant(0))
+    bench.observe(instant(1), gone("n1"))
+    bench.write(instant(1))
+    bench.observe(instant(2), Changed(report("n1", faulty())))
+    bench.write(instant(2))
+    assert unhealthy(bench.shown()["n1"]) == "Ascend910-3"
+    assert bench.shown()["n1"]["UpdateTime"] == T0 + 2
+    assert bench.pipeline.next_due_ms() is None
 
 
 def test_a_node_that_returns_late_does_not_fall_behind_its_ghost() -> None:
-    world = World()
-    world.observe(moment(0), listed(n1=faulty()))
-    world.write(moment(0))
-    world.observe(moment(1), gone("n1"))
-    world.write(moment(1))
-    world.observe(moment(60))
-    world.write(moment(60))
-    assert world.shown() == {}
-    world.observe(moment(70), Changed(report("n1", healthy())))
-    world.write(moment(70))
-    assert world.shown()["n1"]["UpdateTime"] == T0 + 2
+    bench = Bench()
+    bench.observe(instant(0), listed(n1=faulty()))
+    bench.write(instant(0))
+    bench.observe(instant(1), gone("n1"))
+    bench.write(instant(1))
+    bench.observe(instant(60))
+    bench.write(instant(60))
+    assert bench.shown() == {}
+    bench.observe(instant(70), Changed(report("n1", healthy())))
+    bench.write(instant(70))
+    assert bench.shown()["n1"]["UpdateTime"] == T0 + 2
 
 
 def test_deleted_and_created_at_once_is_one_change() -> None:
-    world = World()
-    world.observe(moment(0), listed(n1=healthy()))
-    world.write(moment(0))
-    world.observe(moment(5), gone("n1"), Changed(report("n1", faulty())))
-    world.write(moment(5))
-    assert world.shown()["n1"]["UpdateTime"] == T0 + 1
-    assert unhealthy(world.shown()["n1"]) == "Ascend910-3"
+    bench = Bench()
+    bench.observe(instant(0), listed(n1=healthy()))
+    bench.write(instant(0))
+    bench.observe(instant(5), gone("n1"), Changed(report("n1", faulty())))
+    bench.write(instant(5))
+    assert bench.shown()["n1"]["UpdateTime"] == T0 + 1
+    assert unhealthy(bench.shown()["n1"]) == "Ascend910-3"
 
 
 def test_what_a_list_leaves_out_was_deleted() -> None:
-    world = World()
-    world.observe(moment(0), listed(n1=faulty(), n2=healthy()))
-    world.write(moment(0))
-    world.observe(moment(1), Interrupted("away"))
-    world.write(moment(1))
-    assert unhealthy(world.shown()["n1"]) == "Ascend910-3"
-    world.observe(moment(2), listed(n2=healthy()))
-    world.write(moment(2))
-    assert unhealthy(world.shown()["n1"]) == ""
+    bench = Bench()
+    bench.observe(instant(0), listed(n1=faulty(), n2=healthy()))
+    bench.write(instant(0))
+    bench.observe(instant(1), Interrupted("away"))
+    bench.write(instant(1))
+    assert unhealthy(bench.shown()["n1"]) == "Ascend910-3"
+    bench.observe(instant(2), listed(n2=healthy()))
+    bench.write(instant(2))
+    assert unhealthy(bench.shown()["n1"]) == ""
 
 
 def test_a_restart_without_changes_changes_nothing() -> None:
-    before = World()
-    before.observe(moment(0), listed(n1=faulty(), n2=healthy()))
-    before.write(moment(0))
-    after = World(outputs=before.outputs)
+    before = Bench()
+    before.observe(instant(0), listed(n1=faulty(), n2=healthy()))
+    before.write(instant(0))
+    after = Bench(outputs=before.outputs)
     later = listed(n1=faulty(update_time=T0 + 9), n2=healthy(T0 + 9))
-    assert after.observe(moment(10), later) == frozenset()
+    assert after.observe(instant(10), later) == frozenset()
     assert after.pipeline.value(NAME).text == before.outputs["cluster-info-device-0"]
 
 
 def test_after_a_restart_stamps_go_on() -> None:
-    before = World()
-    before.observe(moment(0), listed(n1=healthy(T0 + 3)))
+    before = Bench()
+    before.observe(instant(0), listed(n1=healthy(T0 + 3)))
     for chip in range(2):
-        before.observe(moment(0), Changed(report("n1", faulty(chip))))
-    before.write(moment(0))
+        before.observe(instant(0), Changed(report("n1", faulty(chip))))
+    before.write(instant(0))
     assert before.shown()["n1"]["UpdateTime"] == T0 + 5
-    after = World(outputs=before.outputs)
-    after.observe(moment(1), listed(n1=faulty(7)))
-    after.write(moment(1))
+    after = Bench(outputs=before.outputs)
+    after.observe(instant(1), listed(n1=faulty(7)))
+    after.write(instant(1))
     assert after.shown()["n1"]["UpdateTime"] == T0 + 6
 
 
 def test_a_node_that_left_while_the_aggregator_was_down_is_healed_then_dropped() -> None:
-    before = World()
-    before.observe(moment(0), listed(n1=faulty(), n2=healthy()))
-    before.write(moment(0))
-    after = World(outputs=before.outputs)
-    after.observe(moment(10), listed(n2=healthy()))
-    after.write(moment(10))
+    before = Bench()
+    before.observe(instant(0), listed(n1=faulty(), n2=healthy()))
+    before.write(instant(0))
+    after = Bench(outputs=before.outputs)
+    after.observe(instant(10), listed(n2=healthy()))
+    after.write(instant(10))
     assert unhealthy(after.shown()["n1"]) == ""
-    again = World(outputs=after.outputs)
-    assert again.observe(moment(20), listed(n2=healthy())) == frozenset()
-    again.write(moment(20))
-    again.observe(moment(65))
-    again.write(moment(65))
+    again = Bench(outputs=after.outputs)
+    assert again.observe(instant(20), listed(n2=healthy())) == frozenset()
+    again.write(instant(20))
+    again.observe(instant(65))
+    again.write(instant(65))
     assert set(again.shown()) == {"n2"}
 
 
 def test_after_a_restart_a_document_that_is_refused_was_not_deleted() -> None:
-    before = World()
-    before.observe(moment(0), listed(n1=faulty()))
-    before.write(moment(0))
-    after = World(outputs=before.outputs)
-    assert after.observe(moment(10), listed(n1={"DeviceInfoCfg": "{"})) == frozenset()
+    before = Bench()
+    before.observe(instant(0), listed(n1=faulty()))
+    before.write(instant(0))
+    after = Bench(outputs=before.outputs)
+    assert after.observe(instant(10), listed(n1={"DeviceInfoCfg": "{"})) == frozenset()
     assert unhealthy(after.shown()["n1"]) == "Ascend910-3"
-    assert after.observe(moment(11), gone("n1")) == {NAME}
+    assert after.observe(instant(11), gone("n1")) == {NAME}
 
 
 def test_surplus_documents_of_an_earlier_run_become_empty() -> None:
     outputs = {"cluster-info-device-0": "", "cluster-info-device-4": "", "unrelated": "x"}
-    world = World(outputs=outputs)
-    world.observe(moment(0), listed(n1=healthy()))
-    assert world.pipeline.device.shelf.indices == (0, 4)
-    assert world.pipeline.value("cluster-info-device-4").text == ""
+    bench = Bench(outputs=outputs)
+    bench.observe(instant(0), listed(n1=healthy()))
+    assert bench.pipeline.device.layout.indices == (0, 4)
+    assert bench.pipeline.value("cluster-info-device-4").text == ""
     strange = Document(CLUSTER_NAMESPACE, "cluster-info-device-9", {"cluster-info-device-9": "x"})
-    assert world.pipeline.adopt([strange]) == {"cluster-info-device-9"}
-    assert world.pipeline.adopt([strange]) == frozenset()
-    assert world.pipeline.value("cluster-info-device-9").text == ""
+    assert bench.pipeline.adopt([strange]) == {"cluster-info-device-9"}
+    assert bench.pipeline.adopt([strange]) == frozenset()
+    assert bench.pipeline.value("cluster-info-device-9").text == ""
 
 
 def test_a_node_in_two_documents_keeps_the_newer_entry() -> None:
-    first, second = World(), World()
-    first.observe(moment(0), listed(n1=healthy(), n2=healthy()))
-    first.write(moment(0))
-    second.observe(moment(9), listed(n1=faulty(update_time=T0 + 9)))
-    second.write(moment(9))
+    first, second = Bench(), Bench()
+    first.observe(instant(0), listed(n1=healthy(), n2=healthy()))
+    first.write(instant(0))
+    second.observe(instant(9), listed(n1=faulty(update_time=T0 + 9)))
+    second.write(instant(9))
     outputs = {
         "cluster-info-device-0": first.outputs["cluster-info-device-0"],
         "cluster-info-device-1": second.outputs["cluster-info-device-0"],
     }
-    world = World(outputs=outputs)
+    bench = Bench(outputs=outputs)
     now = listed(n1=faulty(update_time=T0 + 9), n2=healthy())
-    world.observe(moment(10), now)
-    world.write(moment(10))
-    assert set(published(world.outputs["cluster-info-device-0"])) == {"n2"}
-    assert set(published(world.outputs["cluster-info-device-1"])) == {"n1"}
+    bench.observe(instant(10), now)
+    bench.write(instant(10))
+    assert set(published(bench.outputs["cluster-info-device-0"])) == {"n2"}
+    assert set(published(bench.outputs["cluster-info-device-1"])) == {"n1"}
 
 
-def test_unreadable_documents_of_an_earlier_run_are_said_and_overwritten() -> None:
-    good = World()
-    good.observe(moment(0), listed(n1=healthy(T0 + 50)))
-    good.write(moment(0))
+def test_unreadable_documents_of_an_earlier_run_are_reported_and_overwritten() -> None:
+    good = Bench()
+    good.observe(instant(0), listed(n1=healthy(T0 + 50)))
+    good.write(instant(0))
     text = good.outputs["cluster-info-device-0"]
     broken = text[:-1] + ',"mindx-dl-deviceinfo-n2":{"UpdateTime":"x"}}'
-    world = World(outputs={"cluster-info-device-0": broken, "cluster-info-device-1": "{oops"})
-    assert len(world.pipeline.unreadable) == 2
-    world.observe(moment(1), listed(n1=healthy(), n2=healthy()))
-    world.write(moment(1))
-    assert world.shown()["n1"]["UpdateTime"] == T0 + 5
-    assert set(world.shown()) == {"n1", "n2"}
+    bench = Bench(outputs={"cluster-info-device-0": broken, "cluster-info-device-1": "{oops"})
+    assert len(bench.pipeline.unreadable) == 2
+    bench.observe(instant(1), listed(n1=healthy(), n2=healthy()))
+    bench.write(instant(1))
+    assert bench.shown()["n1"]["UpdateTime"] == T0 + 5
+    assert set(bench.shown()) == {"n1", "n2"}
 
 
 def test_a_stamp_that_cannot_grow_is_not_taken_over() -> None:
-    world = World()
-    world.observe(moment(0), listed(n1=healthy(), n2=healthy()))
-    world.write(moment(0))
-    text = world.outputs[NAME].replace(f'"UpdateTime":{T0}', f'"UpdateTime":{2**63 - 1}', 1)
-    after = World(outputs={NAME: text})
+    bench = Bench()
+    bench.observe(instant(0), listed(n1=healthy(), n2=healthy()))
+    bench.write(instant(0))
+    text = bench.outputs[NAME].replace(f'"UpdateTime":{T0}', f'"UpdateTime":{2**63 - 1}', 1)
+    after = Bench(outputs={NAME: text})
     assert len(after.pipeline.unreadable) == 1
-    after.observe(moment(1), listed(n1=faulty(), n2=healthy()))
-    after.write(moment(1))
+    after.observe(instant(1), listed(n1=faulty(), n2=healthy()))
+    after.write(instant(1))
     DEVICE.verify(after.outputs[NAME], NAME, 2)
     assert unhealthy(after.shown()["n1"]) == "Ascend910-3"
 
 
 def test_until_every_store_was_listed_earlier_nodes_are_kept() -> None:
-    before = World()
-    before.observe(moment(0), listed(n1=faulty(), n2=healthy()))
-    before.write(moment(0))
-    world = World(stores=2, outputs=before.outputs)
-    assert world.observe(moment(1), listed(n2=healthy())) == frozenset()
-    assert unhealthy(world.shown()["n1"]) == "Ascend910-3"
-    assert world.observe(moment(2), listed(n1=faulty()), store=1) == frozenset()
-    assert world.observe(moment(3), gone("n1"), store=1) == {NAME}
+    before = Bench()
+    before.observe(instant(0), listed(n1=faulty(), n2=healthy()))
+    before.write(instant(0))
+    bench = Bench(stores=2, outputs=before.outputs)
+    assert bench.observe(instant(1), listed(n2=healthy())) == frozenset()
+    assert unhealthy(bench.shown()["n1"]) == "Ascend910-3"
+    assert bench.observe(instant(2), listed(n1=faulty()), store=1) == frozenset()
+    assert bench.observe(instant(3), gone("n1"), store=1) == {NAME}
 
 
 def test_a_change_that_must_wait_goes_out_by_itself() -> None:
-    world = World()
-    world.observe(moment(0), listed(n1=healthy()))
+    bench = Bench()
+    bench.observe(instant(0), listed(n1=healthy()))
     for chip in range(5):
-        world.observe(moment(0), Changed(report("n1", faulty(chip))))
-    assert world.observe(moment(0.1), Changed(report("n1", faulty(5)))) == frozenset()
-    assert world.observe(moment(0.2), Changed(report("n1", faulty(6)))) == frozenset()
-    assert world.pipeline.next_due_ms() == 1000
-    assert world.observe(moment(1)) == {NAME}
-    world.write(moment(1))
-    assert unhealthy(world.shown()["n1"]) == "Ascend910-6"
-    assert world.pipeline.next_due_ms() is None
+        bench.observe(instant(0), Changed(report("n1", faulty(chip))))
+    assert bench.observe(instant(0.1), Changed(report("n1", faulty(5)))) == frozenset()
+    assert bench.observe(instant(0.2), Changed(report("n1", faulty(6)))) == frozenset()
+    assert bench.pipeline.next_due_ms() == 1000
+    assert bench.observe(instant(1)) == {NAME}
+    bench.write(instant(1))
+    assert unhealthy(bench.shown()["n1"]) == "Ascend910-6"
+    assert bench.pipeline.next_due_ms() is None

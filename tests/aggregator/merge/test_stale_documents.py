@@ -9,7 +9,7 @@ import pytest
 
 from aggregator.merge.stale_documents import StaleDocument, StaleDocuments, stale_documents
 from contract.documents.node_info import FaultDevice
-from tests.aggregator.cluster_documents.test_kinds import World
+from tests.aggregator.cluster_documents.test_kinds import Bench
 from tests.aggregator.nodes import T0, healthy, node_report, report
 
 if TYPE_CHECKING:
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
 FAN = FaultDevice("Fan", 1, ["28000009"], "NotHandleFault")
 
 
-def server_time(world: World) -> int:
-    record: NodeRecord = world.pipeline.node.inboxes[0].reports["n2"].record
+def server_time(bench: Bench) -> int:
+    record: NodeRecord = bench.pipeline.node.inboxes[0].reports["n2"].record
     return record.update_time_ms
 
 
 @pytest.fixture
-def world() -> World:
-    return World(report("n1", healthy()), node_report("n2", [FAN], "Healthy"))
+def bench() -> Bench:
+    return Bench(report("n1", healthy()), node_report("n2", [FAN], "Healthy"))
 
 
-def test_device_info_is_stale_after_ten_minutes(world: World) -> None:
-    assert stale_documents(world.pipeline, "n1", (T0 + 600) * 1000) == ()
-    assert stale_documents(world.pipeline, "n1", (T0 + 601) * 1000) == (
+def test_device_info_is_stale_after_ten_minutes(bench: Bench) -> None:
+    assert stale_documents(bench.pipeline, "n1", (T0 + 600) * 1000) == ()
+    assert stale_documents(bench.pipeline, "n1", (T0 + 601) * 1000) == (
         StaleDocument("device-info", 601.0),
     )
-    assert stale_documents(world.pipeline, "n1", 0) == (), "a clock that was set back"
-    assert stale_documents(world.pipeline, "nobody", (T0 + 601) * 1000) == ()
+    assert stale_documents(bench.pipeline, "n1", 0) == (), "a clock that was set back"
+    assert stale_documents(bench.pipeline, "nobody", (T0 + 601) * 1000) == ()
 
 
-def test_node_info_is_stale_after_an_hour(world: World) -> None:
-    at_ms = server_time(world)
-    assert stale_documents(world.pipeline, "n2", at_ms + 3_600_000) == ()
-    assert stale_documents(world.pipeline, "n2", at_ms + 3_600_001) == (
+def test_node_info_is_stale_after_an_hour(bench: Bench) -> None:
+    at_ms = server_time(bench)
+    assert stale_documents(bench.pipeline, "n2", at_ms + 3_600_000) == ()
+    assert stale_documents(bench.pipeline, "n2", at_ms + 3_600_001) == (
         StaleDocument("node-info", 3600.001),
     )
 
 
 def test_they_are_named_once_until_none_is_left(
-    world: World, caplog: pytest.LogCaptureFixture
+    bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    beats = {"n1": (T0 + 30) * 1000, "n2": server_time(world)}
-    stale = StaleDocuments(world.pipeline, beats.items)
+    beats = {"n1": (T0 + 30) * 1000, "n2": server_time(bench)}
+    stale = StaleDocuments(bench.pipeline, beats.items)
     stale.look()
     assert caplog.text == ""
     beats["n1"] += 700_000
@@ -60,6 +60,6 @@ def test_they_are_named_once_until_none_is_left(
     (line,) = caplog.records
     assert line.levelno == logging.WARNING
     assert "n1 (device-info, 730 s)" in line.getMessage()
-    world.put(report("n1", healthy(T0 + 900)), 900)
+    bench.put(report("n1", healthy(T0 + 900)), 900)
     stale.look()
     assert "no document is older than two of its periods any more" in caplog.text

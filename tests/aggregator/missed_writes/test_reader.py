@@ -40,17 +40,17 @@ def nodes(place: Place) -> bool:
     return place.resource == "api/v1/configmaps"
 
 
-def fall_silent(world: Cluster) -> None:
+def fall_silent(site: Cluster) -> None:
     """The watches of the nodes' documents live, and show nothing more."""
-    assert world._client is not None
-    world._client.fall_behind(nodes)
+    assert site._client is not None
+    site._client.fall_behind(nodes)
 
 
-def reads(world: Cluster) -> int:
+def reads(site: Cluster) -> int:
     """How often what is in the namespace of device-info was asked for, but for watches."""
     return sum(
         (method, place.resource, place.namespace, place.name) == _LIST
-        for method, place in world.api.requests
+        for method, place in site.api.requests
     )
 
 
@@ -63,20 +63,20 @@ def _logged(caplog: pytest.LogCaptureFixture) -> None:
 async def beating(place: Path, count: int) -> AsyncIterator[tuple[Cluster, Agents]]:
     """An aggregator that has read so many nodes, which beat and name their writes."""
     names = [f"n{number}" for number in range(count)]
-    async with cluster(place) as world:
+    async with cluster(place) as site:
         for node in names:
-            await world.device(node, config(update_time=T0))
-        async with agents(world, names) as beats:
+            await site.device(node, config(update_time=T0))
+        async with agents(site, names) as beats:
             beats.writes = dict.fromkeys(names, encode_writes({"device-info": T0}))
-            world.start()
-            await world.pass_time(20)
-            world.api.requests.clear()
-            yield world, beats
+            site.start()
+            await site.pass_time(20)
+            site.api.requests.clear()
+            yield site, beats
 
 
-async def write(world: Cluster, beats: Agents, node: str, number: int, *chips: int) -> None:
+async def write(site: Cluster, beats: Agents, node: str, number: int, *chips: int) -> None:
     """The agent of a node writes its device-info, and names that in its next beat."""
-    await world.device(node, broken(*chips, update_time=number))
+    await site.device(node, broken(*chips, update_time=number))
     beats.writes[node] = encode_writes({"device-info": number})
 
 
@@ -84,118 +84,118 @@ async def write(world: Cluster, beats: Agents, node: str, number: int, *chips: i
 async def test_a_fault_that_no_watch_shows_is_read_by_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with beating(tmp_path, 3) as (world, beats):
-        fall_silent(world)
-        await write(world, beats, "n1", T0 + 1, 3)
-        await world.pass_time(SHOWN_SECONDS)
-        assert world.unhealthy("n1") == "Ascend910-3"
-        assert reads(world) == 1
-        await world.pass_time(60)
-        assert reads(world) == 1
-        said = "has not shown the last write of device-info, it was read by name: n1"
-        assert caplog.text.count(said) == 1
+    async with beating(tmp_path, 3) as (site, beats):
+        fall_silent(site)
+        await write(site, beats, "n1", T0 + 1, 3)
+        await site.pass_time(SHOWN_SECONDS)
+        assert site.unhealthy("n1") == "Ascend910-3"
+        assert reads(site) == 1
+        await site.pass_time(60)
+        assert reads(site) == 1
+        text = "has not shown the last write of device-info, it was read by name: n1"
+        assert caplog.text.count(text) == 1
         # What it shows at last is from before that, and what follows counts.
-        await write(world, beats, "n1", T0 + 2, 3, 4)
-        await world.pass_time(SHOWN_SECONDS)
-        assert world.unhealthy("n1") == "Ascend910-3,Ascend910-4"
-        assert world._client is not None
-        world._client.catch_up()
-        await world.pass_time(5)
-        assert world.unhealthy("n1") == "Ascend910-3,Ascend910-4"
-        await write(world, beats, "n1", T0 + 3)
-        await world.pass_time(1)
-        assert world.unhealthy("n1") == ""
-        assert reads(world) == 2
+        await write(site, beats, "n1", T0 + 2, 3, 4)
+        await site.pass_time(SHOWN_SECONDS)
+        assert site.unhealthy("n1") == "Ascend910-3,Ascend910-4"
+        assert site._client is not None
+        site._client.catch_up()
+        await site.pass_time(5)
+        assert site.unhealthy("n1") == "Ascend910-3,Ascend910-4"
+        await write(site, beats, "n1", T0 + 3)
+        await site.pass_time(1)
+        assert site.unhealthy("n1") == ""
+        assert reads(site) == 2
 
 
 @pytest.mark.slow
 async def test_a_recovery_and_faults_of_50_nodes_are_read_by_name_and_of_more_listed(
     tmp_path: Path,
 ) -> None:
-    async with beating(tmp_path, 120) as (world, beats):
-        fall_silent(world)
-        await write(world, beats, "n7", T0 + 1, 3)
-        await world.pass_time(SHOWN_SECONDS)
-        assert world.unhealthy("n7") == "Ascend910-3"
-        assert reads(world) == 1
+    async with beating(tmp_path, 120) as (site, beats):
+        fall_silent(site)
+        await write(site, beats, "n7", T0 + 1, 3)
+        await site.pass_time(SHOWN_SECONDS)
+        assert site.unhealthy("n7") == "Ascend910-3"
+        assert reads(site) == 1
         for node in beats.nodes:
-            await write(world, beats, node, T0 + 2, 5)
-        await world.pass_time(SHOWN_SECONDS)
-        shown = {entry["DeviceList"][f"{KEY}-Unhealthy"] for entry in world.devices.values()}
+            await write(site, beats, node, T0 + 2, 5)
+        await site.pass_time(SHOWN_SECONDS)
+        shown = {entry["DeviceList"][f"{KEY}-Unhealthy"] for entry in site.devices.values()}
         assert shown == {"Ascend910-5"}
         # Heartbeats are listed every 5 s, and those come one after the other.
-        assert 1 <= reads(world) - 1 <= 4
+        assert 1 <= reads(site) - 1 <= 4
 
 
 @pytest.mark.slow
 async def test_while_watches_work_nothing_is_read(tmp_path: Path) -> None:
-    async with beating(tmp_path, 20) as (world, beats):
+    async with beating(tmp_path, 20) as (site, beats):
         for number in range(1, 60):
-            await write(world, beats, f"n{number % 20}", T0 + number, number % 8)
-            await world.pass_time(1.3)
-        await world.pass_time(30)
-        assert reads(world) == 0
+            await write(site, beats, f"n{number % 20}", T0 + number, number % 8)
+            await site.pass_time(1.3)
+        await site.pass_time(30)
+        assert reads(site) == 0
 
 
 async def test_a_write_that_the_store_has_not_is_looked_for_once(tmp_path: Path) -> None:
-    async with beating(tmp_path, 3) as (world, beats):
+    async with beating(tmp_path, 3) as (site, beats):
         for number in (5, 6):
             beats.writes["n1"] = encode_writes({"device-info": T0 + number})
-            await world.pass_time(40)
-        assert reads(world) == 2
-        assert world.unhealthy("n1") == ""
+            await site.pass_time(40)
+        assert reads(site) == 2
+        assert site.unhealthy("n1") == ""
         # An earlier one, as of a beat that comes late, says nothing.
         beats.writes["n1"] = encode_writes({"device-info": T0 - 100})
-        await world.pass_time(40)
-        assert reads(world) == 2
+        await site.pass_time(40)
+        assert reads(site) == 2
 
 
-async def test_a_document_that_is_missing_for_a_moment_is_not_taken_for_deleted(
+async def test_a_document_that_is_missing_briefly_is_not_taken_for_deleted(
     tmp_path: Path,
 ) -> None:
-    async with beating(tmp_path, 3) as (world, beats):
-        await write(world, beats, "n1", T0 + 1, 3)
-        await world.pass_time(5)
-        fall_silent(world)
-        await world.gone("n1")
+    async with beating(tmp_path, 3) as (site, beats):
+        await write(site, beats, "n1", T0 + 1, 3)
+        await site.pass_time(5)
+        fall_silent(site)
+        await site.gone("n1")
         beats.writes["n1"] = encode_writes({"device-info": T0 + 2})
-        await world.pass_time(SHOWN_SECONDS)
-        assert reads(world) == 1
-        assert world.unhealthy("n1") == "Ascend910-3"
-        await world.pass_time(60)
-        assert reads(world) == 1
+        await site.pass_time(SHOWN_SECONDS)
+        assert reads(site) == 1
+        assert site.unhealthy("n1") == "Ascend910-3"
+        await site.pass_time(60)
+        assert reads(site) == 1
 
 
 async def test_a_read_that_fails_is_made_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with beating(tmp_path, 3) as (world, beats):
-        fall_silent(world)
-        world.api.refuses = lambda method, place: (
+    async with beating(tmp_path, 3) as (site, beats):
+        fall_silent(site)
+        site.api.refuses = lambda method, place: (
             (method, place.resource, place.namespace, place.name) == _LIST
         )
-        await write(world, beats, "n1", T0 + 1, 3)
-        await world.pass_time(30)
-        assert 2 <= reads(world) <= 6
+        await write(site, beats, "n1", T0 + 1, 3)
+        await site.pass_time(30)
+        assert 2 <= reads(site) <= 6
         assert caplog.text.count("cannot be read by name, trying again") == 1
-        world.api.refuses = lambda *_: False
-        await world.pass_time(6)
-        assert world.unhealthy("n1") == "Ascend910-3"
+        site.api.refuses = lambda *_: False
+        await site.pass_time(6)
+        assert site.unhealthy("n1") == "Ascend910-3"
         assert caplog.text.count("can be read by name again") == 1
 
 
 async def test_a_document_that_is_to_be_absent(tmp_path: Path) -> None:
-    async with beating(tmp_path, 2) as (world, beats):
+    async with beating(tmp_path, 2) as (site, beats):
         ill = node_report("n1", [], "UnHealthy").data
-        await world.server("n1", ill, 1)
-        assert "n1" in world.servers
-        fall_silent(world)
+        await site.server("n1", ill, 1)
+        assert "n1" in site.servers
+        fall_silent(site)
         thing = {"namespace": "mindx-dl", "name": "mindx-dl-nodeinfo-n1"}
-        await world.do({"do": "delete-configmap", "object": thing})
+        await site.do({"do": "delete-configmap", "object": thing})
         beats.writes["n1"] = encode_writes({"device-info": T0, "node-info": -2_000_000_000})
-        await world.pass_time(SHOWN_SECONDS)
-        assert "n1" not in world.servers
-        assert world.unhealthy("n1") == ""
+        await site.pass_time(SHOWN_SECONDS)
+        assert "n1" not in site.servers
+        assert site.unhealthy("n1") == ""
 
 
 @pytest.mark.parametrize(
@@ -206,37 +206,37 @@ async def test_a_document_that_is_to_be_absent(tmp_path: Path) -> None:
         ('{"version":1,"device-info":9999999999}' + " " * 144, "more than 144"),
     ],
 )
-async def test_a_key_that_cannot_be_read_is_named_once_and_says_nothing(
+async def test_a_key_that_cannot_be_read_is_named_once_and_proves_nothing(
     text: str, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with beating(tmp_path, 3) as (world, beats):
+    async with beating(tmp_path, 3) as (site, beats):
         beats.writes["n1"] = text
-        await world.device("n1", broken(2, update_time=T0 + 1), 60)
-        assert world.unhealthy("n1") == "Ascend910-2"
-        assert reads(world) == 0
+        await site.device("n1", broken(2, update_time=T0 + 1), 60)
+        assert site.unhealthy("n1") == "Ascend910-2"
+        assert reads(site) == 0
         lines = [one for one in caplog.messages if "key about writes in heartbeats" in one]
         assert len(lines) == 1
         assert "n1" in lines[0]
         assert why in lines[0]
         beats.writes["n1"] = encode_writes({"device-info": T0 + 1})
-        await world.pass_time(SHOWN_SECONDS)
+        await site.pass_time(SHOWN_SECONDS)
         assert sum("can be read again" in one for one in caplog.messages) == 1
         assert "lost" not in caplog.text
 
 
-async def test_agents_of_the_release_before_say_nothing(tmp_path: Path) -> None:
-    async with beating(tmp_path, 3) as (world, beats):
+async def test_agents_of_the_release_before_prove_nothing(tmp_path: Path) -> None:
+    async with beating(tmp_path, 3) as (site, beats):
         beats.writes.clear()
-        await world.pass_time(10)
-        fall_silent(world)
-        await world.device("n1", broken(2, update_time=T0 + 1), 60)
-        assert world.unhealthy("n1") == ""
-        assert reads(world) == 0
+        await site.pass_time(10)
+        fall_silent(site)
+        await site.device("n1", broken(2, update_time=T0 + 1), 60)
+        assert site.unhealthy("n1") == ""
+        assert reads(site) == 0
 
 
 async def test_public_faults_of_storage_that_no_watch_shows(tmp_path: Path) -> None:
-    async with beating(tmp_path, 2) as (world, beats):
-        fall_silent(world)
+    async with beating(tmp_path, 2) as (site, beats):
+        fall_silent(site)
         message = {
             "id": "11937763019444715778",
             "timestamp": (T0 + 30) * 1000,
@@ -260,10 +260,10 @@ async def test_public_faults_of_storage_that_no_watch_shows(tmp_path: Path) -> N
             "labels": {"mc-consumer-publicfault": "true"},
             "data": {"PublicFault": json.dumps(message)},
         }
-        await world.do({"do": "put-configmap", "object": thing})
+        await site.do({"do": "put-configmap", "object": thing})
         beats.writes["n1"] = encode_writes({"device-info": T0, "dpc-fault": T0 + 30})
-        await world.pass_time(SHOWN_SECONDS)
-        assert "110001020" in json.dumps(world.devices["n1"])
+        await site.pass_time(SHOWN_SECONDS)
+        assert "110001020" in json.dumps(site.devices["n1"])
 
 
 class Known:
@@ -290,7 +290,7 @@ def due(known: dict[str, int | None], claimed: int) -> bool:
     )
     documents.numbers = known
     beat = Beat("n1", "host", 5.0, 1, writes=encode_writes({"node-info": claimed, "dpc-fault": 9}))
-    missed.hear([beat])
+    missed.observe([beat])
     assert missed.claims.due(PATIENCE_MS - 1) == {}
     return bool(missed.claims.due(PATIENCE_MS))
 
@@ -320,20 +320,20 @@ def test_what_the_watch_shows_within_two_seconds_is_not_read() -> None:
     def beat(number: int, **more: bool) -> Beat:
         return Beat("n1", "host", 5.0, 1, writes=encode_writes({"node-info": number}), **more)
 
-    claims.hear([beat(7)], 0)
+    claims.observe([beat(7)], 0)
     has.add(7)
     assert claims.due(PATIENCE_MS) == {}
     assert claims.next_due_ms() is None
-    claims.hear([beat(8, is_broken=True)], 5000)
+    claims.observe([beat(8, is_broken=True)], 5000)
     assert claims.next_due_ms() is None
     # Who writes with each beat is not put off for ever.
-    claims.hear([beat(8)], 5000)
-    claims.hear([beat(9)], 6000)
+    claims.observe([beat(8)], 5000)
+    claims.observe([beat(9)], 6000)
     assert claims.due(7000) == {WriteClaim("node-info", "n1"): 9}
     claims.read({WriteClaim("node-info", "n1"): 9})
-    claims.hear([beat(9)], 8000)
+    claims.observe([beat(9)], 8000)
     assert claims.next_due_ms() is None
     # A node that beats no more is forgotten.
-    claims.hear([beat(10)], 9000)
-    claims.hear([], 10_000)
+    claims.observe([beat(10)], 9000)
+    claims.observe([], 10_000)
     assert claims.next_due_ms() is None

@@ -92,12 +92,12 @@ class Parts:
         if directory in self._tellers:
             self._tellers[directory].count(rows)
 
-    def teller(self, journal: Journal, directory: str = "node") -> HistoryForwarder:
+    def forwarder(self, journal: Journal, directory: str = "node") -> HistoryForwarder:
         where = self._tmp_path / directory
-        teller = HistoryForwarder(self._channel(), NODE, journal, where, lambda: NOW_MS)
-        self._tellers[directory] = teller
-        self._run(asyncio.ensure_future(teller.run()))
-        return teller
+        forwarder = HistoryForwarder(self._channel(), NODE, journal, where, lambda: NOW_MS)
+        self._tellers[directory] = forwarder
+        self._run(asyncio.ensure_future(forwarder.run()))
+        return forwarder
 
     def history(self, name: str = "aggregator") -> ClusterHistory:
         history = ClusterHistory(self._tmp_path / name, {"mqtt": self._channel()}, system_clock)
@@ -129,7 +129,7 @@ def happen(journal: Journal, rows: int, changes: int = 1) -> None:
         journal.append([(RowKind.REPORTS, "[]"), (RowKind.CHANGES, body_of(made))], NOW_MS)
 
 
-def told(rows: int, changes: int = 1, first: int = 1) -> list[tuple[int, int]]:
+def counts(rows: int, changes: int = 1, first: int = 1) -> list[tuple[int, int]]:
     return [(2 * row, place) for row in range(first, first + rows) for place in range(changes)]
 
 
@@ -145,14 +145,14 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 20) -
         await asyncio.sleep(0.02)
 
 
-async def test_a_long_journal_is_told_in_slices_and_what_follows_at_once(parts: Parts) -> None:
+async def test_a_long_journal_is_reported_in_slices_and_what_follows_at_once(parts: Parts) -> None:
     journal = parts.journal()
     happen(journal, 1500, changes=2)
-    history, teller = parts.history(), parts.teller(journal)
-    await until(lambda: parts.kept() == told(1500, 2), "everything is there")
-    await until(lambda: teller.status().behind == 0, "nothing is behind")
+    history, forwarder = parts.history(), parts.forwarder(journal)
+    await until(lambda: parts.kept() == counts(1500, 2), "everything is there")
+    await until(lambda: forwarder.status().behind == 0, "nothing is behind")
     assert history.status().events == 3000
-    assert teller.status().since_ms is None
+    assert forwarder.status().since_ms is None
     assert journal.acknowledged == 3000
     begin = time.monotonic()
     happen(journal, 1)
@@ -161,19 +161,19 @@ async def test_a_long_journal_is_told_in_slices_and_what_follows_at_once(parts: 
     assert history.status().refused == 0
 
 
-async def test_without_an_aggregator_it_says_so_and_keeps_everything(
+async def test_without_an_aggregator_it_reports_that_and_keeps_everything(
     parts: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = parts.journal()
-    teller = parts.teller(journal)
+    forwarder = parts.forwarder(journal)
     happen(journal, 5)
-    await until(lambda: teller.status().trouble is not None, "it says that nobody answers")
-    status = teller.status()
-    assert (status.behind, status.since_ms, status.heard) == (5, NOW_MS, None)
+    await until(lambda: forwarder.status().trouble is not None, "it says that nobody answers")
+    status = forwarder.status()
+    assert (status.behind, status.since_ms, status.acknowledged) == (5, NOW_MS, None)
     assert "no aggregator answers" in str(status.trouble)
     parts.history()
-    await until(lambda: parts.kept() == told(5), "it is told when one comes")
-    await until(lambda: teller.status().trouble is None, "and says that, too")
+    await until(lambda: parts.kept() == counts(5), "it is told when one comes")
+    await until(lambda: forwarder.status().trouble is None, "and says that, too")
     assert caplog.text.count("no aggregator answers") == 1
 
 
@@ -181,43 +181,43 @@ async def test_two_aggregators_both_end_up_with_everything(parts: Parts) -> None
     journal = parts.journal()
     happen(journal, 300)
     parts.history("one")
-    teller = parts.teller(journal)
-    await until(lambda: parts.kept("one") == told(300), "the first has everything")
+    forwarder = parts.forwarder(journal)
+    await until(lambda: parts.kept("one") == counts(300), "the first has everything")
     parts.history("two")
     await asyncio.sleep(0.5)
     happen(journal, 1)
-    await until(lambda: parts.kept("two") == told(301), "the second one, too")
-    await until(lambda: parts.kept("one") == told(301), "and the first one still, once")
+    await until(lambda: parts.kept("two") == counts(301), "the second one, too")
+    await until(lambda: parts.kept("one") == counts(301), "and the first one still, once")
     happen(journal, 50)
-    await until(lambda: parts.kept("one") == parts.kept("two") == told(351), "both go on")
-    await until(lambda: teller.status().behind == 0, "nothing is behind")
+    await until(lambda: parts.kept("one") == parts.kept("two") == counts(351), "both go on")
+    await until(lambda: forwarder.status().behind == 0, "nothing is behind")
 
 
-async def test_a_journal_that_is_replaced_is_told_anew(parts: Parts, tmp_path: Path) -> None:
+async def test_a_journal_that_is_replaced_is_reported_anew(parts: Parts, tmp_path: Path) -> None:
     journal = parts.journal()
     parts.history()
-    parts.teller(journal)
+    parts.forwarder(journal)
     happen(journal, 3)
-    await until(lambda: parts.kept() == told(3), "the first one is there")
+    await until(lambda: parts.kept() == counts(3), "the first one is there")
     for path in (tmp_path / "node").glob(f"{JOURNAL_NAME}*"):
         path.unlink()
     happen(journal, 2)
-    await until(lambda: parts.kept() == [*told(3), *told(2, first=4)], "the new one, too")
+    await until(lambda: parts.kept() == [*counts(3), *counts(2, first=4)], "the new one, too")
 
 
-async def test_a_history_that_cannot_be_written_answers_nobody_and_loses_nothing(
+async def test_a_history_that_cannot_be_written_acknowledges_nothing_and_loses_nothing(
     parts: Parts, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / "aggregator"
     place.write_text("in the way")
     history, journal = parts.history(), parts.journal()
-    teller = parts.teller(journal)
+    forwarder = parts.forwarder(journal)
     happen(journal, 3)
     await until(lambda: history.status().trouble is not None, "it is in trouble")
-    await until(lambda: teller.status().behind == 3, "the node knows what is not kept")
+    await until(lambda: forwarder.status().behind == 3, "the node knows what is not kept")
     place.unlink()
     await until(lambda: history.status().trouble is None, "the trouble is over")
-    await until(lambda: parts.kept() == told(3), "everything is there")
+    await until(lambda: parts.kept() == counts(3), "everything is there")
     assert caplog.text.count("what nodes tell stays with them") == 1
 
 
@@ -229,17 +229,17 @@ async def test_a_broken_history_is_moved_aside_and_begun_again(
     (place / FILE_NAME).write_bytes(b"no database" * 1000)
     parts.history()
     journal = parts.journal()
-    parts.teller(journal)
+    parts.forwarder(journal)
     happen(journal, 3)
     await until(lambda: any(place.glob(f"{FILE_NAME}.broken-*")), "it is moved aside")
-    await until(lambda: parts.kept() == told(3), "everything is there")
+    await until(lambda: parts.kept() == counts(3), "everything is there")
 
 
 async def test_the_page_answers_with_a_cursor_and_refuses_nonsense(parts: Parts) -> None:
     history, journal = parts.history(), parts.journal()
-    parts.teller(journal)
+    parts.forwarder(journal)
     happen(journal, 5)
-    await until(lambda: parts.kept() == told(5), "everything is there")
+    await until(lambda: parts.kept() == counts(5), "everything is there")
 
     async with TestClient(TestServer(pages_of(history))) as client:
         answer = await client.get(OPERATION.path, params={"node": NODE, "after": "0", "limit": "3"})
@@ -331,4 +331,4 @@ async def test_more_than_memory_is_meant_for_is_counted(parts: Parts, tmp_path: 
     history = parts.history()
     change = FaultChange(NODE, NOW_MS, "Ascend910-3", "80E01801", None, "RestartNPU")
     history.note([change] * 20_007)
-    assert history.status().unkept == 7
+    assert history.status().dropped == 7

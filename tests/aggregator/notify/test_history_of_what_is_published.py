@@ -27,8 +27,8 @@ Row = tuple[str, str, str | None, str | None]
 
 def rows(daemon: Daemon) -> list[Row]:
     page = daemon.ask("/api/v1/history?after=0")[1]
-    told = [one["published"] for one in page["events"]]
-    return [(one["node"], one["subject"], one.get("was"), one.get("level")) for one in told]
+    published = [one["published"] for one in page["events"]]
+    return [(one["node"], one["subject"], one.get("was"), one.get("level")) for one in published]
 
 
 def began(node: str, chip: int) -> Row:
@@ -118,7 +118,7 @@ def test_a_file_knows_what_stands(tmp_path: Path) -> None:
     assert read_standing(path) == {"n1": {("Ascend910-3", "B"): "x"}}
 
 
-def test_a_file_that_had_to_be_begun_anew_knows_what_it_was_told(tmp_path: Path) -> None:
+def test_a_file_that_had_to_be_begun_anew_keeps_what_was_reported(tmp_path: Path) -> None:
     path = tmp_path / FILE_NAME
     with closing(HistoryFile(path)) as file:
         file.note([change("n1", "A", None, "x")])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from aggregator.notify.leader_events import LeaderEvents
 from contract.pages.changes import LeaderChange
 from service.event_stream import Stream
-from tests.aggregator.nodes import moment
+from tests.aggregator.nodes import instant
 
 if TYPE_CHECKING:
     import msgspec
@@ -28,16 +28,16 @@ class Sent(Stream):
 
 def test_each_other_leader_is_sent_once() -> None:
     leadership = SimpleNamespace(leads=False, holder="a")
-    told: Leadership = leadership
+    rows: Leadership = leadership
     stream = Sent()
-    events = LeaderEvents(told, stream, lambda: moment(7))
+    events = LeaderEvents(rows, stream, lambda: instant(7))
     events.look()
     leadership.holder = ""
     events.look()
     events.look()
     leadership.leads, leadership.holder = True, "b"
     events.look()
-    at_ms = moment(7).wall_ms
+    at_ms = instant(7).wall_ms
     assert stream.events == [
         ("leader", LeaderChange(at_ms, "follower of nobody", False, "")),
         ("leader", LeaderChange(at_ms, "leader", True, "b")),

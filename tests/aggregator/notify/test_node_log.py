@@ -16,7 +16,7 @@ from contract.pages.changes import FaultChange
 from service.stalls import Stalls
 from stores.base import Changed, DocumentsListed
 from tests.aggregator.daemon import OUTPUTS, entries
-from tests.aggregator.nodes import T0, faulty, healthy, moment, report, unhealthy
+from tests.aggregator.nodes import T0, faulty, healthy, instant, report, unhealthy
 from tests.aggregator.notify.test_notifier import Pair
 from tests.parts.log_lines import lines_of
 from tests.parts.watching import watching
@@ -41,9 +41,9 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 @pytest.mark.looptime
 async def test_a_leader_logs_what_nodes_do(log: pytest.LogCaptureFixture) -> None:
     pair = await Pair().begin()
-    pair.first.telling.log = NodeLog()  # what was observed before this was not published by us
+    pair.first.notifier.log = NodeLog()  # what was observed before this was not published by us
     log.clear()
-    pair.first.telling.began(moment(0))
+    pair.first.notifier.began(instant(0))
     assert lines_of(LOGGER, log) == []
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
     assert lines_of(LOGGER, log) == [
@@ -121,10 +121,10 @@ async def test_nodes_beyond_the_limit_are_one_line(
     reading = asyncio.create_task(read_documents(feed, store, observe, Stalls(), NodeLog()))
     await asyncio.sleep(61)
     reading.cancel()
-    said = lines_of(LOGGER, log)
-    assert len(said) <= 3
-    assert all(level == "WARNING" and "there are already 10 nodes" in text for level, text in said)
-    assert said[-1][1].startswith("488 documents are refused: ")
+    lines = lines_of(LOGGER, log)
+    assert len(lines) <= 3
+    assert all(level == "WARNING" and "there are already 10 nodes" in text for level, text in lines)
+    assert lines[-1][1].startswith("488 documents are refused: ")
 
 
 async def test_a_real_aggregator_names_nodes_and_faults(store: Store, daemon: Daemon) -> None:

@@ -14,9 +14,9 @@ from service.election.leadership import Always
 from service.event_stream import Stream
 from stores.base import Changed
 from tests.aggregator.jobs.scene import Scene, fault
-from tests.aggregator.merge.test_pipeline import World as Nodes
+from tests.aggregator.merge.test_pipeline import Bench as Nodes
 from tests.aggregator.merge.test_pipeline import gone, listed
-from tests.aggregator.nodes import T0, faulty, healthy, moment, report
+from tests.aggregator.nodes import T0, faulty, healthy, instant, report
 from tests.aggregator.test_follower import Both
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class Replica:
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
         self.book = Book()
-        world = ClusterState([True])
-        board = JobView(world, nodes.pipeline.published)
-        self.telling = Notifier(
+        cluster_state = ClusterState([True])
+        board = JobView(cluster_state, nodes.pipeline.published)
+        self.notifier = Notifier(
             nodes.pipeline,
-            world,
+            cluster_state,
             board,
             RankTables(1),
             Stream("1"),
@@ -64,7 +64,7 @@ class Replica:
         )
 
     @property
-    def told(self) -> list[tuple[str, str | None]]:
+    def rows(self) -> list[tuple[str, str | None]]:
         """Chip and level, as they were told."""
         return [(one.subject, one.level) for one in self.book.changes]
 
@@ -79,59 +79,59 @@ class Pair(Both):
 
     async def begin(self) -> Pair:
         """Nothing was told before."""
-        await self.first.telling.seed(moment(0))
-        await self.second.telling.seed(moment(0))
+        await self.first.notifier.seed(instant(0))
+        await self.second.notifier.seed(instant(0))
         return self
 
     def observe(self, at: float, *events: object) -> None:
         super().observe(at, *events)
         if hasattr(self, "second"):
-            self.first.telling.after((), moment(at), leads=True)
-            self.second.telling.after((), moment(at), leads=False)
+            self.first.notifier.after((), instant(at), leads=True)
+            self.second.notifier.after((), instant(at), leads=False)
 
     def publish(self, at: float) -> None:
-        self.leader.write(moment(at))
+        self.leader.write(instant(at))
         for one in self.stored():
-            followed = self.follower.pipeline.follow(one, moment(at))
-            self.second.telling.followed(*followed, moment(at))
+            followed = self.follower.pipeline.follow(one, instant(at))
+            self.second.notifier.followed(*followed, instant(at))
 
 
-async def test_a_follower_tells_of_what_is_published_when_it_is() -> None:
+async def test_a_follower_reports_what_is_published_when_it_is() -> None:
     pair = await Pair().begin()
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
-    assert pair.first.told == [("Ascend910-3", "RestartNPU")]
-    assert pair.second.told == []
+    assert pair.first.rows == [("Ascend910-3", "RestartNPU")]
+    assert pair.second.rows == []
     pair.publish(1.1)
     pair.publish(1.2)
-    assert pair.second.told == pair.first.told
+    assert pair.second.rows == pair.first.rows
     pair.observe(2, Changed(report("n1", healthy(T0 + 2))))
     pair.publish(2.1)
-    assert pair.second.told == pair.first.told
-    assert pair.second.told[-1] == ("Ascend910-3", None)
+    assert pair.second.rows == pair.first.rows
+    assert pair.second.rows[-1] == ("Ascend910-3", None)
 
 
-async def test_what_a_follower_never_saw_is_told_from_the_document() -> None:
+async def test_what_a_follower_never_saw_is_reported_from_the_document() -> None:
     pair = await Pair().begin()
     changed = Changed(report("n2", faulty(5, T0 + 1)))
-    pair.leader.observe(moment(1), changed)
+    pair.leader.observe(instant(1), changed)
     pair.publish(1.1)
-    assert pair.second.told == [("Ascend910-5", "RestartNPU")]
-    pair.follower.observe(moment(1.2), changed)
-    pair.second.telling.after((), moment(1.2), leads=False)
+    assert pair.second.rows == [("Ascend910-5", "RestartNPU")]
+    pair.follower.observe(instant(1.2), changed)
+    pair.second.notifier.after((), instant(1.2), leads=False)
     pair.publish(1.3)
-    assert len(pair.second.told) == 1
+    assert len(pair.second.rows) == 1
 
 
-async def test_who_begins_to_lead_tells_what_nobody_has_published_yet() -> None:
+async def test_a_new_leader_reports_what_is_not_published_yet() -> None:
     pair = await Pair().begin()
     pair.observe(1, Changed(report("n1", faulty(3, T0 + 1))))
     pair.publish(1.1)
-    pair.follower.observe(moment(2), Changed(report("n2", faulty(5, T0 + 2))))
-    pair.second.telling.after((), moment(2), leads=False)
+    pair.follower.observe(instant(2), Changed(report("n2", faulty(5, T0 + 2))))
+    pair.second.notifier.after((), instant(2), leads=False)
     pair.take_over(3)
-    pair.second.telling.began(moment(3))
-    pair.second.telling.began(moment(3))
-    assert pair.second.told == [("Ascend910-3", "RestartNPU"), ("Ascend910-5", "RestartNPU")]
+    pair.second.notifier.began(instant(3))
+    pair.second.notifier.began(instant(3))
+    assert pair.second.rows == [("Ascend910-3", "RestartNPU"), ("Ascend910-5", "RestartNPU")]
 
 
 async def test_a_deleted_node_is_over_for_both() -> None:
@@ -140,8 +140,8 @@ async def test_a_deleted_node_is_over_for_both() -> None:
     pair.publish(1.1)
     pair.observe(2, gone("n1"))
     pair.publish(2.1)
-    assert pair.first.told[-1] == ("Ascend910-3", None)
-    assert pair.second.told == pair.first.told
+    assert pair.first.rows[-1] == ("Ascend910-3", None)
+    assert pair.second.rows == pair.first.rows
 
 
 async def test_after_a_restart_what_is_published_is_no_news() -> None:
@@ -151,13 +151,13 @@ async def test_after_a_restart_what_is_published_is_no_news() -> None:
     again = Both()
     again.leader.pipeline.restore(pair.stored())
     replica = Replica(again.leader)
-    await replica.telling.seed(moment(2))
-    again.leader.observe(moment(2), listed(n1=faulty(3, T0 + 1), n2=healthy()))
-    replica.telling.began(moment(2))
-    assert replica.told == []
-    again.leader.observe(moment(3), Changed(report("n1", healthy(T0 + 3))))
-    replica.telling.after((), moment(3), leads=True)
-    assert replica.told == [("Ascend910-3", None)]
+    await replica.notifier.seed(instant(2))
+    again.leader.observe(instant(2), listed(n1=faulty(3, T0 + 1), n2=healthy()))
+    replica.notifier.began(instant(2))
+    assert replica.rows == []
+    again.leader.observe(instant(3), Changed(report("n1", healthy(T0 + 3))))
+    replica.notifier.after((), instant(3), leads=True)
+    assert replica.rows == [("Ascend910-3", None)]
 
 
 async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
@@ -170,7 +170,7 @@ async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
             sent.append((change, nodes))
 
     nodes = Nodes()
-    telling = Notifier(
+    notifier = Notifier(
         nodes.pipeline,
         ClusterState([True]),
         scene.board,
@@ -181,10 +181,10 @@ async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
     )
     scene.pod("a", "n0", "job", "0 1")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
-    telling.after((), moment(1), leads=True)
+    notifier.after((), instant(1), leads=True)
     scene.chips("n0")
-    telling.after((), moment(2), leads=True)
-    telling.after((), moment(3), leads=True)
+    notifier.after((), instant(2), leads=True)
+    notifier.after((), instant(3), leads=True)
     (began, about), (ended, _) = sent
     assert isinstance(began, JobChange)
     assert isinstance(ended, JobChange)

@@ -48,7 +48,7 @@ class Lead:
     leads = True
 
 
-class World:
+class Bench:
     def __init__(self, *pods: Pods) -> None:
         self.lead = Lead()
         self.wanted: tuple[PodLabel, ...] = ()
@@ -57,11 +57,11 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def labelling(*pods: Pods) -> AsyncIterator[World]:
-    world = World(*pods)
-    task = asyncio.create_task(world.labelling.run())
+async def labelling(*pods: Pods) -> AsyncIterator[Bench]:
+    bench = Bench(*pods)
+    task = asyncio.create_task(bench.labelling.run())
     try:
-        yield world
+        yield bench
         assert not task.done()
     finally:
         task.cancel()
@@ -71,30 +71,30 @@ async def labelling(*pods: Pods) -> AsyncIterator[World]:
 
 async def test_a_follower_sets_none_and_who_begins_to_lead_what_was_left() -> None:
     pods = Pods()
-    async with labelling(pods) as world:
-        world.wanted = WANTED[:1]
-        world.labelling.wake.set()
+    async with labelling(pods) as bench:
+        bench.wanted = WANTED[:1]
+        bench.labelling.wake.set()
         await asyncio.sleep(10)
         assert pods.asked == 0
-        await world.labelling.leads(True)
+        await bench.labelling.leads(True)
         await asyncio.sleep(0.1)
         assert pods.labels == {"train-0": ("Separate", "uid-0")}
-        await world.labelling.leads(False)
+        await bench.labelling.leads(False)
         await asyncio.sleep(10)
         assert pods.asked == 1
 
 
 async def test_it_is_set_again_only_when_the_store_does_not_show_it_for_long() -> None:
     pods = Pods()
-    async with labelling(pods) as world:
-        await world.labelling.leads(True)
-        world.wanted = WANTED[:1]
-        world.labelling.wake.set()
+    async with labelling(pods) as bench:
+        await bench.labelling.leads(True)
+        bench.wanted = WANTED[:1]
+        bench.labelling.wake.set()
         await asyncio.sleep(1.9)
         assert pods.asked == 1
         await asyncio.sleep(1)
         assert pods.asked == 2
-        world.wanted = ()
+        bench.wanted = ()
         await asyncio.sleep(60)
         assert pods.asked == 2
 
@@ -102,20 +102,20 @@ async def test_it_is_set_again_only_when_the_store_does_not_show_it_for_long() -
 async def test_one_that_cannot_be_set_is_in_nobodys_way(caplog: pytest.LogCaptureFixture) -> None:
     pods = Pods()
     pods.errors["train-0"] = StoreError("no such luck")
-    async with labelling(pods) as world:
-        await world.labelling.leads(True)
-        world.wanted = WANTED
-        world.labelling.wake.set()
+    async with labelling(pods) as bench:
+        await bench.labelling.leads(True)
+        bench.wanted = WANTED
+        bench.labelling.wake.set()
         await asyncio.sleep(0.1)
         assert len(pods.labels) == 39
-        world.wanted = WANTED[:1]
+        bench.wanted = WANTED[:1]
         await asyncio.sleep(60)
         assert pods.asked < 90, "it waits longer each time"
         del pods.errors["train-0"]
         await asyncio.sleep(10)
         assert len(pods.labels) == 40
-    said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert said == ["pod default/train-0 gets no label, trying again: no such luck"]
+    output = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert output == ["pod default/train-0 gets no label, trying again: no such luck"]
 
 
 async def test_a_pod_of_another_store_and_one_that_is_gone() -> None:
@@ -123,10 +123,10 @@ async def test_a_pod_of_another_store_and_one_that_is_gone() -> None:
     here.errors["train-0"] = StoreNotFound("another pod")
     for pods in (here, there):
         pods.errors["train-1"] = StoreNotFound("gone")
-    async with labelling(here, there) as world:
-        await world.labelling.leads(True)
-        world.wanted = WANTED[:2]
-        world.labelling.wake.set()
+    async with labelling(here, there) as bench:
+        await bench.labelling.leads(True)
+        bench.wanted = WANTED[:2]
+        bench.labelling.wake.set()
         await asyncio.sleep(0.1)
         assert not here.labels
         assert there.labels.keys() == {"train-0"}
@@ -136,13 +136,13 @@ async def test_who_lost_the_lease_stops_between_two_pods() -> None:
     """Nothing refuses a label: who was paused must look at his clock before each."""
     pods = Pods()
     pods.seconds = 1.0
-    async with labelling(pods) as world:
-        await world.labelling.leads(True)
-        world.wanted = WANTED
-        world.labelling.wake.set()
+    async with labelling(pods) as bench:
+        await bench.labelling.leads(True)
+        bench.wanted = WANTED
+        bench.labelling.wake.set()
         await asyncio.sleep(0.5)
         assert pods.asked == 8, "so many at once"
-        world.lead.leads = False
+        bench.lead.leads = False
         await asyncio.sleep(60)
         assert pods.asked == 8
 
@@ -150,10 +150,10 @@ async def test_who_lost_the_lease_stops_between_two_pods() -> None:
 async def test_a_store_that_is_away_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     pods = Pods()
     pods.errors = {one.name: StoreUnavailable("away") for one in WANTED[:3]}
-    async with labelling(pods) as world:
-        await world.labelling.leads(True)
-        world.wanted = WANTED[:3]
-        world.labelling.wake.set()
+    async with labelling(pods) as bench:
+        await bench.labelling.leads(True)
+        bench.wanted = WANTED[:3]
+        bench.labelling.wake.set()
         await asyncio.sleep(30)
         pods.errors.clear()
         await asyncio.sleep(6)

@@ -32,7 +32,7 @@ class Event(NamedTuple):
     data: dict[str, object]
 
     @property
-    def says(self) -> tuple[object, ...]:
+    def received(self) -> tuple[object, ...]:
         """Node, chip, code, and the level from which it went to which."""
         names = ("node", "subject", "code", "was", "level")
         return tuple(self.data.get(name) for name in names)
@@ -87,7 +87,7 @@ async def test_an_event_arrives_and_what_was_missed_is_sent_again(
     with listening(daemon) as answer, listening(daemon, query="?node=n2") as other:
         await store.put(report("n1", faulty(3, T0 + 1)))
         first = next_event(answer)
-        assert (first.kind, first.says) == ("change", began("n1", 3))
+        assert (first.kind, first.received) == ("change", began("n1", 3))
         assert daemon.node("n1")["update_time"] == T0 + 1
         await store.put(report("n2", faulty(4, T0 + 2)))
         second = next_event(answer)
@@ -95,7 +95,7 @@ async def test_an_event_arrives_and_what_was_missed_is_sent_again(
     await store.put(report("n1", healthy(T0 + 3)))
     with listening(daemon, last=first.id) as answer:
         assert next_event(answer) == second
-        assert next_event(answer).says == ("n1", "Ascend910-3", "80E18402", "RestartNPU", None)
+        assert next_event(answer).received == ("n1", "Ascend910-3", "80E18402", "RestartNPU", None)
     daemon.kill()
     daemon.start()
     with listening(daemon, last=second.id) as answer:
@@ -109,7 +109,7 @@ def much(round_: int) -> dict[str, str]:
     return config(listed, unhealthy=tuple(range(8)), update_time=T0 + 10 * round_)
 
 
-async def test_a_slow_reader_is_told_what_it_misses_and_holds_up_nobody(
+async def test_a_slow_reader_learns_what_it_misses_and_blocks_no_other(
     daemon: Daemon, store: Store
 ) -> None:
     await store.put(report("n1", healthy()))
@@ -122,7 +122,7 @@ async def test_a_slow_reader_is_told_what_it_misses_and_holds_up_nobody(
             assert round_ < 100
             await store.put(report("n1", much(round_)))
         await store.put(report("n2", faulty(4, T0 + 1)))
-        assert next_event(quick).says == began("n2", 4)
+        assert next_event(quick).received == began("n2", 4)
         begun = time.monotonic()
         while next_event(slow).kind != "gap":
             assert time.monotonic() < begun + _SECONDS

@@ -64,14 +64,14 @@ def facts(*pods: PodState, **annotations: str) -> NodeContext:
 
 
 def process(
-    said: DeviceRecord,
+    reported: DeviceRecord,
     now_ms: int = T,
     known: NodeContext | None = None,
     state: DeviceState = NO_DEVICE_STATE,
     **around: Any,
 ) -> DeviceResult:
-    """``said`` through the device chain."""
-    return process_device(NODE, said, state, ChainContext(known or facts(), **around), now_ms)
+    """``reported`` through the device chain."""
+    return process_device(NODE, reported, state, ChainContext(known or facts(), **around), now_ms)
 
 
 def codes(done: DeviceRecord) -> list[str]:

@@ -33,32 +33,32 @@ def test_e19_pre_separation() -> None:
         one(1, "PreSeparateNPU", "80E21007"),
         one(2, "PreSeparateNPU", "81078603", kind="CardNetwork"),
     ]
-    said = record_of(range(8), faults, unhealthy=(0,), network=(2,))
-    done = process(said, known=facts(pod(0)))
+    reported = record_of(range(8), faults, unhealthy=(0,), network=(2,))
+    done = process(reported, known=facts(pod(0)))
     text = render_device_entry("node1", done.record, done.record.update_time)
     assert f'{{"mindx-dl-deviceinfo-node1":{text}}}' == EXAMPLES["E19"]["output"]
     assert done.hidden == ()
 
 
 def test_a_separated_chip_is_never_free_though_its_node_has_the_fault_and_lists_it_so() -> None:
-    said = record_of(range(8), [one(3, "ManuallySeparateNPU", "")])
-    assert chip(3) in said.available
-    done = process(said, separated=frozenset({chip(3)})).record
-    assert done.faults == said.faults
+    reported = record_of(range(8), [one(3, "ManuallySeparateNPU", "")])
+    assert chip(3) in reported.available
+    done = process(reported, separated=frozenset({chip(3)})).record
+    assert done.faults == reported.faults
     assert numbers(done.unhealthy) == [3]
     assert numbers(done.available) == [0, 1, 2, 4, 5, 6, 7]
     assert process(done, separated=frozenset({chip(3)})).record == done
 
 
 def test_e26_companions_of_a_uce_fault() -> None:
-    said = record(
+    reported = record(
         one(0, "RestartBusiness", "80E01801", T - 6000),
         one(0, "RestartRequest", "80C98009", T - 4000),
         one(1, "RestartRequest", "80CB8009", T - 1000),
         one(2, "RestartRequest", "80CB8009", T - 9000),
         unhealthy=(0, 1, 2),
     )
-    done = process(said)
+    done = process(reported)
     assert codes(done.record) == ["0:80E01801", "2:80CB8009"]
     lists = entry(done.record)
     assert lists[""] == "Ascend910-3,Ascend910-4,Ascend910-5,Ascend910-6,Ascend910-7"
@@ -74,8 +74,8 @@ def test_e26_companions_of_a_uce_fault() -> None:
 
 
 def test_e27_manual_separation() -> None:
-    said = record(one(3, "RestartNPU", "8C084E00", T + 500), unhealthy=(3,))
-    done = process(said, separated=frozenset({chip(3), chip(6)}), counting=True)
+    reported = record(one(3, "RestartNPU", "8C084E00", T + 500), unhealthy=(3,))
+    done = process(reported, separated=frozenset({chip(3), chip(6)}), counting=True)
     lists = entry(done.record)
     assert lists[""] == "Ascend910-0,Ascend910-1,Ascend910-2,Ascend910-4,Ascend910-5,Ascend910-7"
     assert lists["-Unhealthy"] == "Ascend910-3,Ascend910-6"
@@ -90,7 +90,7 @@ def test_e27_manual_separation() -> None:
         f'{{"fault_type":"CardUnhealthy","npu_name":"Ascend910-6",{levels},'
         '"fault_code":"","fault_time_and_level_map":{}}]'
     )
-    assert done.record.update_time == said.update_time
+    assert done.record.update_time == reported.update_time
 
 
 def test_e27_the_document() -> None:
@@ -104,50 +104,50 @@ def test_e27_the_document() -> None:
 
 
 def test_e29_custom_filter() -> None:
-    said = record(
+    reported = record(
         one(0, "RestartNPU", "80C98000"), one(1, "RestartNPU", "80C98000"), unhealthy=(0, 1)
     )
-    done = process(said, known=facts(pod(0), codes="80C98000:120"))
+    done = process(reported, known=facts(pod(0), codes="80C98000:120"))
     assert codes(done.record) == ["1:80C98000"]
     assert numbers(done.record.available) == [2, 3, 4, 5, 6, 7]
     assert numbers(done.record.unhealthy) == [1]
     # Upstream has chip 0 in no list.
     assert numbers(done.record.recovering) == [0]
-    assert done.record.update_time == said.update_time
+    assert done.record.update_time == reported.update_time
     assert done.due_ms == T + 120_001
 
 
 def test_e30_lists_of_the_node_are_passed_through() -> None:
-    said = record_of(
+    reported = record_of(
         (0, 1, 2, 3, 4, 5, 7),
         [one(7, "SubHealthFault", "80CD8003")],
         network=(6,),
         recovering=(5,),
     )
-    assert process(said).record == said
+    assert process(reported).record == reported
 
 
 def test_a_hidden_chip_that_is_separated_is_unhealthy_and_nothing_else() -> None:
-    said = record(one(0, "RestartNPU", "80C98000"), unhealthy=(0,))
+    reported = record(one(0, "RestartNPU", "80C98000"), unhealthy=(0,))
     known = facts(pod(0), codes="80C98000")
-    done = process(said, known=known, separated=frozenset({chip(0)})).record
+    done = process(reported, known=known, separated=frozenset({chip(0)})).record
     assert (numbers(done.unhealthy), numbers(done.recovering)) == ([0], [])
 
 
 def test_another_fault_keeps_a_chip_where_it_is() -> None:
-    said = record(
+    reported = record(
         one(0, "RestartNPU", "80C98000"), one(0, "SeparateNPU", "80E18402"), unhealthy=(0,)
     )
-    done = process(said, known=facts(pod(0), codes="80C98000"))
+    done = process(reported, known=facts(pod(0), codes="80C98000"))
     assert codes(done.record) == ["0:80E18402"]
     assert (numbers(done.record.unhealthy), numbers(done.record.recovering)) == ([0], [])
 
 
 def test_public_faults_are_never_hidden_and_never_counted() -> None:
     public = one(0, "SeparateNPU", "220001001") | {"fault_type": "PublicFault"}
-    said = record(public, unhealthy=(0,))
-    done = process(said, known=facts(pod(0), codes="220001001"), counting=True)
-    assert done.record == said
+    reported = record(public, unhealthy=(0,))
+    done = process(reported, known=facts(pod(0), codes="220001001"), counting=True)
+    assert done.record == reported
     assert done.occurrences == ()
 
 

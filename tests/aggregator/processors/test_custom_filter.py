@@ -124,9 +124,9 @@ def switched(
     known: NodeContext,
     now_ms: int = T,
     state: SwitchState = NO_SWITCH_STATE,
-    said: SwitchRecord = SWITCH,
+    reported: SwitchRecord = SWITCH,
 ) -> SwitchResult:
-    return process_switch(said, state, ChainContext(known), now_ms)
+    return process_switch(reported, state, ChainContext(known), now_ms)
 
 
 def test_a_node_is_judged_by_the_events_that_are_left() -> None:
@@ -149,12 +149,12 @@ def test_without_any_event_left_the_node_is_healthy() -> None:
 
 def test_an_event_without_a_level_of_its_own_is_shown() -> None:
     bare = msgspec.structs.replace(SWITCH, times=None)
-    assert switched(facts(pod(0), codes=LINK), said=bare).record == bare
+    assert switched(facts(pod(0), codes=LINK), reported=bare).record == bare
 
 
 def test_a_pre_separation_that_is_left_is_decided_by_the_chips_in_use() -> None:
     mixed = msgspec.structs.replace(
         SWITCH, times=((f"{CPU}_1_2", T, "Separate"), (f"{LINK}_1_2", T, "PreSeparate"))
     )
-    done = switched(facts(pod(0), codes=CPU), said=mixed)
+    done = switched(facts(pod(0), codes=CPU), reported=mixed)
     assert (done.record.level, done.record.status) == ("PreSeparate", "Healthy")

@@ -19,10 +19,13 @@ ON = SeparationPolicy(enabled=True)
 
 
 def new(
-    said: DeviceRecord, known: NodeContext, state: DeviceState = NO_DEVICE_STATE, now_ms: int = T
+    reported: DeviceRecord,
+    known: NodeContext,
+    state: DeviceState = NO_DEVICE_STATE,
+    now_ms: int = T,
 ) -> tuple[list[str], DeviceState]:
     """What counts of a record, and the state."""
-    done = process(said, now_ms, known, state, counting=True)
+    done = process(reported, now_ms, known, state, counting=True)
     return [f"{one.chip}:{one.code}:{one.job}" for one in done.occurrences], done.state
 
 
@@ -65,9 +68,9 @@ def test_a_code_twice_on_a_chip_at_two_levels_counts_once() -> None:
     assert new(twice, facts(pod(0)), state)[0] == []
 
 
-def test_nothing_is_new_until_somebody_knows_who_uses_the_chips() -> None:
-    nobody, state = new(faulty(), NodeContext())
-    assert (nobody, state.seen) == ([], {})
+def test_nothing_is_new_until_usage_of_the_chips_is_known() -> None:
+    unlisted, state = new(faulty(), NodeContext())
+    assert (unlisted, state.seen) == ([], {})
     assert len(new(faulty(), facts(pod(0)), state)[0]) == 1
 
 

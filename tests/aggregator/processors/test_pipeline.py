@@ -18,7 +18,7 @@ from aggregator.processors.state_types import DeviceState
 from contract.documents.cluster_device import CodeFault, DeviceRecord
 from stores.base import Changed, Deleted, Document, DocumentsListed
 from tests.aggregator.cluster_documents.test_kinds import with_switch
-from tests.aggregator.nodes import faulty, healthy, moment, published, report, unhealthy
+from tests.aggregator.nodes import faulty, healthy, instant, published, report, unhealthy
 from tests.aggregator.processors.cases import chip
 from tests.aggregator.processors.test_separation_documents import SHIPPED, text
 from tests.contract.documents.test_cluster_device import KEY as RESOURCE
@@ -32,7 +32,7 @@ NAME = "cluster-info-device-0"
 ONCE = text(threshold=1)
 
 
-class World:
+class Bench:
     """A pipeline of one store whose pods and jobs are told by hand."""
 
     def __init__(self, kept: dict[str, str] | None = None, at: float = 0, **more: Any) -> None:
@@ -42,7 +42,7 @@ class World:
         self.kept = dict(kept or {})
         self.pipeline = Pipeline([DocumentSource("s:")], 45, facts=self._facts, **more)
         self.processing = self.pipeline.processing
-        self.problems = list(self.processing.restore(self.kept, moment(at)))
+        self.problems = list(self.processing.restore(self.kept, instant(at)))
         self.devices, self.nodes = self.pipeline.sources[0].feeds
 
     def _facts(self, node: str) -> NodeContext:
@@ -60,27 +60,27 @@ class World:
 
     def start(self, at: float = 0, /, **nodes: dict[str, str]) -> None:
         documents = tuple(report(node, data) for node, data in nodes.items())
-        self.pipeline.observe(self.devices, DocumentsListed(documents), moment(at))
-        self.pipeline.observe(self.nodes, DocumentsListed(()), moment(at))
+        self.pipeline.observe(self.devices, DocumentsListed(documents), instant(at))
+        self.pipeline.observe(self.nodes, DocumentsListed(()), instant(at))
         self.step(at)
 
     def put(self, at: float, node: str, data: dict[str, str]) -> frozenset[str]:
-        self.pipeline.observe(self.devices, Changed(report(node, data)), moment(at))
+        self.pipeline.observe(self.devices, Changed(report(node, data)), instant(at))
         return self.step(at)
 
-    def say(self, at: float, name: str, data: dict[str, str] | None) -> frozenset[str]:
+    def apply(self, at: float, name: str, data: dict[str, str] | None) -> frozenset[str]:
         """A document of operators."""
         selection = next(one for one in self.processing.inputs if one.name == name)
         event = DocumentsListed((Document(NAMESPACE, name, data),) if data is not None else ())
-        self.pipeline.judge_again(self.processing.observe(0, selection, event, moment(at)))
+        self.pipeline.judge_again(self.processing.observe(0, selection, event, instant(at)))
         return self.step(at)
 
     def separating(self, at: float = 0, how: str = ONCE) -> None:
-        self.say(at, separation_policy.NAME, {KEY: how})
-        self.say(at, manual_info.NAME, None)
+        self.apply(at, separation_policy.NAME, {KEY: how})
+        self.apply(at, manual_info.NAME, None)
 
     def step(self, at: float) -> frozenset[str]:
-        changed = self.pipeline.step(moment(at))
+        changed = self.pipeline.step(instant(at))
         self.changed = self.pipeline.changed
         for bucket in self.processing.take_changed():
             kept = self.processing.text(bucket)
@@ -115,174 +115,174 @@ class World:
 
 
 def test_nodes_at_rest_cost_nothing() -> None:
-    world = World()
-    world.start(n1=healthy(), n2=healthy())
-    assert (world.asked, world.due(), world.kept) == ([], None, {})
-    assert world.processing.nodes == frozenset()
-    assert world.put(1, "n1", healthy(1_760_000_060)) == frozenset()
-    assert world.asked == [], "nobody asks for pods of a healthy node"
+    bench = Bench()
+    bench.start(n1=healthy(), n2=healthy())
+    assert (bench.asked, bench.due(), bench.kept) == ([], None, {})
+    assert bench.processing.nodes == frozenset()
+    assert bench.put(1, "n1", healthy(1_760_000_060)) == frozenset()
+    assert bench.asked == [], "nobody asks for pods of a healthy node"
 
 
 def test_a_filter_ends_by_time_alone() -> None:
-    world = World()
-    world.start(n1=healthy(), n2=healthy())
-    world.use("n1", 3, Code="80E18402:10")
-    assert world.put(5, "n1", faulty()) == {NAME}
-    assert world.changed == {"n1"}
-    entry = world.entry("n1")["DeviceList"]
+    bench = Bench()
+    bench.start(n1=healthy(), n2=healthy())
+    bench.use("n1", 3, Code="80E18402:10")
+    assert bench.put(5, "n1", faulty()) == {NAME}
+    assert bench.changed == {"n1"}
+    entry = bench.entry("n1")["DeviceList"]
     assert (entry[f"{RESOURCE}-Fault"], entry[f"{RESOURCE}-Recovering"]) == ("[]", chip(3))
-    shown = world.pipeline.published("n1")
+    shown = bench.pipeline.published("n1")
     assert [hidden.fault.code for hidden in shown.hidden] == ["80E18402"]
-    assert shown.received_ms == {chip(3): {"80E18402": moment(5).wall_ms}}
+    assert shown.received_ms == {chip(3): {"80E18402": instant(5).wall_ms}}
     assert shown.device is not None
     assert shown.device.faults == ()
-    assert world.due() == 15.001
-    world.asked.clear()
-    assert world.step(15) == frozenset()
-    assert world.asked == []
-    assert world.step(15.001) == {NAME}
-    assert world.unhealthy("n1") == chip(3)
-    assert world.entry("n1")["UpdateTime"] == 1_760_000_002
-    assert world.pipeline.published("n1").hidden == ()
-    assert (world.due(), set(world.changed), set(world.asked)) == (None, {"n1"}, {"n1"})
+    assert bench.due() == 15.001
+    bench.asked.clear()
+    assert bench.step(15) == frozenset()
+    assert bench.asked == []
+    assert bench.step(15.001) == {NAME}
+    assert bench.unhealthy("n1") == chip(3)
+    assert bench.entry("n1")["UpdateTime"] == 1_760_000_002
+    assert bench.pipeline.published("n1").hidden == ()
+    assert (bench.due(), set(bench.changed), set(bench.asked)) == (None, {"n1"}, {"n1"})
 
 
 def test_switch_events_are_filtered_too() -> None:
-    world = World()
-    world.start(n1=healthy())
-    world.use("n1", 3, Level="SeparateFault:10")
-    world.put(0, "n1", with_switch("n1", "", "Healthy").data)
+    bench = Bench()
+    bench.start(n1=healthy())
+    bench.use("n1", 3, Level="SeparateFault:10")
+    bench.put(0, "n1", with_switch("n1", "", "Healthy").data)
     faulty_switch = with_switch("n1", "Separate", "UnHealthy").data
     # The key of the map is that of the event, or nothing is hidden.
     faulty_switch = {
-        name: said.replace('"k":', '"[0x00f1ff09,155913,cpu,na]_0_0":')
-        for name, said in faulty_switch.items()
+        name: reported.replace('"k":', '"[0x00f1ff09,155913,cpu,na]_0_0":')
+        for name, reported in faulty_switch.items()
     }
-    world.put(1, "n1", faulty_switch)
-    shown = world.pipeline.published("n1")
+    bench.put(1, "n1", faulty_switch)
+    shown = bench.pipeline.published("n1")
     assert shown.switch is not None
     assert shown.switch.status == "Healthy"
     assert len(shown.hidden_events) == 1
-    assert world.due() == 11.001
-    world.step(11.001)
-    shown = world.pipeline.published("n1")
+    assert bench.due() == 11.001
+    bench.step(11.001)
+    shown = bench.pipeline.published("n1")
     assert shown.switch is not None
     assert (shown.switch.status, shown.hidden_events) == ("UnHealthy", ())
 
 
 def test_a_chip_whose_fault_comes_too_often_is_separated_and_released() -> None:
-    world = World()
-    world.separating(how=text(threshold=2, free=1))
-    world.start(n1=healthy(), n2=healthy())
-    world.use("n1", 3)
+    bench = Bench()
+    bench.separating(how=text(threshold=2, free=1))
+    bench.start(n1=healthy(), n2=healthy())
+    bench.use("n1", 3)
     for at in (10, 50):
-        world.put(at, "n1", faulty())
-        world.put(at + 5, "n1", healthy())
-        world.run(at + 5, at + 29.9)
-        assert world.unhealthy("n1") == ""
-        assert world.due() == at + 30
-        assert world.step(at + 30) == ({NAME} if at == 50 else frozenset())
-    assert world.changed == {"n1"}
-    assert world.unhealthy("n1") == chip(3)
-    shown = world.view()
+        bench.put(at, "n1", faulty())
+        bench.put(at + 5, "n1", healthy())
+        bench.run(at + 5, at + 29.9)
+        assert bench.unhealthy("n1") == ""
+        assert bench.due() == at + 30
+        assert bench.step(at + 30) == ({NAME} if at == 50 else frozenset())
+    assert bench.changed == {"n1"}
+    assert bench.unhealthy("n1") == chip(3)
+    shown = bench.view()
     assert shown is not None
     assert "ManuallySeparateNPU" in shown["n1"]
-    world.run(80, 50 + 3600 - 1)
-    assert world.unhealthy("n1") == chip(3)
-    world.run(3650, 3650)
-    assert (world.unhealthy("n1"), world.view()) == ("", None)
-    assert world.due() is None
-    assert world.kept.keys() <= {"policy"}
+    bench.run(80, 50 + 3600 - 1)
+    assert bench.unhealthy("n1") == chip(3)
+    bench.run(3650, 3650)
+    assert (bench.unhealthy("n1"), bench.view()) == ("", None)
+    assert bench.due() is None
+    assert bench.kept.keys() <= {"policy"}
 
 
 def test_an_operator_releases_a_chip() -> None:
-    world = World()
-    world.separating()
-    world.start(n1=healthy())
-    world.use("n1", 3)
-    world.put(0, "n1", faulty())
-    world.put(1, "n1", healthy())
-    world.run(1, 40)
-    assert world.unhealthy("n1") == chip(3)
-    world.say(41, manual_info.NAME, world.view())
-    assert world.unhealthy("n1") == chip(3)
-    assert world.say(42, manual_info.NAME, None) == {NAME}
-    assert world.unhealthy("n1") == ""
+    bench = Bench()
+    bench.separating()
+    bench.start(n1=healthy())
+    bench.use("n1", 3)
+    bench.put(0, "n1", faulty())
+    bench.put(1, "n1", healthy())
+    bench.run(1, 40)
+    assert bench.unhealthy("n1") == chip(3)
+    bench.apply(41, manual_info.NAME, bench.view())
+    assert bench.unhealthy("n1") == chip(3)
+    assert bench.apply(42, manual_info.NAME, None) == {NAME}
+    assert bench.unhealthy("n1") == ""
 
 
 def test_a_policy_that_is_switched_off_releases_and_one_that_is_on_counts_what_stands() -> None:
-    world = World()
-    world.start(n1=faulty())
-    world.use("n1", 3)
-    world.step(0)
-    world.separating(1)
-    world.run(1, 40)
-    assert "ManuallySeparateNPU" in str(world.entry("n1"))
-    assert world.say(50, separation_policy.NAME, {KEY: text("false")}) == {NAME}
-    assert "ManuallySeparateNPU" not in str(world.entry("n1"))
-    assert world.processing.devices["n1"].seen == {}
+    bench = Bench()
+    bench.start(n1=faulty())
+    bench.use("n1", 3)
+    bench.step(0)
+    bench.separating(1)
+    bench.run(1, 40)
+    assert "ManuallySeparateNPU" in str(bench.entry("n1"))
+    assert bench.apply(50, separation_policy.NAME, {KEY: text("false")}) == {NAME}
+    assert "ManuallySeparateNPU" not in str(bench.entry("n1"))
+    assert bench.processing.devices["n1"].seen == {}
 
 
-def test_the_same_code_on_two_nodes_of_a_job_separates_nobody() -> None:
-    world = World()
-    world.separating()
-    world.start(n1=healthy(), n2=healthy())
-    world.use("n1", 3)
-    world.use("n2", 3)
-    world.put(1, "n1", faulty())
-    world.put(2, "n2", faulty())
-    world.run(2, 100)
-    assert world.view() is None
+def test_the_same_code_on_two_nodes_of_a_job_separates_no_chip() -> None:
+    bench = Bench()
+    bench.separating()
+    bench.start(n1=healthy(), n2=healthy())
+    bench.use("n1", 3)
+    bench.use("n2", 3)
+    bench.put(1, "n1", faulty())
+    bench.put(2, "n2", faulty())
+    bench.run(2, 100)
+    assert bench.view() is None
 
 
 def test_a_restart_goes_on_where_it_was() -> None:
-    first = World()
+    first = Bench()
     first.separating()
     first.start(n1=healthy())
     first.use("n1", 3, Code="80E18402:10")
     first.put(0, "n1", faulty())
     # The filter ends at 10 s, the window of the job 30 s after the fault came.
-    second = World(first.kept, at=4)
+    second = Bench(first.kept, at=4)
     second.use("n1", 3, Code="80E18402:10")
     second.start(4, n1=faulty())
     assert second.due() == 10.001
     second.run(4, 12)
     assert second.unhealthy("n1") == chip(3)
-    third = World(second.kept, at=12)
+    third = Bench(second.kept, at=12)
     third.use("n1", 3)
     third.start(12, n1=faulty())
     assert third.due() == 30
     third.step(30)
     assert "ManuallySeparateNPU" in str(third.entry("n1"))
-    fourth = World(third.kept, at=31)
+    fourth = Bench(third.kept, at=31)
     fourth.start(31, n1=healthy())
     assert fourth.unhealthy("n1") == chip(3)
     assert fourth.processing.separation.policy.threshold == 1
 
 
 def test_a_follower_takes_over_before_it_leads() -> None:
-    leader, follower = World(), World()
-    for world in (leader, follower):
-        world.separating()
-        world.start(n1=healthy(), n2=faulty())
+    leader, follower = Bench(), Bench()
+    for bench in (leader, follower):
+        bench.separating()
+        bench.start(n1=healthy(), n2=faulty())
     leader.use("n1", 3)
     leader.put(0, "n1", faulty())
     leader.put(1, "n1", healthy())
     leader.run(1, 40)
     follower.put(1, "n1", healthy())
-    follower.processing.restore(leader.kept, moment(41))
+    follower.processing.restore(leader.kept, instant(41))
     follower.step(41)
     assert follower.unhealthy("n1") == chip(3)
     assert follower.pipeline.published("n2").received_ms == {
-        chip(3): {"80E18402": moment(0).wall_ms}
+        chip(3): {"80E18402": instant(0).wall_ms}
     }
 
 
-def test_what_an_operator_releases_while_nobody_leads_is_released() -> None:
-    leader, follower = World(), World()
-    for world in (leader, follower):
-        world.separating()
-        world.start(n1=healthy(), n2=healthy())
+def test_what_an_operator_releases_while_no_replica_leads_is_released() -> None:
+    leader, follower = Bench(), Bench()
+    for bench in (leader, follower):
+        bench.separating()
+        bench.start(n1=healthy(), n2=healthy())
     for node in ("n1", "n2"):
         leader.use(node, 3, job=node)
         leader.put(0, node, faulty())
@@ -290,26 +290,26 @@ def test_what_an_operator_releases_while_nobody_leads_is_released() -> None:
     leader.run(1, 40)
     shown = leader.view()
     assert shown is not None
-    follower.say(41, manual_info.NAME, shown)
+    follower.apply(41, manual_info.NAME, shown)
     assert follower.view() is None, "who follows decides nothing"
-    follower.say(50, manual_info.NAME, {"n1": shown["n1"]})
-    follower.processing.restore(leader.kept, moment(51))
+    follower.apply(50, manual_info.NAME, {"n1": shown["n1"]})
+    follower.processing.restore(leader.kept, instant(51))
     follower.step(51)
     assert set(follower.view() or {}) == {"n1"}
     assert (follower.unhealthy("n1"), follower.unhealthy("n2")) == (chip(3), "")
-    follower.say(52, manual_info.NAME, None)
+    follower.apply(52, manual_info.NAME, None)
     assert follower.unhealthy("n1") == "", "it was seen to be in the document"
 
 
-def test_what_cannot_be_read_of_what_was_kept_is_said_and_harms_nothing_else() -> None:
-    first = World()
+def test_what_cannot_be_read_of_what_was_kept_is_logged_and_harms_nothing_else() -> None:
+    first = Bench()
     first.start(n1=faulty(), n2=faulty())
-    bad = {bucket: said.replace("n1", "n1", 1) for bucket, said in first.kept.items()}
+    bad = {bucket: reported.replace("n1", "n1", 1) for bucket, reported in first.kept.items()}
     bucket = next(iter(bad))
     bad[bucket] = bad[bucket][:-1] + ',"n3":{"device":{"received":7}}}'
     bad |= {"zz": "{", "policy": "[]"}
-    second = World(bad)
-    assert [said.partition(":")[0] for said in sorted(second.problems)] == [
+    second = Bench(bad)
+    assert [reported.partition(":")[0] for reported in sorted(second.problems)] == [
         f"bucket {bucket}",
         "bucket policy",
         "bucket zz",
@@ -318,29 +318,29 @@ def test_what_cannot_be_read_of_what_was_kept_is_said_and_harms_nothing_else() -
 
 
 def test_a_deleted_node_leaves_no_state() -> None:
-    world = World()
-    world.start(n1=faulty(), n2=faulty())
-    assert world.processing.nodes == {"n1", "n2"}
+    bench = Bench()
+    bench.start(n1=faulty(), n2=faulty())
+    assert bench.processing.nodes == {"n1", "n2"}
     gone = Deleted("kube-system", "mindx-dl-deviceinfo-n1")
-    world.pipeline.observe(world.devices, gone, moment(1))
-    world.step(1)
-    assert world.processing.nodes == {"n2"}
-    after = World({**world.kept, **World().kept}, at=2)
+    bench.pipeline.observe(bench.devices, gone, instant(1))
+    bench.step(1)
+    assert bench.processing.nodes == {"n2"}
+    after = Bench({**bench.kept, **Bench().kept}, at=2)
     after.start(2)
     assert (after.processing.nodes, after.kept) == (frozenset(), {})
 
 
 def test_a_change_rewrites_one_bucket() -> None:
-    world = World()
+    bench = Bench()
     names = [f"n{number}" for number in range(100)]
-    world.start(**dict.fromkeys(names, faulty()))
-    assert len(world.kept) > 20
-    before = dict(world.kept)
-    world.put(1, "n7", faulty(5))
-    differ = [bucket for bucket in before if world.kept[bucket] != before[bucket]]
+    bench.start(**dict.fromkeys(names, faulty()))
+    assert len(bench.kept) > 20
+    before = dict(bench.kept)
+    bench.put(1, "n7", faulty(5))
+    differ = [bucket for bucket in before if bench.kept[bucket] != before[bucket]]
     assert len(differ) == 1
-    world.put(2, "n7", faulty(5, update_time=1_760_000_100))
-    assert world.processing.take_changed() == frozenset()
+    bench.put(2, "n7", faulty(5, update_time=1_760_000_100))
+    assert bench.processing.take_changed() == frozenset()
 
 
 class Public:
@@ -358,52 +358,54 @@ class Public:
 
 def test_public_faults_are_the_first_processor() -> None:
     public: PublicFaultProcessor = (mine := Public())
-    world = World(public=public)
-    world.start(n1=healthy())
+    bench = Bench(public=public)
+    bench.start(n1=healthy())
     mine.nodes.add("n1")
-    world.pipeline.judge_again(["n1"])
-    assert world.step(9) == {NAME}
-    assert world.unhealthy("n1") == chip(1)
-    assert world.entry("n1")["UpdateTime"] == 1_760_000_009
+    bench.pipeline.judge_again(["n1"])
+    assert bench.step(9) == {NAME}
+    assert bench.unhealthy("n1") == chip(1)
+    assert bench.entry("n1")["UpdateTime"] == 1_760_000_009
     mine.nodes.clear()
-    world.pipeline.judge_again(["n1"])
-    world.step(10)
-    assert world.unhealthy("n1") == ""
-    assert world.entry("n1")["UpdateTime"] == 1_760_000_010
-    assert world.processing.nodes == frozenset()
+    bench.pipeline.judge_again(["n1"])
+    bench.step(10)
+    assert bench.unhealthy("n1") == ""
+    assert bench.entry("n1")["UpdateTime"] == 1_760_000_010
+    assert bench.processing.nodes == frozenset()
 
 
 def test_controllers_of_servers_dirty_only_nodes_with_faults() -> None:
-    world = World()
-    world.start(n1=healthy(), n2=faulty(code="80CB8002"))
+    bench = Bench()
+    bench.start(n1=healthy(), n2=faulty(code="80CB8002"))
     labels = {"app": "mindie-ms-server", "jobID": "m1"}
-    world.jobs["job"] = JobState("job", labels=labels)
-    world.pods["n2"] = (PodState("p", "n2", job="job", chips=(chip(3),)),)
-    world.jobs["job"] = msgspec.structs.replace(
-        world.jobs["job"],
+    bench.jobs["job"] = JobState("job", labels=labels)
+    bench.pods["n2"] = (PodState("p", "n2", job="job", chips=(chip(3),)),)
+    bench.jobs["job"] = msgspec.structs.replace(
+        bench.jobs["job"],
         annotations={"huawei.com/schedule.filter.faultCode": "80CB8002"},
     )
-    world.pipeline.judge_again(["n2"])
-    world.step(1)
-    assert world.unhealthy("n2") == chip(3)
-    world.asked.clear()
-    world.pipeline.set_controllers(frozenset({"m1"}))
-    world.step(2)
-    assert set(world.asked) == {"n2"}
-    assert world.unhealthy("n2") == ""
-    world.pipeline.set_controllers(frozenset())
-    world.step(3)
-    assert world.unhealthy("n2") == chip(3)
+    bench.pipeline.judge_again(["n2"])
+    bench.step(1)
+    assert bench.unhealthy("n2") == chip(3)
+    bench.asked.clear()
+    bench.pipeline.set_controllers(frozenset({"m1"}))
+    bench.step(2)
+    assert set(bench.asked) == {"n2"}
+    assert bench.unhealthy("n2") == ""
+    bench.pipeline.set_controllers(frozenset())
+    bench.step(3)
+    assert bench.unhealthy("n2") == chip(3)
 
 
 def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> None:
-    first = World()
+    first = Bench()
     first.start(n1=faulty())
     value = first.pipeline.value(NAME)
     second = Pipeline([DocumentSource("s:")], 45, facts=first._facts)
     second.restore([Document("mindx-dl", NAME, {NAME: value.text})])
-    second.observe(second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), moment(9))
-    assert NAME not in second.step(moment(9))
+    second.observe(
+        second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), instant(9)
+    )
+    assert NAME not in second.step(instant(9))
     assert second.changed == {"n1"}
     shown = second.published("n1").device
     assert shown is not None
@@ -411,16 +413,16 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
 
 
 def test_the_shipped_policy_needs_three() -> None:
-    world = World()
-    world.separating(how=SHIPPED)
-    world.start(n1=healthy())
-    world.use("n1", 3)
+    bench = Bench()
+    bench.separating(how=SHIPPED)
+    bench.start(n1=healthy())
+    bench.use("n1", 3)
     for at in range(0, 300, 100):
-        assert world.view() is None
-        world.put(at, "n1", faulty())
-        world.put(at + 40, "n1", healthy())
-        world.run(at + 40, at + 99)
-    assert world.unhealthy("n1") == chip(3)
+        assert bench.view() is None
+        bench.put(at, "n1", faulty())
+        bench.put(at + 40, "n1", healthy())
+        bench.run(at + 40, at + 99)
+    assert bench.unhealthy("n1") == chip(3)
 
 
 def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> None:

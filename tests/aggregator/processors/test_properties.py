@@ -15,7 +15,7 @@ from aggregator.processors.state_types import NO_DEVICE_STATE
 from contract.codes.levels import ChipLevel
 from contract.documents.cluster_device import CodeFault, DeviceRecord
 from stores.base import Document, DocumentsListed
-from tests.aggregator.nodes import moment
+from tests.aggregator.nodes import instant
 from tests.aggregator.processors.cases import NODE, T, chip
 from tests.aggregator.processors.test_separation_documents import text
 
@@ -97,11 +97,11 @@ def lists_of(record: DeviceRecord) -> list[tuple[str, ...]]:
 
 
 def processed(
-    said: Sequence[DeviceRecord], around: ChainContext, times: Sequence[int]
+    reported: Sequence[DeviceRecord], around: ChainContext, times: Sequence[int]
 ) -> DeviceResult:
     """The last of several records of one node, one after the other."""
     state, now_ms, done = NO_DEVICE_STATE, T, None
-    for record, later_ms in zip(said, times, strict=False):
+    for record, later_ms in zip(reported, times, strict=False):
         now_ms += later_ms
         done = process_device(NODE, record, state, around, now_ms)
         state = done.state
@@ -109,18 +109,18 @@ def processed(
     return done
 
 
-said = st.lists(records(), min_size=1, max_size=4)
+reported = st.lists(records(), min_size=1, max_size=4)
 waits = st.lists(st.integers(0, 8000), min_size=4, max_size=4)
 
 
-@given(said, arounds, waits)
+@given(reported, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_every_chip_is_in_some_list_and_every_list_is_sorted(
-    said: list[DeviceRecord], around: ChainContext, times: list[int]
+    reported: list[DeviceRecord], around: ChainContext, times: list[int]
 ) -> None:
-    done = processed(said, around, times).record
+    done = processed(reported, around, times).record
     spared = {fault.chip for fault in done.faults if fault.level == PRE}
-    before = {name for names in lists_of(said[-1]) for name in names}
+    before = {name for names in lists_of(reported[-1]) for name in names}
     after = {name for names in lists_of(done) for name in names}
     assert before - after <= spared
     for names in lists_of(done):
@@ -128,56 +128,56 @@ def test_every_chip_is_in_some_list_and_every_list_is_sorted(
     assert list(done.faults) == sorted(done.faults)
 
 
-@given(said, arounds, waits)
+@given(reported, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_no_fault_is_lost_and_none_is_made_up(
-    said: list[DeviceRecord], around: ChainContext, times: list[int]
+    reported: list[DeviceRecord], around: ChainContext, times: list[int]
 ) -> None:
-    done = processed(said, around, times)
+    done = processed(reported, around, times)
     shown = set(done.record.faults) | {one.fault for one in done.hidden}
-    assert shown >= set(said[-1].faults)
-    assert {one.chip for one in shown - set(said[-1].faults)} <= around.separated
+    assert shown >= set(reported[-1].faults)
+    assert {one.chip for one in shown - set(reported[-1].faults)} <= around.separated
     assert not set(done.record.faults) & {one.fault for one in done.hidden}
-    assert set(done.record.available) <= set(said[-1].available)
+    assert set(done.record.available) <= set(reported[-1].available)
 
 
-@given(said, arounds, waits)
+@given(reported, arounds, waits)
 @settings(max_examples=60, deadline=None)
 def test_to_be_processed_again_at_once_changes_nothing(
-    said: list[DeviceRecord], around: ChainContext, times: list[int]
+    reported: list[DeviceRecord], around: ChainContext, times: list[int]
 ) -> None:
-    done = processed(said, around, times)
-    now_ms = T + sum(times[: len(said)])
-    again = process_device(NODE, said[-1], done.state, around, now_ms)
+    done = processed(reported, around, times)
+    now_ms = T + sum(times[: len(reported)])
+    again = process_device(NODE, reported[-1], done.state, around, now_ms)
     assert msgspec.structs.replace(again, occurrences=done.occurrences) == done
     assert again.occurrences == ()
 
 
-@given(said, arounds, waits, st.randoms(use_true_random=False))
+@given(reported, arounds, waits, st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_the_order_of_pods_jobs_and_faults_changes_nothing(
-    said: list[DeviceRecord], around: ChainContext, times: list[int], random: Any
+    reported: list[DeviceRecord], around: ChainContext, times: list[int], random: Any
 ) -> None:
     facts = around.facts
     pods, jobs = list(facts.pods), list(facts.jobs.items())
     random.shuffle(jobs)
     random.shuffle(pods)
     other = msgspec.structs.replace(facts, pods=tuple(pods), jobs=dict(jobs))
-    assert processed(said, msgspec.structs.replace(around, facts=other), times) == processed(
-        said, around, times
+    assert processed(reported, msgspec.structs.replace(around, facts=other), times) == processed(
+        reported, around, times
     )
 
 
 @given(records(), arounds, st.integers(0, 8000))
 @settings(max_examples=60, deadline=None)
 def test_nothing_changes_between_now_and_what_is_due(
-    said: DeviceRecord, around: ChainContext, later_ms: int
+    reported: DeviceRecord, around: ChainContext, later_ms: int
 ) -> None:
-    done = process_device(NODE, said, NO_DEVICE_STATE, around, T)
+    done = process_device(NODE, reported, NO_DEVICE_STATE, around, T)
     if done.due_ms is not None:
         assert done.due_ms > T
         later_ms = min(later_ms, done.due_ms - 1 - T)
-    later = process_device(NODE, said, done.state, around, T + later_ms)
+    later = process_device(NODE, reported, done.state, around, T + later_ms)
     shown = msgspec.structs.replace(later.record, update_time=done.record.update_time)
     assert (shown, later.hidden, later.due_ms) == (done.record, done.hidden, done.due_ms)
 
@@ -192,11 +192,11 @@ class Life:
 
     def _new(self, at: float) -> ProcessorEngine:
         processing = ProcessorEngine(1, lambda node: self.facts[node])
-        assert list(processing.restore(self.kept, moment(at))) == []
+        assert list(processing.restore(self.kept, instant(at))) == []
         policy, chips = processing.inputs
         document = Document("cluster-system", "clusterd-config-cm", POLICY)
-        processing.observe(0, policy, DocumentsListed((document,)), moment(at))
-        processing.observe(0, chips, DocumentsListed(()), moment(at))
+        processing.observe(0, policy, DocumentsListed((document,)), instant(at))
+        processing.observe(0, chips, DocumentsListed(()), instant(at))
         return processing
 
     def live(self, course: list[tuple[str, DeviceRecord, int]]) -> list[object]:
@@ -208,7 +208,7 @@ class Life:
                 self.processing = self._new(at)
             at += later_s
             last[node] = record
-            now = moment(at)
+            now = instant(at)
             self.processing.advance(now)
             shown.append(
                 {name: self.processing.device(name, last[name], None, now) for name in last}

@@ -6,48 +6,48 @@ from aggregator.processors.manual_separation import ManualSeparation, Separated
 from aggregator.processors.separation_policy import SeparationPolicy
 from aggregator.processors.state_types import Occurrence
 from contract.codes.levels import ChipLevel
-from tests.aggregator.nodes import T0, faulty, healthy, moment, unhealthy
-from tests.aggregator.processors.test_pipeline import World
+from tests.aggregator.nodes import T0, faulty, healthy, instant, unhealthy
+from tests.aggregator.processors.test_pipeline import Bench
 from tests.contract.documents.test_cluster_device import config
 
 HOUR = 3600
 CHIP = "Ascend910-3"
 
 
-def counted(world: World) -> bool:
-    return "n1" in world.processing.separation.chips
+def counted(bench: Bench) -> bool:
+    return "n1" in bench.processing.separation.chips
 
 
 def test_a_new_fault_waits_30_s_although_the_clock_was_set_back() -> None:
-    world = World()
-    world.use("n1", 3)
-    world.start(n1=healthy())
-    world.separating()
-    world.put(0, "n1", faulty())
-    back = moment(1 - HOUR, steady=1)
-    world.pipeline.step(back)
-    due_ms = world.pipeline.next_due_ms()
+    bench = Bench()
+    bench.use("n1", 3)
+    bench.start(n1=healthy())
+    bench.separating()
+    bench.put(0, "n1", faulty())
+    back = instant(1 - HOUR, steady=1)
+    bench.pipeline.step(back)
+    due_ms = bench.pipeline.next_due_ms()
     assert due_ms is not None
     assert due_ms <= 31_000
-    world.pipeline.step(moment(20 - HOUR, steady=20))
-    assert not counted(world)
-    world.pipeline.step(moment(31 - HOUR, steady=31))
-    assert counted(world)
+    bench.pipeline.step(instant(20 - HOUR, steady=20))
+    assert not counted(bench)
+    bench.pipeline.step(instant(31 - HOUR, steady=31))
+    assert counted(bench)
 
 
 def test_a_chip_that_was_separated_tomorrow_is_released_in_time() -> None:
     """The clock was a day ahead when the fault came, and is right again."""
     day = 24 * HOUR
-    world = World()
-    world.use("n1", 3)
-    world.start(day, n1=healthy())
-    world.separating(day)
-    world.put(day, "n1", faulty())
-    world.step(day + 31)
-    assert counted(world)
-    world.pipeline.step(moment(40, steady=day + 40))
-    world.pipeline.step(moment(48 * HOUR + 41, steady=day + 48 * HOUR + 41))
-    assert not counted(world)
+    bench = Bench()
+    bench.use("n1", 3)
+    bench.start(day, n1=healthy())
+    bench.separating(day)
+    bench.put(day, "n1", faulty())
+    bench.step(day + 31)
+    assert counted(bench)
+    bench.pipeline.step(instant(40, steady=day + 40))
+    bench.pipeline.step(instant(48 * HOUR + 41, steady=day + 48 * HOUR + 41))
+    assert not counted(bench)
 
 
 def test_what_was_counted_while_the_clock_was_ahead_counts_with_the_rest() -> None:
@@ -64,17 +64,17 @@ def test_what_was_counted_while_the_clock_was_ahead_counts_with_the_rest() -> No
 
 def test_a_separated_chip_that_is_called_otherwise_now_stays_separated() -> None:
     """A device plugin begins to call ``Ascend910-3`` ``npu-3``: no ghost, no free chip."""
-    world = World()
-    world.start(n1=healthy())
-    world.separating()
-    world.processing.separation.chips["n1"] = {CHIP: Separated({"80C98000": T0 * 1000})}
-    world.pipeline.judge_again(["n1"])
-    world.step(1)
-    assert unhealthy(world.entry("n1")) == CHIP
+    bench = Bench()
+    bench.start(n1=healthy())
+    bench.separating()
+    bench.processing.separation.chips["n1"] = {CHIP: Separated({"80C98000": T0 * 1000})}
+    bench.pipeline.judge_again(["n1"])
+    bench.step(1)
+    assert unhealthy(bench.entry("n1")) == CHIP
     chips = ",".join(f"npu-{number}" for number in range(8))
     devices = {"huawei.com/npu": chips, "huawei.com/npu-Fault": "[]"}
-    world.put(2, "n1", config(devices=devices, update_time=T0 + 2))
-    entry = world.entry("n1")["DeviceList"]
+    bench.put(2, "n1", config(devices=devices, update_time=T0 + 2))
+    entry = bench.entry("n1")["DeviceList"]
     assert entry["huawei.com/npu-Unhealthy"] == "npu-3"
     assert "npu-3" not in entry["huawei.com/npu"].split(",")
     assert ChipLevel.MANUALLY_SEPARATE_NPU.value in entry["huawei.com/npu-Fault"]

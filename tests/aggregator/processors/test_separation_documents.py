@@ -92,25 +92,25 @@ def test_a_policy_without_its_key_is_refused() -> None:
         read_policy({})
 
 
-class World:
+class Bench:
     """The documents of some stores, and what follows from them."""
 
     def __init__(self, stores: int = 1) -> None:
         self.separation = ManualSeparation()
         self.documents = SeparationDocuments(self.separation, stores)
 
-    def policy(self, said: str | None, source: int = 0) -> frozenset[str]:
-        data = None if said is None else {KEY: said}
-        return self._say(policy.NAME, data, source)
+    def policy(self, texts: str | None, source: int = 0) -> frozenset[str]:
+        data = None if texts is None else {KEY: texts}
+        return self._apply(policy.NAME, data, source)
 
     def chips(self, data: dict[str, str] | None, source: int = 0) -> frozenset[str]:
-        return self._say(manual_info.NAME, data, source)
+        return self._apply(manual_info.NAME, data, source)
 
     def listed(self, data: dict[str, str] | None = None, source: int = 0) -> frozenset[str]:
         documents = () if data is None else (Document(NAMESPACE, manual_info.NAME, data),)
         return self.see(manual_info.NAME, DocumentsListed(documents), source)
 
-    def _say(self, name: str, data: dict[str, str] | None, source: int) -> frozenset[str]:
+    def _apply(self, name: str, data: dict[str, str] | None, source: int) -> frozenset[str]:
         if data is None:
             return self.see(name, Deleted(NAMESPACE, name), source)
         return self.see(name, Changed(Document(NAMESPACE, name, data)), source)
@@ -129,159 +129,161 @@ class World:
         return view.data or {}
 
 
-def on() -> World:
-    world = World()
-    world.policy(SHIPPED)
-    world.listed()
-    return world
+def on() -> Bench:
+    bench = Bench()
+    bench.policy(SHIPPED)
+    bench.listed()
+    return bench
 
 
 def test_a_good_policy_is_not_replaced_by_a_bad_one(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    world = on()
+    bench = on()
     for wrong in (text(window=0), text(window=0), text(window=0)):
-        assert world.policy(wrong) == frozenset()
-    assert world.separation.policy == SeparationPolicy(True)
+        assert bench.policy(wrong) == frozenset()
+    assert bench.separation.policy == SeparationPolicy(True)
     assert len(caplog.records) == 1
-    world.policy(text(threshold=5))
-    assert world.separation.policy.threshold == 5
+    bench.policy(text(threshold=5))
+    assert bench.separation.policy.threshold == 5
     assert len(caplog.records) == 2
-    world.policy(None)
-    assert world.separation.policy.threshold == 5, "who deletes it has not said that it is off"
+    bench.policy(None)
+    assert bench.separation.policy.threshold == 5, "who deletes it has not said that it is off"
 
 
 def test_the_first_store_that_has_a_policy_rules() -> None:
-    world = World(stores=2)
-    world.policy(text(threshold=5), source=1)
-    world.policy(text(threshold=7), source=0)
-    world.policy(text(threshold=6), source=1)
-    assert world.separation.policy.threshold == 7
-    world.policy(None, source=0)
-    assert world.separation.policy.threshold == 6
+    bench = Bench(stores=2)
+    bench.policy(text(threshold=5), source=1)
+    bench.policy(text(threshold=7), source=0)
+    bench.policy(text(threshold=6), source=1)
+    assert bench.separation.policy.threshold == 7
+    bench.policy(None, source=0)
+    assert bench.separation.policy.threshold == 6
 
 
 def test_switched_off_everything_is_released_and_the_document_goes() -> None:
-    world = on()
-    world.separate("n1")
-    assert set(world.shown()) == {"n1"}
-    assert world.policy(text("false")) == {"n1"}
-    assert world.documents.views() == (View(NAMESPACE, manual_info.NAME, None),)
+    bench = on()
+    bench.separate("n1")
+    assert set(bench.shown()) == {"n1"}
+    assert bench.policy(text("false")) == {"n1"}
+    assert bench.documents.views() == (View(NAMESPACE, manual_info.NAME, None),)
 
 
 def test_an_operator_releases_a_chip_by_deleting_it() -> None:
-    world = on()
-    world.separate("n1", "n2")
-    world.separate("n1", number=1)
-    world.separation.count([Occurrence(T, "n1", chip(1), "B", "j")])
-    both = world.shown()
-    assert world.chips(both) == frozenset()
-    assert world.chips(
+    bench = on()
+    bench.separate("n1", "n2")
+    bench.separate("n1", number=1)
+    bench.separation.count([Occurrence(T, "n1", chip(1), "B", "j")])
+    both = bench.shown()
+    assert bench.chips(both) == frozenset()
+    assert bench.chips(
         {"n1": both["n1"].replace('"Total":["Ascend910-0",', '"Total":['), "n2": both["n2"]}
     ) == {"n1"}
-    assert world.separation.of("n1") == {chip(1)}
-    assert world.separation.of("n2") == {chip(0)}
-    assert "n1" in world.separation.counts, "of other chips nothing is forgotten"
+    assert bench.separation.of("n1") == {chip(1)}
+    assert bench.separation.of("n2") == {chip(0)}
+    assert "n1" in bench.separation.counts, "of other chips nothing is forgotten"
 
 
 def test_an_operator_releases_a_node_by_deleting_its_key_and_all_by_the_document() -> None:
-    world = on()
-    world.separate("n1", "n2", "n3")
-    everything = world.shown()
-    world.chips(everything)
-    assert world.chips({node: said for node, said in everything.items() if node != "n2"}) == {"n2"}
-    assert world.chips(None) == {"n1", "n3"}
-    assert world.separation.chips == {}
-    assert world.documents.views()[0].data is None
+    bench = on()
+    bench.separate("n1", "n2", "n3")
+    everything = bench.shown()
+    bench.chips(everything)
+    assert bench.chips({node: texts for node, texts in everything.items() if node != "n2"}) == {
+        "n2"
+    }
+    assert bench.chips(None) == {"n1", "n3"}
+    assert bench.separation.chips == {}
+    assert bench.documents.views()[0].data is None
 
 
 def test_counters_of_a_released_chip_begin_anew() -> None:
-    world = on()
-    world.separate("n1")
-    world.chips(world.shown())
-    world.separation.count([Occurrence(T, "n1", chip(0), "B", "j")] * 2)
-    world.chips(None)
-    assert world.separation.counts == {}
+    bench = on()
+    bench.separate("n1")
+    bench.chips(bench.shown())
+    bench.separation.count([Occurrence(T, "n1", chip(0), "B", "j")] * 2)
+    bench.chips(None)
+    assert bench.separation.counts == {}
 
 
 def test_what_was_never_in_the_document_was_not_released() -> None:
-    world = on()
-    world.separate("n1")
-    before = world.shown()
-    world.chips(before)
-    world.separate("n2")
-    assert world.chips(before) == frozenset(), "our write comes later"
-    assert world.chips(None) == {"n1"}
-    assert world.separation.of("n2") == {chip(0)}
+    bench = on()
+    bench.separate("n1")
+    before = bench.shown()
+    bench.chips(before)
+    bench.separate("n2")
+    assert bench.chips(before) == frozenset(), "our write comes later"
+    assert bench.chips(None) == {"n1"}
+    assert bench.separation.of("n2") == {chip(0)}
 
 
-def test_a_value_that_cannot_be_read_releases_nobody(caplog: pytest.LogCaptureFixture) -> None:
-    world = on()
-    world.separate("n1", "n2")
-    said = world.shown()
-    world.chips(said)
+def test_a_value_that_cannot_be_read_releases_no_chip(caplog: pytest.LogCaptureFixture) -> None:
+    bench = on()
+    bench.separate("n1", "n2")
+    texts = bench.shown()
+    bench.chips(texts)
     for _ in range(3):
-        assert world.chips({"n1": "{oops", "n2": said["n2"]}) == frozenset()
-    assert world.separation.of("n1") == {chip(0)}
-    assert list(world.documents.problems) == [(0, "n1")]
-    world.documents.follow_up(is_news=True)
-    assert world.separation.of("n1") == {chip(0)}
+        assert bench.chips({"n1": "{oops", "n2": texts["n2"]}) == frozenset()
+    assert bench.separation.of("n1") == {chip(0)}
+    assert list(bench.documents.problems) == [(0, "n1")]
+    bench.documents.follow_up(is_news=True)
+    assert bench.separation.of("n1") == {chip(0)}
     assert len(caplog.records) == 1
-    assert world.shown() == said, "and it is repaired"
-    world.chips(said)
-    assert world.documents.problems == {}
+    assert bench.shown() == texts, "and it is repaired"
+    bench.chips(texts)
+    assert bench.documents.problems == {}
 
 
 def test_what_another_program_separated_is_taken_over_at_the_start_only() -> None:
     before = on()
     before.separate("n1")
-    said = before.shown()
-    world = World()
-    world.policy(SHIPPED)
-    assert world.documents.views() == ()
-    assert world.listed(said) == {"n1"}
-    assert world.separation.of("n1") == {chip(0)}
-    assert world.shown() == said
-    assert world.chips({**said, "n9": said["n1"]}) == frozenset()
-    world.see(manual_info.NAME, Interrupted("away"))
-    assert world.listed({**said, "n9": said["n1"]}) == frozenset()
-    assert set(world.separation.chips) == {"n1"}
-    assert world.listed() == {"n1"}, "released while nobody could be heard"
+    texts = before.shown()
+    bench = Bench()
+    bench.policy(SHIPPED)
+    assert bench.documents.views() == ()
+    assert bench.listed(texts) == {"n1"}
+    assert bench.separation.of("n1") == {chip(0)}
+    assert bench.shown() == texts
+    assert bench.chips({**texts, "n9": texts["n1"]}) == frozenset()
+    bench.see(manual_info.NAME, Interrupted("away"))
+    assert bench.listed({**texts, "n9": texts["n1"]}) == frozenset()
+    assert set(bench.separation.chips) == {"n1"}
+    assert bench.listed() == {"n1"}, "released while nobody could be heard"
 
 
 def test_in_whatever_order_policy_and_list_come() -> None:
     before = on()
     before.separate("n1")
-    said = before.shown()
+    texts = before.shown()
     for first_policy in (True, False):
-        world = World()
+        bench = Bench()
         if first_policy:
-            world.policy(text("false"))
-        world.listed(said)
+            bench.policy(text("false"))
+        bench.listed(texts)
         if not first_policy:
-            assert world.separation.of("n1") == frozenset(), "not before a policy says so"
-            assert world.shown() == said
-            world.policy(text("false"))
-        assert world.separation.chips == {}
+            assert bench.separation.of("n1") == frozenset(), "not before a policy says so"
+            assert bench.shown() == texts
+            bench.policy(text("false"))
+        assert bench.separation.chips == {}
 
 
-def test_another_store_without_the_document_releases_nobody() -> None:
-    world = World(stores=2)
-    world.policy(SHIPPED)
-    world.listed(source=0)
-    world.separate("n1")
-    assert world.documents.views() == (), "the second store may know more"
-    world.listed(source=1)
-    heard = [world.documents.listed]
+def test_another_store_without_the_document_releases_no_chip() -> None:
+    bench = Bench(stores=2)
+    bench.policy(SHIPPED)
+    bench.listed(source=0)
+    bench.separate("n1")
+    assert bench.documents.views() == (), "the second store may know more"
+    bench.listed(source=1)
+    listed_of = [bench.documents.listed]
     for source in range(2):
-        world.see(policy.NAME, DocumentsListed(()), source)
-        heard.append(world.documents.listed)
-    assert heard == [False, False, True]
-    said = world.shown()
-    world.chips(said, source=0)
-    assert world.chips({}, source=1) == frozenset()
-    world.chips(said, source=1)
-    assert world.separation.chips["n1"][chip(0)].shown == (0, 1)
-    assert world.chips({}, source=1) == {"n1"}
+        bench.see(policy.NAME, DocumentsListed(()), source)
+        listed_of.append(bench.documents.listed)
+    assert listed_of == [False, False, True]
+    texts = bench.shown()
+    bench.chips(texts, source=0)
+    assert bench.chips({}, source=1) == frozenset()
+    bench.chips(texts, source=1)
+    assert bench.separation.chips["n1"][chip(0)].shown == (0, 1)
+    assert bench.chips({}, source=1) == {"n1"}
 
 
 def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
@@ -299,17 +301,17 @@ def test_a_store_that_is_away_keeps_the_list_back_for_a_while_only() -> None:
 
 
 def test_other_documents_are_nobodys() -> None:
-    world = on()
-    world.separate("n1")
-    world.chips(world.shown())
-    world.see(manual_info.NAME, Deleted(NAMESPACE, "another"))
-    world.see(manual_info.NAME, Changed(Document(NAMESPACE, "another", {})))
-    assert world.separation.of("n1") == {chip(0)}
+    bench = on()
+    bench.separate("n1")
+    bench.chips(bench.shown())
+    bench.see(manual_info.NAME, Deleted(NAMESPACE, "another"))
+    bench.see(manual_info.NAME, Changed(Document(NAMESPACE, "another", {})))
+    assert bench.separation.of("n1") == {chip(0)}
 
 
 def test_what_is_read_of_a_node() -> None:
-    said = {"Total": ["a", "b"], "Detail": {"a": None, "b": [], "c": []}}
-    assert read_chips("n", json.dumps(said)) == {"a": {}, "b": {}}
+    texts = {"Total": ["a", "b"], "Detail": {"a": None, "b": [], "c": []}}
+    assert read_chips("n", json.dumps(texts)) == {"a": {}, "b": {}}
     silent = {"FaultCode": "1", "FaultLevel": "SilentFault", "LastSeparateTime": 1}
     own = {"FaultCode": "2", "FaultLevel": "ManuallySeparateNPU", "LastSeparateTime": 2}
     detail = {"a": [silent], "b": [silent, own]}
@@ -324,7 +326,7 @@ def test_a_list_that_is_too_long_keeps_what_was_shown() -> None:
     nodes = {f"n{number:04}": shown if number > 150 else one for number in range(300)}
     data = rendered(nodes)
     assert len(data) < 300
-    assert sum(len(name) + len(said) for name, said in data.items()) <= VALUE_LIMIT
+    assert sum(len(name) + len(texts) for name, texts in data.items()) <= VALUE_LIMIT
     assert list(data) == sorted(data)
     assert data.keys() >= {f"n{number:04}" for number in range(151, 300)}
 

@@ -34,13 +34,13 @@ def test_five_seconds_around_the_uce_fault(code: str, apart_ms: int, shown: int)
 
 
 def test_undecided_for_five_seconds_then_shown() -> None:
-    said = companion(T)
-    first = process(said, T + 100)
+    reported = companion(T)
+    first = process(reported, T + 100)
     assert (codes(first.record), first.due_ms) == ([], T + 5001)
-    assert process(said, T + 5000, state=first.state).record.faults == ()
-    over = process(said, T + 5001, state=first.state)
-    assert (over.record.faults, over.hidden) == (said.faults, ())
-    assert over.record.unhealthy == said.unhealthy
+    assert process(reported, T + 5000, state=first.state).record.faults == ()
+    over = process(reported, T + 5001, state=first.state)
+    assert (over.record.faults, over.hidden) == (reported.faults, ())
+    assert over.record.unhealthy == reported.unhealthy
     assert over.record.recovering == ()
 
 
@@ -72,10 +72,10 @@ def test_a_uce_fault_is_forgotten_a_minute_later() -> None:
 
 @pytest.mark.parametrize("ahead_ms", [3_600_000, 6000])
 def test_a_node_whose_clock_runs_ahead_hides_its_fault_no_longer(ahead_ms: int) -> None:
-    said = companion(T + ahead_ms)
-    first = process(said, T)
+    reported = companion(T + ahead_ms)
+    first = process(reported, T)
     assert first.due_ms == T + 5001
-    assert process(said, T + 5001, state=first.state).record.faults == said.faults
+    assert process(reported, T + 5001, state=first.state).record.faults == reported.faults
 
 
 def test_one_that_comes_again_while_it_is_listed_is_undecided_anew() -> None:
@@ -95,14 +95,14 @@ def test_one_that_comes_again_while_it_is_listed_is_undecided_anew() -> None:
 
 
 def test_a_fault_of_another_chip_decides_nothing() -> None:
-    said = record(
+    reported = record(
         one(0, "RestartBusiness", UCE, T), one(1, "RestartRequest", AIC, T), unhealthy=(0, 1)
     )
-    assert codes(process(said, T + 5001).record) == [f"0:{UCE}", f"1:{AIC}"]
+    assert codes(process(reported, T + 5001).record) == [f"0:{UCE}", f"1:{AIC}"]
 
 
 def test_without_either_code_nothing_is_touched() -> None:
-    said = record(one(1, "RestartRequest", "80CB8002", T), unhealthy=(1,))
-    done = process(said, T)
-    assert done.record is said or done.record == said
+    reported = record(one(1, "RestartRequest", "80CB8002", T), unhealthy=(1,))
+    done = process(reported, T)
+    assert done.record is reported or done.record == reported
     assert done.state == DeviceState(received={chip(1): {"80CB8002": T}})

@@ -12,25 +12,31 @@ from aggregator.public_faults.active_faults import ActiveFaults
 from aggregator.public_faults.persisted_rows import Rows, read
 from aggregator.public_faults.values import FaultOutcome, PublicFaultReport
 from service.clock import Instant
-from tests.aggregator.public_faults.telling import TOLD_MS, at
+from tests.aggregator.public_faults.messages import REPORTED_MS, at
 
 LEVEL = "SeparateNPU"
 
 
-def saying(
-    assertion: str, told: float = 0, seconds: float = 0, name: str = "fault-0001", node: str = "n1"
+def report_of(
+    assertion: str,
+    reported: float = 0,
+    seconds: float = 0,
+    name: str = "fault-0001",
+    node: str = "n1",
 ) -> PublicFaultReport:
-    told_ms = TOLD_MS + int(told * 1000)
+    reported_ms = REPORTED_MS + int(reported * 1000)
     received_ms = at(seconds).wall_ms
     return PublicFaultReport(
-        node, "", "CCAE", name, "NPU", "220001001", assertion, (0,), 1, told_ms, received_ms
+        node, "", "CCAE", name, "NPU", "220001001", assertion, (0,), 1, reported_ms, received_ms
     )
 
 
-def say(ledger: ActiveFaults, assertion: str, seconds: float, told: float = 0) -> FaultOutcome:
+def apply(
+    ledger: ActiveFaults, assertion: str, seconds: float, reported: float = 0
+) -> FaultOutcome:
     ledger.step(at(seconds))
     now = at(seconds)
-    return ledger.say(saying(assertion, told, seconds), LEVEL, now, placed=True)
+    return ledger.apply(report_of(assertion, reported, seconds), LEVEL, now, placed=True)
 
 
 def count_at(ledger: ActiveFaults, seconds: float) -> int:
@@ -44,70 +50,70 @@ def ledger() -> ActiveFaults:
 
 
 def test_a_fault_stands_until_it_recovers(ledger: ActiveFaults) -> None:
-    assert say(ledger, "occur", 0) is FaultOutcome.ADDED
+    assert apply(ledger, "occur", 0) is FaultOutcome.ADDED
     assert ledger.next_due_ms() is None
     assert count_at(ledger, 1e6) == 1
-    assert say(ledger, "recover", 1e6) is FaultOutcome.ENDED
+    assert apply(ledger, "recover", 1e6) is FaultOutcome.ENDED
     assert ledger.count == 0
 
 
 def test_a_fault_stands_for_five_seconds_at_least(ledger: ActiveFaults) -> None:
-    say(ledger, "occur", 0)
-    assert say(ledger, "recover", 1) is FaultOutcome.ENDING
+    apply(ledger, "occur", 0)
+    assert apply(ledger, "recover", 1) is FaultOutcome.ENDING
     assert ledger.next_due_ms() == 5000
     assert count_at(ledger, 4.999) == 1
     assert count_at(ledger, 5) == 0
 
 
-def test_what_is_told_once_stands_for_five_seconds(ledger: ActiveFaults) -> None:
-    assert say(ledger, "once", 0) is FaultOutcome.ADDED
+def test_what_is_reported_once_stands_for_five_seconds(ledger: ActiveFaults) -> None:
+    assert apply(ledger, "once", 0) is FaultOutcome.ADDED
     assert count_at(ledger, 4.999) == 1
     assert count_at(ledger, 5) == 0
 
 
 def test_what_stands_is_not_changed_by_the_same_again(ledger: ActiveFaults) -> None:
-    say(ledger, "occur", 0)
+    apply(ledger, "occur", 0)
     ledger.dirty.clear()
-    assert say(ledger, "occur", 1, told=1) is FaultOutcome.KNOWN
-    assert say(ledger, "once", 2, told=2) is FaultOutcome.KNOWN
+    assert apply(ledger, "occur", 1, reported=1) is FaultOutcome.KNOWN
+    assert apply(ledger, "once", 2, reported=2) is FaultOutcome.KNOWN
     assert count_at(ledger, 100) == 1
     assert not ledger.dirty
 
 
 def test_a_recovery_of_what_is_not_known_kills_nothing_later(ledger: ActiveFaults) -> None:
     """Defect B23: upstream deletes what occurs within five seconds."""
-    assert say(ledger, "recover", 0) is FaultOutcome.ABSENT
-    assert say(ledger, "occur", 1) is FaultOutcome.ADDED
+    assert apply(ledger, "recover", 0) is FaultOutcome.ABSENT
+    assert apply(ledger, "occur", 1) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
 
 
 def test_a_recovery_that_overtakes_its_occurrence_ends_it_and_no_later_one(
     ledger: ActiveFaults,
 ) -> None:
-    say(ledger, "recover", 0, told=1)
-    assert say(ledger, "occur", 0.5, told=0) is FaultOutcome.OVERTAKEN
+    apply(ledger, "recover", 0, reported=1)
+    assert apply(ledger, "occur", 0.5, reported=0) is FaultOutcome.OVERTAKEN
     assert ledger.count == 0
-    assert say(ledger, "occur", 2, told=2) is FaultOutcome.ADDED
+    assert apply(ledger, "occur", 2, reported=2) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
 
 
 def test_an_occurrence_that_overtakes_the_recovery_before_it_stands(ledger: ActiveFaults) -> None:
-    say(ledger, "occur", 0, told=0)
-    say(ledger, "occur", 10, told=10)
-    assert say(ledger, "recover", 11, told=9) is FaultOutcome.OVERTAKEN
+    apply(ledger, "occur", 0, reported=0)
+    apply(ledger, "occur", 10, reported=10)
+    assert apply(ledger, "recover", 11, reported=9) is FaultOutcome.OVERTAKEN
     assert count_at(ledger, 100) == 1
 
 
 def test_a_fault_that_occurs_again_while_it_ends_stands(ledger: ActiveFaults) -> None:
-    say(ledger, "occur", 0)
-    say(ledger, "recover", 1)
-    assert say(ledger, "occur", 2) is FaultOutcome.ADDED
+    apply(ledger, "occur", 0)
+    apply(ledger, "recover", 1)
+    assert apply(ledger, "occur", 2) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
 
 
-def test_what_was_told_once_may_occur(ledger: ActiveFaults) -> None:
-    say(ledger, "once", 0)
-    assert say(ledger, "occur", 2) is FaultOutcome.ADDED
+def test_what_was_reported_once_may_occur(ledger: ActiveFaults) -> None:
+    apply(ledger, "once", 0)
+    assert apply(ledger, "occur", 2) is FaultOutcome.ADDED
     assert count_at(ledger, 100) == 1
 
 
@@ -115,22 +121,24 @@ def test_what_was_told_once_may_occur(ledger: ActiveFaults) -> None:
 def test_a_clock_that_was_set_back_is_no_overtaking(
     ledger: ActiveFaults, back_seconds: float, wait_seconds: float
 ) -> None:
-    say(ledger, "occur", 0, told=0)
-    assert say(ledger, "recover", wait_seconds, told=-back_seconds) is not FaultOutcome.OVERTAKEN
+    apply(ledger, "occur", 0, reported=0)
+    assert (
+        apply(ledger, "recover", wait_seconds, reported=-back_seconds) is not FaultOutcome.OVERTAKEN
+    )
     assert count_at(ledger, 100) == 0
 
 
 def test_what_ended_is_forgotten_after_a_minute(ledger: ActiveFaults) -> None:
-    say(ledger, "recover", 0)
+    apply(ledger, "recover", 0)
     assert ledger.next_due_ms() == 60_000
     ledger.step(at(60))
     assert ledger.next_due_ms() is None
 
 
 def test_our_clock_may_be_set_back(ledger: ActiveFaults) -> None:
-    say(ledger, "occur", 0)
+    apply(ledger, "occur", 0)
     hour_ago = at(1)._replace(wall_ms=at(-3600).wall_ms)
-    ledger.say(saying("recover", 1, -3600), LEVEL, hour_ago, placed=True)
+    ledger.apply(report_of("recover", 1, -3600), LEVEL, hour_ago, placed=True)
     assert ledger.next_due_ms() == 6000
     ledger.step(at(6))
     assert ledger.count == 0
@@ -141,13 +149,13 @@ def test_there_are_so_many_faults_at_most(
 ) -> None:
     monkeypatch.setattr(ledger_module, "MOST_FAULTS", 2)
     outcomes = [
-        ledger.say(saying("occur", name=f"fault-000{number}"), LEVEL, at(0), placed=True)
+        ledger.apply(report_of("occur", name=f"fault-000{number}"), LEVEL, at(0), placed=True)
         for number in range(3)
     ]
     assert outcomes == [FaultOutcome.ADDED, FaultOutcome.ADDED, FaultOutcome.FULL]
-    ledger.say(saying("recover", seconds=10, name="fault-0000"), LEVEL, at(10), placed=True)
-    again = saying("occur", seconds=11, name="fault-0002")
-    assert ledger.say(again, LEVEL, at(11), placed=True) is FaultOutcome.ADDED
+    ledger.apply(report_of("recover", seconds=10, name="fault-0000"), LEVEL, at(10), placed=True)
+    again = report_of("occur", seconds=11, name="fault-0002")
+    assert ledger.apply(again, LEVEL, at(11), placed=True) is FaultOutcome.ADDED
 
 
 def test_one_node_leaves_room_for_the_others(
@@ -156,8 +164,8 @@ def test_one_node_leaves_room_for_the_others(
     monkeypatch.setattr(ledger_module, "MOST_OF_A_NODE", 2)
 
     def occurs(number: int, node: str, seconds: float = 0) -> FaultOutcome:
-        one = saying("occur", name=f"fault-000{number}", node=node, seconds=seconds)
-        return ledger.say(one, LEVEL, at(seconds), placed=True)
+        one = report_of("occur", name=f"fault-000{number}", node=node, seconds=seconds)
+        return ledger.apply(one, LEVEL, at(seconds), placed=True)
 
     assert [occurs(number, "n1") for number in range(3)] == [
         FaultOutcome.ADDED,
@@ -167,14 +175,14 @@ def test_one_node_leaves_room_for_the_others(
     assert ledger.full("n1") == "2 faults of node 'n1' stand"
     assert occurs(1, "n1") is FaultOutcome.KNOWN
     assert occurs(2, "n2") is FaultOutcome.ADDED
-    ledger.say(saying("recover", 10, 10, "fault-0000"), LEVEL, at(10), placed=True)
+    ledger.apply(report_of("recover", 10, 10, "fault-0000"), LEVEL, at(10), placed=True)
     assert occurs(2, "n1", 11) is FaultOutcome.ADDED
 
 
 def test_a_node_without_faults_leaves_nothing(ledger: ActiveFaults) -> None:
     """Defect B22."""
-    say(ledger, "occur", 0)
-    say(ledger, "recover", 10)
+    apply(ledger, "occur", 0)
+    apply(ledger, "recover", 10)
     assert not ledger.nodes
 
 
@@ -192,13 +200,13 @@ def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
     return ledger, again
 
 
-def test_what_was_told_last_is_remembered_over_a_restart() -> None:
+def test_what_was_reported_last_is_restored_after_a_restart() -> None:
     rows = Rows()
     ledger = ActiveFaults(rows)
-    say(ledger, "occur", 0, told=0)
-    say(ledger, "occur", 10, told=10)
+    apply(ledger, "occur", 0, reported=0)
+    apply(ledger, "occur", 10, reported=10)
     again, _ = restarted(rows, at(11))
-    assert say(again, "recover", 11, told=9) is FaultOutcome.OVERTAKEN
+    assert apply(again, "recover", 11, reported=9) is FaultOutcome.OVERTAKEN
 
 
 steps = st.lists(
@@ -214,7 +222,7 @@ steps = st.lists(
 @pytest.mark.slow
 @given(steps)
 @settings(deadline=None, max_examples=400)
-def test_what_was_said_last_holds(history: list[tuple[str, int, int]]) -> None:
+def test_what_was_reported_last_holds(history: list[tuple[str, int, int]]) -> None:
     """In any order of arrival, with restarts in between.
 
     Each message is told up to 20 s before it arrives. The one with the newest time holds, of two
@@ -225,21 +233,23 @@ def test_what_was_said_last_holds(history: list[tuple[str, int, int]]) -> None:
     clock_ms, newest_ms, stands, since_ms, until_ms = 0, 0, False, 0, 0
     for assertion, pause_ms, late_ms in history:
         clock_ms += pause_ms
-        now = Instant(TOLD_MS + clock_ms, clock_ms)
+        now = Instant(REPORTED_MS + clock_ms, clock_ms)
         ledger.step(now)
         if assertion == "restart":
             ledger, rows = restarted(rows, now)
             continue
-        told_ms = TOLD_MS + clock_ms - late_ms
-        told = replace(saying(assertion), told_at_ms=told_ms, received_at_ms=now.wall_ms)
-        ledger.say(told, LEVEL, now, placed=True)
-        if told_ms >= newest_ms:
-            newest_ms = told_ms
+        reported_ms = REPORTED_MS + clock_ms - late_ms
+        reported = replace(
+            report_of(assertion), reported_at_ms=reported_ms, received_at_ms=now.wall_ms
+        )
+        ledger.apply(reported, LEVEL, now, placed=True)
+        if reported_ms >= newest_ms:
+            newest_ms = reported_ms
             if assertion == "recover":
                 if stands or clock_ms < until_ms:
                     stands, until_ms = False, since_ms + 5000
             elif not stands:
                 stands, since_ms, until_ms = assertion == "occur", clock_ms, clock_ms + 5000
         assert bool(ledger.count) == (stands or clock_ms < until_ms)
-    ledger.step(Instant(TOLD_MS + clock_ms + 5000, clock_ms + 5000))
+    ledger.step(Instant(REPORTED_MS + clock_ms + 5000, clock_ms + 5000))
     assert bool(ledger.count) == stands

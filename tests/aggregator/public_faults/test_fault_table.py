@@ -20,7 +20,15 @@ from contract.operator_rules.public_fault_table import (
     shipped_table,
 )
 from stores.base import Changed, Deleted, Document, DocumentsListed
-from tests.aggregator.public_faults.telling import at, begun, eight, one, places, standing, told
+from tests.aggregator.public_faults.messages import (
+    at,
+    begun,
+    eight,
+    fault_message,
+    one,
+    places,
+    standing,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +92,7 @@ def test_a_bad_table_never_replaces_a_good_one(text: str) -> None:
         read_public_fault_table(text, "file")
     faults = begun()
     faults.configure(MILD)
-    faults.send(told(one()), at(0))
+    faults.send(fault_message(one()), at(0))
     faults.configure(text)
     assert standing(faults) == {"0": ("220001001", "NotHandleFault")}
     assert faults.status().table == "file"
@@ -94,7 +102,7 @@ def test_a_bad_table_never_replaces_a_good_one(text: str) -> None:
 def test_what_stands_is_judged_again() -> None:
     """Defect B21."""
     faults = begun()
-    faults.send(told(one()), at(0))
+    faults.send(fault_message(one()), at(0))
     faults.take_changed_nodes()
     assert faults.configure(MILD) == {"n1"}
     assert standing(faults) == {"0": ("220001001", "NotHandleFault")}
@@ -106,22 +114,22 @@ def test_what_stands_is_judged_again() -> None:
 
 def test_a_fault_whose_code_or_resource_is_gone_keeps_its_level_and_may_recover() -> None:
     faults = begun()
-    faults.send(told(one(), one("fault-0002", devices=(1,))), at(0))
+    faults.send(fault_message(one(), one("fault-0002", devices=(1,))), at(0))
     faults.configure(table(SeparateNPUCodes=["100000001"]))
     assert standing(faults).keys() == {"0", "1"}
-    assert faults.send(told(one("fault-0003")), at(10)).code == 409
-    assert faults.send(told(one(assertion="recover")), at(10)).code == 0
+    assert faults.send(fault_message(one("fault-0003")), at(10)).code == 409
+    assert faults.send(fault_message(one(assertion="recover")), at(10)).code == 0
     assert standing(faults).keys() == {"1"}
     faults.configure(table(("Netmind",), SeparateNPUCodes=["100000001"]))
-    assert faults.send(told(one("fault-0003", code="100000001")), at(10)).code == 409
-    assert faults.send(told(one("fault-0002", "recover")), at(10)).code == 0
+    assert faults.send(fault_message(one("fault-0003", code="100000001")), at(10)).code == 409
+    assert faults.send(fault_message(one("fault-0002", "recover")), at(10)).code == 0
     assert standing(faults) == {}
-    assert faults.send(told(one("fault-0002", "recover")), at(10)).code == 409
+    assert faults.send(fault_message(one("fault-0002", "recover")), at(10)).code == 409
 
 
 def test_the_config_map_goes_before_the_file() -> None:
     faults = begun()
-    faults.send(told(one()), at(0))
+    faults.send(fault_message(one()), at(0))
     faults.configure(table(SubHealthFaultCodes=["220001001"]))
     faults.observe(0, CONFIG_MAP, DocumentsListed((config_map(MILD),)), at(0))
     assert standing(faults) == {"0": ("220001001", "NotHandleFault")}
@@ -137,7 +145,7 @@ def test_the_config_map_goes_before_the_file() -> None:
 def test_what_waits_is_judged_by_the_table_of_its_turn() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
-    faults.send(told(one()), at(0))
+    faults.send(fault_message(one()), at(0))
     faults.configure(table(SeparateNPUCodes=["100000001"]))
     known.synced = True
     faults.step(at(1))

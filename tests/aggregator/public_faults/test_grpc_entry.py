@@ -14,7 +14,7 @@ from aggregator.grpc.wire_messages import public_fault as received
 from aggregator.public_faults.grpc_entry import answered
 from contract.documents.public_fault import Influence
 from contract.wire import pubfault_pb2 as wire
-from tests.aggregator.public_faults.telling import at, begun, one, places, standing, told
+from tests.aggregator.public_faults.messages import at, begun, fault_message, one, places, standing
 
 if TYPE_CHECKING:
     from aggregator.failover.persistent_state import PersistentState
@@ -25,8 +25,8 @@ def clock() -> Instant:
     return at(0)
 
 
-async def test_a_request_says_what_was_sent() -> None:
-    message = told(
+async def test_a_request_contains_what_was_sent() -> None:
+    message = fault_message(
         replace(one(serial_number="s"), fault_location={"npuIp": "10.0.0.1"}, description="why"),
         one("fault-0002", "recover", devices=(1, 2)),
     )
@@ -43,7 +43,7 @@ async def test_an_empty_request_is_refused() -> None:
 async def test_an_answer_waits_until_the_nodes_are_known() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
-    asking = asyncio.create_task(answered(faults, told(one(node="ghost")), clock))
+    asking = asyncio.create_task(answered(faults, fault_message(one(node="ghost")), clock))
     await asyncio.sleep(0)
     assert not asking.done()
     known.synced = True
@@ -56,7 +56,7 @@ async def test_an_answer_waits_until_the_nodes_are_known() -> None:
 async def test_an_answer_does_not_wait_for_ever() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
-    answer = await answered(faults, told(one()), clock, patience_seconds=0.01)
+    answer = await answered(faults, fault_message(one()), clock, patience_seconds=0.01)
     assert answer.code == 0
     assert "waits until the nodes are known" in answer.info
     known.synced = True
@@ -69,14 +69,16 @@ async def test_what_was_taken_of_a_message_is_judged_although_its_sender_has_gon
     """Nothing else may happen for long, so nobody else would ask which nodes changed."""
     names = [f"node-{number}" for number in range(2000)]
     faults = begun(places(*names))
-    message = told(*(one(f"fault-{n % 100:04}", node=name) for n, name in enumerate(names[:100])))
+    message = fault_message(
+        *(one(f"fault-{n % 100:04}", node=name) for n, name in enumerate(names[:100]))
+    )
     influence = [Influence(name, "", [0]) for name in names[:1000]]
     message = replace(
         message, faults=[replace(fault, influence=influence) for fault in message.faults or ()]
     )
     judged: set[str] = set()
-    nobody = cast("PersistentState", None)
-    call = asyncio.create_task(kept_answer(faults, message, nobody, judged.update, clock))
+    no_state = cast("PersistentState", None)
+    call = asyncio.create_task(kept_answer(faults, message, no_state, judged.update, clock))
     while not faults.status().standing:  # noqa: ASYNC110
         await asyncio.sleep(0)
     call.cancel()

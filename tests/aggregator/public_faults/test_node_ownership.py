@@ -14,17 +14,17 @@ from aggregator.public_faults.values import PublicFaultReport, UnplacedFault
 from contract.documents.public_fault import Influence, PublicFaultEntry, encode_public_fault
 from contract.names import PUBLIC_FAULT_LABEL, owner_of
 from stores.base import Changed, Deleted, Document, DocumentsListed
-from tests.aggregator.public_faults.telling import (
-    TOLD_MS,
+from tests.aggregator.public_faults.messages import (
+    REPORTED_MS,
     at,
     begun,
     document,
+    fault_message,
     kept,
     one,
     places,
     read,
     standing,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def at_place(name: str, message: PublicFault, namespace: str = "mindx-dl") -> Ch
 
 
 def storage(
-    *faults: PublicFaultEntry, resource: str = "dpcStorage", at_ms: int = TOLD_MS
+    *faults: PublicFaultEntry, resource: str = "dpcStorage", at_ms: int = REPORTED_MS
 ) -> PublicFault:
-    return told(*faults, resource=resource, at_ms=at_ms)
+    return fault_message(*faults, resource=resource, at_ms=at_ms)
 
 
 def of_both(name: str = "fault-0001") -> PublicFaultEntry:
@@ -100,15 +100,15 @@ ATTACKS = {
         at_place(DPC, storage(one(), resource="dtfsStorage")),
         "other-resource",
     ),
-    "a resource of others": (at_place(DPC, told(one(node="n2"))), "other-resource"),
+    "a resource of others": (at_place(DPC, fault_message(one(node="n2"))), "other-resource"),
     "a resource that nobody knows": (
-        at_place(DPC, told(one(node="n2"), resource="nobody's")),
+        at_place(DPC, fault_message(one(node="n2"), resource="nobody's")),
         "other-resource",
     ),
     "another namespace": (at_place(DPC, storage(one(node="n2")), "kube-system"), "other-node"),
 } | {
     f"the name {name} in {namespace}": (
-        at_place(name, told(one(node="n2")), namespace),
+        at_place(name, fault_message(one(node="n2")), namespace),
         "other-kind",
     )
     for name in ("mindx-dl-deviceinfo-n1", "mindx-dl-nodeinfo-n1", "npu-vigil-n1")
@@ -181,7 +181,7 @@ def test_a_node_ends_no_fault_of_another(resource: str) -> None:
     before = everything(faults)
     names = [f"own-{kind}-of-n2" for kind in ("dpc", "dtfs")]
     ends = [one(name, "recover", node="n2", devices=(7,)) for name in names]
-    later = storage(*ends, resource=resource, at_ms=TOLD_MS + 1000)
+    later = storage(*ends, resource=resource, at_ms=REPORTED_MS + 1000)
     for name in (DPC, DTFS, "mindx-dl-deviceinfo-n1"):
         faults.observe(0, MESSAGES, at_place(name, later), at(10))
         faults.step(at(20))
@@ -197,7 +197,7 @@ def test_of_a_message_about_both_the_own_part_counts(caplog: pytest.LogCaptureFi
     assert "is about 'n2'; a document of node 'n1' counts for that node only" in caplog.text
     assert faults.rejections.counts == {(0, "other-node"): 1}
     caplog.set_level(logging.INFO)
-    good = storage(one("fault-0004", devices=(4,)), at_ms=TOLD_MS + 1)
+    good = storage(one("fault-0004", devices=(4,)), at_ms=REPORTED_MS + 1)
     faults.observe(0, MESSAGES, at_place(DPC, good), at(1))
     assert standing(faults, "n1").keys() == {"0", "1", "3", "4"}
     assert faults.rejections.now(0) == ()
@@ -223,16 +223,26 @@ def test_faults_of_a_node_to_come_are_not_kept() -> None:
 
 
 def test_what_was_kept_of_it_by_an_earlier_release_does_not_count() -> None:
-    saying = PublicFaultReport(
-        "n9", "", "dpcStorage", "fault-0001", "NPU", "220001001", "occur", (0,), 1, TOLD_MS, TOLD_MS
+    report = PublicFaultReport(
+        "n9",
+        "",
+        "dpcStorage",
+        "fault-0001",
+        "NPU",
+        "220001001",
+        "occur",
+        (0,),
+        1,
+        REPORTED_MS,
+        REPORTED_MS,
     )
     rows = Rows()
     for number, (place, node) in enumerate(
         [("mindx-dl/" + DPC, "n9"), ("default/ccae", "n9"), ("mindx-dl/" + DPC, "n1")]
     ):
-        one_saying = replace(saying, node=node, fault_id=f"fault-{number:04}")
-        row = (node, "", saying.resource, one_saying.fault_id)
-        rows.put("absent", row, UnplacedFault(one_saying, place, "digest", True))
+        one_report = replace(report, node=node, fault_id=f"fault-{number:04}")
+        row = (node, "", report.resource, one_report.fault_id)
+        rows.put("absent", row, UnplacedFault(one_report, place, "digest", True))
     state = {bucket: text for bucket in rows.take_changed() if (text := rows.text(bucket))}
     faults = begun(places("n2"), state)
     assert faults.status().absent == 2
@@ -258,7 +268,7 @@ def test_who_writes_good_and_bad_in_turn_fills_no_log(caplog: pytest.LogCaptureF
     faults = begun()
     for number in range(500):
         node = ("n1", "n2")[number % 2]
-        message = storage(one("fault-0001", node=node), at_ms=TOLD_MS + number)
+        message = storage(one("fault-0001", node=node), at_ms=REPORTED_MS + number)
         faults.observe(0, MESSAGES, at_place(DPC, message), at(number / 100))
     lines = [one for one in caplog.records if DPC in one.getMessage()]
     assert 0 < len(lines) <= 10
@@ -269,7 +279,7 @@ def test_who_writes_good_and_bad_in_turn_fills_no_log(caplog: pytest.LogCaptureF
 def test_other_names_may_name_every_node() -> None:
     faults = begun()
     for namespace in ("default", "mindx-dl"):
-        message = told(of_both(f"fault-of-{namespace}"), resource="dpcStorage")
+        message = fault_message(of_both(f"fault-of-{namespace}"), resource="dpcStorage")
         faults.observe(0, MESSAGES, at_place("ccae", message, namespace), at(0))
     assert standing(faults, "n2").keys() == {"0", "1"}
     assert faults.status().standing == 4
@@ -278,8 +288,8 @@ def test_other_names_may_name_every_node() -> None:
 
 def test_only_namespaces_that_are_named_count(caplog: pytest.LogCaptureFixture) -> None:
     faults = begun(namespaces=("mindx-dl", "cluster-system"))
-    theirs = [document(f"d-{n}", told(one(f"fault-{n:04}")), "tenant") for n in range(3)]
-    ours = document("ccae", told(one("fault-0009", devices=(5,))), "mindx-dl")
+    theirs = [document(f"d-{n}", fault_message(one(f"fault-{n:04}")), "tenant") for n in range(3)]
+    ours = document("ccae", fault_message(one("fault-0009", devices=(5,))), "mindx-dl")
     read(faults, *theirs, ours)
     for _ in range(3):
         for each in theirs:
@@ -304,7 +314,7 @@ def test_namespaces_without_end_fill_neither_log_nor_memory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     faults = begun(namespaces=("mindx-dl",))
-    data, labels = encode_public_fault(told(one())), dict([PUBLIC_FAULT_LABEL])
+    data, labels = encode_public_fault(fault_message(one())), dict([PUBLIC_FAULT_LABEL])
     for number in range(12_000):
         event = Changed(Document(f"tenant-{number // 10}", f"d-{number}", data, labels))
         faults.observe(0, MESSAGES, event, at(0))

@@ -86,7 +86,7 @@ def test_what_did_not_change_is_not_written() -> None:
         '{"away":{"n1":1e99}}',
     ],
 )
-def test_what_is_no_state_is_told(text: str) -> None:
+def test_what_is_no_state_is_reported(text: str) -> None:
     state, (problem,) = read({"07": text, "08": '{"away":{"n1":1}}'})
     assert problem.startswith("07: ")
     assert state.away == {"n1": 1}

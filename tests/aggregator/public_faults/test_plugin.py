@@ -22,17 +22,17 @@ from contract.documents.cluster_device import (
 from contract.documents.cluster_info import VALUE_LIMIT
 from contract.documents.public_fault import Influence
 from tests.aggregator.nodes import T0
-from tests.aggregator.public_faults.telling import (
-    TOLD_MS,
+from tests.aggregator.public_faults.messages import (
+    REPORTED_MS,
     at,
     begun,
     document,
     eight,
+    fault_message,
     one,
     places,
     read,
     standing,
-    told,
 )
 from tests.contract.documents.test_cluster_device import config, fault
 
@@ -46,7 +46,7 @@ def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
     faults = begun()
     before = render_device_entry("node1", eight(), T0)
     answer = faults.send(
-        told(one(name="fault-0001", devices=(0, 1), time_ms=1_760_000_100_000)), at(0)
+        fault_message(one(name="fault-0001", devices=(0, 1), time_ms=1_760_000_100_000)), at(0)
     )
     assert (answer.code, answer.info) == (0, "public fault send successfully")
     assert faults.take_changed_nodes() == {"n1"}
@@ -70,7 +70,7 @@ def test_an_occurrence_separates_chips_and_a_recovery_ends_that() -> None:
         '"type":"NPU","faultCode":"220001001","level":"SeparateNPU","faultTime":1760000100}]}',
         "FaultNum": '{"publicFaultNum":1}',
     }
-    assert faults.send(told(one(assertion="recover")), at(6)).code == 0
+    assert faults.send(fault_message(one(assertion="recover")), at(6)).code == 0
     assert faults.take_changed_nodes() == {"n1"}
     assert render_device_entry("node1", faults.apply("n1", eight(), at(6)), T0) == before
     (view,) = faults.views()
@@ -83,7 +83,7 @@ def test_all_levels_beside_a_fault_of_the_chip() -> None:
     data = config(hardware, unhealthy=(3,))
     record = device_record(device_info.decode(data, "x"))
     faults = begun()
-    told_faults = [
+    faults_sent = [
         ("fault-0001", "010001001", 2, 100),
         ("fault-0002", "110001022", 4, 101),
         ("fault-0003", "220001001", 3, 102),
@@ -92,10 +92,10 @@ def test_all_levels_beside_a_fault_of_the_chip() -> None:
         ("fault-0006", "220001002", 30, 105),
     ]
     answer = faults.send(
-        told(
+        fault_message(
             *(
                 one(name, code=code, devices=(chip,), time_ms=(1_760_000_000 + time) * 1000)
-                for name, code, chip, time in told_faults
+                for name, code, chip, time in faults_sent
             )
         ),
         at(0),
@@ -123,7 +123,7 @@ def test_a_chip_is_called_by_the_type_of_its_node() -> None:
     known = places()
     known.see_report("n5", record)
     faults = begun(known)
-    faults.send(told(one(node="n5", devices=(1,), code="010001001")), at(0))
+    faults.send(fault_message(one(node="n5", devices=(1,), code="010001001")), at(0))
     found = faults.apply("n5", record, at(0))
     assert [(f.chip, f.level) for f in found.faults] == [("npu-1", "SubHealthFault")]
     assert found.available == ("npu-0", "npu-1")
@@ -132,7 +132,7 @@ def test_a_chip_is_called_by_the_type_of_its_node() -> None:
 
 def test_a_node_without_public_faults_costs_nothing() -> None:
     faults = begun()
-    faults.send(told(one()), at(0))
+    faults.send(fault_message(one()), at(0))
     record = eight()
     assert faults.apply("n2", record, at(0)) is record
 
@@ -140,17 +140,17 @@ def test_a_node_without_public_faults_costs_nothing() -> None:
 @pytest.mark.parametrize(
     ("message", "named"),
     [
-        (told(one(node="ghost")), "there is no node 'ghost'"),
-        (told(one(devices=(8,))), "node 'n1' has no chip 8"),
+        (fault_message(one(node="ghost")), "there is no node 'ghost'"),
+        (fault_message(one(devices=(8,))), "node 'n1' has no chip 8"),
         (
-            told(one(node="", serial_number="of nobody")),
+            fault_message(one(node="", serial_number="of nobody")),
             "no node has the serial number 'of nobody'",
         ),
-        (told(one(node="")), "faults[0].influence[0]"),
-        (told(one(code="999999999")), "faults[0].faultCode: '999999999'"),
-        (told(one(), resource="Nobody"), "resource: 'Nobody'"),
-        (told(), "faults: 0"),
-        (replace(told(one()), version="1.1"), "version: '1.1'"),
+        (fault_message(one(node="")), "faults[0].influence[0]"),
+        (fault_message(one(code="999999999")), "faults[0].faultCode: '999999999'"),
+        (fault_message(one(), resource="Nobody"), "resource: 'Nobody'"),
+        (fault_message(), "faults: 0"),
+        (replace(fault_message(one()), version="1.1"), "version: '1.1'"),
     ],
 )
 def test_what_is_refused_is_named(message: PublicFault, named: str) -> None:
@@ -175,7 +175,7 @@ def test_each_influence_counts_for_itself() -> None:
             Influence("", "serial of n2", [2, 9]),
         ],
     )
-    answer = faults.send(told(mixed), at(0))
+    answer = faults.send(fault_message(mixed), at(0))
     assert answer.code == 0
     assert "'ghost'" in answer.info
     assert "no node has the serial number 'of nobody'" in answer.info
@@ -189,7 +189,7 @@ def test_a_fault_without_a_node_is_nobodys(caplog: pytest.LogCaptureFixture) -> 
     known = places("n1")
     known.see_node("n1", NodeState("n1"))
     faults = begun(known)
-    read(faults, document("pub", told(one(node=""))))
+    read(faults, document("pub", fault_message(one(node=""))))
     assert standing(faults) == {}
     assert "public faults in default/pub: refused: faults[0].influence[0]" in caplog.text
 
@@ -200,17 +200,17 @@ def test_a_chip_in_use_exists_although_no_list_names_it() -> None:
     known.see_report("n1", record, ["Ascend910-5"])
     known.see_report("n1", record)
     faults = begun(known)
-    assert faults.send(told(one(devices=(5,))), at(0)).code == 0
+    assert faults.send(fault_message(one(devices=(5,))), at(0)).code == 0
     found = faults.apply("n1", record, at(0))
     assert found.unhealthy == ("Ascend910-5",)
-    assert faults.send(told(one("fault-0002", devices=(6,))), at(0)).code == 409
+    assert faults.send(fault_message(one("fault-0002", devices=(6,))), at(0)).code == 409
 
 
-def test_chips_of_a_new_node_are_looked_for_when_it_tells_of_them() -> None:
+def test_chips_of_a_new_node_are_looked_for_when_it_reports_them() -> None:
     known = places("n1")
     known.see_node("n3", NodeState("n3"))
     faults = begun(known)
-    assert faults.send(told(one(node="n3", devices=(0, 9))), at(0)).code == 0
+    assert faults.send(fault_message(one(node="n3", devices=(0, 9))), at(0)).code == 0
     assert faults.status().unplaced == 1
     assert standing(faults, "n3").keys() == {"0"}, "the other one may not exist"
     known.see_report("n3", eight())
@@ -225,10 +225,10 @@ def test_chips_of_a_new_node_are_looked_for_when_it_tells_of_them() -> None:
 def test_messages_wait_until_the_nodes_are_known() -> None:
     known = places("n1", synced=False)
     faults = begun(known)
-    answer = faults.send(told(one(), one("fault-0002", node="ghost")), at(0))
+    answer = faults.send(fault_message(one(), one("fault-0002", node="ghost")), at(0))
     assert answer.code == 0
     assert "2 of it waits until the nodes are known" in answer.info
-    read(faults, document("pub", told(one("fault-0003", devices=(3,)))))
+    read(faults, document("pub", fault_message(one("fault-0003", devices=(3,)))))
     assert standing(faults) == {}
     assert (faults.status().held, faults.status().waiting) == (2, 2)
     due_ms = faults.next_due_ms()
@@ -247,7 +247,9 @@ def test_the_time_of_an_entry_never_goes_back() -> None:
     entry = None
     for seconds, assertion in ((0, ""), (100, "occur"), (200, "recover"), (200.5, "once")):
         if assertion:
-            faults.send(told(one(assertion=assertion), at_ms=at(seconds).wall_ms), at(seconds))
+            faults.send(
+                fault_message(one(assertion=assertion), at_ms=at(seconds).wall_ms), at(seconds)
+            )
         merged = merge("n1", faults.apply("n1", eight(), at(seconds)), entry, at(seconds))
         assert isinstance(merged, ClusterEntry)
         entry = merged
@@ -255,10 +257,12 @@ def test_the_time_of_an_entry_never_goes_back() -> None:
     assert stamps == [T0, T0 + 100, T0 + 101, T0 + 200]
 
 
-def test_a_sender_whose_clock_is_behind_hears_that_it_said_nothing() -> None:
+def test_a_sender_whose_clock_is_behind_learns_that_its_message_is_old() -> None:
     faults = begun()
-    faults.send(told(one(), at_ms=TOLD_MS + 30_000), at(0))
-    answer = faults.send(told(one(assertion="recover"), at_ms=TOLD_MS + 10_000), at(10))
+    faults.send(fault_message(one(), at_ms=REPORTED_MS + 30_000), at(0))
+    answer = faults.send(
+        fault_message(one(assertion="recover"), at_ms=REPORTED_MS + 10_000), at(10)
+    )
     assert (answer.code, answer.info) == (
         0,
         "public fault send successfully; refused: "
@@ -267,39 +271,39 @@ def test_a_sender_whose_clock_is_behind_hears_that_it_said_nothing() -> None:
     assert standing(faults).keys() == {"0"}
 
 
-def standing_of(*said: tuple[str, str, tuple[int, ...], int]) -> list[ActivePublicFault]:
+def standing_of(*text: tuple[str, str, tuple[int, ...], int]) -> list[ActivePublicFault]:
     """Faults by code, level, chips and time."""
     return [
         ActivePublicFault(
             "n1", "CCAE", f"fault-{n:05}", "NPU", code, level, chips, at_s, 0, 0, 0, None, True
         )
-        for n, (code, level, chips, at_s) in enumerate(said)
+        for n, (code, level, chips, at_s) in enumerate(text)
     ]
 
 
-def test_a_fault_that_is_told_under_ever_new_names_leaves_the_entry_small() -> None:
+def test_a_fault_that_is_reported_under_ever_new_names_leaves_the_entry_small() -> None:
     """32 messages of 100 faults on 32 chips, which anybody may send: more than 1 MiB."""
     chips = tuple(range(32))
     flood = [("010001001", "SubHealthFault", chips, T0 + n) for n in range(3200)]
     worse = ("220001001", "SeparateNPU", (31,), T0)
     record = with_public_faults(eight(), standing_of(*flood, worse), T0)
-    told_of = [one for one in record.faults if one.code == "010001001"]
-    assert {(one.chip, one.time_ms) for one in told_of} == {
+    shown_faults = [one for one in record.faults if one.code == "010001001"]
+    assert {(one.chip, one.time_ms) for one in shown_faults} == {
         (f"Ascend910-{chip}", T0 + 3199) for chip in chips
     }
     assert record.unhealthy == ("Ascend910-31",)
     assert [one.chip for one in record.faults if one.code == "220001001"] == ["Ascend910-31"]
 
 
-def test_as_many_times_as_there_is_room_for_are_told_like_upstream() -> None:
+def test_as_many_times_as_there_is_room_for_are_reported_like_upstream() -> None:
     one_more = [("010001001", "SubHealthFault", (0,), T0 + n) for n in range(MOST_SHOWN + 1)]
-    told_of = with_public_faults(eight(), standing_of(*one_more[:-1]), T0).faults
-    assert len(told_of) == MOST_SHOWN
+    shown_faults = with_public_faults(eight(), standing_of(*one_more[:-1]), T0).faults
+    assert len(shown_faults) == MOST_SHOWN
     assert len(with_public_faults(eight(), standing_of(*one_more), T0).faults) == 1
 
 
 @pytest.mark.slow
-def test_of_ever_new_codes_the_worst_are_told_for_each_chip() -> None:
+def test_of_ever_new_codes_the_worst_are_reported_for_each_chip() -> None:
     mild = [(f"{n:09}", "SubHealthFault", tuple(range(31)), T0 + n) for n in range(2000)]
     worse = [(f"9{n:08}", "SeparateNPU", (n % 8, 31), T0) for n in range(100)]
     record = with_public_faults(eight(), standing_of(*mild, *worse), T0)
@@ -328,9 +332,9 @@ def test_it_is_what_the_daemon_asks_for() -> None:
 def test_counts_do_not_grow_with_what_anybody_makes_up() -> None:
     faults = begun()
     for number in range(500):
-        faults.send(told(one(), resource=f"made-up-{number}"), at(0))
-    faults.send(told(one()), at(0))
-    faults.send(told(one()), at(0))
+        faults.send(fault_message(one(), resource=f"made-up-{number}"), at(0))
+    faults.send(fault_message(one()), at(0))
+    faults.send(fault_message(one()), at(0))
     counts = {(c.resource, c.verdict): c.number for c in faults.status().counts}
     assert counts == {
         ("(not configured)", "refused"): 500,

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from aggregator.plugin import LAST
 from aggregator.public_faults.plugin import MESSAGES, STATISTIC, PublicFaultsPlugin
 from stores.base import Changed, Deleted, Document, DocumentsListed
-from tests.aggregator.public_faults.telling import (
+from tests.aggregator.public_faults.messages import (
     at,
     begun,
     document,
+    fault_message,
     kept,
     one,
     places,
     read,
     standing,
-    told,
 )
 
 SEPARATED = {"0": ("220001001", "SeparateNPU")}
@@ -26,7 +26,7 @@ SEPARATED = {"0": ("220001001", "SeparateNPU")}
 
 def test_what_waits_survives_a_restart() -> None:
     faults = begun(places("n1", synced=False))
-    faults.send(told(one("fault-0001"), one("fault-0002", devices=(1,))), at(0))
+    faults.send(fault_message(one("fault-0001"), one("fault-0002", devices=(1,))), at(0))
     state = kept(faults)
     again = begun(places("n1"), state, seconds=1)
     assert standing(again).keys() == {"0", "1"}
@@ -59,7 +59,9 @@ def test_whatever_way_it_comes_the_newest_holds(
     for number, (assertion, way, pause_ms, restarts) in enumerate(history):
         clock_ms += pause_ms
         now = at(clock_ms / 1000)
-        message = told(one(assertion=assertion), at_ms=now.wall_ms, name=f"message-{number}")
+        message = fault_message(
+            one(assertion=assertion), at_ms=now.wall_ms, name=f"message-{number}"
+        )
         faults.step(now)
         if way == "send":
             faults.send(message, now)
@@ -80,13 +82,13 @@ def test_a_follower_begins_where_the_leader_ended() -> None:
     """It has read the documents, too, but not what was said over gRPC."""
     leader, follower = begun(), PublicFaultsPlugin(places("n1", "n2"))
     follower.step(at(0))
-    first = document("pub-1", told(one()))
+    first = document("pub-1", fault_message(one()))
     for part in (leader, follower):
         read(part, first)
-    leader.send(told(one("fault-0002", devices=(1,))), at(1))
-    leader.send(told(one(assertion="recover")), at(10))
+    leader.send(fault_message(one("fault-0002", devices=(1,))), at(1))
+    leader.send(fault_message(one(assertion="recover")), at(10))
     state = kept(leader)
-    late = document("pub-2", told(one("fault-0003", devices=(2,))))
+    late = document("pub-2", fault_message(one("fault-0003", devices=(2,))))
     follower.observe(0, MESSAGES, Changed(late), at(11))
     assert standing(follower).keys() == {"0", "2"}
     assert follower.views() == ()
@@ -117,9 +119,11 @@ def test_what_upstream_has_left_is_taken_over() -> None:
     faults.step(at(0))
     assert standing(faults) == SEPARATED | {"1": ("900000009", "PreSeparateNPU")}
     state = kept(faults)
-    faults.send(told(one(assertion="recover")), at(1))
-    assert faults.send(told(one("fault-0002", "recover", code="900000009")), at(1)).code == 0
-    assert faults.send(told(one("fault-0003", code="900000009")), at(1)).code == 409
+    faults.send(fault_message(one(assertion="recover")), at(1))
+    assert (
+        faults.send(fault_message(one("fault-0002", "recover", code="900000009")), at(1)).code == 0
+    )
+    assert faults.send(fault_message(one("fault-0003", code="900000009")), at(1)).code == 409
     assert standing(faults) == {}
     again = begun(places("n1"), kept(faults, state), seconds=10)
     again.observe(0, STATISTIC, listed, at(10))
@@ -127,7 +131,7 @@ def test_what_upstream_has_left_is_taken_over() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ('"n1":[{"devIds":"0"},GOOD]', "PublicFaults.n1[0].devIds"),
         ('"n2":"x","n1":[GOOD]', "PublicFaults.n2 is no list"),
@@ -135,7 +139,7 @@ def test_what_upstream_has_left_is_taken_over() -> None:
     ],
 )
 def test_what_is_wrong_in_what_upstream_has_left_touches_no_other_fault(
-    caplog: pytest.LogCaptureFixture, wrong: str, said: str
+    caplog: pytest.LogCaptureFixture, wrong: str, text: str
 ) -> None:
     good = (
         '{"resource":"CCAE","devIds":[0],"faultId":"fault-0001","type":"NPU",'
@@ -148,13 +152,13 @@ def test_what_is_wrong_in_what_upstream_has_left_touches_no_other_fault(
     faults.observe(0, STATISTIC, listed, at(0))
     faults.step(at(0))
     assert standing(faults) == SEPARATED
-    assert said in caplog.text
+    assert text in caplog.text
 
 
 def test_a_node_that_went_has_its_faults_for_a_day() -> None:
     known = places("n1", "n2")
     faults = begun(known)
-    faults.send(told(one()), at(0))
+    faults.send(fault_message(one()), at(0))
     faults.step(at(1))
     known.see_node("n1", None)
     known.see_report("n1", None)
@@ -178,20 +182,20 @@ def test_a_node_that_went_has_its_faults_for_a_day() -> None:
 def test_a_fault_of_a_node_that_went_may_recover() -> None:
     known = places("n1")
     faults = begun(known)
-    faults.send(told(one()), at(0))
+    faults.send(fault_message(one()), at(0))
     known.see_node("n1", None)
     known.see_report("n1", None)
-    assert faults.send(told(one("fault-0002")), at(10)).code == 409
-    assert faults.send(told(one(assertion="recover")), at(10)).code == 0
+    assert faults.send(fault_message(one("fault-0002")), at(10)).code == 409
+    assert faults.send(fault_message(one(assertion="recover")), at(10)).code == 0
     assert faults.status().standing == 0
 
 
-def test_a_bucket_that_cannot_be_read_is_told_and_the_others_count() -> None:
+def test_a_bucket_that_cannot_be_read_is_reported_and_the_others_count() -> None:
     names = [f"n{number}" for number in range(1, 20)]
     known = places(*names)
     faults = begun(known)
     for name in names:
-        faults.send(told(one(node=name)), at(0))
+        faults.send(fault_message(one(node=name)), at(0))
     state = kept(faults)
     damaged = next(bucket for bucket in sorted(state) if bucket != LAST + "about")
     state[damaged] = state[damaged][:-5]
@@ -206,7 +210,7 @@ def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> Non
     faults.restore({}, at(0))
     faults.observe(0, STATISTIC, DocumentsListed(()), at(0))
     faults.step(at(0))
-    faults.send(told(one()), at(1))
+    faults.send(fault_message(one()), at(1))
     faults.step(at(1))
     assert faults.views() == ()
     assert LAST + "about" not in kept(faults)
@@ -220,25 +224,25 @@ def test_a_store_that_is_away_keeps_the_statistic_back_for_a_while_only() -> Non
     assert LAST + "about" in kept(faults)
 
 
-def test_state_that_is_nested_too_deep_is_said_and_harms_nothing_else() -> None:
+def test_state_that_is_nested_too_deep_is_logged_and_harms_nothing_else() -> None:
     deep = '{"used":true,"x":' + "[" * 100_000
     faults = PublicFaultsPlugin(places("n1"))
     (problem,) = faults.restore({LAST + "about": deep}, at(0))
     assert problem.startswith(f"{LAST}about: ")
-    assert faults.send(told(one()), at(1)).code == 0
+    assert faults.send(fault_message(one()), at(1)).code == 0
 
 
-def test_what_a_document_said_for_a_moment_is_known_to_who_read_it() -> None:
+def test_what_a_document_contained_briefly_is_known_to_its_reader() -> None:
     """The leader was killed before it had kept that; now the document says something else."""
     leader, follower = begun(), begun()
     for part in (leader, follower):
-        part.observe(0, MESSAGES, Changed(document("a", told(one("fault-0001")))), at(1))
+        part.observe(0, MESSAGES, Changed(document("a", fault_message(one("fault-0001")))), at(1))
     state = kept(leader)
-    moments = [
-        told(one("fault-0002", devices=(1,)), at_ms=at(2).wall_ms),
-        told(one("fault-0003", devices=(2,)), at_ms=at(3).wall_ms),
+    instants = [
+        fault_message(one("fault-0002", devices=(1,)), at_ms=at(2).wall_ms),
+        fault_message(one("fault-0003", devices=(2,)), at_ms=at(3).wall_ms),
     ]
-    for number, message in enumerate(moments):
+    for number, message in enumerate(instants):
         follower.observe(0, MESSAGES, Changed(document("a", message)), at(2 + number))
     follower.observe(0, MESSAGES, Deleted("default", "a"), at(4))
     follower.restore(state, at(14))
@@ -248,10 +252,10 @@ def test_what_a_document_said_for_a_moment_is_known_to_who_read_it() -> None:
 def test_what_is_over_does_not_come_back_with_it() -> None:
     leader, follower = begun(), begun()
     for part in (leader, follower):
-        occurs = told(one("fault-0001"), one("fault-0002", "once", devices=(1,)))
+        occurs = fault_message(one("fault-0001"), one("fault-0002", "once", devices=(1,)))
         part.observe(0, MESSAGES, Changed(document("a", occurs)), at(1))
         part.observe(0, MESSAGES, Deleted("default", "a"), at(2))
-    leader.send(told(one("fault-0001", "recover"), at_ms=at(7).wall_ms), at(7))
+    leader.send(fault_message(one("fault-0001", "recover"), at_ms=at(7).wall_ms), at(7))
     leader.step(at(8))
     follower.restore(kept(leader), at(20))
     assert standing(follower) == {}

@@ -11,7 +11,14 @@ from aggregator.public_faults.plugin import MESSAGES, PublicFaultsPlugin
 from contract.names import PUBLIC_FAULT_LABEL, PUBLIC_FAULT_NAMESPACE, public_fault_name
 from stores.address import open_store
 from stores.base import Document
-from tests.aggregator.public_faults.telling import at, begun, document, one, standing, told
+from tests.aggregator.public_faults.messages import (
+    at,
+    begun,
+    document,
+    fault_message,
+    one,
+    standing,
+)
 from tests.parts.broker import AGGREGATOR
 
 if TYPE_CHECKING:
@@ -60,10 +67,10 @@ def of_node(node: str, resource: str, code: str, chip: int) -> Document:
     """What the agent of ``node`` tells of a storage client."""
     fault = one(f"fault-of-{node}-{chip}", node=node, code=code, devices=(chip,), kind="Node")
     name = public_fault_name(node, resource)
-    return document(name, told(fault, resource=resource), PUBLIC_FAULT_NAMESPACE)
+    return document(name, fault_message(fault, resource=resource), PUBLIC_FAULT_NAMESPACE)
 
 
-async def test_documents_of_nodes_and_of_anybody_are_heard(store: Store) -> None:
+async def test_documents_of_nodes_and_of_any_program_are_received(store: Store) -> None:
     faults = begun()
     more = asyncio.Event()
 
@@ -78,10 +85,10 @@ async def test_documents_of_nodes_and_of_anybody_are_heard(store: Store) -> None
                 more.clear()
                 await more.wait()
 
-    unlabelled = document("other", told(one("fault-0009", devices=(7,))))
+    unlabelled = document("other", fault_message(one("fault-0009", devices=(7,))))
     await store.put(of_node("n1", "dpcStorage", "110001020", 0))
     await store.put(of_node("n2", "dtfsStorage", "110001022", 1))
-    await store.put(document("ccae", told(one(devices=(2,))), "default"))
+    await store.put(document("ccae", fault_message(one(devices=(2,))), "default"))
     await store.put(Document("default", "other", unlabelled.data, {PUBLIC_FAULT_LABEL[0]: "no"}))
     task = asyncio.create_task(follow())
     await until(lambda part: part.status().standing == 3)
@@ -91,7 +98,9 @@ async def test_documents_of_nodes_and_of_anybody_are_heard(store: Store) -> None
     }
     assert standing(faults, "n2") == {"1": ("110001022", "PreSeparateNPU")}
     await store.put(of_node("n2", "dpcStorage", "110001021", 3))
-    await store.put(document("pingmesh", told(one(devices=(4,)), resource="pingmesh"), "default"))
+    await store.put(
+        document("pingmesh", fault_message(one(devices=(4,)), resource="pingmesh"), "default")
+    )
     await until(lambda part: part.status().standing == 5)
     assert standing(faults, "n2").keys() == {"1", "3"}
     assert standing(faults, "n1").keys() == {"0", "2", "4"}

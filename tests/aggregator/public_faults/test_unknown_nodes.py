@@ -15,19 +15,19 @@ from aggregator.public_faults.plugin import MESSAGES
 from aggregator.public_faults.values import PIECE
 from contract.documents.public_fault import Influence
 from stores.base import Deleted, DocumentsListed
-from tests.aggregator.public_faults.telling import (
-    TOLD_MS,
+from tests.aggregator.public_faults.messages import (
+    REPORTED_MS,
     at,
     begun,
     changed,
     document,
     eight,
+    fault_message,
     kept,
     one,
     places,
     read,
     standing,
-    told,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def come(known: KnownPlaces, faults: PublicFaultsPlugin, seconds: float) -> froz
 def test_a_document_counts_when_its_node_comes() -> None:
     known = places("n1")
     faults = begun(known)
-    read(faults, document("pub", told(one(), one("fault-0002", node=LATE))))
+    read(faults, document("pub", fault_message(one(), one("fault-0002", node=LATE))))
     assert standing(faults).keys() == {"0"}
     status = faults.status()
     assert status.absent == 1
@@ -64,7 +64,7 @@ def test_a_document_counts_when_its_node_comes() -> None:
 def test_a_document_counts_when_a_node_has_its_serial_number() -> None:
     known = places("n1")
     faults = begun(known)
-    read(faults, document("pub", told(one(node="", serial_number="SN-9"))))
+    read(faults, document("pub", fault_message(one(node="", serial_number="SN-9"))))
     known.see_node(LATE, NodeState(LATE, serial_number="SN-9"))
     come(known, faults, 3600)
     assert standing(faults, LATE).keys() == {"0"}
@@ -72,9 +72,9 @@ def test_a_document_counts_when_a_node_has_its_serial_number() -> None:
 
 def test_it_counts_after_a_restart_too() -> None:
     faults = begun()
-    message = document("pub", told(one(), one("fault-0002", node=LATE)))
+    message = document("pub", fault_message(one(), one("fault-0002", node=LATE)))
     read(faults, message)
-    faults.send(told(one(assertion="recover"), at_ms=TOLD_MS + 1), at(10))
+    faults.send(fault_message(one(assertion="recover"), at_ms=REPORTED_MS + 1), at(10))
     texts = kept(faults)
     known = places("n1")
     again = begun(known, texts, seconds=3600)
@@ -89,8 +89,10 @@ def test_it_counts_after_a_restart_too() -> None:
 def test_what_does_not_hold_any_more_when_the_node_comes(by: str) -> None:
     known = places("n1")
     faults = begun(known)
-    read(faults, document("pub", told(one(node=LATE))))
-    over = told(one(node=LATE, assertion="recover"), at_ms=TOLD_MS + 100_000, name="message-2")
+    read(faults, document("pub", fault_message(one(node=LATE))))
+    over = fault_message(
+        one(node=LATE, assertion="recover"), at_ms=REPORTED_MS + 100_000, name="message-2"
+    )
     match by:
         case "deletion":
             faults.observe(0, MESSAGES, Deleted("default", "pub"), at(100))
@@ -109,10 +111,10 @@ def test_what_does_not_hold_any_more_when_the_node_comes(by: str) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "ends"), [(50, True), (70, False)])
-def test_a_fault_that_is_told_once_waits_for_a_minute(seconds: float, ends: bool) -> None:
+def test_a_fault_that_is_reported_once_waits_for_a_minute(seconds: float, ends: bool) -> None:
     known = places("n1")
     faults = begun(known)
-    read(faults, document("pub", told(one(node=LATE, assertion="once"))))
+    read(faults, document("pub", fault_message(one(node=LATE, assertion="once"))))
     come(known, faults, seconds)
     assert bool(standing(faults, LATE)) is ends
     faults.step(at(seconds + 5))
@@ -122,7 +124,7 @@ def test_a_fault_that_is_told_once_waits_for_a_minute(seconds: float, ends: bool
 def test_over_grpc_a_node_that_is_not_there_is_refused_for_good() -> None:
     known = places("n1")
     faults = begun(known)
-    assert faults.send(told(one(node=LATE)), at(0)).code == 409
+    assert faults.send(fault_message(one(node=LATE)), at(0)).code == 409
     come(known, faults, 1)
     assert standing(faults, LATE) == {}
 
@@ -133,7 +135,7 @@ def test_what_is_remembered_of_nodes_that_never_come_has_an_end(
     monkeypatch.setattr("aggregator.public_faults.unknown_nodes.MOST", 20)
     faults = begun()
     for number in range(50):
-        message = told(one(f"fault-{number:04}", node=f"ghost-{number}"))
+        message = fault_message(one(f"fault-{number:04}", node=f"ghost-{number}"))
         faults.observe(0, MESSAGES, changed(f"pub-{number}", message), at(number))
     assert faults.status().absent == 20
 
@@ -154,7 +156,7 @@ def clock() -> Instant:
 async def test_a_large_message_lets_others_have_their_turn() -> None:
     known, _, several = large(500, 20)
     faults = begun(known)
-    asking = asyncio.create_task(answered(faults, told(*several), clock))
+    asking = asyncio.create_task(answered(faults, fault_message(*several), clock))
     turns, seen = 0, set()
     while not asking.done():
         await asyncio.sleep(0)
@@ -170,10 +172,10 @@ async def test_a_large_message_lets_others_have_their_turn() -> None:
 async def test_a_message_does_not_overtake_a_large_one() -> None:
     known, _, several = large(200, 20)
     faults = begun(known)
-    many = asyncio.create_task(answered(faults, told(*several), clock))
+    many = asyncio.create_task(answered(faults, fault_message(*several), clock))
     await asyncio.sleep(0)
     over = one("fault-0019", "recover", node="node-0199")
-    answer = await answered(faults, told(over), clock)
+    answer = await answered(faults, fault_message(over), clock)
     assert many.done()
     assert answer.code == 0
     faults.step(at(5))
@@ -183,7 +185,7 @@ async def test_a_message_does_not_overtake_a_large_one() -> None:
 def test_many_nodes_are_judged_some_at_a_time() -> None:
     known, names, several = large(500, 2)
     faults = begun(known)
-    faults.send(told(*several), at(0))
+    faults.send(fault_message(*several), at(0))
     judged: list[str] = []
     while (due := faults.next_due_ms()) is not None and due <= 1:
         some = faults.step(at(0.001))
@@ -195,7 +197,9 @@ def test_many_nodes_are_judged_some_at_a_time() -> None:
 def test_a_store_full_of_documents_is_read_some_at_a_time() -> None:
     faults = begun()
     documents = [
-        document(f"pub-{number:04}", told(one(f"fault-{number:04}"), at_ms=TOLD_MS + number))
+        document(
+            f"pub-{number:04}", fault_message(one(f"fault-{number:04}"), at_ms=REPORTED_MS + number)
+        )
         for number in range(2000)
     ]
     read(faults, *documents)

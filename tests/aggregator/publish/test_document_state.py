@@ -11,7 +11,7 @@ from service.foreign_writes import MANY
 from service.owned_document import StoreContent
 from stores.base import Document
 from stores.touch import TOUCHED
-from tests.aggregator.nodes import moment
+from tests.aggregator.nodes import instant
 
 NAME = "cluster-info-device-0"
 
@@ -24,42 +24,42 @@ def document(text: str, version: str, labels: dict[str, str] | None = None) -> D
 def written(text: str = "one", revision: int = 1) -> tuple[ClusterDocument, Value]:
     """An output whose value is stored as version 10."""
     output, value = ClusterDocument(NAME), Value(text, 1, revision)
-    assert output.must_write(value, moment(0))
+    assert output.must_write(value, instant(0))
     output.written("10", value, output.version)
-    assert not output.must_write(value, moment(0))
+    assert not output.must_write(value, instant(0))
     return output, value
 
 
 def test_what_is_there_already_is_not_written() -> None:
     output, value = ClusterDocument(NAME), Value("one", 1, 0)
     output.shows(document("one", "5"))
-    assert not output.must_write(value, moment(0))
+    assert not output.must_write(value, instant(0))
     assert output.acknowledged == 0
     assert (output.nodes, output.bytes, output.writes_total) == (1, 3, 0)
-    assert output.must_write(Value("two", 1, 1), moment(0))
+    assert output.must_write(Value("two", 1, 1), instant(0))
 
 
 def test_at_start_a_difference_is_written_and_is_nobodys_fault() -> None:
     for shown in (StoreContent.NOTHING, document("old", "5"), document("one", "5", {})):
         output = ClusterDocument(NAME)
         output.shows(shown)
-        assert output.must_write(Value("one", 1, 0), moment(0))
+        assert output.must_write(Value("one", 1, 0), instant(0))
         assert output.foreign.total == 0
 
 
 def test_the_watch_may_be_late_or_early() -> None:
     output, value = written()
     output.shows(document("one", "10"))
-    assert not output.must_write(value, moment(1))
+    assert not output.must_write(value, instant(1))
     newer = Value("two", 1, 2)
-    assert output.must_write(newer, moment(2))
+    assert output.must_write(newer, instant(2))
     output.shows(document("two", "11"))  # before the write returns
     output.written("11", newer, output.version)
-    assert not output.must_write(newer, moment(3))
+    assert not output.must_write(newer, instant(3))
     output.shows(document("one", "10"))  # an old event at last
-    assert not output.must_write(newer, moment(4))
+    assert not output.must_write(newer, instant(4))
     output.shows(document("two", "11"))
-    assert not output.must_write(newer, moment(9))
+    assert not output.must_write(newer, instant(9))
     assert output.foreign.total == 0
 
 
@@ -67,16 +67,16 @@ def test_a_foreign_change_a_foreign_label_and_a_deletion_are_repaired() -> None:
     for shown in (document("mine", "99"), document("one", "99", {}), StoreContent.NOTHING):
         output, value = written()
         output.shows(shown)
-        assert output.must_write(value, moment(1))
+        assert output.must_write(value, instant(1))
         assert output.foreign.total == 1
         output.written("100", value, output.version)
-        assert not output.must_write(value, moment(1))
+        assert not output.must_write(value, instant(1))
 
 
 def test_what_others_add_is_left_alone_and_kept_unless_readers_act_on_it() -> None:
     output, value = written()
     output.shows(document("one", "99", {**dict([CLUSTER_LABEL]), "more": "x"}))
-    assert not output.must_write(value, moment(1))
+    assert not output.must_write(value, instant(1))
     both = Document(
         CLUSTER_NAMESPACE,
         NAME,
@@ -86,16 +86,16 @@ def test_what_others_add_is_left_alone_and_kept_unless_readers_act_on_it() -> No
         "100",
     )
     output.shows(both)
-    assert not output.must_write(value, moment(1))
+    assert not output.must_write(value, instant(1))
     two = Value("two", 1, 2)
-    assert output.must_write(two, moment(1))
+    assert output.must_write(two, instant(1))
     assert output.with_added(output.document(two)) == msgspec.structs.replace(
         both, data={NAME: "two", "x": "y"}, annotations={"a": "b"}, version=""
     )
     output.written("101", two, output.version)
     labels = {**dict([CLUSTER_LABEL]), "mx-consumer-cim": "true"}
     output.shows(document("two", "102", labels))
-    assert output.must_write(two, moment(2))
+    assert output.must_write(two, instant(2))
     assert output.document(two).labels == dict([CLUSTER_LABEL])
 
 
@@ -103,10 +103,10 @@ def test_an_answer_that_differs_from_our_own_write_is_a_foreign_change() -> None
     output, value = written()
     for number in range(MANY):
         output.shows(document("theirs", f"{10 + number}"))
-        must = output.must_write(value, moment(number / 10))
+        must = output.must_write(value, instant(number / 10))
         assert output.foreign.total == number + 1
         assert must is (number < MANY - 1)
-        output.tried(moment(number / 10))
+        output.tried(instant(number / 10))
         output.written(f"{11 + number}", value, output.version)
     assert output.conflict
     assert output.differing == (f"key {NAME}",)
@@ -115,9 +115,9 @@ def test_an_answer_that_differs_from_our_own_write_is_a_foreign_change() -> None
 def test_a_write_that_changes_nothing_is_no_success() -> None:
     output, value = written()
     output.shows(document("theirs", "11"))
-    assert output.must_write(value, moment(1))
+    assert output.must_write(value, instant(1))
     output.written("11", value, "11")  # a webhook made of it what was there
-    assert output.must_write(value, moment(2))
+    assert output.must_write(value, instant(2))
     assert output.foreign.total == 2
     assert output.differing == (f"key {NAME}",)
 
@@ -128,16 +128,16 @@ def test_a_write_whose_answer_was_lost_is_known_again() -> None:
     output.failed("no answer", newer)
     output.shows(document("two", "11"))
     newest = Value("three", 1, 3)
-    assert output.must_write(newest, moment(1))
+    assert output.must_write(newest, instant(1))
     assert output.foreign.total == 0
 
 
-def test_an_earlier_own_value_put_back_by_somebody_is_repaired() -> None:
+def test_an_earlier_own_value_put_back_by_another_program_is_repaired() -> None:
     output, _value = written()
     newer = Value("two", 1, 2)
     output.written("11", newer, output.version)
     output.shows(document("one", "12"))
-    assert output.must_write(newer, moment(1))
+    assert output.must_write(newer, instant(1))
     assert output.foreign.total == 1
 
 
@@ -146,10 +146,10 @@ def test_put_back_with_its_old_version_it_is_repaired_when_it_cannot_be_a_late_e
     newer = Value("two", 1, 2)
     output.written("11", newer, output.version)
     output.shows(document("one", "10"))
-    assert not output.must_write(newer, moment(1))
+    assert not output.must_write(newer, instant(1))
     assert not output.settled
-    assert not output.must_write(newer, moment(2.9))
-    assert output.must_write(newer, moment(3))
+    assert not output.must_write(newer, instant(2.9))
+    assert output.must_write(newer, instant(3))
     assert output.foreign.total == 1
 
 
@@ -157,27 +157,27 @@ def test_more_than_three_foreign_writes_a_minute_are_a_conflict_until_it_is_quie
     output, value = written()
     for number in range(MANY - 1):
         output.shows(document("theirs", f"a{number}"))
-        assert output.must_write(value, moment(number))
-        output.tried(moment(number))
+        assert output.must_write(value, instant(number))
+        output.tried(instant(number))
         output.written(f"b{number}", value, output.version)
     output.shows(document("theirs", "a9"))
-    assert not output.must_write(value, moment(10))
+    assert not output.must_write(value, instant(10))
     assert output.conflict
     assert output.asks_who
-    assert output.conflict_seconds(value, moment(10)) == 1
-    assert not output.must_write(Value("two", 1, 2), moment(10.9))
-    assert output.must_write(Value("two", 1, 2), moment(11))
-    output.tried(moment(11))
+    assert output.conflict_seconds(value, instant(10)) == 1
+    assert not output.must_write(Value("two", 1, 2), instant(10.9))
+    assert output.must_write(Value("two", 1, 2), instant(11))
+    output.tried(instant(11))
     output.written("b9", Value("two", 1, 2), output.version)
-    assert not output.must_write(Value("three", 1, 3), moment(11.9))
+    assert not output.must_write(Value("three", 1, 3), instant(11.9))
     output.shows(document("theirs", "a10"))
-    assert not output.must_write(Value("three", 1, 3), moment(12.9)), "the pause has doubled"
-    assert output.must_write(Value("three", 1, 3), moment(13))
-    output.tried(moment(13))
+    assert not output.must_write(Value("three", 1, 3), instant(12.9)), "the pause has doubled"
+    assert output.must_write(Value("three", 1, 3), instant(13))
+    output.tried(instant(13))
     output.written("b10", Value("three", 1, 3), output.version)
-    assert not output.must_write(Value("three", 1, 3), moment(70))
+    assert not output.must_write(Value("three", 1, 3), instant(70))
     assert output.conflict
-    assert not output.must_write(Value("three", 1, 3), moment(73))
+    assert not output.must_write(Value("three", 1, 3), instant(73))
     assert not output.conflict, "nobody else wrote for a minute"
 
 
@@ -185,7 +185,7 @@ def test_foreign_writes_now_and_then_are_repaired_each_time() -> None:
     output, value = written()
     for number in range(10):
         output.shows(document("theirs", f"a{number}"))
-        assert output.must_write(value, moment(number * 25))
+        assert output.must_write(value, instant(number * 25))
         output.written(f"b{number}", value, output.version)
     assert not output.conflict
 
@@ -193,13 +193,13 @@ def test_foreign_writes_now_and_then_are_repaired_each_time() -> None:
 def test_lag_counts_from_the_change_to_its_acknowledgement() -> None:
     output, _ = written()
     newer = Value("two", 1, 2)
-    assert output.must_write(newer, moment(3))
+    assert output.must_write(newer, instant(3))
     output.failed("away", newer)
-    assert output.must_write(newer, moment(9))
+    assert output.must_write(newer, instant(9))
     since_ms = output.pending_since_ms
-    assert since_ms == moment(3).wall_ms
+    assert since_ms == instant(3).wall_ms
     output.written("11", newer, output.version)
-    assert not output.must_write(newer, moment(10))
+    assert not output.must_write(newer, instant(10))
     assert output.pending_since_ms is None
     assert output.trouble.reason is None
 
@@ -208,27 +208,27 @@ def test_a_touch_is_no_foreign_write_however_late_it_is_shown() -> None:
     output, value = written()
     output.touched(value)
     output.shows(document("one", "20"))
-    assert not output.must_write(value, moment(1))
+    assert not output.must_write(value, instant(1))
     assert output.settled
     newer = Value("two", 1, 2)
-    assert output.must_write(newer, moment(2))
+    assert output.must_write(newer, instant(2))
     output.shows(document("one", "21"))  # the event of another touch, during the write
     output.written("22", newer, output.version)
-    assert not output.must_write(newer, moment(2.1))
+    assert not output.must_write(newer, instant(2.1))
     output.shows(document("two", "22"))
-    assert not output.must_write(newer, moment(2.2))
+    assert not output.must_write(newer, instant(2.2))
     assert output.foreign.total == 0
 
 
-def test_a_touched_value_that_somebody_puts_back_is_repaired() -> None:
+def test_a_touched_value_that_another_program_puts_back_is_repaired() -> None:
     output, value = written()
     output.touched(value)
     newer = Value("two", 1, 2)
     output.written("22", newer, output.version)
     output.shows(document("one", "23"))
-    assert not output.must_write(newer, moment(3))
+    assert not output.must_write(newer, instant(3))
     assert not output.settled
-    assert output.must_write(newer, moment(5.1))
+    assert output.must_write(newer, instant(5.1))
     assert output.foreign.total == 1
 
 
@@ -236,13 +236,13 @@ def test_our_touch_of_a_foreign_write_is_no_second_one() -> None:
     output, value = written()
     output.touched(value)  # it arrives after the foreign write
     output.shows(document("mine", "99"))
-    assert output.must_write(value, moment(1))
+    assert output.must_write(value, instant(1))
     annotations = {TOUCHED: "then"}
     output.shows(msgspec.structs.replace(document("mine", "100"), annotations=annotations))
     output.written("101", value, output.version)
-    assert not output.must_write(value, moment(1.1))
+    assert not output.must_write(value, instant(1.1))
     output.shows(document("one", "101"))
-    assert not output.must_write(value, moment(1.2))
+    assert not output.must_write(value, instant(1.2))
     assert output.settled
     assert output.foreign.total == 1
 
@@ -258,70 +258,70 @@ def test_a_write_replaces_what_was_seen_last() -> None:
     assert output.version == "13"
     output.shows(StoreContent.NOTHING)
     assert output.version == ""
-    assert output.must_write(value, moment(1))
+    assert output.must_write(value, instant(1))
 
 
 def test_what_was_replaced_is_no_foreign_write_when_it_is_shown_late() -> None:
     output, value = written()
     output.sees(document("mine", "11"))
-    assert output.must_write(value, moment(1))
+    assert output.must_write(value, instant(1))
     output.written("12", value, output.version)
     assert output.foreign.total == 1
     output.shows(document("mine", "11"))
-    assert not output.must_write(value, moment(1.1))
+    assert not output.must_write(value, instant(1.1))
     output.shows(document("one", "12"))
-    assert not output.must_write(value, moment(1.2))
+    assert not output.must_write(value, instant(1.2))
     assert output.foreign.total == 1
 
 
-def test_one_change_that_was_told_and_read_is_one() -> None:
+def test_one_change_that_was_reported_and_read_is_one() -> None:
     output, value = written()
     output.shows(StoreContent.NOTHING)  # as a watch shows a document without its label
-    assert output.must_write(value, moment(1))
+    assert output.must_write(value, instant(1))
     output.sees(document("one", "11", {}))
-    assert output.must_write(value, moment(1))
+    assert output.must_write(value, instant(1))
     assert output.foreign.total == 1
     output.written("12", value, output.version)
     output.shows(document("theirs", "13"))
-    assert output.must_write(value, moment(2))
+    assert output.must_write(value, instant(2))
     output.sees(document("theirs again", "14"))
-    assert output.must_write(value, moment(2))
+    assert output.must_write(value, instant(2))
     assert output.foreign.total == 3
 
 
-def test_a_change_that_is_told_while_a_write_is_refused_because_of_it_is_another_one() -> None:
+def test_a_change_that_is_reported_while_a_write_is_refused_because_of_it_is_another_one() -> None:
     output, value = written()
     output.shows(document("theirs", "11"))
-    assert output.must_write(value, moment(1))  # refused, for what the watch shows meanwhile
+    assert output.must_write(value, instant(1))  # refused, for what the watch shows meanwhile
     output.shows(document("theirs again", "12"))
     output.sees(document("theirs again", "12"))
-    assert output.must_write(value, moment(1))
+    assert output.must_write(value, instant(1))
     assert output.foreign.total == 2
 
 
-def test_a_change_that_is_told_before_the_answer_to_our_write_is_from_after_it() -> None:
+def test_a_change_that_is_reported_before_the_answer_to_our_write_is_from_after_it() -> None:
     output, value = written()
     output.shows(document("theirs", "11"))
-    assert output.must_write(value, moment(1))
+    assert output.must_write(value, instant(1))
     output.shows(document("theirs again", "13"))
     output.written("12", value, "11")
-    assert output.must_write(value, moment(1.1))
+    assert output.must_write(value, instant(1.1))
     assert output.foreign.total == 2
 
 
 def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
     output, value = written()
-    output.begin(moment(10), fence=True)
+    output.begin(instant(10), fence=True)
     assert not output.fenced
     output.sees(document("one", "20"))
-    assert not output.must_write(value, moment(10))
+    assert not output.must_write(value, instant(10))
     output.shows(document("older", "19"))  # the watch is behind what was listed
-    assert not output.must_write(value, moment(10.5))
+    assert not output.must_write(value, instant(10.5))
     output.shows(document("one", "20"))
-    assert not output.must_write(value, moment(10.6))
+    assert not output.must_write(value, instant(10.6))
     output.shows(document("theirs", "21"))
-    assert not output.must_write(value, moment(11))
-    assert output.must_write(value, moment(13.1))
+    assert not output.must_write(value, instant(11))
+    assert output.must_write(value, instant(13.1))
     assert output.foreign.total == 1
     output.written("22", value, output.version)
     assert output.fenced
@@ -331,19 +331,19 @@ def test_what_is_missing_or_other_in_the_first_list_after_a_break_is_nobodys_dee
     output, value = written()
     for number in range(3 * MANY):
         output.interrupted()
-        assert not output.must_write(value, moment(3 * number))
+        assert not output.must_write(value, instant(3 * number))
         output.listed(StoreContent.NOTHING if number % 2 else document("older", "3"))
         # What our writes replaced may be shown late, so that is looked at twice.
-        output.must_write(value, moment(3 * number))
-        assert output.must_write(value, moment(3 * number + 2))
+        output.must_write(value, instant(3 * number))
+        assert output.must_write(value, instant(3 * number + 2))
         version = str(100 + number)
         output.written(version, value, output.version)
         output.shows(document("one", version))
-        assert not output.must_write(value, moment(3 * number + 2))
+        assert not output.must_write(value, instant(3 * number + 2))
     assert output.foreign.total == 0
     assert not output.conflict
     output.shows(StoreContent.NOTHING)
-    assert output.must_write(value, moment(60))
+    assert output.must_write(value, instant(60))
     assert output.foreign.total == 1, "afterwards it is a stranger's again"
 
 
@@ -351,7 +351,7 @@ def test_what_the_first_list_shows_of_ours_makes_later_changes_a_strangers() -> 
     output, value = written()
     output.interrupted()
     output.listed(document("one", "10"))
-    assert not output.must_write(value, moment(1))
+    assert not output.must_write(value, instant(1))
     output.shows(document("mine", "11"))
-    assert output.must_write(value, moment(2))
+    assert output.must_write(value, instant(2))
     assert output.foreign.total == 1

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from aggregator.publish.touch_schedule import TouchSchedule
-from tests.aggregator.nodes import moment
+from tests.aggregator.nodes import instant
 
 NAMES = [f"cluster-info-device-{number}" for number in range(12)]
 
 
 def test_after_a_start_documents_are_spread_over_15_s() -> None:
     touches = TouchSchedule(45)
-    first = [touches.due_ms(name, moment(100)) for name in NAMES]
+    first = [touches.due_ms(name, instant(100)) for name in NAMES]
     assert all(0 <= due <= 15_000 for due in first)
     assert len(set(first)) == len(NAMES)
-    assert [touches.due_ms(name, moment(100)) for name in NAMES] == first
+    assert [touches.due_ms(name, instant(100)) for name in NAMES] == first
 
 
 def test_a_touch_or_write_is_due_one_period_later() -> None:
     touches = TouchSchedule(45)
-    touches.written(NAMES[0], moment(10))
-    assert touches.due_ms(NAMES[0], moment(54.9)) == 100
-    assert touches.due_ms(NAMES[0], moment(55)) == 0
-    touches.written(NAMES[0], moment(55))
-    assert touches.due_ms(NAMES[0], moment(56)) == 44_000
+    touches.written(NAMES[0], instant(10))
+    assert touches.due_ms(NAMES[0], instant(54.9)) == 100
+    assert touches.due_ms(NAMES[0], instant(55)) == 0
+    touches.written(NAMES[0], instant(55))
+    assert touches.due_ms(NAMES[0], instant(56)) == 44_000
 
 
 def test_a_touch_that_failed_is_tried_again_before_a_reader_minds() -> None:
     touches = TouchSchedule(45)
-    touches.failed(NAMES[0], moment(10))
-    assert touches.due_ms(NAMES[0], moment(10)) == 5000
+    touches.failed(NAMES[0], instant(10))
+    assert touches.due_ms(NAMES[0], instant(10)) == 5000
     hasty = TouchSchedule(1)
-    hasty.failed(NAMES[0], moment(10))
-    assert hasty.due_ms(NAMES[0], moment(10)) == 1000
+    hasty.failed(NAMES[0], instant(10))
+    assert hasty.due_ms(NAMES[0], instant(10)) == 1000

@@ -183,7 +183,7 @@ def test_groups_are_in_the_order_of_names_as_people_count() -> None:
         [COORDINATOR, pod("server")],
     ],
 )
-def test_nothing_is_told_before_coordinators_and_controllers_have_addresses(
+def test_nothing_is_reported_before_coordinators_and_controllers_have_addresses(
     pods: list[PodState],
 ) -> None:
     service = Service(rings())
@@ -219,7 +219,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("data", BAD.values(), ids=BAD.keys())
-def test_one_bad_table_touches_no_other_and_leaves_what_it_said(
+def test_one_bad_table_touches_no_other_and_leaves_its_last_content(
     data: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     good = rings("server-0")
@@ -342,7 +342,7 @@ def test_namespaces_that_are_left_out_share_no_job_id(caplog: pytest.LogCaptureF
     assert service.tables.namespaces.refused(0) == ()
 
 
-def test_nothing_is_told_before_every_store_was_listed() -> None:
+def test_nothing_is_reported_before_every_store_was_listed() -> None:
     service = Service(rings(), sources=2)
     assert service.now() is None
     service.see(Interrupted("away"), source=1)

@@ -47,8 +47,8 @@ def seen(
 class Chip:
     """Beliefs, and what a reader of their reports would believe."""
 
-    beliefs: ChipTracker
-    told: set[str] = field(default_factory=set)
+    tracker: ChipTracker
+    reported: set[str] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
 
     def _take(self, reports: list[Report]) -> list[str]:
@@ -56,31 +56,31 @@ class Chip:
             if not isinstance(report, Observation):
                 continue
             if report.assertion in (Assertion.OCCUR, Assertion.PRESENT):
-                self.told.add(report.code)
+                self.reported.add(report.code)
             elif report.assertion in (Assertion.RECOVER, Assertion.ABSENT):
-                self.told.discard(report.code)
-        assert self.told == self.beliefs.present
+                self.reported.discard(report.code)
+        assert self.reported == self.tracker.present
         self.reports += reports
         return [_short(report) for report in reports]
 
     def occur(self, code: str, at: float, serial: int = 1) -> list[str]:
-        return self._take(self.beliefs.event(seen(code, Assertion.OCCUR, at, serial=serial), at))
+        return self._take(self.tracker.event(seen(code, Assertion.OCCUR, at, serial=serial), at))
 
     def recover(self, code: str, at: float, serial: int = 1) -> list[str]:
-        return self._take(self.beliefs.event(seen(code, Assertion.RECOVER, at, serial=serial), at))
+        return self._take(self.tracker.event(seen(code, Assertion.RECOVER, at, serial=serial), at))
 
     def once(self, code: str, at: float) -> list[str]:
-        return self._take(self.beliefs.event(seen(code, Assertion.ONCE, at), at))
+        return self._take(self.tracker.event(seen(code, Assertion.ONCE, at), at))
 
     def codes(self, codes: Iterable[str], at: float) -> list[str]:
-        return self._take(self.beliefs.codes_answered(codes, at, round(at * 1000)))
+        return self._take(self.tracker.codes_answered(codes, at, round(at * 1000)))
 
     def health(self, at: float, *, ready: bool = True) -> list[str]:
-        return self._take(self.beliefs.health_answered(ready, at, round(at * 1000)))
+        return self._take(self.tracker.health_answered(ready, at, round(at * 1000)))
 
     def fail(self, query: Query, at: float, *, by_chip: bool = True) -> list[str]:
         now_ms = round(at * 1000)
-        return self._take(self.beliefs.failed(query, "why", at, now_ms, by_chip=by_chip))
+        return self._take(self.tracker.failed(query, "why", at, now_ms, by_chip=by_chip))
 
 
 def _short(report: Report) -> str:
@@ -89,10 +89,10 @@ def _short(report: Report) -> str:
     return {SourceBlind: "blind", SourceAnswered: "answered"}.get(type(report), "other")
 
 
-def chip(*believed: str, answered: bool = True) -> Chip:
-    made = Chip(ChipTracker("test", CHIP, believed, LOST_AFTER), set(believed))
+def chip(*tracked: str, answered: bool = True) -> Chip:
+    made = Chip(ChipTracker("test", CHIP, tracked, LOST_AFTER), set(tracked))
     if answered:
-        made.codes(believed, -100.0)
+        made.codes(tracked, -100.0)
         made.health(-100.0)
     return made
 
@@ -116,15 +116,15 @@ def test_what_the_journal_remembers_is_compared() -> None:
     assert restarted.codes([HBM, "80E18402"], 0.0) == [f"absent {AIC}", "present 80E18402"]
 
 
-def test_events_are_told_at_once() -> None:
+def test_events_are_reported_at_once() -> None:
     one = chip()
     assert one.occur(HBM, 1.0) == [f"occur {HBM}"]
-    assert one.beliefs.next_check(Query.CODES) == 1.0 + LAG_SECONDS
-    assert one.beliefs.next_check(Query.HEALTH) is None
+    assert one.tracker.next_check(Query.CODES) == 1.0 + LAG_SECONDS
+    assert one.tracker.next_check(Query.HEALTH) is None
     assert one.recover(HBM, 1.5) == [f"recover {HBM}"]
-    assert one.beliefs.next_check(Query.CODES) == 1.5 + LAG_SECONDS
+    assert one.tracker.next_check(Query.CODES) == 1.5 + LAG_SECONDS
     assert one.codes([], 3.5) == []
-    assert one.beliefs.next_check(Query.CODES) is None
+    assert one.tracker.next_check(Query.CODES) is None
 
 
 def test_a_list_that_lags_is_not_compared() -> None:
@@ -134,7 +134,7 @@ def test_a_list_that_lags_is_not_compared() -> None:
     assert one.codes([], 3.0) == [f"absent {HBM}"]
 
 
-def test_an_answer_asked_before_the_event_says_nothing() -> None:
+def test_an_answer_asked_before_the_event_proves_nothing() -> None:
     one = chip()
     one.occur(HBM, 1.0)
     assert one.codes([], 0.9) == []
@@ -159,23 +159,23 @@ def test_a_recovery_that_was_none() -> None:
     assert returned.text == "still listed after its recovery"
 
 
-def test_a_repeated_occurrence_changes_nothing_and_a_new_one_is_told() -> None:
+def test_a_repeated_occurrence_changes_nothing_and_a_new_one_is_reported() -> None:
     one = chip()
     one.codes([HBM], 0.0)
     event = seen(HBM, Assertion.OCCUR, 1.0)
     # A poll saw it first; the event brings the severity.
-    assert one.beliefs.event(event, 1.0) == [event]
-    assert one.beliefs.event(event, 1.1) == []
-    one.told.add(HBM)
+    assert one.tracker.event(event, 1.0) == [event]
+    assert one.tracker.event(event, 1.1) == []
+    one.reported.add(HBM)
     assert one.occur(HBM, 1.2, serial=2) == [f"occur {HBM}"]
 
 
-def test_one_off_events_are_believed_nowhere() -> None:
+def test_one_off_events_are_tracked_nowhere() -> None:
     one = chip()
     assert one.once(HBM, 1.0) == [f"once {HBM}"]
     assert one.once(HBM, 1.0) == [f"once {HBM}"]
     assert one.codes([], 10.0) == []
-    assert one.beliefs.next_check(Query.CODES) is None
+    assert one.tracker.next_check(Query.CODES) is None
 
 
 def test_blind_once_and_answered_once() -> None:
@@ -193,7 +193,7 @@ def test_a_recovery_waits_while_the_code_query_is_blind() -> None:
     one.occur(HBM, 1.0)
     one.fail(Query.CODES, 2.0)
     assert one.recover(HBM, 3.0) == []
-    assert one.beliefs.present == {HBM}
+    assert one.tracker.present == {HBM}
     assert one.codes([], 6.0) == ["answered", f"recover {HBM}"]
     recovery = one.reports[-1]
     assert isinstance(recovery, Observation)
@@ -209,7 +209,7 @@ def test_a_waiting_recovery_that_was_none() -> None:
     assert one.codes([], 7.0) == [f"absent {HBM}"]
 
 
-def test_a_waiting_recovery_is_told_when_the_answer_is_too_early_to_compare() -> None:
+def test_a_waiting_recovery_is_reported_when_the_answer_is_too_early_to_compare() -> None:
     one = chip()
     one.occur(HBM, 1.0)
     one.fail(Query.CODES, 2.0)
@@ -218,7 +218,7 @@ def test_a_waiting_recovery_is_told_when_the_answer_is_too_early_to_compare() ->
     assert one.codes([HBM], 5.0) == [f"present {HBM}"]
 
 
-def test_a_waiting_recovery_is_told_before_the_next_occurrence() -> None:
+def test_a_waiting_recovery_is_reported_before_the_next_occurrence() -> None:
     one = chip()
     one.occur(HBM, 1.0)
     one.fail(Query.CODES, 2.0)
@@ -236,7 +236,7 @@ def test_a_dropped_card_is_not_blind() -> None:
     one = chip(HBM)
     assert one.health(1.0, ready=False) == [f"present {CARD_DROP}"]
     assert one.fail(Query.CODES, 1.1) == []
-    assert one.beliefs.present == {HBM, CARD_DROP}
+    assert one.tracker.present == {HBM, CARD_DROP}
     assert one.health(6.0, ready=False) == []
     assert one.health(11.0) == [f"absent {CARD_DROP}"]
     assert one.fail(Query.CODES, 11.0) == ["blind"]
@@ -255,14 +255,14 @@ def test_a_remembered_drop_waits_for_the_health_answer() -> None:
     assert restarted.health(5.0) == [f"absent {CARD_DROP}"]
 
 
-def test_a_drop_that_the_driver_tells_and_lists() -> None:
+def test_a_drop_that_the_driver_reports_and_lists() -> None:
     one = chip()
     assert one.occur(CARD_DROP, 1.0) == [f"occur {CARD_DROP}"]
-    assert one.beliefs.next_check(Query.HEALTH) == 3.0
+    assert one.tracker.next_check(Query.HEALTH) == 3.0
     assert one.health(1.1) == []
     assert one.codes([CARD_DROP], 3.0) == []
     assert one.health(3.0) == []
-    assert one.beliefs.next_check(Query.HEALTH) is None
+    assert one.tracker.next_check(Query.HEALTH) is None
     assert one.recover(CARD_DROP, 9.0) == [f"recover {CARD_DROP}"]
     assert one.health(9.5, ready=False) == []
     assert one.codes([CARD_DROP], 9.6) == []
@@ -271,7 +271,7 @@ def test_a_drop_that_the_driver_tells_and_lists() -> None:
     assert one.health(16.0) == [f"absent {CARD_DROP}"]
 
 
-def test_a_drop_that_only_an_event_told_ends_with_the_list() -> None:
+def test_a_drop_that_only_an_event_reported_ends_with_the_list() -> None:
     one = chip()
     one.occur(CARD_DROP, 1.0)
     one.fail(Query.CODES, 3.0)
@@ -290,8 +290,8 @@ def test_a_waiting_recovery_of_a_drop() -> None:
 def test_a_silent_card_is_lost() -> None:
     one = chip()
     for at in range(5, 305, 5):
-        said = one.fail(Query.CODES, float(at)) + one.fail(Query.HEALTH, float(at))
-        assert said == (["blind"] if at == 5 else [])
+        recorded = one.fail(Query.CODES, float(at)) + one.fail(Query.HEALTH, float(at))
+        assert recorded == (["blind"] if at == 5 else [])
     assert one.fail(Query.HEALTH, 305.0) == [f"present {CARD_DROP}"]
     assert one.fail(Query.CODES, 310.0) == []
     assert one.codes([], 320.0) == []
@@ -307,7 +307,7 @@ def test_a_card_is_not_lost_by_what_is_not_its_silence(spared: str) -> None:
             one.health(float(at))
         else:
             one.fail(Query.HEALTH, float(at), by_chip=False)
-    assert one.beliefs.present == set()
+    assert one.tracker.present == set()
 
 
 CODES = (HBM, AIC, CARD_DROP)
@@ -351,7 +351,7 @@ def test_whatever_happens_a_late_audit_ends_in_the_truth(steps: list[Any], lag: 
     at += LAG_SECONDS
     one.codes(listed(), at)
     one.health(at)
-    assert one.beliefs.present == truth
-    assert one.told == truth
-    assert one.beliefs.next_check(Query.CODES) is None
-    assert one.beliefs.next_check(Query.HEALTH) is None
+    assert one.tracker.present == truth
+    assert one.reported == truth
+    assert one.tracker.next_check(Query.CODES) is None
+    assert one.tracker.next_check(Query.HEALTH) is None

@@ -10,7 +10,15 @@ import pytest
 
 from collectors.base import AgentOptions
 from collectors.chip_faults.collector import LIST_PERIOD, ChipFaultsCollector, ChipFaultsSection
-from tests.collectors.scripted import CHIP_1, HBM, HBM_CODE, STUCK, Said, ScriptedDriver, virtual_ms
+from tests.collectors.scripted import (
+    CHIP_1,
+    HBM,
+    HBM_CODE,
+    STUCK,
+    RecordedReports,
+    ScriptedDriver,
+    virtual_ms,
+)
 from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -24,17 +32,17 @@ pytestmark = pytest.mark.looptime
 @contextlib.asynccontextmanager
 async def collecting(
     driver: ScriptedDriver, shown: dict[str, float | None] | None = None, period: float = 1.0
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[RecordedReports]:
     """A collector at work on ``driver``; ``shown`` gets the period that it shows."""
-    said, readings = Said(), {} if shown is None else shown
+    recorded, readings = RecordedReports(), {} if shown is None else shown
 
     def show(_: Subject, name: str, value: float | None) -> None:
         readings[name] = value
 
     collector = ChipFaultsCollector(ChipFaultsSection(list_period_seconds=period), AgentOptions())
-    task = asyncio.create_task(collector.run(surroundings(said, virtual_ms, driver, show=show)))
+    task = asyncio.create_task(collector.run(surroundings(recorded, virtual_ms, driver, show=show)))
     try:
-        yield said
+        yield recorded
     finally:
         assert not task.done(), task.exception()
         task.cancel()
@@ -57,15 +65,15 @@ def asked(driver: ScriptedDriver, query: str, chip: int | None = None) -> list[f
 
 async def test_a_fault_is_found_within_its_period() -> None:
     driver = polled()
-    async with collecting(driver) as said:
+    async with collecting(driver) as recorded:
         for begin in (10.1, 20.5, 30.9):
             await asyncio.sleep(begin - asyncio.get_running_loop().time())
-            driver.occur(1, HBM, tell=False)
+            driver.occur(1, HBM, push=False)
             await asyncio.sleep(1.1)
-            assert said.words(begin)[-1] == f"chip 1 present {HBM_CODE}"
-            driver.recover(1, HBM, tell=False)
+            assert recorded.words(begin)[-1] == f"chip 1 present {HBM_CODE}"
+            driver.recover(1, HBM, push=False)
             await asyncio.sleep(1.4)
-            assert said.words(begin)[-1] == f"chip 1 absent {HBM_CODE}"
+            assert recorded.words(begin)[-1] == f"chip 1 absent {HBM_CODE}"
 
 
 @pytest.mark.slow
@@ -78,7 +86,7 @@ async def test_lists_every_second_and_health_as_before_and_with_each_change() ->
         assert len(asked(driver, "codes")) == 8 * 60
         assert len(asked(driver, "health")) == 8 * 12
         driver.asked.clear()
-        driver.occur(1, HBM, tell=False)
+        driver.occur(1, HBM, push=False)
         await asyncio.sleep(1.1)
         (health,) = asked(driver, "health", 1)
         assert health - max(at for at in asked(driver, "codes", 1) if at < health) < 0.01
@@ -126,7 +134,7 @@ async def test_the_period_is_shown_and_is_the_setting_where_the_driver_is_quick(
 async def test_a_blind_chip_is_asked_every_five_seconds() -> None:
     driver = polled()
     driver.trouble = {("codes", 1): STUCK, ("health", 1): STUCK}
-    async with collecting(driver) as said:
+    async with collecting(driver) as recorded:
         await asyncio.sleep(10.5)
         driver.asked.clear()
         await asyncio.sleep(60)
@@ -134,7 +142,7 @@ async def test_a_blind_chip_is_asked_every_five_seconds() -> None:
         assert len(asked(driver, "codes", 0)) == 60
         driver.trouble.clear()
         await asyncio.sleep(5.1)
-        assert said.words(70)[-1] == f"{CHIP_1} answered"
+        assert recorded.words(70)[-1] == f"{CHIP_1} answered"
         driver.asked.clear()
         await asyncio.sleep(10)
         assert len(asked(driver, "codes", 1)) == 10
@@ -158,61 +166,63 @@ UNLISTED, UNLISTED_CODE = 0x80ABCDEF, "80ABCDEF"
 
 async def test_the_health_word_is_reported_with_each_new_list_and_before_it() -> None:
     driver = polled(1)
-    async with collecting(driver) as said:
+    async with collecting(driver) as recorded:
         await asyncio.sleep(10.5)
-        assert said.words() == ["chip 0 health 0 with no code", "chip 0 answered"]
-        driver.occur(0, UNLISTED, tell=False)
+        assert recorded.words() == ["chip 0 health 0 with no code", "chip 0 answered"]
+        driver.occur(0, UNLISTED, push=False)
         driver.words[0] = 1
         await asyncio.sleep(1.2)
-        (batch,) = [reports for at, reports in said.batches if at > 10]
+        (batch,) = [reports for at, reports in recorded.batches if at > 10]
         words = [f"chip 0 health 1 with {UNLISTED_CODE}", f"chip 0 present {UNLISTED_CODE}"]
-        assert said.words(10.0) == words
+        assert recorded.words(10.0) == words
         assert len(batch) == 2, "one document"
         driver.words[0] = 3
         await asyncio.sleep(5.1)
-        assert said.words(10.0)[2:] == [f"chip 0 health 3 with {UNLISTED_CODE}"]
+        assert recorded.words(10.0)[2:] == [f"chip 0 health 3 with {UNLISTED_CODE}"]
         await asyncio.sleep(60)
-        assert len(said.words(10.0)) == 3, "what says nothing new is not reported"
+        assert len(recorded.words(10.0)) == 3, "what says nothing new is not reported"
 
 
 @pytest.mark.parametrize("slow", [0.001, 0.4])
 async def test_three_questions_without_an_answer_within_three_seconds(slow: float) -> None:
     driver = polled(1)
-    async with collecting(driver) as said:
+    async with collecting(driver) as recorded:
         await asyncio.sleep(10.1)
         begin = asyncio.get_running_loop().time()
-        driver.occur(0, UNLISTED, tell=False)
+        driver.occur(0, UNLISTED, push=False)
         driver.trouble["health", 0] = STUCK
         driver.slow_seconds["health", 0] = slow
         await asyncio.sleep(1.5)
-        assert f"chip 0 present {UNLISTED_CODE}" in said.words(begin), "the code waits for nothing"
+        assert f"chip 0 present {UNLISTED_CODE}" in recorded.words(begin), (
+            "the code waits for nothing"
+        )
         driver.asked.clear()
         await asyncio.sleep(2.6)
-        assert f"chip 0 health None with {UNLISTED_CODE}" in said.words(begin)
+        assert f"chip 0 health None with {UNLISTED_CODE}" in recorded.words(begin)
         assert len(asked(driver, "health")) == 2
         await asyncio.sleep(30)
         assert len(asked(driver, "health")) <= 9, "and every five seconds from then on"
         driver.trouble.clear()
         driver.words[0] = 1
         await asyncio.sleep(6)
-        assert f"chip 0 health 1 with {UNLISTED_CODE}" in said.words(begin)
+        assert f"chip 0 health 1 with {UNLISTED_CODE}" in recorded.words(begin)
 
 
-async def test_a_word_that_is_not_given_says_nothing_while_the_list_stays() -> None:
+async def test_a_word_that_is_not_given_proves_nothing_while_the_list_stays() -> None:
     driver = polled(1)
-    async with collecting(driver) as said:
-        driver.occur(0, UNLISTED, tell=False)
+    async with collecting(driver) as recorded:
+        driver.occur(0, UNLISTED, push=False)
         await asyncio.sleep(10)
         driver.healthless.add(0)
         begin = asyncio.get_running_loop().time()
         await asyncio.sleep(30)
-        assert not [text for text in said.words(begin) if "health None" in text]
+        assert not [text for text in recorded.words(begin) if "health None" in text]
 
 
 async def test_chips_with_events_report_no_word() -> None:
     driver = ScriptedDriver(1)
     driver.polling_reason = "refused"
-    async with collecting(driver) as said:
-        driver.occur(0, UNLISTED, tell=False)
+    async with collecting(driver) as recorded:
+        driver.occur(0, UNLISTED, push=False)
         await asyncio.sleep(10)
-        assert said.words() == ["chip 0 answered", f"chip 0 present {UNLISTED_CODE}"]
+        assert recorded.words() == ["chip 0 answered", f"chip 0 present {UNLISTED_CODE}"]

@@ -31,7 +31,7 @@ from contract.codes.host_codes import (
     READ_ONLY,
 )
 from contract.observation import Assertion, Gap, Observation, Subject, host_subject
-from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms, word
+from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms, word
 from tests.parts.surroundings import Kept, surroundings
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def disk(*mounts: int, read_only: bool = False) -> dict[int, FileSystem]:
     return {DEVICE: found}
 
 
-def beliefs(
-    *believed: str, writable: Mapping[int, frozenset[int]] | None = None
+def tracker(
+    *tracked: str, writable: Mapping[int, frozenset[int]] | None = None
 ) -> FileSystemTracker:
-    held = [(DISK, code) for code in believed]
+    held = [(DISK, code) for code in tracked]
     return FileSystemTracker(FILE_SYSTEMS, held, writable or {}, LIMITS)
 
 
@@ -67,20 +67,20 @@ def seen(
     usage: FileSystemUsage | None = HALF,
 ) -> list[str]:
     usages = {} if usage is None else {DEVICE: usage}
-    told = known.looked(file_systems, usages, NOW_MS)
-    return [word(one).removeprefix(f"host {DEVICE} File System ") for one in told]
+    stats = known.looked(file_systems, usages, NOW_MS)
+    return [word(one).removeprefix(f"host {DEVICE} File System ") for one in stats]
 
 
 def test_what_was_writable_and_is_not_any_more() -> None:
-    known = beliefs()
+    known = tracker()
     assert seen(known, disk()) == []
     assert seen(known, disk(read_only=True)) == [f"present {READ_ONLY}"]
     assert seen(known, disk(read_only=True)) == []
     assert seen(known, disk()) == [f"absent {READ_ONLY}"]
 
 
-def test_what_was_mounted_read_only_is_as_somebody_wanted_it() -> None:
-    known = beliefs()
+def test_what_was_mounted_read_only_is_no_fault() -> None:
+    known = tracker()
     assert seen(known, disk(read_only=True)) == []
     assert seen(known, disk(1)) == []
     assert seen(known, disk(2, read_only=True)) == [], "another mount of it"
@@ -89,18 +89,18 @@ def test_what_was_mounted_read_only_is_as_somebody_wanted_it() -> None:
 
 
 def test_a_restart_in_the_same_boot_remembers() -> None:
-    first = beliefs()
+    first = tracker()
     seen(first, disk(1, 2))
-    assert seen(beliefs(writable=first.writable), disk(2, 3, read_only=True)) == [
+    assert seen(tracker(writable=first.writable), disk(2, 3, read_only=True)) == [
         f"present {READ_ONLY}"
     ]
-    again = beliefs(READ_ONLY)
+    again = tracker(READ_ONLY)
     assert seen(again, disk(9, read_only=True)) == [], "it is still so"
     assert seen(again, {}) == [f"absent {READ_ONLY}"]
 
 
-def test_the_kernel_says_it_first() -> None:
-    known = beliefs()
+def test_the_kernel_reports_it_first() -> None:
+    known = tracker()
     known.made_read_only(DISK)
     assert seen(known, disk(7, read_only=True)) == []
     assert seen(known, disk(7)) == [f"absent {READ_ONLY}"]
@@ -108,25 +108,25 @@ def test_the_kernel_says_it_first() -> None:
 
 @pytest.mark.parametrize("code", [FULL, NO_INODES])
 def test_full_has_a_hysteresis(code: str) -> None:
-    known, told = beliefs(), []
+    known, stats = tracker(), []
     for percent in (94.9, 95.0, 94.0, 93.0, 92.9, 94.0, 100.0):
         usage = FileSystemUsage(percent, 1.0) if code == FULL else FileSystemUsage(None, percent)
-        told += seen(known, disk(), usage)
-    assert told == [f"present {code}", f"absent {code}", f"present {code}"]
+        stats += seen(known, disk(), usage)
+    assert stats == [f"present {code}", f"absent {code}", f"present {code}"]
 
 
-def test_one_that_does_not_tell_stays_as_it_was_and_a_read_only_one_is_not_full() -> None:
-    known = beliefs(FULL)
+def test_one_that_does_not_answer_stays_as_it_was_and_a_read_only_one_is_not_full() -> None:
+    known = tracker(FULL)
     assert seen(known, disk(), None) == []
     assert seen(known, disk(), FileSystemUsage(99.0, None)) == []
     assert seen(known, disk(read_only=True)) == [f"present {READ_ONLY}", f"absent {FULL}"]
-    fresh = beliefs()
+    fresh = tracker()
     assert seen(fresh, disk(read_only=True), FileSystemUsage(100.0, 100.0)) == []
 
 
 def test_usage_is_that_of_df() -> None:
-    told = os.statvfs_result((4096, 4096, 1000, 100, 50, 200, 20, 10, 0, 255))
-    assert usage_of(told) == FileSystemUsage(100 * 900 / 950, 100 * 180 / 190)
+    stats = os.statvfs_result((4096, 4096, 1000, 100, 50, 200, 20, 10, 0, 255))
+    assert usage_of(stats) == FileSystemUsage(100 * 900 / 950, 100 * 180 / 190)
     assert usage_of(os.statvfs_result((0,) * 10)) == FileSystemUsage(None, None)
 
 
@@ -167,50 +167,50 @@ def host(tmp_path: Path) -> Host:
 async def running(
     collector: FileSystemsCollector,
     memory: Kept | None = None,
-    believed: Mapping[tuple[Subject, str], int] | None = None,
-) -> AsyncIterator[tuple[Said, Sink]]:
+    tracked: Mapping[tuple[Subject, str], int] | None = None,
+) -> AsyncIterator[tuple[RecordedReports, Sink]]:
     """The collector at work: what it says, and how others tell it something."""
-    said = Said()
+    recorded = RecordedReports()
     listeners: list[Sink] = []
 
-    def tell(reports: Sequence[Report]) -> None:
+    def push(reports: Sequence[Report]) -> None:
         for listener in listeners:
             listener(reports)
 
     around = surroundings(
-        said,
+        recorded,
         virtual_ms,
         ScriptedDriver(),
         memory=memory,
-        believed=believed,
+        tracked=tracked,
         listen=listeners.append,
     )
     task = asyncio.create_task(collector.run(around))
     try:
-        yield said, tell
+        yield recorded, push
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
 
 
-async def until(said: Said, count: int) -> list[str]:
+async def until(recorded: RecordedReports, count: int) -> list[str]:
     async with asyncio.timeout(5):
-        while len(said.words()) < count:  # noqa: ASYNC110
+        while len(recorded.words()) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-    return said.words()
+    return recorded.words()
 
 
 async def test_the_kernel_wakes_the_check(host: Host) -> None:
     memory = Kept()
-    async with running(host.collector(), memory) as (said, tell):
-        assert await until(said, 1) == [ANSWERED]
+    async with running(host.collector(), memory) as (recorded, push):
+        assert await until(recorded, 1) == [ANSWERED]
         host.mount(data="ro")
-        tell([Gap(KERNEL_LOG, 1, "lost")])
-        assert (await until(said, 2))[1:] == [f"{DISK} present {READ_ONLY}"]
+        push([Gap(KERNEL_LOG, 1, "lost")])
+        assert (await until(recorded, 2))[1:] == [f"{DISK} present {READ_ONLY}"]
         host.mount()
-        tell([Observation(FILE_SYSTEMS, DISK, READ_ONLY, Assertion.OCCUR, 1)])
-        assert (await until(said, 3))[2:] == [f"{DISK} absent {READ_ONLY}"]
+        push([Observation(FILE_SYSTEMS, DISK, READ_ONLY, Assertion.OCCUR, 1)])
+        assert (await until(recorded, 3))[2:] == [f"{DISK} absent {READ_ONLY}"]
     assert memory.content is not None
     kept = msgspec.json.decode(memory.content, type=SeenWritable)
     assert kept == SeenWritable(
@@ -223,22 +223,22 @@ async def test_only_this_boot_is_remembered(host: Host, boot: str) -> None:
     seen_in = boot_id() if boot == "this" else boot
     memory = Kept(msgspec.json.encode(SeenWritable(seen_in, {DEVICE: frozenset({5})})))
     host.mount(data="ro")
-    async with running(host.collector(), memory) as (said, _):
-        await until(said, 1)
-    assert said.words()[1:] == ([f"{DISK} present {READ_ONLY}"] if boot == "this" else [])
+    async with running(host.collector(), memory) as (recorded, _):
+        await until(recorded, 1)
+    assert recorded.words()[1:] == ([f"{DISK} present {READ_ONLY}"] if boot == "this" else [])
 
 
-async def test_a_full_one_is_told_with_its_mount_point(host: Host) -> None:
-    async with running(host.collector(full_percent=1e-9)) as (said, _):
-        await until(said, 3)
-    told = [one for _, batch in said.batches for one in batch if isinstance(one, Observation)]
-    assert {one.subject for one in told if one.code == FULL} == {
+async def test_a_full_one_is_reported_with_its_mount_point(host: Host) -> None:
+    async with running(host.collector(full_percent=1e-9)) as (recorded, _):
+        await until(recorded, 3)
+    stats = [one for _, batch in recorded.batches for one in batch if isinstance(one, Observation)]
+    assert {one.subject for one in stats if one.code == FULL} == {
         host_subject(FILE_SYSTEM, os.makedev(8, minor)) for minor in (2, 3)
     }
-    assert any(one.text.startswith("/data: ") for one in told)
+    assert any(one.text.startswith("/data: ") for one in stats)
 
 
-async def test_one_that_hangs_blinds_nobody_else_and_stops_nothing(
+async def test_one_that_hangs_blinds_no_other_and_stops_nothing(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release, asked = threading.Event(), []
@@ -251,33 +251,33 @@ async def test_one_that_hangs_blinds_nobody_else_and_stops_nothing(
         return statvfs(path)
 
     monkeypatch.setattr(os, "statvfs", hanging)
-    async with running(host.collector(1e-9, deadline_seconds=0.05)) as (said, tell):
-        words = await until(said, 2)
+    async with running(host.collector(1e-9, deadline_seconds=0.05)) as (recorded, push):
+        words = await until(recorded, 2)
         assert all(one.startswith(f"host {os.makedev(8, 3)} File System") for one in words[:-1])
         assert words[-1] == "node 0 blind: /data: no answer within 0.05 s"
         before = len(asked)
-        tell([Gap(KERNEL_LOG, 1, "lost")])
+        push([Gap(KERNEL_LOG, 1, "lost")])
         await asyncio.sleep(0.05)
         assert len(asked) == before + 1, "it is left out"
         release.set()
         await asyncio.sleep(0.05)
-        tell([Gap(KERNEL_LOG, 1, "lost")])
+        push([Gap(KERNEL_LOG, 1, "lost")])
         async with asyncio.timeout(5):
-            while ANSWERED not in said.words():  # noqa: ASYNC110
+            while ANSWERED not in recorded.words():  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
-        assert any(f"{DISK} present" in one for one in said.words())
+        assert any(f"{DISK} present" in one for one in recorded.words())
 
 
 async def test_what_cannot_be_asked_is_blindness(host: Host) -> None:
     host.mount(others="7 1 8:4 / /gone rw - ext4 /dev/sda4 rw\n")
-    async with running(host.collector()) as (said, _):
-        assert await until(said, 1) == ["node 0 blind: /gone: No such file or directory"]
+    async with running(host.collector()) as (recorded, _):
+        assert await until(recorded, 1) == ["node 0 blind: /gone: No such file or directory"]
     (host.proc / "filesystems").unlink()
-    async with running(host.collector()) as (said, _):
-        (blind,) = await until(said, 1)
+    async with running(host.collector()) as (recorded, _):
+        (blind,) = await until(recorded, 1)
     assert "the mounts cannot be read" in blind
 
 
 async def test_what_was_remembered_and_makes_no_sense_is_forgotten(host: Host) -> None:
-    async with running(host.collector(), Kept(b"{")) as (said, _):
-        assert await until(said, 1) == [ANSWERED]
+    async with running(host.collector(), Kept(b"{")) as (recorded, _):
+        assert await until(recorded, 1) == [ANSWERED]

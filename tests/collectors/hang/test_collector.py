@@ -24,7 +24,7 @@ from dcmi_shim.emulator.install import install
 from dcmi_shim.library.discovery import find_library
 from dcmi_shim.values import Chip
 from dcmi_shim.worker.supervisor import DriverSettings
-from tests.collectors.scripted import CHIP_1, UNSUPPORTED, Said, ScriptedDriver, word
+from tests.collectors.scripted import CHIP_1, UNSUPPORTED, RecordedReports, ScriptedDriver, word
 from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
@@ -65,25 +65,25 @@ def test_thresholds(now: Figures, hung: bool | None) -> None:
     assert looks_hung(now, STILL, LIMITS) is hung
 
 
-def beliefs(*, hung: bool = False) -> HangTracker:
+def tracker(*, hung: bool = False) -> HangTracker:
     return HangTracker("hang", CHIP_1, LIMITS, hung=hung)
 
 
 def rounds(about: HangTracker, *figures: Figures, users: frozenset[int] = USERS) -> list[str]:
     """One word for each round: what was said in it."""
-    said = []
+    recorded = []
     for number, one in enumerate(figures):
         troubles = "" if None not in vars(one).values() else "no answer"
         reports = about.sampled(users, one, troubles, number)
-        said.append(", ".join(word(report).removeprefix("chip 1 ") for report in reports))
-    return said
+        recorded.append(", ".join(word(report).removeprefix("chip 1 ") for report in reports))
+    return recorded
 
 
 BEGINS, ENDS = f"occur {HANG}", f"recover {HANG}"
 
 
 def test_the_sixth_round_reports_and_the_first_that_moves_takes_it_back() -> None:
-    about = beliefs()
+    about = tracker()
     assert rounds(about, *[STILL] * 7) == ["", "", "", "", "", BEGINS, ""]
     moved = replace(STILL, aicore=60)
     assert rounds(about, moved, moved) == [ENDS, ""]
@@ -91,18 +91,18 @@ def test_the_sixth_round_reports_and_the_first_that_moves_takes_it_back() -> Non
 
 def test_a_figure_that_failed_is_no_evidence() -> None:
     """K49: upstream reads it as 0, which is below every threshold."""
-    about = beliefs()
+    about = tracker()
     lost = replace(STILL, traffic=None)
-    said = rounds(about, *[STILL] * 3, lost, lost, *[STILL] * 3)
-    assert said == ["", "", "", "blind: no answer", "", "answered", "", BEGINS]
+    recorded = rounds(about, *[STILL] * 3, lost, lost, *[STILL] * 3)
+    assert recorded == ["", "", "", "blind: no answer", "", "answered", "", BEGINS]
     grown = replace(STILL, traffic=2000)
-    about = beliefs()
+    about = tracker()
     assert rounds(about, STILL, lost, grown, *[grown] * 5)[-1] == BEGINS
-    assert rounds(beliefs(), STILL, *[lost] * 9)[1:] == ["blind: no answer", *[""] * 8]
+    assert rounds(tracker(), STILL, *[lost] * 9)[1:] == ["blind: no answer", *[""] * 8]
 
 
 def test_other_processes_begin_anew_and_none_end_it() -> None:
-    about = beliefs()
+    about = tracker()
     rounds(about, *[STILL] * 5)
     assert rounds(about, *[STILL] * 6, users=frozenset({11}))[-2:] == ["", BEGINS]
     assert rounds(about, STILL, users=frozenset({13})) == [""], "they may hang as well"
@@ -111,7 +111,7 @@ def test_other_processes_begin_anew_and_none_end_it() -> None:
 
 
 def test_what_an_earlier_run_found_stays_until_something_moves() -> None:
-    about = beliefs(hung=True)
+    about = tracker(hung=True)
     assert rounds(about, STILL, STILL, replace(STILL, cpu_seconds=80)) == ["", "", ENDS]
 
 
@@ -119,20 +119,20 @@ def test_what_an_earlier_run_found_stays_until_something_moves() -> None:
 async def detecting(
     driver: ChipDriver,
     root: Path | None = None,
-    believed: Mapping[tuple[Subject, str], int] | None = None,
+    tracked: Mapping[tuple[Subject, str], int] | None = None,
     *,
     detect: bool = True,
-) -> AsyncIterator[Said]:
-    said = Said()
+) -> AsyncIterator[RecordedReports]:
+    recorded = RecordedReports()
     around = surroundings(
-        said, wall_clock, driver, believed=believed, driver_root=root, environment=os.environ
+        recorded, wall_clock, driver, tracked=tracked, driver_root=root, environment=os.environ
     )
     collector = HangCollector(
         HangSection(period_seconds=ROUND, deadline_seconds=2, enabled=detect), AgentOptions()
     )
     task = asyncio.create_task(collector.run(around))
     try:
-        yield said
+        yield recorded
     finally:
         assert not task.done(), task
         task.cancel()
@@ -154,9 +154,9 @@ async def test_only_chips_with_processes_are_asked_for_more() -> None:
     driver = ScriptedDriver()
     driver.family = "Ascend310P"  # has no network, so the tool is not asked
     driver.users[1] = (os.getpid(),)
-    async with detecting(driver) as said:
-        await until(lambda: f"chip 1 {BEGINS}" in said.words())
-        assert said.words() == [f"chip 1 {BEGINS}"]
+    async with detecting(driver) as recorded:
+        await until(lambda: f"chip 1 {BEGINS}" in recorded.words())
+        assert recorded.words() == [f"chip 1 {BEGINS}"]
     asked = [(query, chip) for _, query, chip in driver.asked]
     assert set(asked) == {("processes", 0), ("processes", 1), ("AI_CORE", 1), ("HBM", 1)}
 
@@ -165,32 +165,32 @@ async def test_only_chips_with_processes_are_asked_for_more() -> None:
 async def test_a_driver_without_process_lists_is_not_blind() -> None:
     driver = ScriptedDriver()
     driver.trouble = {("processes", chip): UNSUPPORTED for chip in (0, 1)}
-    async with detecting(driver, believed={(CHIP_1, HANG): 1}) as said:
+    async with detecting(driver, tracked={(CHIP_1, HANG): 1}) as recorded:
         await asyncio.sleep(4 * ROUND)
-        assert said.words() == [f"chip 1 blind: {UNSUPPORTED}"]
+        assert recorded.words() == [f"chip 1 blind: {UNSUPPORTED}"]
     assert [chip for _, _, chip in driver.asked] == [0, 1]
 
 
 @pytest.mark.slow
 async def test_nothing_hangs_for_one_who_does_not_look() -> None:
     driver = ScriptedDriver()
-    believed = {(CHIP_1, HANG): 1, (chip_subject(9), HANG): 1}
-    async with detecting(driver, believed=believed, detect=False) as said:
+    tracked = {(CHIP_1, HANG): 1, (chip_subject(9), HANG): 1}
+    async with detecting(driver, tracked=tracked, detect=False) as recorded:
         await asyncio.sleep(3 * ROUND)
-        assert said.words() == [f"chip 1 {ENDS}", f"chip 9 {ENDS}"]
+        assert recorded.words() == [f"chip 1 {ENDS}", f"chip 9 {ENDS}"]
     assert not driver.asked
 
 
 @pytest.mark.slow
 async def test_a_chip_that_is_gone_is_blind() -> None:
     driver = ScriptedDriver()
-    async with detecting(driver, believed={(chip_subject(9), HANG): 1}) as said:
+    async with detecting(driver, tracked={(chip_subject(9), HANG): 1}) as recorded:
         await asyncio.sleep(4 * ROUND)
         gone = "chip 9 blind: the driver does not show this chip"
-        assert said.words() == [gone]
+        assert recorded.words() == [gone]
         driver.chips.append(Chip(9, 9, 9, 0))
-        await until(lambda: len(said.words()) == 3)
-        assert said.words() == [gone, "chip 9 answered", f"chip 9 {ENDS}"], "it is idle"
+        await until(lambda: len(recorded.words()) == 3)
+        assert recorded.words() == [gone, "chip 9 answered", f"chip 9 {ENDS}"], "it is idle"
 
 
 @pytest.fixture(scope="module")
@@ -217,20 +217,20 @@ def busy() -> Iterator[int]:
 
 
 @contextlib.asynccontextmanager
-async def on_hardware(root: Path) -> AsyncIterator[Said]:
+async def on_hardware(root: Path) -> AsyncIterator[RecordedReports]:
     library: FoundLibrary = find_library(root, trust_driver=True, environment={})
     driver = Driver(library, wall_clock, DriverSettings(probe_seconds=1.0))
     task = asyncio.create_task(driver.run())
     try:
-        async with detecting(driver, root) as said:
-            yield said
+        async with detecting(driver, root) as recorded:
+            yield recorded
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
-def observations(said: Said) -> list[Observation]:
-    return [one for _, batch in said.batches for one in batch if isinstance(one, Observation)]
+def observations(recorded: RecordedReports) -> list[Observation]:
+    return [one for _, batch in recorded.batches for one in batch if isinstance(one, Observation)]
 
 
 @pytest.mark.slow
@@ -243,19 +243,19 @@ async def test_a_chip_hangs_and_works_again(
     hardware.load(5, aicore=70)
     hardware.load(6, traffic=True)
     began = wall_clock()
-    async with on_hardware(server[0]) as said:
-        await until(lambda: observations(said), 15)
-        (found,) = observations(said)
+    async with on_hardware(server[0]) as recorded:
+        await until(lambda: observations(recorded), 15)
+        (found,) = observations(recorded)
         assert word(found) == f"chip 2 {BEGINS}"
         assert began < found.seen_at_ms <= wall_clock(), "milliseconds (K16)"
         hardware.load(2, hbm=40)
-        await until(lambda: len(observations(said)) == 2)
-        assert said.words()[-1] == f"chip 2 {ENDS}"
+        await until(lambda: len(observations(recorded)) == 2)
+        assert recorded.words()[-1] == f"chip 2 {ENDS}"
         hardware.load(5, aicore=3)
-        await until(lambda: f"chip 5 {BEGINS}" in said.words(), 15)
+        await until(lambda: f"chip 5 {BEGINS}" in recorded.words(), 15)
         hardware.load(5, processes=[])
-        await until(lambda: said.words()[-1] == f"chip 5 {ENDS}")
-        assert not any(word.startswith("chip 6") for word in said.words())
+        await until(lambda: recorded.words()[-1] == f"chip 5 {ENDS}")
+        assert not any(word.startswith("chip 6") for word in recorded.words())
 
 
 @pytest.mark.slow
@@ -266,21 +266,21 @@ async def test_a_tool_that_hangs_or_a_process_that_is_gone_is_no_evidence(
     hardware.load(1, traffic=False, processes=[busy])
     hardware.load(3, traffic=False, processes=[2**22])
     hardware.load(4, traffic=False, processes=[busy])
-    async with on_hardware(server[0]) as said:
-        await until(lambda: f"chip 4 {BEGINS}" in said.words(), 15)
+    async with on_hardware(server[0]) as recorded:
+        await until(lambda: f"chip 4 {BEGINS}" in recorded.words(), 15)
         await asyncio.sleep(3 * ROUND)
-        others = [word for word in said.words() if not word.startswith("chip 4")]
+        others = [word for word in recorded.words() if not word.startswith("chip 4")]
         assert sorted(word[:20] for word in others) == [
             "chip 1 blind: hccn_t",
             "chip 3 blind: CPU ti",
         ]
         hardware.tool("hccn_tool", "ok", 1)
-        await until(lambda: f"chip 1 {BEGINS}" in said.words(), 15)
+        await until(lambda: f"chip 1 {BEGINS}" in recorded.words(), 15)
 
 
 def test_reports_are_of_the_detector_alone() -> None:
     """A driver's audit takes back what `chip-faults` said, never this (K16)."""
-    about = beliefs()
+    about = tracker()
     reports: list[Report] = []
     for number in range(6):
         reports += about.sampled(USERS, STILL, "", number)

@@ -27,7 +27,7 @@ from contract.codes.host_codes import (
     SOFT_LOCKUP,
 )
 from contract.observation import Observation, Subject, host_subject
-from tests.collectors.scripted import Said, ScriptedDriver
+from tests.collectors.scripted import RecordedReports, ScriptedDriver
 from tests.parts.kernel_log import HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
 from tests.parts.surroundings import Kept as Memory
 from tests.parts.surroundings import surroundings
@@ -52,16 +52,16 @@ def log(tmp_path: Path) -> Iterator[KernelLogPipe]:
 async def running(
     device: str | Path,
     memory: Memory,
-    believed: Mapping[tuple[Subject, str], int] | None = None,
+    tracked: Mapping[tuple[Subject, str], int] | None = None,
     hold_seconds: float = 300.0,
-) -> AsyncIterator[Said]:
+) -> AsyncIterator[RecordedReports]:
     """The collector at work; what it says."""
-    said = Said()
+    recorded = RecordedReports()
     around = surroundings(
-        said,
+        recorded,
         lambda: time.time_ns() // 1_000_000,
         ScriptedDriver(),
-        believed=believed,
+        tracked=tracked,
         memory=memory,
     )
     settings = KernelLogSection(device=str(device)).model_copy(
@@ -70,7 +70,7 @@ async def running(
     collector = KernelLogCollector(settings, AgentOptions())
     task = asyncio.create_task(collector.run(around))
     try:
-        yield said
+        yield recorded
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -95,39 +95,39 @@ def fresh(sequence: int, text: str) -> str:
 async def test_the_first_start_begins_at_the_end(log: KernelLogPipe) -> None:
     memory = Memory()
     log.write(line(1, LOCKUP), line(2, KILLED))
-    async with running(log.path, memory) as said:
-        await until(lambda: said.words() == [ANSWERED])
+    async with running(log.path, memory) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
         assert remembered(memory) == SavedLogPosition(boot_id(), 2)
         log.write(line(3, HARMLESS, 6), line(4, LOCKUP))
-        await until(lambda: said.words() == [ANSWERED, LOCKED])
+        await until(lambda: recorded.words() == [ANSWERED, LOCKED])
         assert remembered(memory).sequence == 4
 
 
 async def test_a_later_start_goes_on_behind_what_was_read(log: KernelLogPipe) -> None:
     memory = Memory(msgspec.json.encode(SavedLogPosition(boot_id(), 2)))
     log.write(line(2, KILLED), fresh(3, LOCKUP), line(4, HARMLESS, 6))
-    async with running(log.path, memory) as said:
-        await until(lambda: ANSWERED in said.words())
-        assert said.words() == [LOCKED, ANSWERED]
+    async with running(log.path, memory) as recorded:
+        await until(lambda: ANSWERED in recorded.words())
+        assert recorded.words() == [LOCKED, ANSWERED]
     assert remembered(memory).sequence == 4
 
 
 async def test_all_of_another_boot_is_news(log: KernelLogPipe) -> None:
     memory = Memory(msgspec.json.encode(SavedLogPosition("another", 1000, {SOFT_LOCKUP: 1})))
     log.write(fresh(1, HUNG), line(2, HARMLESS, 6))
-    async with running(log.path, memory, {(KERNEL, SOFT_LOCKUP): 1}) as said:
-        await until(lambda: ANSWERED in said.words())
+    async with running(log.path, memory, {(KERNEL, SOFT_LOCKUP): 1}) as recorded:
+        await until(lambda: ANSWERED in recorded.words())
     absent, hung = f"host 0 Kernel absent {SOFT_LOCKUP}", f"host 0 Kernel occur {HUNG_TASK}"
-    assert said.words() == [absent, hung, ANSWERED]
+    assert recorded.words() == [absent, hung, ANSWERED]
     assert remembered(memory).boot == boot_id()
 
 
-async def test_a_gap_is_told_before_what_follows(log: KernelLogPipe) -> None:
-    async with running(log.path, Memory()) as said:
-        await until(lambda: said.words() == [ANSWERED])
+async def test_a_gap_is_reported_before_what_follows(log: KernelLogPipe) -> None:
+    async with running(log.path, Memory()) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(5, HARMLESS, 6), "nonsense\n", line(9, KILLED))
-        await until(lambda: len(said.words()) == 3)
-    assert said.words()[1:] == [
+        await until(lambda: len(recorded.words()) == 3)
+    assert recorded.words()[1:] == [
         "gap: 3 records of the kernel's log were lost before 9",
         f"host 0 Host Memory once {OOM_KILL}",
     ]
@@ -135,28 +135,28 @@ async def test_a_gap_is_told_before_what_follows(log: KernelLogPipe) -> None:
 
 async def test_a_line_in_pieces_is_one(log: KernelLogPipe) -> None:
     front, back = LOCKUP[:30], LOCKUP[30:]
-    async with running(log.path, Memory()) as said:
-        await until(lambda: said.words() == [ANSWERED])
+    async with running(log.path, Memory()) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(1, front, flags="c"), line(2, back, flags="+"), line(3, "!", flags="+"))
-        await until(lambda: LOCKED in said.words())
+        await until(lambda: LOCKED in recorded.words())
         log.write(line(4, KILLED), line(5, " and more", flags="+"), line(6, HUNG))
-        await until(lambda: len(said.words()) == 4)
-    assert said.words()[2:] == [
+        await until(lambda: len(recorded.words()) == 4)
+    assert recorded.words()[2:] == [
         f"host 0 Host Memory once {OOM_KILL}",
         f"host 0 Kernel occur {HUNG_TASK}",
     ]
 
 
 async def test_what_is_not_repeated_is_over(log: KernelLogPipe) -> None:
-    async with running(log.path, Memory(), hold_seconds=0.1) as said:
-        await until(lambda: said.words() == [ANSWERED])
+    async with running(log.path, Memory(), hold_seconds=0.1) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(1, LOCKUP))
-        await until(lambda: said.words()[1:] == [LOCKED, f"host 0 Kernel absent {SOFT_LOCKUP}"])
+        await until(lambda: recorded.words()[1:] == [LOCKED, f"host 0 Kernel absent {SOFT_LOCKUP}"])
 
 
 async def test_ten_thousand_lines_do_not_starve_others(log: KernelLogPipe) -> None:
-    async with running(log.path, Memory()) as said:
-        await until(lambda: said.words() == [ANSWERED])
+    async with running(log.path, Memory()) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
         sequence = 0
         for _ in range(100):
             lines = [line(sequence + one, HARMLESS, 6) for one in range(1, 101)]
@@ -165,15 +165,15 @@ async def test_ten_thousand_lines_do_not_starve_others(log: KernelLogPipe) -> No
             await asyncio.sleep(0)
             await asyncio.sleep(0.0005)
         log.write(line(sequence + 1, LOCKUP))
-        await until(lambda: said.words() == [ANSWERED, LOCKED])
+        await until(lambda: recorded.words() == [ANSWERED, LOCKED])
 
 
 async def test_a_missing_log_is_blindness_and_no_end(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     held = {(KERNEL, SOFT_LOCKUP): 1}
-    async with running(path, Memory(), held, hold_seconds=0.05) as said:
-        await until(lambda: len(said.words()) == 2)
-    blind, absent = said.words()
+    async with running(path, Memory(), held, hold_seconds=0.05) as recorded:
+        await until(lambda: len(recorded.words()) == 2)
+    blind, absent = recorded.words()
     assert blind.startswith("node 0 blind: ")
     assert "/dev" in blind
     assert absent == f"host 0 Kernel absent {SOFT_LOCKUP}", "time goes on"
@@ -182,9 +182,9 @@ async def test_a_missing_log_is_blindness_and_no_end(tmp_path: Path) -> None:
 async def test_a_file_is_no_log(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     path.write_text(line(1, LOCKUP))
-    async with running(path, Memory()) as said:
-        await until(lambda: bool(said.words()))
-    assert said.words() == [
+    async with running(path, Memory()) as recorded:
+        await until(lambda: bool(recorded.words()))
+    assert recorded.words() == [
         f"node 0 blind: {path} cannot be read: it is neither a device nor a pipe"
     ]
 
@@ -192,27 +192,27 @@ async def test_a_file_is_no_log(tmp_path: Path) -> None:
 async def test_a_pipe_does_not_end_when_a_writer_goes(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     os.mkfifo(path)
-    async with running(path, Memory()) as said:
-        await until(lambda: said.words() == [ANSWERED])
+    async with running(path, Memory()) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
         for sequence, text in ((1, HARMLESS), (2, LOCKUP)):
             end = os.open(path, os.O_WRONLY)
             os.write(end, line(sequence, text).encode())
             os.close(end)
             await asyncio.sleep(0.02)
-        await until(lambda: said.words() == [ANSWERED, LOCKED])
+        await until(lambda: recorded.words() == [ANSWERED, LOCKED])
 
 
-async def test_a_file_system_that_is_made_read_only_is_told_for_its_own_check(
+async def test_a_file_system_that_is_made_read_only_is_reported_for_its_own_check(
     log: KernelLogPipe,
 ) -> None:
     mounted = [one for one in HostMounts().read()[0].values() if one.source.startswith("/dev/")]
     name = Path(mounted[0].source).name if mounted else "no-such"
-    async with running(log.path, Memory()) as said:
-        await until(lambda: said.words() == [ANSWERED])
+    async with running(log.path, Memory()) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
         log.write(line(1, "EXT4-fs (no-such): Remounting filesystem read-only", 2))
         log.write(line(2, f"EXT4-fs ({name}): Remounting filesystem read-only", 2), line(3, LOCKUP))
-        await until(lambda: LOCKED in said.words())
-    found = [one for _, batch in said.batches for one in batch if isinstance(one, Observation)]
+        await until(lambda: LOCKED in recorded.words())
+    found = [one for _, batch in recorded.batches for one in batch if isinstance(one, Observation)]
     assert [(one.source, one.subject, one.code) for one in found if one.code == READ_ONLY] == [
         (FILE_SYSTEMS, host_subject(FILE_SYSTEM, one.device), READ_ONLY) for one in mounted[:1]
     ]
@@ -220,11 +220,11 @@ async def test_a_file_system_that_is_made_read_only_is_told_for_its_own_check(
 
 async def test_what_was_remembered_and_makes_no_sense_is_a_first_start(log: KernelLogPipe) -> None:
     log.write(line(1, LOCKUP))
-    async with running(log.path, Memory(b"{")) as said:
-        await until(lambda: said.words() == [ANSWERED])
+    async with running(log.path, Memory(b"{")) as recorded:
+        await until(lambda: recorded.words() == [ANSWERED])
 
 
-def test_what_to_do_is_said() -> None:
+def test_what_to_do_is_logged() -> None:
     for number, hint in ((errno.EPERM, "CAP_SYSLOG"), (errno.ENOENT, "/dev"), (errno.EIO, "Input")):
         assert hint in explained("kmsg", OSError(number, os.strerror(number)))
 
@@ -232,9 +232,9 @@ def test_what_to_do_is_said() -> None:
 @pytest.mark.skipif(not os.access("/dev/kmsg", os.R_OK), reason="there is no log to be read")
 async def test_the_log_of_this_machine() -> None:
     memory = Memory()
-    async with running("/dev/kmsg", memory) as said:
-        await until(lambda: bool(said.words()))
-    if said.words() != [ANSWERED]:
-        assert "CAP_SYSLOG" in said.words()[0], "a container without the right"
+    async with running("/dev/kmsg", memory) as recorded:
+        await until(lambda: bool(recorded.words()))
+    if recorded.words() != [ANSWERED]:
+        assert "CAP_SYSLOG" in recorded.words()[0], "a container without the right"
     else:
         assert (remembered(memory).sequence or 0) > 0

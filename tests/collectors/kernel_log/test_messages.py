@@ -33,11 +33,11 @@ DETAILS = "[ascend] [devmm] [devmm_alloc 662] <main:42394,42394> Details. (statu
         (3, f"some context\n{LOCKUP}\nModules linked in:", SOFT_LOCKUP),
     ],
 )
-def test_what_tells(level: int, text: str, code: str) -> None:
-    (told,) = MESSAGES.told(level, text)
-    assert isinstance(told, MessageMatch)
-    assert told.code == code
-    assert told.text in text
+def test_messages_with_a_fault(level: int, text: str, code: str) -> None:
+    (matches,) = MESSAGES.matches(level, text)
+    assert isinstance(matches, MessageMatch)
+    assert matches.code == code
+    assert matches.text in text
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_what_tells(level: int, text: str, code: str) -> None:
         (6, ""),
     ],
 )
-def test_what_tells_nothing(level: int, text: str) -> None:
-    assert list(MESSAGES.told(level, text)) == []
+def test_messages_without_a_fault(level: int, text: str) -> None:
+    assert list(MESSAGES.matches(level, text)) == []
 
 
 @pytest.mark.parametrize(
@@ -67,15 +67,15 @@ def test_what_tells_nothing(level: int, text: str) -> None:
     ],
 )
 def test_who_was_made_read_only(text: str, device: str) -> None:
-    assert list(MESSAGES.told(2, text)) == [Remounted(device, text)]
+    assert list(MESSAGES.matches(2, text)) == [Remounted(device, text)]
 
 
 def test_patterns_are_the_operators() -> None:
     own = Messages(("^<4>hisi_dma ",))
-    assert [one[0] for one in own.told(4, "hisi_dma 0000:7b:00.0: stuck")] == [DRIVER_ERROR]
-    assert list(own.told(5, DRIVER)) == []
+    assert [one[0] for one in own.matches(4, "hisi_dma 0000:7b:00.0: stuck")] == [DRIVER_ERROR]
+    assert list(own.matches(5, DRIVER)) == []
 
 
 def test_a_long_line_is_cut() -> None:
-    (told,) = MESSAGES.told(3, DRIVER + "x" * 5000)
-    assert len(told.text) == 300
+    (matches,) = MESSAGES.matches(3, DRIVER + "x" * 5000)
+    assert len(matches.text) == 300

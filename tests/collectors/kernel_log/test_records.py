@@ -38,8 +38,8 @@ def test_what_is_no_record(text: bytes) -> None:
 
 def test_lines_of_the_device_belong_to_the_record_before() -> None:
     records = Records()
-    told = records.take(b"6,1,2,-;usb 1-1\n SUBSYSTEM=usb\n DEVICE=c189:0\n6,2,3,-;next\n")
-    assert [one.sequence for one in told] == [1, 2]
+    reported = records.take(b"6,1,2,-;usb 1-1\n SUBSYSTEM=usb\n DEVICE=c189:0\n6,2,3,-;next\n")
+    assert [one.sequence for one in reported] == [1, 2]
     assert records.unreadable == 0
 
 
@@ -47,12 +47,12 @@ def test_lines_of_the_device_belong_to_the_record_before() -> None:
 def test_a_pipe_may_cut_anywhere(cuts: list[int]) -> None:
     data = "".join([line(1, LOCKUP), "nonsense\n", line(2, HUNG), " DEVICE=+pci\n"]).encode()
     records = Records()
-    told: list[KernelRecord] = []
+    reported: list[KernelRecord] = []
     for cut in cuts:
-        told += records.take(data[:cut])
+        reported += records.take(data[:cut])
         data = data[cut:]
-    told += records.take(data)
-    assert [one.text for one in told] == [LOCKUP, HUNG]
+    reported += records.take(data)
+    assert [one.text for one in reported] == [LOCKUP, HUNG]
     assert records.unreadable == 1
 
 

@@ -18,29 +18,29 @@ def at(seconds: float) -> LogTime:
     return LogTime(NOW_MS + round(seconds * 1000), 50 + seconds)
 
 
-def beliefs(*believed: str, kept: SavedLogPosition | None = None) -> KernelLogTracker:
-    return KernelLogTracker(KERNEL_LOG, believed, kept, HOLD)
+def tracker(*tracked: str, kept: SavedLogPosition | None = None) -> KernelLogTracker:
+    return KernelLogTracker(KERNEL_LOG, tracked, kept, HOLD)
 
 
 def test_a_lockup_holds_until_it_was_not_repeated_for_long_enough() -> None:
-    known = beliefs()
+    known = tracker()
     known.begin(at(0), same_boot=True)
-    (told,) = known.told(MessageMatch(SOFT_LOCKUP, "stuck"), at(0), 0.0)
-    assert isinstance(told, Observation)
-    assert (word(told), told.text) == (f"host 0 Kernel occur {SOFT_LOCKUP}", "stuck")
-    assert known.told(MessageMatch(SOFT_LOCKUP, "stuck"), at(200), 0.0) == []
+    (observe,) = known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(0), 0.0)
+    assert isinstance(observe, Observation)
+    assert (word(observe), observe.text) == (f"host 0 Kernel occur {SOFT_LOCKUP}", "stuck")
+    assert known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(200), 0.0) == []
     assert known.next_end() == 50 + 200 + HOLD
     assert known.over(at(499)) == []
     assert list(map(word, known.over(at(500)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
     assert known.next_end() is None
-    assert len(known.told(MessageMatch(SOFT_LOCKUP, "stuck"), at(600), 0.0)) == 1
+    assert len(known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(600), 0.0)) == 1
 
 
-def test_each_kill_is_told() -> None:
-    known = beliefs()
+def test_each_kill_is_reported() -> None:
+    known = tracker()
     for _ in range(2):
-        (told,) = known.told(MessageMatch(OOM_KILL, "Killed process 9 (x)"), at(0), 0.0)
-        assert word(told) == f"host 0 Host Memory once {OOM_KILL}"
+        (observe,) = known.observe(MessageMatch(OOM_KILL, "Killed process 9 (x)"), at(0), 0.0)
+        assert word(observe) == f"host 0 Host Memory once {OOM_KILL}"
     assert known.next_end() is None
 
 
@@ -48,7 +48,7 @@ def test_a_restart_goes_on_with_the_time_that_is_left() -> None:
     kept = SavedLogPosition(
         "boot", 9, {SOFT_LOCKUP: NOW_MS - 100_000, DRIVER_ERROR: NOW_MS - 301_000}
     )
-    known = beliefs(SOFT_LOCKUP, DRIVER_ERROR, HUNG_TASK, kept=kept)
+    known = tracker(SOFT_LOCKUP, DRIVER_ERROR, HUNG_TASK, kept=kept)
     assert known.begin(at(0), same_boot=True) == []
     assert list(map(word, known.over(at(0)))) == [f"host 0 NPU Driver absent {DRIVER_ERROR}"]
     assert list(map(word, known.over(at(200)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
@@ -57,21 +57,21 @@ def test_a_restart_goes_on_with_the_time_that_is_left() -> None:
 
 def test_what_held_in_another_boot_is_over() -> None:
     kept = SavedLogPosition("boot", 9, {SOFT_LOCKUP: NOW_MS - 1})
-    gone = beliefs(SOFT_LOCKUP, kept=kept).begin(at(0), same_boot=False)
+    gone = tracker(SOFT_LOCKUP, kept=kept).begin(at(0), same_boot=False)
     assert list(map(word, gone)) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
 
 
 def test_an_old_message_is_history_with_its_own_time() -> None:
-    known = beliefs()
-    (told,) = known.told(MessageMatch(HUNG_TASK, "hung"), at(0), 1000.0)
-    assert isinstance(told, Observation)
-    assert (told.seen_at_ms, told.driver_raised_at_ms) == (NOW_MS, NOW_MS - 1_000_000)
+    known = tracker()
+    (observe,) = known.observe(MessageMatch(HUNG_TASK, "hung"), at(0), 1000.0)
+    assert isinstance(observe, Observation)
+    assert (observe.seen_at_ms, observe.driver_raised_at_ms) == (NOW_MS, NOW_MS - 1_000_000)
     assert list(map(word, known.over(at(0)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
 
 
 def test_a_clock_that_was_set_back_makes_nothing_last_longer() -> None:
     kept = SavedLogPosition("boot", 9, {SOFT_LOCKUP: NOW_MS + 9_000_000})
-    known = beliefs(SOFT_LOCKUP, kept=kept)
+    known = tracker(SOFT_LOCKUP, kept=kept)
     known.begin(at(0), same_boot=True)
     assert known.next_end() == 50 + HOLD
 

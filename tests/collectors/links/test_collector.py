@@ -27,7 +27,7 @@ from contract.observation import Assertion, Gap, Observation, chip_subject
 from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, install
 from dcmi_shim.values import Chip, Inventory
-from tests.collectors.scripted import Said, ScriptedDriver, word
+from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
 from tests.parts.process_table import processes_of
 from tests.parts.surroundings import surroundings
 
@@ -59,7 +59,7 @@ class Node:
     """A collector that runs, and what it says, shows and hears."""
 
     def __init__(self) -> None:
-        self.said = Said()
+        self.recorded = RecordedReports()
         self.readings: dict[tuple[Subject, str], float] = {}
         self.listeners: list[Sink] = []
         self.driver = ScriptedDriver(CHIPS)
@@ -76,9 +76,9 @@ class Node:
         return {chip.id: value for (chip, name), value in shown if name == "link_up"}
 
     def event(self, chip: int, assertion: Assertion, code: str = LINK_DOWN) -> None:
-        self.hear(Observation("chip-faults", chip_subject(chip), code, assertion, 0))
+        self.observe(Observation("chip-faults", chip_subject(chip), code, assertion, 0))
 
-    def hear(self, report: Report) -> None:
+    def observe(self, report: Report) -> None:
         for listener in self.listeners:
             listener([report])
 
@@ -89,24 +89,24 @@ class Node:
         return self.words_about(f"chip {chip} ")
 
     def words_about(self, subject: str) -> list[str]:
-        said = self.said.words()
-        return [one.removeprefix(subject) for one in said if one.startswith(subject)]
+        recorded = self.recorded.words()
+        return [one.removeprefix(subject) for one in recorded if one.startswith(subject)]
 
 
 @contextlib.asynccontextmanager
 async def running(
     root: Path,
     collector: LinksCollector,
-    believed: dict[tuple[Subject, str], int] | None = None,
+    tracked: dict[tuple[Subject, str], int] | None = None,
     driver: ScriptedDriver | None = None,
 ) -> AsyncIterator[Node]:
     node = Node()
     node.driver = driver or node.driver
     around = surroundings(
-        node.said,
+        node.recorded,
         lambda: time.time_ns() // 1_000_000,
         node.driver,
-        believed=believed,
+        tracked=tracked,
         driver_root=root,
         environment=os.environ,
         show=node.show,
@@ -155,7 +155,9 @@ def everyone(node: Node) -> bool:
 
 
 def blind(node: Node) -> list[int]:
-    return [chip for chip in range(CHIPS) if any("blind" in said for said in node.words(chip))]
+    return [
+        chip for chip in range(CHIPS) if any("blind" in recorded for recorded in node.words(chip))
+    ]
 
 
 async def test_links_go_down_and_come_up(root: Path, hardware: Emulator) -> None:
@@ -173,10 +175,10 @@ async def test_links_go_down_and_come_up(root: Path, hardware: Emulator) -> None
         assert node.words(0) == node.words(3) == ["answered"]
 
 
-async def test_what_was_believed_before_a_restart(root: Path, hardware: Emulator) -> None:
+async def test_what_was_tracked_before_a_restart(root: Path, hardware: Emulator) -> None:
     hardware.link(3, up=False)
-    believed = {(chip_subject(chip), LINK_DOWN): 1 for chip in (1, 3, 9)}
-    async with running(root, links(), believed) as node:
+    tracked = {(chip_subject(chip), LINK_DOWN): 1 for chip in (1, 3, 9)}
+    async with running(root, links(), tracked) as node:
         await until(lambda: everyone(node))
         assert node.words(1) == ["answered", f"absent {LINK_DOWN}"]
         assert node.words(3) == ["answered"]
@@ -242,8 +244,8 @@ BAD = [
 @pytest.mark.parametrize(("text", "reason"), BAD, ids=[reason for _, reason in BAD])
 async def test_a_bad_tool_is_blindness(tmp_path: Path, text: str, reason: str) -> None:
     script(tmp_path, text)
-    believed = {(chip_subject(1), LINK_DOWN): 1}
-    async with running(tmp_path, links(period_seconds=0.3), believed) as node:
+    tracked = {(chip_subject(1), LINK_DOWN): 1}
+    async with running(tmp_path, links(period_seconds=0.3), tracked) as node:
         await until(lambda: everyone(node))
         assert len(node.words(0)) == 1
         assert node.words(0)[0].startswith("blind: ")
@@ -312,7 +314,9 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     script(tmp_path, "echo ran > /dev/null; echo link status: UP", mode)
     os.chown(tmp_path / HCCN_TOOL, 12345, 12345)
     node = Node()
-    around = surroundings(node.said, lambda: 0, node.driver, driver_root=tmp_path, show=node.show)
+    around = surroundings(
+        node.recorded, lambda: 0, node.driver, driver_root=tmp_path, show=node.show
+    )
     trusting = around.places
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
     around = type(around)(**{**vars(around), "places": strict})
@@ -424,28 +428,28 @@ class Other(ScriptedDriver):
         return Inventory(chips, self.family, "", None, None, None, "other", main_board=board)
 
 
-async def test_a_node_without_a_network_plane_says_nothing(tmp_path: Path) -> None:
+async def test_a_node_without_a_network_plane_proves_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log"
     script(tmp_path, f"touch {log}; exit 3")
     driver = Other("Ascend310P", Chip(0, 0, 0, 0))
     async with running(tmp_path, links(period_seconds=0.2), driver=driver) as node:
         await asyncio.sleep(0.5)
-        assert (node.said.batches, node.readings, log.exists()) == ([], {}, False)
+        assert (node.recorded.batches, node.readings, log.exists()) == ([], {}, False)
         assert node.progress >= 3
 
 
 async def test_a_driver_that_is_late_and_chips_that_come_later(root: Path) -> None:
     driver = ScriptedDriver(1)
     driver.ready.clear()
-    believed = {(chip_subject(0), LINK_DOWN): 1}
-    async with running(root, links(), believed, driver) as node:
-        await until(lambda: node.said.batches)
+    tracked = {(chip_subject(0), LINK_DOWN): 1}
+    async with running(root, links(), tracked, driver) as node:
+        await until(lambda: node.recorded.batches)
         assert node.words(0) == ["blind: the driver has not answered since the start"]
         driver.ready.set()
         await until(lambda: len(node.words(0)) == 3)
         assert node.words(0)[1:] == ["answered", f"absent {LINK_DOWN}"]
         driver.chips.append(Chip(5, 1, 5, 0))
-        node.hear(Gap("chip-faults", 0, "a child was replaced"))
+        node.observe(Gap("chip-faults", 0, "a child was replaced"))
         await until(lambda: node.words(5) == ["answered"])
 
 
@@ -466,16 +470,16 @@ PORTS = """\
 """
 
 
-def test_who_said_before_a_restart_that_a_port_is_down_takes_it_back() -> None:
+def test_a_source_that_reported_a_port_down_before_a_restart_takes_it_back() -> None:
     chips = [chip_subject(number) for number in range(3)]
-    believed = {(chips[0], UB_SEPARATE): 1, (chips[0], UB_PORT_DOWN): 1, (chips[1], UB_SEPARATE): 1}
-    bus = UnifiedBus("links", believed)
+    tracked = {(chips[0], UB_SEPARATE): 1, (chips[0], UB_PORT_DOWN): 1, (chips[1], UB_SEPARATE): 1}
+    bus = UnifiedBus("links", tracked)
     assert bus.changes(chips, 1) == []
     for chip in chips:
         bus.found(chip, down=False)
     assert [word(one) for one in bus.changes(chips, 2)] == [f"chip 0 absent {UB_SEPARATE}"]
     gone = Observation("chip-faults", chips[1], UB_PORT_DOWN, Assertion.ABSENT, 3)
-    bus.heard(gone)
+    bus.observe(gone)
     assert [word(one) for one in bus.changes(chips, 3)] == [f"chip 1 absent {UB_SEPARATE}"]
 
 
@@ -508,7 +512,7 @@ async def test_ports_of_an_a5(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("board", [0x07, 0x68, None])
-async def test_elsewhere_an_ethernet_port_counts_when_the_driver_says_so(
+async def test_elsewhere_an_ethernet_port_counts_when_the_driver_reports_it(
     tmp_path: Path, board: int | None
 ) -> None:
     ports, wired = tmp_path / "ports", tmp_path / "wired"
@@ -531,14 +535,14 @@ async def test_elsewhere_an_ethernet_port_counts_when_the_driver_says_so(
         assert f"present {UBOE_SUB_HEALTH}" not in node.words(8)[5:]
 
 
-async def test_the_driver_said_it_before_a_restart(tmp_path: Path) -> None:
+async def test_the_driver_reported_it_before_a_restart(tmp_path: Path) -> None:
     ports, wired = tmp_path / "ports", tmp_path / "wired"
     ports.write_text(PORTS.format(eth="DOWN", ub="UP"))
     script(tmp_path, A5.format(ports=ports, wired=wired))
     driver = Other("Ascend910A5", Chip(8, 0, 0, 0))
     driver.main_board = 0x07
-    believed = {(chip_subject(8), UBOE_PORT_DOWN): 1, (chip_subject(8), UBOE_SUB_HEALTH): 1}
-    async with running(tmp_path, links(period_seconds=0.2), believed, driver) as node:
+    tracked = {(chip_subject(8), UBOE_PORT_DOWN): 1, (chip_subject(8), UBOE_SUB_HEALTH): 1}
+    async with running(tmp_path, links(period_seconds=0.2), tracked, driver) as node:
         await until(lambda: node.words(8) == ["answered"])
         await asyncio.sleep(0.5)
         assert node.words(8) == ["answered"]

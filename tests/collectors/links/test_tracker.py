@@ -14,30 +14,30 @@ ANSWERED = "chip 1 answered"
 PRESENT, ABSENT = f"chip 1 present {LINK_DOWN}", f"chip 1 absent {LINK_DOWN}"
 
 
-class Told:
+class Link:
     """Beliefs and what each step reports, in words."""
 
-    def __init__(self, *believed: str) -> None:
-        self.beliefs = LinkTracker("links", CHIP, believed)
+    def __init__(self, *tracked: str) -> None:
+        self.tracker = LinkTracker("links", CHIP, tracked)
 
     def answer(self, faults: dict[str, bool], at: float) -> list[str]:
-        self.beliefs.asked(at)
-        return [word(report) for report in self.beliefs.answered(faults, at, round(at * 1000))]
+        self.tracker.asked(at)
+        return [word(report) for report in self.tracker.answered(faults, at, round(at * 1000))]
 
     def check_at(self) -> float | None:
-        return self.beliefs.check_at
+        return self.tracker.check_at
 
     def fail(self, reason: str) -> list[str]:
-        return [word(report) for report in self.beliefs.failed(reason, 0)]
+        return [word(report) for report in self.tracker.failed(reason, 0)]
 
 
 def test_only_differences_are_reported() -> None:
-    told = Told()
-    assert told.answer(UP, 0) == [ANSWERED]
-    assert told.answer(UP, 60) == []
-    assert told.answer(DOWN, 120) == [PRESENT]
-    assert told.answer(DOWN, 180) == []
-    assert told.answer(UP, 240) == [ABSENT]
+    reported = Link()
+    assert reported.answer(UP, 0) == [ANSWERED]
+    assert reported.answer(UP, 60) == []
+    assert reported.answer(DOWN, 120) == [PRESENT]
+    assert reported.answer(DOWN, 180) == []
+    assert reported.answer(UP, 240) == [ABSENT]
 
 
 def test_what_is_reported_of_a_link_that_is_down() -> None:
@@ -47,66 +47,66 @@ def test_what_is_reported_of_a_link_that_is_down() -> None:
     assert seen.driver_raised_at_ms is None
 
 
-def test_what_was_believed_before_a_restart() -> None:
-    assert Told(LINK_DOWN).answer(DOWN, 0) == [ANSWERED]
-    assert Told(LINK_DOWN).answer(UP, 0) == [ANSWERED, ABSENT]
+def test_what_was_tracked_before_a_restart() -> None:
+    assert Link(LINK_DOWN).answer(DOWN, 0) == [ANSWERED]
+    assert Link(LINK_DOWN).answer(UP, 0) == [ANSWERED, ABSENT]
 
 
-def test_blindness_is_said_once_and_changes_nothing() -> None:
-    told = Told()
-    assert told.answer(DOWN, 0) == [ANSWERED, PRESENT]
-    assert told.fail("busy") == ["chip 1 blind: busy"]
-    assert told.fail("hangs") == []
-    assert told.answer(DOWN, 60) == [ANSWERED]
-    assert told.answer(DOWN, 120) == []
+def test_blindness_is_logged_once_and_changes_nothing() -> None:
+    reported = Link()
+    assert reported.answer(DOWN, 0) == [ANSWERED, PRESENT]
+    assert reported.fail("busy") == ["chip 1 blind: busy"]
+    assert reported.fail("hangs") == []
+    assert reported.answer(DOWN, 60) == [ANSWERED]
+    assert reported.answer(DOWN, 120) == []
 
 
 def test_a_link_that_is_still_down_after_a_recovery_returns() -> None:
-    told = Told()
-    told.answer(DOWN, 0)
-    told.beliefs.event(10)
-    assert told.check_at() == 12
-    assert told.answer(DOWN, 11.9) == []
-    assert told.check_at() == 12
-    assert told.answer(DOWN, 12) == [PRESENT]
-    assert told.check_at() is None
-    assert told.answer(DOWN, 60) == []
+    reported = Link()
+    reported.answer(DOWN, 0)
+    reported.tracker.event(10)
+    assert reported.check_at() == 12
+    assert reported.answer(DOWN, 11.9) == []
+    assert reported.check_at() == 12
+    assert reported.answer(DOWN, 12) == [PRESENT]
+    assert reported.check_at() is None
+    assert reported.answer(DOWN, 60) == []
 
 
 def test_the_answer_after_an_event_is_reported_even_if_it_is_no_news() -> None:
-    told = Told()
-    told.answer(UP, 0)
-    told.beliefs.event(10)
-    assert told.answer(UP, 12) == [ABSENT]
-    assert told.answer(UP, 60) == []
+    reported = Link()
+    reported.answer(UP, 0)
+    reported.tracker.event(10)
+    assert reported.answer(UP, 12) == [ABSENT]
+    assert reported.answer(UP, 60) == []
 
 
 def test_a_check_that_fails_is_made_up_for_by_the_next_answer() -> None:
-    told = Told()
-    told.answer(DOWN, 0)
-    told.beliefs.event(10)
-    told.beliefs.asked(12)
-    assert told.fail("busy") == ["chip 1 blind: busy"]
-    assert told.answer(DOWN, 60) == [ANSWERED, PRESENT]
+    reported = Link()
+    reported.answer(DOWN, 0)
+    reported.tracker.event(10)
+    reported.tracker.asked(12)
+    assert reported.fail("busy") == ["chip 1 blind: busy"]
+    assert reported.answer(DOWN, 60) == [ANSWERED, PRESENT]
 
 
 def test_events_in_a_row_neither_put_off_a_check_nor_do_without_the_last() -> None:
-    told = Told()
-    told.answer(UP, 0)
+    reported = Link()
+    reported.answer(UP, 0)
     for at in (10, 11, 11.5):
-        told.beliefs.event(at)
-    assert told.check_at() == 12
-    assert told.answer(DOWN, 12) == []
-    assert told.check_at() == 13.5
-    assert told.answer(DOWN, 13.5) == [PRESENT]
-    assert told.check_at() is None
+        reported.tracker.event(at)
+    assert reported.check_at() == 12
+    assert reported.answer(DOWN, 12) == []
+    assert reported.check_at() == 13.5
+    assert reported.answer(DOWN, 13.5) == [PRESENT]
+    assert reported.check_at() is None
 
 
 def test_an_answer_on_its_way_when_an_event_comes_is_not_compared() -> None:
-    told = Told()
-    told.answer(DOWN, 0)
-    told.beliefs.asked(60)
-    told.beliefs.event(60.1)
-    assert [word(report) for report in told.beliefs.answered(UP, 60, 0)] == []
-    assert told.check_at() == 62.1
-    assert told.answer(UP, 62.1) == [ABSENT]
+    reported = Link()
+    reported.answer(DOWN, 0)
+    reported.tracker.asked(60)
+    reported.tracker.event(60.1)
+    assert [word(report) for report in reported.tracker.answered(UP, 60, 0)] == []
+    assert reported.check_at() == 62.1
+    assert reported.answer(UP, 62.1) == [ABSENT]

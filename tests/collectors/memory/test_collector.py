@@ -19,7 +19,7 @@ from collectors.memory.pressure import (
 )
 from contract.codes.host_codes import HOST_MEMORY, KERNEL_LOG, MEMORY_PRESSURE, OOM_KILL
 from contract.observation import Assertion, Gap, Observation, host_subject
-from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
+from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.surroundings import Kept, surroundings
 
 if TYPE_CHECKING:
@@ -69,20 +69,20 @@ def test_little_memory_counts_at_the_second_look() -> None:
     assert again.is_short, "a restart changes nothing"
 
 
-def test_kills_that_the_log_tells_are_not_told_twice() -> None:
+def test_kills_that_the_log_contains_are_not_reported_twice() -> None:
     kills, seen = OomKills(None), []
-    for total, told in ((5, 0), (6, 1), (7, 0), (7, 1), (7, 0)):
-        for _ in range(told):
-            kills.told()
+    for total, counted in ((5, 0), (6, 1), (7, 0), (7, 1), (7, 0)):
+        for _ in range(counted):
+            kills.count_fault()
         seen.append((kills.counted(total), kills.is_suspicious))
     # The first is history; the third is told a moment after it was counted.
     assert seen == [(0, False), (0, False), (0, True), (0, False), (0, False)]
 
 
-def test_kills_that_the_log_does_not_tell() -> None:
+def test_kills_that_the_log_does_not_contain() -> None:
     kills = OomKills(5)
     assert [kills.counted(total) for total in (7, 8, 8, 8)] == [0, 2, 1, 0]
-    kills.told()
+    kills.count_fault()
     assert [kills.counted(total) for total in (8, 8)] == [0, 0], "told, but not counted"
 
 
@@ -116,28 +116,28 @@ def collector_of(kernel: Kernel, **percent: float) -> MemoryCollector:
 @contextlib.asynccontextmanager
 async def running(
     collector: MemoryCollector, memory: Kept | None = None, *, short: bool = False
-) -> AsyncIterator[tuple[Said, Sink]]:
+) -> AsyncIterator[tuple[RecordedReports, Sink]]:
     """The collector at work: what it says, and how others tell it something."""
-    said = Said()
+    recorded = RecordedReports()
     listeners: list[Sink] = []
 
-    def tell(reports: Sequence[Report]) -> None:
+    def push(reports: Sequence[Report]) -> None:
         for listener in listeners:
             listener(reports)
 
-    believed = {(host_subject(HOST_MEMORY, 0), MEMORY_PRESSURE): 1} if short else {}
+    tracked = {(host_subject(HOST_MEMORY, 0), MEMORY_PRESSURE): 1} if short else {}
     around = surroundings(
-        said,
+        recorded,
         virtual_ms,
         ScriptedDriver(),
         memory=memory,
-        believed=believed,
+        tracked=tracked,
         listen=listeners.append,
     )
     task = asyncio.create_task(collector.run(around))
     await asyncio.sleep(0.1)
     try:
-        yield said, tell
+        yield recorded, push
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -146,58 +146,58 @@ async def running(
 
 @pytest.mark.looptime
 async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
-    async with running(collector_of(kernel)) as (said, _):
+    async with running(collector_of(kernel)) as (recorded, _):
         kernel.stalls(50)
         await asyncio.sleep(60)
         kernel.stalls(15)
         await asyncio.sleep(60)
         kernel.stalls(1)
         await asyncio.sleep(60)
-    assert said.words() == [ANSWERED, SHORT, ENOUGH]
+    assert recorded.words() == [ANSWERED, SHORT, ENOUGH]
 
 
 @pytest.mark.looptime
-async def test_what_was_believed_is_over(kernel: Kernel) -> None:
-    async with running(collector_of(kernel), short=True) as (said, _):
+async def test_what_was_tracked_is_over(kernel: Kernel) -> None:
+    async with running(collector_of(kernel), short=True) as (recorded, _):
         pass
-    assert said.words() == [ANSWERED, ENOUGH]
+    assert recorded.words() == [ANSWERED, ENOUGH]
 
 
 @pytest.mark.looptime
 async def test_kills_are_counted_where_the_log_is_silent(kernel: Kernel) -> None:
     memory = Kept()
     async with running(collector_of(kernel), memory) as (
-        said,
-        tell,
+        recorded,
+        push,
     ):
         kernel.kills(4)
-        tell([KILLED])
+        push([KILLED])
         await asyncio.sleep(130)
-        assert said.words() == [ANSWERED]
+        assert recorded.words() == [ANSWERED]
         kernel.kills(6)
-        tell([Gap(KERNEL_LOG, 1, "lost")])
+        push([Gap(KERNEL_LOG, 1, "lost")])
         await asyncio.sleep(1)
-        assert said.words() == [ANSWERED], "the log may be late"
+        assert recorded.words() == [ANSWERED], "the log may be late"
         await asyncio.sleep(2)
-        assert said.words() == [ANSWERED, KILL]
+        assert recorded.words() == [ANSWERED, KILL]
     kernel.kills(7)
     async with running(collector_of(kernel), memory) as (
-        said,
+        recorded,
         _,
     ):
         await asyncio.sleep(3)
-    assert said.words() == [ANSWERED, KILL], "while nobody looked"
+    assert recorded.words() == [ANSWERED, KILL], "while nobody looked"
 
 
 @pytest.mark.looptime
 async def test_kills_since_another_boot(kernel: Kernel) -> None:
     memory = Kept(b'{"boot":"another","accounted":900}')
     async with running(collector_of(kernel), memory) as (
-        said,
+        recorded,
         _,
     ):
         await asyncio.sleep(3)
-    assert said.words() == [ANSWERED, KILL]
+    assert recorded.words() == [ANSWERED, KILL]
 
 
 @pytest.mark.looptime
@@ -206,23 +206,23 @@ async def test_a_kernel_without_pressure_is_asked_what_is_available(kernel: Kern
     async with running(
         collector_of(kernel, available_percent=100.0, available_cleared_percent=100.0)
     ) as (
-        said,
+        recorded,
         _,
     ):
         await asyncio.sleep(61)
-    assert said.words() == [ANSWERED, SHORT]
-    async with running(collector_of(kernel)) as (said, _):
+    assert recorded.words() == [ANSWERED, SHORT]
+    async with running(collector_of(kernel)) as (recorded, _):
         await asyncio.sleep(61)
-    assert said.words() == [ANSWERED], "this machine has enough"
+    assert recorded.words() == [ANSWERED], "this machine has enough"
 
 
 @pytest.mark.looptime
-async def test_a_kernel_that_tells_nothing_is_blindness(kernel: Kernel) -> None:
+async def test_a_kernel_without_figures_is_blindness(kernel: Kernel) -> None:
     (kernel.proc / "vmstat").unlink()
-    async with running(collector_of(kernel), Kept(b"{")) as (said, _):
+    async with running(collector_of(kernel), Kept(b"{")) as (recorded, _):
         await asyncio.sleep(120)
-        (blind,) = said.words()
+        (blind,) = recorded.words()
         assert "vmstat" in blind
         kernel.kills(0)
         await asyncio.sleep(60)
-    assert said.words()[1:] == [ANSWERED]
+    assert recorded.words()[1:] == [ANSWERED]

@@ -12,7 +12,7 @@ import pytest
 from collectors.base import AgentOptions
 from collectors.storage.collector import StorageCollector, StorageSection
 from contract.observation import storage_subject
-from tests.collectors.scripted import Said, ScriptedDriver, virtual_ms
+from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms
 from tests.parts.surroundings import Kept, surroundings
 
 if TYPE_CHECKING:
@@ -67,11 +67,11 @@ class Host:
     async def collected(
         self,
         tmp_path: Path,
-        believed: Mapping[tuple[Subject, str], int] | None = None,
+        tracked: Mapping[tuple[Subject, str], int] | None = None,
         dpc_file: str | None = None,
-    ) -> AsyncIterator[Said]:
+    ) -> AsyncIterator[RecordedReports]:
         """A collector runs on this host."""
-        said = Said()
+        recorded = RecordedReports()
         for name in self.files:  # whether there is a file is asked of the file system
             (tmp_path / name).touch()
         settings = StorageSection(
@@ -80,51 +80,51 @@ class Host:
         )
         collector = StorageCollector(settings, AgentOptions())
         around = surroundings(
-            said, virtual_ms, ScriptedDriver(), believed=believed, memory=self.memory
+            recorded, virtual_ms, ScriptedDriver(), tracked=tracked, memory=self.memory
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("collectors.storage.collector.read_checked", self.read)
             task = asyncio.create_task(collector.run(around))
             await asyncio.sleep(0.1)
-            yield said
+            yield recorded
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
 
-async def test_nothing_is_said_of_what_was_never_there(tmp_path: Path) -> None:
-    async with Host().collected(tmp_path) as said:
+async def test_nothing_is_logged_of_what_was_never_there(tmp_path: Path) -> None:
+    async with Host().collected(tmp_path) as recorded:
         await asyncio.sleep(60)
-    assert said.words() == []
+    assert recorded.words() == []
 
 
 async def test_a_process_error_comes_and_goes(tmp_path: Path) -> None:
     host = Host(dpc=dpc("0 0", "0 0"))
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         host.files["dpc"] = dpc("0 0", "0 -1")
         await asyncio.sleep(5)
         host.files["dpc"] = dpc("0 -1", "0 0")
         await asyncio.sleep(5)
         host.files["dpc"] = dpc("0 0", "0 0")
         await asyncio.sleep(5)
-    assert said.words() == [
+    assert recorded.words() == [
         "storage 0 DPC answered",
         f"storage 0 DPC present {PROCESS}",
         f"storage 0 DPC absent {PROCESS}",
     ]
-    assert [round(at) for at, _ in said.batches] == [0, 5, 15]
+    assert [round(at) for at, _ in recorded.batches] == [0, 5, 15]
 
 
-async def test_errors_of_dtfs_are_told_at_once(tmp_path: Path) -> None:
+async def test_errors_of_dtfs_are_reported_at_once(tmp_path: Path) -> None:
     host = Host(dtfs=dtfs(-1, -1))
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         host.files["dtfs"] = dtfs(0, -1)
         await asyncio.sleep(5)
         host.files["dtfs"] = ""
         await asyncio.sleep(5)
         host.files["dtfs"] = dtfs(0, 0)
         await asyncio.sleep(5)
-    assert said.words() == [
+    assert recorded.words() == [
         "storage 0 DTFS answered",
         f"storage 0 DTFS present {DTFS_PROCESS}",
         f"storage 0 DTFS present {LINK}",
@@ -138,37 +138,37 @@ async def test_errors_of_dtfs_are_told_at_once(tmp_path: Path) -> None:
 async def test_a_memory_error_counts_after_ten_minutes_either_way(tmp_path: Path) -> None:
     """noded#P3."""
     host = Host(dpc=dpc("0 0"))
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         host.files["dpc"] = dpc("-12 0")  # seen after 5 s
         await asyncio.sleep(300)
         host.files["dpc"] = dpc("0 0")  # a pause begins it anew
         await asyncio.sleep(5)
         host.files["dpc"] = dpc("-12 0")  # seen after 310 s
         await asyncio.sleep(595)
-        assert len(said.words()) == 1
+        assert len(recorded.words()) == 1
         await asyncio.sleep(95)
         host.files["dpc"] = dpc("0 0")  # seen after 1000 s
         await asyncio.sleep(620)
-    assert said.words()[1:] == [
+    assert recorded.words()[1:] == [
         f"storage 0 DPC present {MEMORY}",
         f"storage 0 DPC absent {MEMORY}",
     ]
-    assert [round(at) for at, _ in said.batches[1:]] == [910, 1600]
+    assert [round(at) for at, _ in recorded.batches[1:]] == [910, 1600]
 
 
 async def test_the_ten_minutes_go_on_over_a_restart(tmp_path: Path) -> None:
     host = Host(dpc=dpc("-12 0"))
     async with host.collected(tmp_path):
         await asyncio.sleep(400)
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         await asyncio.sleep(250)
-    assert said.words() == ["storage 0 DPC answered", f"storage 0 DPC present {MEMORY}"]
-    assert said.batches[-1][0] == pytest.approx(600, abs=6)
+    assert recorded.words() == ["storage 0 DPC answered", f"storage 0 DPC present {MEMORY}"]
+    assert recorded.batches[-1][0] == pytest.approx(600, abs=6)
     host.files["dpc"] = dpc("0 0")
     for seconds, ended in (300, 0), (295, 0), (15, 1):
-        async with host.collected(tmp_path, {(DPC, MEMORY): 0}) as said:
+        async with host.collected(tmp_path, {(DPC, MEMORY): 0}) as recorded:
             await asyncio.sleep(seconds)
-        assert said.words()[1:] == [f"storage 0 DPC absent {MEMORY}"] * ended
+        assert recorded.words()[1:] == [f"storage 0 DPC absent {MEMORY}"] * ended
 
 
 async def test_a_flag_that_another_process_finds_changed_begins_anew(tmp_path: Path) -> None:
@@ -176,16 +176,16 @@ async def test_a_flag_that_another_process_finds_changed_begins_anew(tmp_path: P
     async with host.collected(tmp_path):
         await asyncio.sleep(400)
     host.files["dpc"] = dpc("0 0")
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         host.files["dpc"] = dpc("-12 0")
         await asyncio.sleep(595)
-    assert said.words() == ["storage 0 DPC answered"]
+    assert recorded.words() == ["storage 0 DPC answered"]
 
 
 @pytest.mark.parametrize("after", ["", "junk", dpc("0 -1")[:-5], None])
-async def test_a_file_that_says_nothing_ends_nothing(tmp_path: Path, after: str | None) -> None:
+async def test_a_file_without_content_ends_nothing(tmp_path: Path, after: str | None) -> None:
     host = Host(dpc=dpc("0 -1"))
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         if after is None:
             del host.files["dpc"]
         else:
@@ -193,13 +193,13 @@ async def test_a_file_that_says_nothing_ends_nothing(tmp_path: Path, after: str 
         await asyncio.sleep(30)
         host.files["dpc"] = dpc("0 -1")
         await asyncio.sleep(5)
-    kinds = [word.split(":")[0].removeprefix("storage 0 DPC ") for word in said.words()]
+    kinds = [word.split(":")[0].removeprefix("storage 0 DPC ") for word in recorded.words()]
     assert kinds == ["answered", f"present {PROCESS}", "blind", "answered"]
 
 
 async def test_an_instance_at_fault_that_vanishes_is_waited_for(tmp_path: Path) -> None:
     host = Host(dpc=dpc("0 0", "0 -1"))
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         host.files["dpc"] = dpc("0 0")
         await asyncio.sleep(30)
     async with host.collected(tmp_path, {(DPC, PROCESS): 0}) as later:
@@ -207,42 +207,42 @@ async def test_an_instance_at_fault_that_vanishes_is_waited_for(tmp_path: Path) 
         host.files["dpc"] = dpc("0 0", "0 0")
         await asyncio.sleep(5)
     gone = "storage 0 DPC blind: instances at fault are not listed any more: 1; "
-    assert [word.startswith(gone) for word in said.words()[2:]] == [True]
-    assert said.words()[-1].endswith('start this agent once with storage.dpc_file = ""')
+    assert [word.startswith(gone) for word in recorded.words()[2:]] == [True]
+    assert recorded.words()[-1].endswith('start this agent once with storage.dpc_file = ""')
     assert later.words() == [
-        said.words()[-1],
+        recorded.words()[-1],
         "storage 0 DPC answered",
         f"storage 0 DPC absent {PROCESS}",
     ]
 
 
-async def test_a_client_without_a_file_ends_what_was_said_of_it(tmp_path: Path) -> None:
+async def test_a_client_without_a_file_ends_its_reported_faults(tmp_path: Path) -> None:
     """What an operator can do about an instance that will never be listed again."""
     host = Host(dpc=dpc("0 0", "0 -1"), dtfs=dtfs(0, 0))
-    believed = {(DPC, PROCESS): 0}
+    tracked = {(DPC, PROCESS): 0}
     async with host.collected(tmp_path):
         pass
     host.files["dpc"] = dpc("0 0")
-    async with host.collected(tmp_path, believed, dpc_file="") as said:
+    async with host.collected(tmp_path, tracked, dpc_file="") as recorded:
         await asyncio.sleep(10)
-    assert said.words() == [
+    assert recorded.words() == [
         "storage 0 DPC answered",
         f"storage 0 DPC absent {PROCESS}",
         "storage 0 DTFS answered",
     ]
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         await asyncio.sleep(10)
-    assert said.words() == ["storage 0 DPC answered", "storage 0 DTFS answered"]
+    assert recorded.words() == ["storage 0 DPC answered", "storage 0 DTFS answered"]
 
 
 async def test_one_without_a_fault_may_go(tmp_path: Path) -> None:
     host = Host(dpc=dpc("0 -1", "0 0"))
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         host.files["dpc"] = dpc("0 0")
         await asyncio.sleep(5)
         host.files["dpc"] = ""
         await asyncio.sleep(5)
-    assert said.words()[2:] == [f"storage 0 DPC absent {PROCESS}"]
+    assert recorded.words()[2:] == [f"storage 0 DPC absent {PROCESS}"]
 
 
 async def test_another_boot_has_other_instances(tmp_path: Path) -> None:
@@ -253,18 +253,18 @@ async def test_another_boot_has_other_instances(tmp_path: Path) -> None:
     boot = host.memory.content.split(b'"')[3]
     host.memory.content = host.memory.content.replace(boot, b"another")
     host.files["dpc"] = dpc("0 0")
-    async with host.collected(tmp_path, {(DPC, PROCESS): 0}) as said:
+    async with host.collected(tmp_path, {(DPC, PROCESS): 0}) as recorded:
         await asyncio.sleep(5)
-    assert said.words() == ["storage 0 DPC answered", f"storage 0 DPC absent {PROCESS}"]
+    assert recorded.words() == ["storage 0 DPC answered", f"storage 0 DPC absent {PROCESS}"]
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b'{"clients":{"DPC":{"0":[]}}}'])
 async def test_a_memory_that_makes_no_sense_is_none(tmp_path: Path, content: bytes) -> None:
     host = Host(dpc=dpc("0 -1"))
     host.memory.content = content
-    async with host.collected(tmp_path, {(DPC, PROCESS): 0}) as said:
+    async with host.collected(tmp_path, {(DPC, PROCESS): 0}) as recorded:
         await asyncio.sleep(5)
-    assert said.words() == ["storage 0 DPC answered"]
+    assert recorded.words() == ["storage 0 DPC answered"]
 
 
 async def test_a_file_that_was_once_there_is_missed(tmp_path: Path) -> None:
@@ -273,9 +273,9 @@ async def test_a_file_that_was_once_there_is_missed(tmp_path: Path) -> None:
         pass
     (tmp_path / "dpc").unlink()
     host.files.clear()
-    async with host.collected(tmp_path) as said:
+    async with host.collected(tmp_path) as recorded:
         await asyncio.sleep(30)
-    assert said.words() == [f"storage 0 DPC blind: {tmp_path}/dpc: No such file or directory"]
+    assert recorded.words() == [f"storage 0 DPC blind: {tmp_path}/dpc: No such file or directory"]
 
 
 @pytest.mark.slow
@@ -294,20 +294,20 @@ async def test_a_file_that_hangs_holds_up_nothing(
         return path.read_bytes()
 
     monkeypatch.setattr("collectors.storage.collector.read_checked", read)
-    said = Said()
+    recorded = RecordedReports()
     settings = StorageSection(
         period_seconds=0.1, dpc_file=str(tmp_path / "dpc"), dtfs_file=str(tmp_path / "dtfs")
     )
     collector = StorageCollector(settings, AgentOptions())
     collector.deadline_seconds = 0.2
-    task = asyncio.create_task(collector.run(surroundings(said, virtual_ms, ScriptedDriver())))
+    task = asyncio.create_task(collector.run(surroundings(recorded, virtual_ms, ScriptedDriver())))
     await asyncio.sleep(0.5)
     released.set()
     await asyncio.sleep(0.4)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    assert [word.removeprefix("storage 0 ") for word in said.words()] == [
+    assert [word.removeprefix("storage 0 ") for word in recorded.words()] == [
         "DTFS answered",
         f"DTFS present {DTFS_PROCESS}",
         f"DPC blind: {tmp_path}/dpc: no answer within 0.2 s",

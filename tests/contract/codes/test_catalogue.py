@@ -135,15 +135,11 @@ def test_named_codes_have_their_shipped_level(code: str, level: str) -> None:
     assert shipped().level_of(code, None) == level
 
 
-def test_severity_and_name() -> None:
+def test_severity() -> None:
     catalogue = shipped()
     assert catalogue.severity_of(chip_codes.HBM_MULTI_BIT) is Severity.CRITICAL
     assert catalogue.severity_of("80C98009") is Severity.MINOR, "a shipped code not listed is minor"
     assert catalogue.severity_of("80ABCDEF") is None
-    assert (
-        catalogue.name_of(chip_codes.HBM_MULTI_BIT) == "Multi-bit ECC errors when accessing the HBM"
-    )
-    assert catalogue.name_of("80ABCDEF") is None
 
 
 def test_all_errors_of_a_table_are_named_at_once() -> None:

@@ -8,7 +8,7 @@ from contract.codes.host_codes import HOST_CODES
 from contract.codes.levels import NodeLevel
 
 
-def test_they_are_codes_that_nobody_else_has() -> None:
+def test_they_are_codes_of_our_own() -> None:
     levels = shipped_levels()
     taken = {
         code
@@ -21,7 +21,7 @@ def test_they_are_codes_that_nobody_else_has() -> None:
     assert [int(code, 16) & 0xFF for code in HOST_CODES] == list(range(1, len(HOST_CODES) + 1))
 
 
-def test_they_are_not_handled_unless_a_table_says_so() -> None:
+def test_they_are_not_handled_unless_a_table_names_them() -> None:
     for code in HOST_CODES:
         assert shipped().judge_node(code).level == NodeLevel.NOT_HANDLE_FAULT
     assert shipped().judge_node("F1000001").level == ""

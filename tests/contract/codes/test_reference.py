@@ -95,7 +95,7 @@ def test_what_follows_from_the_bits() -> None:
     assert unnamed.summary == "ISP: multi-bit ECC error, raised by the chip"
 
 
-def test_a_link_that_is_down_says_what_raises_its_level() -> None:
+def test_a_link_that_is_down_names_what_raises_its_level() -> None:
     link = describe_code("0x81078603")
     assert link is not None
     assert link.rules == (

@@ -107,6 +107,6 @@ def test_a_value_with_too_few_nodes_or_too_many_bytes_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", ["[]", "{", "nothing"])
-def test_a_foreign_value_is_said_to_be_unreadable(value: str) -> None:
+def test_a_foreign_value_is_reported_as_unreadable(value: str) -> None:
     with pytest.raises(DocumentError, match="cluster-info-device-0"):
         entry_texts(value, "cluster-info-device-0")

@@ -94,7 +94,7 @@ def test_null_and_empty_lists_have_different_check_codes(devices: object, code: 
     assert decode_node_info("n", node_data(devices, "Healthy")).faults == ()
 
 
-def test_e33_a_null_device_is_dropped_and_hurts_nobody() -> None:
+def test_e33_a_null_device_is_dropped_and_harms_no_other() -> None:
     data = {
         "NodeInfo": '{"NodeInfo":{"FaultDevList":[null],"NodeStatus":"Healthy"},"CheckCode":'
         '"841a062f26da678406c3c55e4cbeea2a46df4996471e36f138cbdc44414e7795"}'

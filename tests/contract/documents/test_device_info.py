@@ -223,7 +223,7 @@ def test_what_go_would_refuse_is_refused_with_its_place(
         ('"CheckCode":"677e1bd8cdaaef0a6699501a57cfa44dd914ca5d69e6c2c90e6880735e06748c"', '"a":1'),
     ],
 )
-def test_wrong_check_code_is_told_from_broken_text(change: tuple[str, str]) -> None:
+def test_wrong_check_code_is_distinguished_from_broken_text(change: tuple[str, str]) -> None:
     assert change[0] in FULL["V2"]
     with pytest.raises(CheckCodeMismatch):
         device_info.decode({"DeviceInfoCfg": FULL["V2"].replace(*change)}, "node-1")

@@ -51,13 +51,13 @@ def test_e19() -> None:
     assert value_of([member("mindx-dl-deviceinfo-node1", text)]) == EXAMPLES["E19"]["output"]
 
 
-def test_where_nobody_knows_the_lists_stay_what_the_node_said() -> None:
+def test_where_usage_is_unknown_the_lists_stay_as_the_node_reported_them() -> None:
     given = [fault(0, PRE, "80E21007"), fault(1, PRE, "80E21007")]
     assert lists(given, None, unhealthy=(1,)) == (names([0, *range(2, 8)]), names([1]), "")
 
 
 @pytest.mark.parametrize("code", LIVES[1:])
-def test_parameter_plane_codes_separate_nobody(code: str) -> None:
+def test_parameter_plane_codes_separate_no_chip(code: str) -> None:
     assert lists([fault(0, PRE, code)], set()) == (names(range(8)), "", "")
 
 

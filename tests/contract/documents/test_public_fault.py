@@ -15,11 +15,12 @@ from contract.documents.public_fault import (
     Influence,
     PublicFault,
     PublicFaultEntry,
-    accepted,
+    accepting,
     decode_public_fault,
     encode_public_fault,
 )
 from contract.errors import DocumentError
+from pacing.cooperative import whole
 
 CHIPS = "[0,1,2,3,4,5,6,7]"
 
@@ -51,7 +52,7 @@ class Example:
     """A worked example, and what it tells."""
 
     text: str
-    told: tuple[tuple[str, str], ...]
+    assertions: tuple[tuple[str, str], ...]
 
 
 EXAMPLES = {
@@ -77,12 +78,15 @@ EXAMPLES = {
 
 
 def taken(message: PublicFault) -> tuple[PublicFaultEntry, ...]:
-    faults, _ = accepted(
-        message,
-        "cm",
-        codes=shipped().public_levels,
-        resources=shipped_levels().public_resources,
-        is_serial="serial-1".__eq__,
+    faults, _ = whole(
+        accepting(
+            message,
+            "cm",
+            codes=shipped().public_levels,
+            resources=shipped_levels().public_resources,
+            is_serial="serial-1".__eq__,
+            ending=(),
+        )
     )
     return faults
 
@@ -91,8 +95,8 @@ def taken(message: PublicFault) -> tuple[PublicFaultEntry, ...]:
 def test_worked_examples(name: str) -> None:
     example = EXAMPLES[name]
     message = decode_public_fault("cm", {DATA_KEY: example.text})
-    told = tuple((fault.fault_code, fault.assertion) for fault in taken(message))
-    assert told == example.told
+    assertions = tuple((fault.fault_code, fault.assertion) for fault in taken(message))
+    assert assertions == example.assertions
     assert encode_public_fault(message) == {DATA_KEY: example.text}
 
 

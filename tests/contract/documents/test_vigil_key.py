@@ -41,7 +41,7 @@ def test_the_time_of_the_last_change_is_written_where_it_is_known() -> None:
     assert decode_vigil_key(text, "doc").changed_at_ms == 1_795_000_000_009
 
 
-def test_with_nothing_to_say_there_is_no_key() -> None:
+def test_with_nothing_to_report_there_is_no_key() -> None:
     assert encode_vigil_key([]) is None
 
 

@@ -42,7 +42,7 @@ def test_documents_without_a_write_are_named_and_have_no_number() -> None:
     assert decode_owned(encode_writes({}, whole=True)) == frozenset()
 
 
-def test_the_key_of_the_release_before_does_not_say_what_its_agent_owns() -> None:
+def test_the_key_of_the_release_before_does_not_name_what_its_agent_owns() -> None:
     assert decode_owned('{"version":1,"device-info":7}') is None
 
 

@@ -171,7 +171,7 @@ def test_a_code_may_have_a_rule_of_each_kind() -> None:
 @pytest.mark.parametrize(
     "text", ["0x80E18005", "080E18005", "20001002", "zz", "", "-80E18005", "fffffffffffff"]
 )
-def test_an_id_that_never_matches_is_told(text: str) -> None:
+def test_an_id_that_never_matches_is_reported(text: str) -> None:
     found = read({"FaultDuration": [DURATION | {"EventId": [text, OTHER]}]})
     assert list(found.durations) == [OTHER]
     assert wheres(found) == ["$.FaultDuration[0].EventId[0]"]

@@ -75,7 +75,7 @@ def test_each_list_of_the_network(name: str, level: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "level", "told"),
+    ("name", "level", "is_reported"),
     [
         ("NotHandleFaultCodes", "NotHandleFault", False),
         ("PreSeparateNPUCodes", "PreSeparateNPU", False),
@@ -87,10 +87,10 @@ def test_each_list_of_the_network(name: str, level: str) -> None:
         ("FreeRestartNPUCodes", "NotHandleFault", True),
     ],
 )
-def test_a_network_code_in_a_list_of_chips(name: str, level: str, told: bool) -> None:
+def test_a_network_code_in_a_list_of_chips(name: str, level: str, is_reported: bool) -> None:
     codes = read(**{name: ["81078607"]})
     assert codes.levels == {"81078607": level}
-    assert (f"$.{name}[0]" in wheres(codes)) is told
+    assert (f"$.{name}[0]" in wheres(codes)) is is_reported
 
 
 def test_a_code_in_several_lists_has_the_most_serious_level() -> None:
@@ -133,7 +133,7 @@ def test_a_short_code_is_written_with_eight_digits() -> None:
 
 
 @pytest.mark.parametrize("entry", ["0x80E21007", "zz", "", None, "-80E21007", "1234567890"])
-def test_an_entry_that_is_no_code_is_skipped_and_told(entry: object) -> None:
+def test_an_entry_that_is_no_code_is_skipped_and_reported(entry: object) -> None:
     codes = read(NotHandleFaultCodes=[entry, CODE])
     assert codes.levels == {CODE: "NotHandleFault"}
     assert wheres(codes) == ["$.NotHandleFaultCodes[0]"]
@@ -162,7 +162,7 @@ def test_what_cannot_be_decoded_is_refused_whole(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["null", "{}", '{"NotHandleFaultCodes":null}'])
-def test_a_table_that_names_nothing_counts_and_is_told(text: str) -> None:
+def test_a_table_that_names_nothing_counts_and_is_reported(text: str) -> None:
     tables = catalogue_of(FaultTexts(fault_code=text))
     assert tables.level_of(CODE, Severity.CRITICAL) is ChipLevel.SEPARATE_NPU
     assert tables.level_of(CODE, Severity.MINOR) is ChipLevel.NOT_HANDLE_FAULT
@@ -172,15 +172,15 @@ def test_a_table_that_names_nothing_counts_and_is_told(text: str) -> None:
     assert "names no code" in problem.what
 
 
-def test_members_without_effect_are_told() -> None:
+def test_members_without_effect_are_reported() -> None:
     text = (
         '{"SeperateNPUCodes":["80E21007"],"SeparateNPUCodes":["1"],"separatenpucodes":["81078603"]}'
     )
     codes = read_fault_codes(text)
     assert codes.levels == {"81078603": "SeparateNPU"}
-    said = {problem.where: problem.what for problem in codes.problems}
-    assert "did you mean SeparateNPUCodes?" in said["$.SeperateNPUCodes"]
-    assert "only the last one counts" in said["$.SeparateNPUCodes"]
+    problems = {problem.where: problem.what for problem in codes.problems}
+    assert "did you mean SeparateNPUCodes?" in problems["$.SeperateNPUCodes"]
+    assert "only the last one counts" in problems["$.SeparateNPUCodes"]
 
 
 def test_severities_and_names_stay_those_of_the_package() -> None:

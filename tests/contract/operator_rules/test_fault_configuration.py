@@ -81,14 +81,15 @@ def test_a_file_that_cannot_be_decoded_or_read() -> None:
     good = judge_texts({}, {CODES: NEW}, InForce())
     judged = judge_texts({}, {CODES: BAD}, good.in_force)
     assert (level(judged), state(judged)) == ("SeparateNPU", ("file", True))
-    judged = judge_texts({}, {}, good.in_force, {CODES: "Permission denied"})
+    judged = judge({CHIP_CONFIG_MAP: {}}, {}, good.in_force, {CODES: "Permission denied"})
     assert (level(judged), state(judged)) == ("SeparateNPU", ("file", True))
     assert "Permission denied" in str(judged.problems[0])
-    judged = judge_texts({CODES: OTHER}, {}, good.in_force, {CODES: "Permission denied"})
+    there = {CHIP_CONFIG_MAP: {CODES: OTHER}}
+    judged = judge(there, {}, good.in_force, {CODES: "Permission denied"})
     assert (level(judged), judged.problems) == ("SubHealthFault", ())
 
 
-def test_while_nobody_can_say_what_the_config_map_has() -> None:
+def test_while_the_content_of_the_config_map_is_unknown() -> None:
     before = judge_texts({CODES: NEW}, {RULES: "{}"}, InForce()).in_force
     judged = judge_texts(None, {CODES: OTHER, SWITCHES: '{"x":1}'}, before)
     assert (level(judged), state(judged)) == ("SeparateNPU", ("configmap", True))
@@ -109,7 +110,7 @@ def test_poll_intervals_that_upstream_would_not_take(text: str) -> None:
     assert [problem.document for problem in judged.problems] == ["PollInterval"]
 
 
-def test_keys_that_nobody_knows() -> None:
+def test_unknown_keys() -> None:
     judged = judge_texts({"faultcode.json": NEW}, {}, InForce())
     assert judged.in_force == InForce()
     assert [problem.document for problem in judged.problems] == ["faultcode.json"]

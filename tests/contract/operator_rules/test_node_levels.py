@@ -93,7 +93,7 @@ def test_what_is_refused(text: str, where: list[str]) -> None:
     assert refused(text) == where
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_everything_that_is_wrong_is_reported_at_once() -> None:
     document = {
         "NotHandleFaultCodes": [GOOD, "x", 7],
         "PreSeparateFaultCodes": "06000025",
@@ -110,14 +110,14 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
-def test_a_code_on_two_levels_says_where_the_other_one_is() -> None:
+def test_a_code_on_two_levels_names_the_place_of_the_other_one() -> None:
     """D-07."""
     with pytest.raises(ConfigurationError, match=r"NotHandleFaultCodes\[1\]") as caught:
         read_node_levels(codes(NotHandle=["0100000D", GOOD], Separate=[GOOD]))
     assert [one.where for one in caught.value.problems] == ["$.FaultTypeCode.SeparateFaultCodes[0]"]
 
 
-def test_of_what_is_given_more_than_once_the_last_counts_and_it_is_told() -> None:
+def test_of_what_is_given_more_than_once_the_last_counts_and_it_is_reported() -> None:
     found = read_node_levels(
         '{"FaultTypeCode":{"SeparateFaultCodes":["06000025"],"separateFaultCodes":["2C000031"]}}'
     )
@@ -125,7 +125,7 @@ def test_of_what_is_given_more_than_once_the_last_counts_and_it_is_told() -> Non
     assert [one.where for one in found.problems] == ["$.FaultTypeCode.SeparateFaultCodes"]
 
 
-def test_members_that_nobody_knows_are_told() -> None:
+def test_unknown_members_are_reported() -> None:
     found = read_node_levels('{"FaultTypeCode":{"SeperateFaultCodes":["2C000031"]},"x":1}')
     assert found.levels == {}
     assert [one.where for one in found.problems] == ["$.FaultTypeCode.SeperateFaultCodes", "$.x"]

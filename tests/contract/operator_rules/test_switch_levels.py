@@ -49,20 +49,20 @@ def test_a_code_in_several_lists_has_the_most_serious_level() -> None:
 @pytest.mark.parametrize(
     "entry", ["", "x", "[a,b,c]", "[a,b,c,d,e]", " " + CODE, CODE + " ", f"[{'x' * 46},,,]", "]["]
 )
-def test_what_is_no_code_is_skipped_and_told(entry: str) -> None:
+def test_what_is_no_code_is_skipped_and_reported(entry: str) -> None:
     found = read_switch_levels(json.dumps({"SeparateFaultCodes": [entry, CODE]}))
     assert found.levels == {CODE: "Separate"}
     assert [problem.where for problem in found.problems] == ["$.SeparateFaultCodes[0]"]
 
 
 @pytest.mark.parametrize("entry", ["[0x00F1FEF5,155912,cpu,na]", "[0x1,1,cpu,na]", "[,,,]"])
-def test_what_never_comes_from_a_driver_is_accepted_and_told(entry: str) -> None:
+def test_what_never_comes_from_a_driver_is_accepted_and_reported(entry: str) -> None:
     found = read_switch_levels(json.dumps({"SeparateFaultCodes": [entry]}))
     assert found.levels == {entry: "Separate"}
     assert [problem.where for problem in found.problems] == ["$.SeparateFaultCodes[0]"]
 
 
-def test_a_table_that_names_nothing_counts_and_is_told() -> None:
+def test_a_table_that_names_nothing_counts_and_is_reported() -> None:
     for text in ("null", "{}"):
         found = read_switch_levels(text)
         assert (found.levels, len(found.problems)) == ({}, 1)

@@ -95,8 +95,8 @@ def test_its_errors(a2: Server, line: str, error: str) -> None:
 def test_troubles(a2: Server) -> None:
     bmc = a2.emulator.bmc
     bmc.fail(0xC0)
-    said = "Unable to send RAW command (channel=0x0 netfn=0x30 lun=0x0 cmd=0x94 rsp=0xc0): "
-    assert ipmitool(a2, events(0)).stderr == f"{said}Node busy\n"
+    received = "Unable to send RAW command (channel=0x0 netfn=0x30 lun=0x0 cmd=0x94 rsp=0xc0): "
+    assert ipmitool(a2, events(0)).stderr == f"{received}Node busy\n"
     bmc.ok()
     bmc.present(False)
     assert "Could not open device at /dev/ipmi0 or" in ipmitool(a2, events(0)).stderr

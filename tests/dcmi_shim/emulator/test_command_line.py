@@ -66,7 +66,7 @@ def test_start_makes_a_directory_that_was_not_installed(tmp_path: Path) -> None:
     assert "80E18402" in _vigil("emulator", "status", **place).stdout
 
 
-def test_state_where_the_environment_says(tmp_path: Path) -> None:
+def test_state_where_the_environment_sets_it(tmp_path: Path) -> None:
     place = tmp_path / "state"
     result = _vigil("emulator", "install", tmp_path / "driver", VIGIL_EMULATOR_DIR=place)
     assert result.returncode == 0

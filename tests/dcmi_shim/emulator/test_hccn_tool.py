@@ -199,7 +199,7 @@ def test_a_code_takes_the_link_along(a2: Server) -> None:
 
 
 @pytest.mark.slow
-def test_a_change_of_which_no_event_tells(a2: Server, watchers: Watchers) -> None:
+def test_a_change_without_an_event(a2: Server, watchers: Watchers) -> None:
     watcher = watchers.start(a2)
     a2.emulator.link(3, up=False, quietly=True)
     wait_until(lambda: a2.driver.codes(3) == [LINK_DOWN])

@@ -91,7 +91,7 @@ def test_virtual_devices(a2: Server) -> None:
     assert _virtual(a2, 5) == []
 
 
-def test_more_than_a_driver_can_tell(a2: Server) -> None:
+def test_more_than_a_driver_can_report(a2: Server) -> None:
     with pytest.raises(ConfigurationError, match="100 percent"):
         a2.emulator.load(3, aicore=101)
     with pytest.raises(ConfigurationError, match="32 processes"):
@@ -111,8 +111,8 @@ def test_by_hand(a2: Server) -> None:
         result = _vigil("simulate", *arguments, VIGIL_EMULATOR_DIR=a2.emulator_dir)
         return result.returncode, result.stderr
 
-    said = simulate("load", 3, "--aicore", 7, "--traffic", "still", "--processes", "17,18")
-    assert said == (0, "")
+    received = simulate("load", 3, "--aicore", 7, "--traffic", "still", "--processes", "17,18")
+    assert received == (0, "")
     assert (_percent(a2, 3, AI_CORE), _processes(a2, 3)) == (7, [17, 18])
     assert simulate("load", 3, "--processes", "") == (0, "")
     assert (_percent(a2, 3, AI_CORE), _processes(a2, 3)) == (7, [])
@@ -170,7 +170,7 @@ def test_what_a_monitor_asks_shows_the_load(a2: Server) -> None:
         ("200001002", "--traffic still"),
     ],
 )
-def test_a_code_that_no_driver_tells_names_its_cause(a2: Server, code: str, cause: str) -> None:
+def test_a_code_that_no_driver_reports_names_its_cause(a2: Server, code: str, cause: str) -> None:
     for text in (code, f"0x{code}"):
         with pytest.raises(ConfigurationError, match="vigil simulate") as caught:
             a2.emulator.occur(3, text)

@@ -70,7 +70,7 @@ def _kill(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=10)
 
 
-def test_a_control_killed_while_it_holds_the_state_blocks_nobody(a2: Server) -> None:
+def test_a_control_killed_while_it_holds_the_state_blocks_no_other(a2: Server) -> None:
     holder = _start(HOLD, a2.emulator_dir / "state", LOCK_BYTE)
     call = Call(lambda: a2.driver.health(0))
     time.sleep(0.1)

@@ -171,7 +171,7 @@ def test_no_switches_behind_the_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_list_follows_after_a_moment(a3: Server, switches: Switches) -> None:
+def test_the_list_follows_shortly_after(a3: Server, switches: Switches) -> None:
     a3.emulator.switch_occur(PORT_FAILS)
     a3.emulator.switch_occur(CHIP_FAILS, Severity.CRITICAL)
     assert switches.listed() == []
@@ -273,9 +273,9 @@ def test_filters_that_let_nothing_through(
 
 
 def test_subscriptions_of_one_process(a3: Server, switches: Switches) -> None:
-    heard: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
+    received: queue.SimpleQueue[tuple[int, int]] = queue.SimpleQueue()
     handlers = [
-        Handler(lambda event, number=number: heard.put((number, event.contents.chip)))
+        Handler(lambda event, number=number: received.put((number, event.contents.chip)))
         for number in range(17)
     ]
     subscribe = switches.library.lq_dcmi_subscribe_fault_event
@@ -285,13 +285,13 @@ def test_subscriptions_of_one_process(a3: Server, switches: Switches) -> None:
     # The same filter again takes the place of the first.
     assert subscribe(filters[0], handlers[16]) == 0
     a3.emulator.switch_occur(PORT_FAILS)
-    assert sorted(heard.get(timeout=5) for _ in range(15)) == [(n, 2) for n in range(1, 15)] + [
+    assert sorted(received.get(timeout=5) for _ in range(15)) == [(n, 2) for n in range(1, 15)] + [
         (16, 2)
     ]
     assert [subscribe(one, Handler()) for one in filters] == [0] * 15 + [-8016]
     a3.emulator.switch_recover(PORT_FAILS)
     with pytest.raises(queue.Empty):
-        heard.get(timeout=0.1)
+        received.get(timeout=0.1)
 
 
 def test_no_more_than_fifteen_processes(

@@ -8,18 +8,9 @@ from contract.errors import ToolNonsense
 from dcmi_shim.hccn.tables import (
     A5Port,
     parse_port_enabled,
-    parse_port_powers,
-    parse_port_speed,
     parse_ports,
 )
 
-SPEED = """\
-+-----+------+------+-------+-----+-------+--------+
-| NPU | UDie | Port | Speed | Cap | Width | Status |
-+-----+------+------+-------+-----+-------+--------+
-| 0   | 0    | 4    | 400 G | X4  | X4    | normal |
-+-----+------+------+-------+-----+-------+--------+
-"""
 PORTS = """\
 +--------+--------+--------+----------+-------------+------------+
 | UdieID | PortID | Speed  | PortType | Link Status | Media Type |
@@ -34,36 +25,13 @@ PORTS = """\
 | 9      | 9      |
 +--------+--------+
 """
-POWERS = """\
-+-----+------+
-| a   | b    |
-+-----+------+
-| c   | d    |
-+-----+------+
-
-+-----+------+------+----------+-----------+
-| NPU | UDie | Port | Item     | Value     |
-+-----+------+------+----------+-----------+
-| 0   | 0    | 4    | TxPower0 | 1.4035 mW |
-| 0   | 0    | 4    | RxPower0 | NA        |
-+-----+------+------+----------+-----------+
-"""
-
-
-def test_speed() -> None:
-    assert parse_port_speed(SPEED, 0) == 400.0
-    assert parse_port_speed(SPEED.replace("400 G", "NA   "), 0) is None
-    with pytest.raises(ToolNonsense, match="answered for chip 0 when chip 1 was asked for"):
-        parse_port_speed(SPEED, 1)
 
 
 def test_a_table_without_data() -> None:
-    header = "".join(SPEED.splitlines(keepends=True)[:3])
-    for text in (header, "", "+-----+\n", SPEED.replace("400 G", "fast ")):
-        with pytest.raises(ToolNonsense, match="no speed of chip 0"):
-            parse_port_speed(text, 0)
-    with pytest.raises(ToolNonsense, match="no ports of chip 0"):
-        parse_ports("".join(PORTS.splitlines(keepends=True)[:3]), 0)
+    header = "".join(PORTS.splitlines(keepends=True)[:3])
+    for text in (header, "", "+-----+\n"):
+        with pytest.raises(ToolNonsense, match="no ports of chip 0"):
+            parse_ports(text, 0)
 
 
 def test_ports_are_those_of_the_first_table() -> None:
@@ -72,12 +40,6 @@ def test_ports_are_those_of_the_first_table() -> None:
         parse_ports(PORTS.replace("DOWN", "????"), 0)
     with pytest.raises(ToolNonsense, match="no ports"):
         parse_ports(PORTS.replace("| 1 ", "| x "), 0)
-
-
-def test_powers() -> None:
-    assert parse_port_powers(POWERS, 0) == {"TxPower0": 1.4035, "RxPower0": None}
-    with pytest.raises(ToolNonsense, match="no optical powers"):
-        parse_port_powers(SPEED, 0)
 
 
 def test_port_info() -> None:

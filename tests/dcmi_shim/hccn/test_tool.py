@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contract.errors import ToolFailed, ToolMissing
+from contract.errors import ToolFailed, ToolMissing, ToolNonsense
 from dcmi_shim.hccn import tool as hccn
 from dcmi_shim.hccn.tool import HccnTool
 
@@ -29,8 +29,9 @@ async def test_orders_of_arguments(tmp_path: Path) -> None:
     log = tmp_path / "log"
     tool = _tool(tmp_path, f'echo "$@" >> {log}; echo "link status: UP"')
     assert await tool.ask(hccn.LINK, 3, 10) is True
-    assert await tool.ask_a5(hccn.A5_LINK, 3, 10, port=(0, 4)) is True
-    assert log.read_text() == "-i 3 -link -g\n-g -link -i 3 -u 0 -p 4\n"
+    with pytest.raises(ToolNonsense):
+        await tool.ask_a5(hccn.A5_PORT_ENABLED, 3, 10, port=(0, 4))
+    assert log.read_text() == "-i 3 -link -g\n-g -port_info -i 3 -u 0 -p 4\n"
 
 
 async def test_the_drivers_libraries_are_found(tmp_path: Path) -> None:
@@ -42,10 +43,12 @@ async def test_the_drivers_libraries_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_it_is_asked_again_while_somebody_else_runs_it(tmp_path: Path) -> None:
+async def test_it_is_asked_again_while_another_program_runs_it(tmp_path: Path) -> None:
     count = tmp_path / "count"
-    says = f'echo x >> {count}; [ $(wc -l < {count}) -ge 3 ] && echo "link status: DOWN" && exit 0'
-    tool = _tool(tmp_path, f'{says}; echo "{BUSY}"; exit 11')
+    script = (
+        f'echo x >> {count}; [ $(wc -l < {count}) -ge 3 ] && echo "link status: DOWN" && exit 0'
+    )
+    tool = _tool(tmp_path, f'{script}; echo "{BUSY}"; exit 11')
     assert await tool.ask(hccn.LINK, 0, 10) is False
     assert len(count.read_text().splitlines()) == 3
 

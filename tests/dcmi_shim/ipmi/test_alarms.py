@@ -122,8 +122,10 @@ def test_a_total_that_changes_begins_from_the_start() -> None:
 
 def test_a_list_that_never_rests_is_an_error() -> None:
     sizes = iter(range(12, 100))
-    said = refusal(lambda first: pages_of(fans(next(sizes)))(first))
-    assert f"changes while it is read, {MAX_PASSES} times now: the total went from 20 to 21" in said
+    output = refusal(lambda first: pages_of(fans(next(sizes)))(first))
+    assert (
+        f"changes while it is read, {MAX_PASSES} times now: the total went from 20 to 21" in output
+    )
 
 
 def test_a_list_that_changes_under_one_total_is_an_error() -> None:
@@ -154,9 +156,9 @@ def test_a_list_that_changes_under_one_total_is_an_error() -> None:
     ],
 )
 def test_a_bad_first_page(reply: bytes, what: str) -> None:
-    said = refusal(lambda first: reply)
-    assert "the alarms from index 0 on is bad" in said
-    assert what in said
+    output = refusal(lambda first: reply)
+    assert "the alarms from index 0 on is bad" in output
+    assert what in output
 
 
 @pytest.mark.parametrize(
@@ -169,15 +171,15 @@ def test_a_bad_first_page(reply: bytes, what: str) -> None:
     ],
 )
 def test_a_bad_later_page(second: bytes, where: int, what: str) -> None:
-    said = refusal(lambda first: second if first else pages_of(fans(12))(0))
-    assert f"the alarms from index {where} on is bad" in said
-    assert what in said
+    output = refusal(lambda first: second if first else pages_of(fans(12))(0))
+    assert f"the alarms from index {where} on is bad" in output
+    assert what in output
 
 
 def test_a_count_that_would_lead_beyond_the_last_index() -> None:
     """Recorded as index-overflow: 255 promised on every page, one there."""
-    said = refusal(lambda first: page([FAN], total=0xFFFF, count=255))
-    assert "it says that it holds 255 alarms and holds 1" in said
+    output = refusal(lambda first: page([FAN], total=0xFFFF, count=255))
+    assert "it says that it holds 255 alarms and holds 1" in output
 
 
 @pytest.mark.slow

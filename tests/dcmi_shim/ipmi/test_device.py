@@ -73,8 +73,8 @@ class Reader:
 
     def result(self) -> tuple[Any, float]:
         assert self.process.stdout is not None
-        said, seconds, self.threads, self.descriptors = json.loads(self.process.stdout.readline())
-        return said, seconds
+        output, seconds, self.threads, self.descriptors = json.loads(self.process.stdout.readline())
+        return output, seconds
 
     def close(self) -> float:
         """End it as a daemon ends; how long that took."""
@@ -132,8 +132,8 @@ def test_pages(hardware: Emulator, reader: Reader) -> None:
 )
 def test_bad_replies(hardware: Emulator, reader: Reader, reply: str, what: str) -> None:
     hardware.bmc.replies([("94@*", bytes.fromhex(reply))])
-    said, _ = reader.read()
-    assert what in said
+    output, _ = reader.read()
+    assert what in output
     hardware.bmc.ok()
     assert reader.read()[0] == []
 
@@ -147,12 +147,12 @@ def test_a_bad_second_page(hardware: Emulator, reader: Reader) -> None:
 @pytest.mark.slow
 def test_a_bmc_that_is_slow_and_one_that_is_too_slow(hardware: Emulator, reader: Reader) -> None:
     hardware.bmc.slow(200)
-    said, seconds = reader.read()
-    assert said == []
+    output, seconds = reader.read()
+    assert output == []
     assert seconds >= 0.2
     hardware.bmc.slow(700)
-    said, seconds = reader.read()
-    assert "the BMC does not answer within 0.5 s" in said
+    output, seconds = reader.read()
+    assert "the BMC does not answer within 0.5 s" in output
     assert 0.5 <= seconds < 2
     hardware.bmc.ok()
     assert reader.read()[0] == []
@@ -163,8 +163,8 @@ def test_many_slow_pages_end_together(hardware: Emulator, reader: Reader) -> Non
     hardware.bmc.alarms(BmcAlarm("28000009", "Fan", index) for index in range(60))
     hardware.bmc.page(1)
     hardware.bmc.slow(300)
-    said, seconds = reader.read()
-    assert "the list takes more than 3 s" in said
+    output, seconds = reader.read()
+    assert "the list takes more than 3 s" in output
     assert seconds < 5
 
 
@@ -183,19 +183,19 @@ def test_a_call_that_hangs_in_the_kernel(
 ) -> None:
     hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
     hardware.bmc.hang(where)
-    said, seconds = reader.read()
-    assert f"{call} has not returned for" in said
+    output, seconds = reader.read()
+    assert f"{call} has not returned for" in output
     assert seconds < 3.5
     for _ in range(3):
-        said, seconds = reader.read()
-        assert f"{call} has not returned for" in said
+        output, seconds = reader.read()
+        assert f"{call} has not returned for" in output
         assert seconds < 0.4
         assert reader.threads == 1
     hardware.bmc.ok()
     deadline = time.monotonic() + 5
-    while isinstance(said, str) and time.monotonic() < deadline:
-        said, _ = reader.read()
-    assert [alarm[0] for alarm in said] == ["28000009"]
+    while isinstance(output, str) and time.monotonic() < deadline:
+        output, _ = reader.read()
+    assert [alarm[0] for alarm in output] == ["28000009"]
     assert reader.descriptors == 0
 
 
@@ -217,12 +217,12 @@ def test_no_way_to_a_bmc_and_one_that_appears_later(
 ) -> None:
     hardware.bmc.occur(BmcAlarm("28000009", "Fan", 3))
     hardware.bmc.present(False)
-    said, _ = reader.read()
-    assert said.startswith(f"BmcError: neither {tmp_path}/ipmi0 nor ipmitool is there")
+    output, _ = reader.read()
+    assert output.startswith(f"BmcError: neither {tmp_path}/ipmi0 nor ipmitool is there")
     (tmp_path / "ipmitool").symlink_to(bmc_server[0] / IPMITOOL)
-    said, _ = reader.read()
-    assert said.startswith("ToolFailed: ipmitool raw 0x30 0x94 0xDB")
-    assert "Could not open device at /dev/ipmi0" in said
+    output, _ = reader.read()
+    assert output.startswith("ToolFailed: ipmitool raw 0x30 0x94 0xDB")
+    assert "Could not open device at /dev/ipmi0" in output
     hardware.bmc.present(True)
     assert [alarm[0] for alarm in reader.read()[0]] == ["28000009"]
 

@@ -81,7 +81,7 @@ async def test_a_replaced_library_is_loaded_while_the_old_one_still_answers(
         assert not any("(deleted)" in line for line in _mapped(new))
         assert await state.driver.is_in_place()
         assert "its library was replaced on disk" in state.gaps
-        plain.tell("events")
+        plain.command("events")
         await state.until(lambda: len(state.events) >= 10, 10)
         await state.until(lambda: not Path(f"/proc/{old}").exists(), 10)
 
@@ -124,7 +124,7 @@ async def test_calls_that_hung_in_the_old_library_are_made_again(
     never_probed = dataclasses.replace(QUICK, probe_seconds=600.0)
     async with running(root.find(), never_probed, root.find) as state:
         bad = (await state.driver.inventory()).chips[1]
-        plain.tell("hang-health-1")
+        plain.command("hang-health-1")
         with pytest.raises(DriverCallStuck):
             await state.driver.health(bad)
         assert state.driver.stuck_calls()

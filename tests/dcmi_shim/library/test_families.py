@@ -27,7 +27,7 @@ async def test_two_families_are_refused_with_both_names(
     small_driver: Callable[[str], SmallDriver], caplog: pytest.LogCaptureFixture
 ) -> None:
     library = small_driver("plain")
-    library.tell("other-family-1")
+    library.command("other-family-1")
     async with running(library.library) as state:
         await state.until(lambda: "different families" in caplog.text)
         assert "Ascend910B (910B3: chips 0) and Ascend310P (310P3: chips 1)" in caplog.text
@@ -48,8 +48,8 @@ async def test_chips_that_become_others_while_they_are_served(
     library = small_driver("plain")
     async with running(library.library) as state:
         before = await state.driver.inventory()
-        library.tell(how)
-        library.tell("crash-health-1")
+        library.command(how)
+        library.command("crash-health-1")
         for chip in before.chips:
             await asyncio.gather(state.driver.health(chip), return_exceptions=True)
         library.take_back("crash-health-1")
@@ -68,7 +68,7 @@ async def test_ids_with_gaps(small_driver: Callable[[str], SmallDriver]) -> None
         chips = Chip(8, 2, 1, 0), Chip(14, 5, 6, 0), Chip(16, 6, 6, 1)
         assert inventory.chips == chips
         assert state.driver.trouble is None
-        library.tell("fault-1")
+        library.command("fault-1")
         assert [await state.driver.error_codes(chip) for chip in chips] == [(0x80E01801,)] * 3
 
 
@@ -76,7 +76,7 @@ async def test_a_die_that_answers_beside_one_that_does_not(
     small_driver: Callable[[str], SmallDriver], caplog: pytest.LogCaptureFixture
 ) -> None:
     library = small_driver("gaps")
-    library.tell("silent-die")
+    library.command("silent-die")
     async with running(library.library) as state:
         inventory = await state.driver.inventory()
         assert inventory.chips == (Chip(8, 2, 1, 0), Chip(16, 6, 6, 1))
@@ -140,9 +140,9 @@ async def test_lists_of_several_chips_in_one_message(
     async with running(library.library) as state:
         driver = state.driver
         good, bad = (await driver.inventory()).chips
-        library.tell("fault-0")
+        library.command("fault-0")
         assert await driver.code_lists((good, bad)) == {good: (0x80E01801,), bad: ()}
-        library.tell("hang-codes-1")
+        library.command("hang-codes-1")
         with pytest.raises(DriverCallStuck):
             await driver.code_lists((good, bad))
         async with asyncio.timeout(20):

@@ -24,7 +24,7 @@ async def test_a_chip_with_an_impossible_identity_is_left_out(
     small_driver: Callable[[str], SmallDriver], lie: str
 ) -> None:
     liar = small_driver("liar")
-    liar.tell(lie)
+    liar.command(lie)
     async with running(liar.library) as state:
         inventory = await state.driver.inventory()
         assert [chip.card_id for chip in inventory.chips] == [0, 1]
@@ -39,7 +39,7 @@ async def test_no_inventory_is_made_of_lies(
     small_driver: Callable[[str], SmallDriver], lie: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     liar = small_driver("liar")
-    liar.tell(lie)
+    liar.command(lie)
     async with running(liar.library) as state:
         if lie == "lie-strange-name":
             with pytest.raises(DriverError, match="belongs to no supported chip family"):
@@ -58,7 +58,7 @@ async def test_no_inventory_is_made_of_lies(
 
 async def test_names_and_pods(small_driver: Callable[[str], SmallDriver]) -> None:
     liar = small_driver("liar")
-    liar.tell("lie-empty-name")
+    liar.command("lie-empty-name")
     async with running(liar.library) as state:
         inventory = await state.driver.inventory()
         assert inventory.chip_name == "910B3"
@@ -67,7 +67,7 @@ async def test_names_and_pods(small_driver: Callable[[str], SmallDriver]) -> Non
 
 async def test_a_pod_of_a_wrong_size_is_none(small_driver: Callable[[str], SmallDriver]) -> None:
     liar = small_driver("liar")
-    liar.tell("lie-pod-size")
+    liar.command("lie-pod-size")
     async with running(liar.library) as state:
         assert (await state.driver.inventory()).super_pod is None
 
@@ -83,7 +83,7 @@ async def test_impossible_code_lists(
     small_driver: Callable[[str], SmallDriver], lie: str, what: str
 ) -> None:
     liar = small_driver("liar")
-    liar.tell(lie)
+    liar.command(lie)
     async with running(liar.library) as state:
         chip = (await state.driver.inventory()).chips[1]
         with pytest.raises(DriverCallError, match=what) as caught:
@@ -95,7 +95,7 @@ async def test_a_list_written_beyond_its_end_does_no_harm(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     liar = small_driver("liar")
-    liar.tell("lie-overflow")
+    liar.command("lie-overflow")
     async with running(liar.library) as state:
         chip = (await state.driver.inventory()).chips[1]
         before = state.driver.child_pid
@@ -110,10 +110,10 @@ async def test_health_words(small_driver: Callable[[str], SmallDriver]) -> None:
     async with running(liar.library) as state:
         chip = (await state.driver.inventory()).chips[0]
         assert await state.driver.health(chip) == 7
-        liar.tell("lie-health")
+        liar.command("lie-health")
         with pytest.raises(DriverCallError, match="the health is 2147483647"):
             await state.driver.health(chip)
-        liar.tell("lie-unknown-health")
+        liar.command("lie-unknown-health")
         assert await state.driver.health(chip) is None
 
 
@@ -121,7 +121,7 @@ async def test_odd_events(small_driver: Callable[[str], SmallDriver]) -> None:
     liar = small_driver("liar")
     async with running(liar.library) as state:
         await state.driver.inventory()
-        liar.tell("odd-events")
+        liar.command("odd-events")
         await state.until(lambda: len(state.events) == 2)
         assert "an event without data" in state.gaps
         assert "an event of the unknown type 5" in state.gaps

@@ -34,7 +34,7 @@ async def test_an_ascend_950(small_driver: Callable[[str], SmallDriver]) -> None
         assert (facts.memory_mb, facts.main_board) == (131072, 0x25)
         assert driver.trouble is None
         good, bad = inventory.chips
-        library.tell("fault-1")
+        library.command("fault-1")
         assert [await driver.error_codes(chip) for chip in (good, bad)] == [(), (0x81B18603,)]
         assert [await driver.health(chip) for chip in (good, bad)] == [0, 2]
         assert await driver.processes(bad) == (1001,)
@@ -48,7 +48,7 @@ async def test_an_ascend_950(small_driver: Callable[[str], SmallDriver]) -> None
         assert names.vdie == "00000001-00000002-00000003-00000004-00000005"
         assert problems == ()
         assert driver.polling_reason is None
-        library.tell("event")
+        library.command("event")
         await state.until(lambda: state.events)
         (event,) = state.events
         assert (event.code, event.logic_id, event.assertion) == (0x81B18603, 1, 1)

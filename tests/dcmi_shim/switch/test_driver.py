@@ -45,19 +45,19 @@ FAULT = DriverSwitchEvent(
 
 
 class Running:
-    """A running ``SwitchDriver``; ``said`` fills with its events and gaps."""
+    """A running ``SwitchDriver``; ``received`` fills with its events and gaps."""
 
     def __init__(self, driver: SwitchDriver) -> None:
         self.driver = driver
-        self.said: list[DriverSwitchEvent | DriverGap] = []
+        self.received: list[DriverSwitchEvent | DriverGap] = []
 
     @property
     def serials(self) -> list[int]:
-        return [item.serial for item in self.said if isinstance(item, DriverSwitchEvent)]
+        return [item.serial for item in self.received if isinstance(item, DriverSwitchEvent)]
 
     @property
     def gaps(self) -> str:
-        return "\n".join(item.reason for item in self.said if isinstance(item, DriverGap))
+        return "\n".join(item.reason for item in self.received if isinstance(item, DriverGap))
 
     async def until(self, condition: Callable[[], object], seconds: float = 5.0) -> None:
         try:
@@ -65,7 +65,7 @@ class Running:
                 while not condition():  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
         except TimeoutError:
-            pytest.fail(f"did not happen within {seconds} s; said so far:\n{self.said[-5:]}")
+            pytest.fail(f"did not happen within {seconds} s; said so far:\n{self.received[-5:]}")
 
 
 @contextlib.asynccontextmanager
@@ -76,7 +76,7 @@ async def running(
 
     async def read() -> None:
         async for item in state.driver.events():
-            state.said.append(item)
+            state.received.append(item)
 
     tasks = [asyncio.create_task(state.driver.run()), asyncio.create_task(read())]
     try:
@@ -93,17 +93,17 @@ def found(driver: SmallDriver) -> Callable[[], FoundLibrary]:
 
 async def test_list_and_events(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch")
-    switch.tell("fault-1")
+    switch.command("fault-1")
     async with running(found(switch)) as state:
         assert await state.driver.faults() == (FAULT,)
         assert state.driver.trouble is None
         assert state.driver.polling_reason is None
-        switch.tell("fault-2")
+        switch.command("fault-2")
         assert [fault.serial for fault in await state.driver.faults()] == [1, 2]
         before_ms = wall_clock()
-        switch.tell("events")
+        switch.command("events")
         await state.until(lambda: len(state.serials) >= 3)
-        event = state.said[0]
+        event = state.received[0]
         assert isinstance(event, DriverSwitchEvent)
         assert before_ms <= event.seen_at_ms <= wall_clock()
         assert event == msgspec.structs.replace(FAULT, assertion=2, seen_at_ms=event.seen_at_ms)
@@ -116,8 +116,8 @@ async def test_a_hanging_list_costs_no_event_and_ends(
     switch = small_driver("switch")
     async with running(found(switch)) as state:
         assert await state.driver.faults() == ()
-        switch.tell("hang-list")
-        switch.tell("events")
+        switch.command("hang-list")
+        switch.command("events")
         await state.until(lambda: state.serials)
         with pytest.raises(DriverCallStuck, match="lq_dcmi_get_fault_info does not return"):
             await state.driver.faults()
@@ -139,14 +139,14 @@ async def test_a_crash_costs_a_gap(small_driver: Callable[[str], SmallDriver]) -
     switch = small_driver("switch")
     async with running(found(switch)) as state:
         assert await state.driver.faults() == ()
-        switch.tell("crash-list")
+        switch.command("crash-list")
         with pytest.raises(DriverGone, match="ended by SIGSEGV"):
             await state.driver.faults()
         switch.take_back("crash-list")
-        switch.tell("fault-1")
+        switch.command("fault-1")
         assert await state.driver.faults() == (FAULT,)
         assert "SIGSEGV" in state.gaps
-        switch.tell("events")
+        switch.command("events")
         await state.until(lambda: state.serials)
 
 
@@ -155,7 +155,7 @@ async def test_a_list_of_more_than_it_can_hold_is_an_error(
     small_driver: Callable[[str], SmallDriver], lie: str
 ) -> None:
     switch = small_driver("switch")
-    switch.tell(lie)
+    switch.command(lie)
     async with running(found(switch)) as state:
         with pytest.raises(DriverCallError, match="not 0 to 128"):
             await state.driver.faults()
@@ -167,7 +167,7 @@ async def test_a_list_written_beyond_its_end_does_no_harm(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     switch = small_driver("switch")
-    switch.tell("lie-overflow")
+    switch.command("lie-overflow")
     async with running(found(switch)) as state:
         first = await state.driver.faults()
         pid = state.driver.child_pid
@@ -179,7 +179,7 @@ async def test_a_list_written_beyond_its_end_does_no_harm(
 
 async def test_noise_becomes_values(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch")
-    switch.tell("lie-noise")
+    switch.command("lie-noise")
     async with running(found(switch)) as state:
         (noise,) = await state.driver.faults()
         assert noise == DriverSwitchEvent(
@@ -202,7 +202,7 @@ async def test_odd_events(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch")
     async with running(found(switch)) as state:
         await state.driver.faults()
-        switch.tell("odd-events")
+        switch.command("odd-events")
         await state.until(lambda: len(state.serials) == 3)
         assert "the driver sent an event without data" in state.gaps
         assert state.serials == [0xFFFFFFFF, 1, 2]
@@ -213,7 +213,7 @@ async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], Small
     switch = small_driver("switch")
     async with running(found(switch)) as state:
         await state.driver.faults()
-        switch.tell("flood")
+        switch.command("flood")
         deadline = time.monotonic() + 20
         while not switch.noted("flooded"):
             assert time.monotonic() < deadline
@@ -230,14 +230,14 @@ async def test_without_the_list_events_go_on(small_driver: Callable[[str], Small
         with pytest.raises(DriverCallError, match="no such function") as caught:
             await state.driver.faults()
         assert caught.value.return_code == -99998
-        switch.tell("events")
+        switch.command("events")
         await state.until(lambda: state.serials)
         assert len(switch.noted("opened")) == 1
 
 
 async def test_without_events_the_list_goes_on(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch_without_events")
-    switch.tell("fault-1")
+    switch.command("fault-1")
     async with running(found(switch)) as state:
         assert await state.driver.faults() == (FAULT,)
         assert "no such function" in (state.driver.polling_reason or "")
@@ -254,7 +254,7 @@ async def test_no_switch_library_at_all(small_driver: Callable[[str], SmallDrive
 @pytest.mark.slow
 async def test_a_refused_start_is_tried_again(small_driver: Callable[[str], SmallDriver]) -> None:
     switch = small_driver("switch")
-    switch.tell("refuse")
+    switch.command("refuse")
     async with running(found(switch)) as state:
         with pytest.raises(DriverGone, match=r"-8004 .the switch device could not be opened"):
             await state.driver.faults()
@@ -265,11 +265,11 @@ async def test_a_refused_start_is_tried_again(small_driver: Callable[[str], Smal
 
 
 @pytest.mark.slow
-async def test_a_slow_start_is_let_end_and_keeps_nobody_waiting(
+async def test_a_slow_start_is_let_end_and_keeps_no_caller_waiting(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     switch = small_driver("switch")
-    switch.tell("hang-init")
+    switch.command("hang-init")
     async with running(found(switch), patience_seconds=0.2) as state:
         began = time.monotonic()
         for _ in range(2):
@@ -307,7 +307,7 @@ async def test_the_end_leaves_no_process(small_driver: Callable[[str], SmallDriv
     switch = small_driver("switch")
     async with running(found(switch)) as state:
         await state.driver.faults()
-        switch.tell("hang-list")
+        switch.command("hang-list")
         call = asyncio.create_task(state.driver.faults())
         await asyncio.sleep(0.05)
         pid = state.driver.child_pid

@@ -45,9 +45,13 @@ async def test_a_full_queue_counts_what_it_drops() -> None:
     queue = EventQueue(lambda: 7, driver_event, "driver")
     for serial in range(10_000):
         queue.event(raw(serial))
-    said = await _read(queue, 8193)
-    assert [item.serial for item in said[:-1] if isinstance(item, DriverEvent)] == list(range(8192))
-    assert said[-1] == DriverGap(7, "1808 events were dropped because the agent's queue was full")
+    received = await _read(queue, 8193)
+    assert [item.serial for item in received[:-1] if isinstance(item, DriverEvent)] == list(
+        range(8192)
+    )
+    assert received[-1] == DriverGap(
+        7, "1808 events were dropped because the agent's queue was full"
+    )
 
 
 @given(

@@ -33,7 +33,7 @@ async def test_a_driver_without_optional_functions(
         assert inventory.super_pod is None
         assert inventory.library == str(plain.library.path)
         assert await state.driver.health(inventory.chips[0]) == 0
-        plain.tell("fault-1")
+        plain.command("fault-1")
         assert await state.driver.error_codes(inventory.chips[1]) == (0x80E01801,)
         assert await state.driver.error_codes(inventory.chips[0]) == ()
         assert state.driver.polling_reason is None
@@ -44,7 +44,7 @@ async def test_chatter_does_not_disturb(small_driver: Callable[[str], SmallDrive
         assert len((await state.driver.inventory()).chips) == 2
 
 
-async def test_chatter_that_nobody_reads_does_not_disturb(
+async def test_chatter_that_is_not_read_does_not_disturb(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     pipe = UnreadPipe()
@@ -65,7 +65,7 @@ async def test_events_arrive_in_order_and_whole(
     plain = small_driver("plain")
     async with running(plain.library) as state:
         await state.driver.inventory()
-        plain.tell("events")
+        plain.command("events")
         await state.until(lambda: len(state.events) >= 100)
         serials = [event.serial for event in state.events]
         assert serials == list(range(1, len(serials) + 1))
@@ -112,7 +112,7 @@ async def test_half_a_library(small_driver: Callable[[str], SmallDriver], tmp_pa
 
 async def test_init_fails_then_works(small_driver: Callable[[str], SmallDriver]) -> None:
     refuses = small_driver("refuses")
-    refuses.tell("refuse")
+    refuses.command("refuse")
     async with running(refuses.library) as state:
         await state.until(lambda: len(refuses.noted("opened")) >= 3)
         assert state.gaps.count("dcmi_init answered -8005") == 1
@@ -122,11 +122,13 @@ async def test_init_fails_then_works(small_driver: Callable[[str], SmallDriver])
 
 
 @pytest.mark.slow
-async def test_calls_say_why_there_is_no_driver(small_driver: Callable[[str], SmallDriver]) -> None:
+async def test_calls_name_the_reason_for_a_missing_driver(
+    small_driver: Callable[[str], SmallDriver],
+) -> None:
     refuses = small_driver("refuses")
     async with running(refuses.library) as state:
         chip = (await state.driver.inventory()).chips[0]
-        refuses.tell("refuse")
+        refuses.command("refuse")
         pid = state.driver.child_pid
         assert pid is not None
         await _end(pid)
@@ -143,7 +145,7 @@ async def _end(pid: int) -> None:
 @pytest.mark.slow
 async def test_opening_hangs_then_works(small_driver: Callable[[str], SmallDriver]) -> None:
     hangs = small_driver("hangs_opening")
-    hangs.tell("hang-opening")
+    hangs.command("hang-opening")
     settings = type(QUICK)(open_seconds=0.3, retry_first_seconds=0.05)
     async with running(hangs.library, settings) as state:
         await state.until(lambda: "takes longer than 0.3 s" in state.gaps)
@@ -156,14 +158,14 @@ async def test_subscription_refused_means_polling_until_it_works(
     small_driver: Callable[[str], SmallDriver],
 ) -> None:
     refuses = small_driver("refuses")
-    refuses.tell("occupied")
+    refuses.command("occupied")
     async with running(refuses.library) as state:
         chip = (await state.driver.inventory()).chips[0]
         assert "-8020 (resource occupied" in str(state.driver.polling_reason)
         assert state.gaps.count("no events, polls only") == 1
         assert await state.driver.health(chip) == 0
         refuses.take_back("occupied")
-        refuses.tell("events")
+        refuses.command("events")
         await state.until(lambda: state.events and state.driver.polling_reason is None)
         assert "driver process was replaced" in state.gaps
 
@@ -174,13 +176,13 @@ async def test_subscription_hangs_or_crashes_means_polling_until_it_works(
     small_driver: Callable[[str], SmallDriver], trouble: str
 ) -> None:
     refuses = small_driver("refuses")
-    refuses.tell(trouble)
+    refuses.command(trouble)
     async with running(refuses.library) as state:
         chip = (await asyncio.wait_for(state.driver.inventory(), 2)).chips[0]
         assert await state.driver.health(chip) == 0
         assert "dcmi_subscribe_fault_event" in str(state.driver.polling_reason)
         refuses.take_back(trouble)
-        refuses.tell("events")
+        refuses.command("events")
         await state.until(lambda: state.events and state.driver.polling_reason is None)
 
 

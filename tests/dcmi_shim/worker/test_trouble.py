@@ -39,8 +39,8 @@ async def test_a_hanging_call_costs_others_one_deadline_and_no_event(
     plain = small_driver("plain")
     async with running(plain.library) as state:
         good, bad = (await state.driver.inventory()).chips
-        plain.tell("hang-health-1")
-        plain.tell("events")
+        plain.command("hang-health-1")
+        plain.command("events")
         await state.until(lambda: state.events)
         began = time.monotonic()
         stuck, health = await asyncio.gather(
@@ -74,19 +74,19 @@ async def test_a_late_process_repeats_nothing_of_its_predecessor(
         _, bad = (await state.driver.inventory()).chips
         old = state.driver.child_pid
         assert old is not None
-        plain.tell("hang-health-1")
+        plain.command("hang-health-1")
         with pytest.raises(DriverCallStuck):
             await state.driver.health(bad)
         await state.until(lambda: state.driver.child_pid is not None)
         late = state.driver.child_pid
         assert late not in (None, old)
         os.kill(late, signal.SIGSTOP)
-        plain.tell("events")
+        plain.command("events")
         await state.until(lambda: not _alive(old))
-        told = len(state.events)
+        reported = len(state.events)
         os.kill(late, signal.SIGCONT)
         # It shows the same events from the first on, and then those that nobody else showed.
-        await state.until(lambda: len(state.events) > told)
+        await state.until(lambda: len(state.events) > reported)
         serials = [event.serial for event in state.events]
         assert serials == list(range(1, len(serials) + 1))
 
@@ -99,7 +99,7 @@ async def test_a_slow_call_is_given_more_time(
     async with running(plain.library) as state:
         good, bad = (await state.driver.inventory()).chips
         assert await state.driver.health(bad) == 0
-        plain.tell("slow-health-1")
+        plain.command("slow-health-1")
         with pytest.raises(DriverCallStuck):
             await state.driver.health(bad)
         await state.until(lambda: not state.driver.stuck_calls())
@@ -118,7 +118,7 @@ async def test_a_call_that_is_left_out_fails_at_once(
     plain = small_driver("plain")
     async with running(plain.library) as state:
         bad = (await state.driver.inventory()).chips[1]
-        plain.tell("hang-codes-1")
+        plain.command("hang-codes-1")
         with pytest.raises(DriverCallStuck):
             await state.driver.error_codes(bad)
         began = time.monotonic()
@@ -134,8 +134,8 @@ async def test_hangs_and_probes_leave_no_processes(
     plain = small_driver("plain")
     async with running(plain.library) as state:
         bad = (await state.driver.inventory()).chips[1]
-        plain.tell("hang-health-1")
-        plain.tell("hang-codes-1")
+        plain.command("hang-health-1")
+        plain.command("hang-codes-1")
         for ask in (state.driver.health, state.driver.error_codes):
             with pytest.raises(DriverCallStuck):
                 await ask(bad)
@@ -158,7 +158,7 @@ async def test_identity_that_hangs_leaves_the_other_chip_working(
     small_driver: Callable[[str], SmallDriver], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = small_driver("liar")
-    plain.tell("hang-identity")
+    plain.command("hang-identity")
     began = time.monotonic()
     async with running(plain.library) as state:
         inventory = await state.driver.inventory()
@@ -176,7 +176,7 @@ async def test_a_crash_costs_a_gap_and_a_restart(
     plain = small_driver("plain")
     async with running(plain.library) as state:
         good, bad = (await state.driver.inventory()).chips
-        plain.tell("crash-health-1")
+        plain.command("crash-health-1")
         # On a machine that is busy its pipe is closed long before its end is known.
         ended = r"(ended by SIGSEGV|closed its pipe) in dcmi_get_device_health on"
         for _ in range(2):
@@ -206,10 +206,11 @@ async def test_a_killed_child_is_replaced(small_driver: Callable[[str], SmallDri
         # It was not the call's fault.
         assert state.driver.stuck_calls() == ()
         assert "ended by SIGKILL" in state.gaps
-        plain.tell("events")
+        plain.command("events")
         await state.until(lambda: state.events)
 
 
+@pytest.mark.slow
 async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], SmallDriver]) -> None:
     flood = small_driver("flood")
     # Serials begin anew in another process, and a loaded machine may take long for a call.
@@ -218,7 +219,7 @@ async def test_a_flood_is_counted_not_hidden(small_driver: Callable[[str], Small
         chip = (await state.driver.inventory()).chips[0]
         pid = state.driver.child_pid
         assert pid is not None
-        flood.tell("flood")
+        flood.command("flood")
         # The agent does not read for a while; the library's thread is not held up by that.
         deadline = time.monotonic() + 20
         while not flood.noted("flooded"):
@@ -273,7 +274,7 @@ async def test_the_end_does_not_wait_for_a_hanging_call(
     plain = small_driver("plain")
     async with running(plain.library) as state:
         bad = (await state.driver.inventory()).chips[1]
-        plain.tell("hang-health-1")
+        plain.command("hang-health-1")
         call = asyncio.create_task(state.driver.health(bad))
         await asyncio.sleep(0.05)
         began = time.monotonic()

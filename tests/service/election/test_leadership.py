@@ -106,15 +106,15 @@ class Candidate:
 
     def __init__(self, server: Server, name: str) -> None:
         self.link = Link(server)
-        self.told = 0
+        self.on_change = 0
         self.leadership = ByLease(self.link, "k:", name, DURATION, self._clock)
-        self.task = asyncio.create_task(self.leadership.run(self._tell))
+        self.task = asyncio.create_task(self.leadership.run(self._send))
 
     def _clock(self) -> Instant:
         return Instant(hash(self) % 1000, int(asyncio.get_running_loop().time() * 1000))
 
-    def _tell(self) -> None:
-        self.told += 1
+    def _send(self) -> None:
+        self.on_change += 1
 
     async def end(self) -> None:
         self.task.cancel()
@@ -145,7 +145,9 @@ async def test_one_leads_and_renews_and_the_other_follows() -> None:
         assert (a.leadership.follows, b.leadership.follows) == (False, True)
         assert set(server.history) == {"a"}
         assert 17 <= len(server.history) <= 20, "every third of its duration"
-        assert (a.told, b.told) == (1, 1), "also who follows is called when the holder is another"
+        assert (a.on_change, b.on_change) == (1, 1), (
+            "also who follows is called when the holder is another"
+        )
 
 
 async def test_what_is_given_up_is_taken_at_once() -> None:
@@ -187,7 +189,7 @@ async def test_never_two_at_once_while_one_cannot_reach_the_store() -> None:
         assert stopped is not None
         assert began is not None
         assert began - stopped >= 15, "a fifth of the duration earlier"
-        assert a.told == 2
+        assert a.on_change == 2
         assert a.leadership.failing.seconds(NEVER_MS) > 0
         a.link.is_up = True
         await asyncio.sleep(5)
@@ -224,7 +226,7 @@ async def test_one_leads_on_while_renewals_take_long(seconds: float) -> None:
             led.append(a.leadership.leads)
         assert all(led)
         assert a.leadership.failing.seconds(NEVER_MS) == 0
-        assert (a.told, a.leadership.taken_total) == (1, 1)
+        assert (a.on_change, a.leadership.taken_total) == (1, 1)
         a.link.seconds = b.link.seconds = 0
         await asyncio.sleep(130)
         assert server.tenure.duration_seconds == DURATION
@@ -244,7 +246,7 @@ async def test_one_whose_first_slow_renewal_comes_late_stops_when_it_reads_that(
         assert b.leadership.leads
         assert not a.leadership.leads
         assert both <= 20, "no longer than a read counts"
-        assert a.told == 2
+        assert a.on_change == 2
 
 
 async def test_a_renewal_that_is_accepted_after_it_was_given_up_ends_nothing() -> None:
@@ -256,7 +258,7 @@ async def test_a_renewal_that_is_accepted_after_it_was_given_up_ends_nothing() -
         for _ in range(300):
             await asyncio.sleep(0.1)
             assert (a.leadership.leads, b.leadership.leads) == (True, False)
-        assert a.told == 1
+        assert a.on_change == 1
 
 
 async def test_one_that_begins_while_writes_take_long_leads_from_the_first() -> None:
@@ -267,7 +269,7 @@ async def test_one_that_begins_while_writes_take_long_leads_from_the_first() -> 
     for _ in range(1000):
         assert one.leadership.leads
         await asyncio.sleep(0.1)
-    assert (one.told, one.leadership.taken_total) == (1, 1)
+    assert (one.on_change, one.leadership.taken_total) == (1, 1)
     await one.end()
 
 
@@ -284,7 +286,7 @@ async def test_one_leads_on_when_renewals_take_long_again() -> None:
         for _ in range(1500):
             await asyncio.sleep(0.1)
             assert (a.leadership.leads, b.leadership.leads) == (True, False)
-        assert a.told == 1
+        assert a.on_change == 1
 
 
 @pytest.mark.parametrize("duration", [2, DURATION])
@@ -310,7 +312,7 @@ async def test_one_whose_renewals_never_return_is_waited_for_and_no_longer() -> 
             await asyncio.sleep(0.1)
             assert not (a.leadership.leads and b.leadership.leads)
         assert b.leadership.leads
-        assert a.told == 2
+        assert a.on_change == 2
 
 
 async def test_who_finds_the_lease_taken_stops_when_it_asks() -> None:
@@ -320,12 +322,12 @@ async def test_who_finds_the_lease_taken_stops_when_it_asks() -> None:
         server.tenure = Tenure("b", DURATION, 7, "99")
         assert not await a.leadership.confirm()
         assert (a.leadership.leads, a.leadership.holder) == (False, "b")
-        assert a.told == 2
+        assert a.on_change == 2
         await asyncio.sleep(DURATION + 1)
         assert a.leadership.leads, "b never renewed it"
 
 
-async def test_an_edit_of_the_own_lease_takes_it_from_nobody() -> None:
+async def test_an_edit_of_the_own_lease_takes_it_from_no_leader() -> None:
     server = Server()
     async with candidates(server, "a") as (a,):
         await asyncio.sleep(1)
@@ -344,7 +346,7 @@ async def test_one_that_is_started_again_at_its_place_does_not_wait() -> None:
         assert again.leadership.leads
 
 
-async def test_nobody_follows_the_lease_that_an_earlier_run_of_its_own_left() -> None:
+async def test_no_replica_follows_the_lease_that_an_earlier_run_of_its_own_left() -> None:
     server = Server()
     async with candidates(server, "a") as (a,):
         await a.end()
@@ -374,7 +376,7 @@ async def test_a_lock_is_led_by_one_and_let_go(tmp_path: Path) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_lock_that_cannot_be_made_is_said_once(
+async def test_a_lock_that_cannot_be_made_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = tmp_path / "file"

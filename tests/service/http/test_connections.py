@@ -89,7 +89,7 @@ async def test_the_one_that_waited_longest_goes_and_not_the_new_one(server: Serv
     assert server.counts.connections == 6
 
 
-async def test_none_goes_whose_bytes_nobody_has_looked_at(server: Server) -> None:
+async def test_none_goes_whose_bytes_were_not_looked_at(server: Server) -> None:
     others = [server.add(f"10.1.0.{number}") for number in range(6)]
     for client in others[:3]:
         client.far.send(b"GET")

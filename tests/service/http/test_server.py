@@ -215,7 +215,7 @@ async def test_no_page_waits_for_a_body(tmp_path: Path) -> None:
         assert await client.ended() == b""
 
 
-async def test_unfinished_requests_keep_nobody_else_out(tmp_path: Path) -> None:
+async def test_unfinished_requests_keep_no_other_out(tmp_path: Path) -> None:
     limits = ListenerLimits(connections=20, unfinished_per_address=4)
     async with site(tmp_path, limits) as served:
         flood = []

@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> DirectoryStore:
     return DirectoryStore(f"directory:{tmp_path}", tmp_path)
 
 
-async def test_the_file_says_it_all(store: DirectoryStore, tmp_path: Path) -> None:
+async def test_the_file_contains_it_all(store: DirectoryStore, tmp_path: Path) -> None:
     await store.beat(Beat("node-1.example", "host-a", 0.5, 1_800_000_000_123))
     assert json.loads((tmp_path / "beats" / "node-1.example.json").read_bytes()) == {
         "node": "node-1.example",
@@ -51,7 +51,7 @@ async def test_the_file_says_it_all(store: DirectoryStore, tmp_path: Path) -> No
     ],
     ids=range(11),
 )
-async def test_a_file_that_is_no_heartbeat_is_left_out_and_said_once(
+async def test_a_file_that_is_no_heartbeat_is_left_out_and_logged_once(
     store: DirectoryStore,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -65,9 +65,9 @@ async def test_a_file_that_is_no_heartbeat_is_left_out_and_said_once(
         for _ in range(2):
             assert [beat.node for beat in await store.beats()] == ["good"]
             assert await store.beats("n") == ()
-    (said,) = caplog.records
-    assert str(file) in said.getMessage()
-    assert problem in said.getMessage()
+    (logged,) = caplog.records
+    assert str(file) in logged.getMessage()
+    assert problem in logged.getMessage()
     # Whatever it was, the agent of that node makes it its own.
     await store.beat(Beat("n", "host-a", 5.0, 8))
     assert await store.beats("n") == (Beat("n", "host-a", 5.0, 8),)

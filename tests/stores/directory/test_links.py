@@ -121,7 +121,7 @@ async def test_a_namespace_that_is_a_link_is_not_written_to(
     assert list(elsewhere.iterdir()) == []
 
 
-async def test_special_files_hold_nobody_up(directory: Store, root: Path) -> None:
+async def test_special_files_block_no_other(directory: Store, root: Path) -> None:
     os.mkfifo(root / "mindx-dl/.lock")
     os.mkfifo(root / ".aggregator.lock")
     os.mkfifo(root / "beats/.node-1.new")

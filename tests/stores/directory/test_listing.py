@@ -200,7 +200,7 @@ async def test_a_mount_that_hangs_holds_one_thread(
         await seen.until(lambda seen: seen.documents["kube-system", "one"].data["text"] == "after")
 
 
-async def test_a_writer_that_waits_for_a_lock_holds_nobody_else_up(tmp_path: Path) -> None:
+async def test_a_writer_that_waits_for_a_lock_blocks_no_other(tmp_path: Path) -> None:
     store = open_store(f"directory:{tmp_path / 'local'}")
     await store.put(document("one", "x"))
     with (tmp_path / "local/kube-system/.lock").open() as held:

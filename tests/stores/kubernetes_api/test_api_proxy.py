@@ -95,7 +95,7 @@ async def test_delay_refusal_and_cut(proxy: ApiProxy, store: Store) -> None:
     await store.put(_document("4"))
 
 
-async def test_a_silenced_watch_lives_and_says_nothing(proxy: ApiProxy, store: Store) -> None:
+async def test_a_silenced_watch_lives_and_delivers_nothing(proxy: ApiProxy, store: Store) -> None:
     events = store.watch(Selection(_SPACE, label=("part", "test")))
     assert isinstance(await anext(events), DocumentsListed)
     first: asyncio.Future[WatchEvent] = asyncio.ensure_future(anext(events))

@@ -95,7 +95,7 @@ def test_a_directory_knows_nothing_of_a_cluster(tmp_path: Path) -> None:
 
 
 @pytest.mark.apiserver
-async def test_pods_of_jobs_and_with_chips_are_told_until_they_end(
+async def test_pods_of_jobs_and_with_chips_are_reported_until_they_end(
     control_plane: ControlPlane, cluster: Cluster
 ) -> None:
     text = '{"pod_name":"a","devices":[{"device_id":"0"}]}'
@@ -222,7 +222,7 @@ def a_node(name: str, serial_number: str, address: str, ready: str) -> dict[str,
 
 
 @pytest.mark.apiserver
-async def test_nodes_are_told_with_address_serial_number_and_readiness(
+async def test_nodes_are_reported_with_address_serial_number_and_readiness(
     control_plane: ControlPlane, cluster: Cluster
 ) -> None:
     control_plane.request("POST", NODES, a_node("n1", "SN-1", "10.0.0.1", "True"))
@@ -305,7 +305,7 @@ async def test_a_pod_is_labelled(control_plane: ControlPlane, cluster: Cluster) 
 
 
 @pytest.mark.apiserver
-async def test_without_rights_each_feed_says_so_and_waits(control_plane: ControlPlane) -> None:
+async def test_without_rights_each_feed_reports_it_and_waits(control_plane: ControlPlane) -> None:
     store = open_store("kubernetes:", control_plane.kubeconfig_of("stranger-token"))
     cluster = store.cluster
     assert cluster is not None

@@ -72,10 +72,10 @@ async def test_a_bad_pod_hides_no_other_and_keeps_what_is_known_of_it(
     assert uids(first) == {"a", "c"}
     assert isinstance(first, Snapshot)
     assert first.unreadable == {"b"}
-    told = [(one.key, one.value and one.value.chips) for one in changes if isinstance(one, Update)]
-    assert told == [("a", ("Ascend910-5",)), ("c", ("Ascend910-6",)), ("b", None)]
-    said = [record.getMessage() for record in caplog.records]
-    assert [text.split(":")[0] for text in said] == [
+    shown = [(one.key, one.value and one.value.chips) for one in changes if isinstance(one, Update)]
+    assert shown == [("a", ("Ascend910-5",)), ("c", ("Ascend910-6",)), ("b", None)]
+    logged = [record.getMessage() for record in caplog.records]
+    assert [text.split(":")[0] for text in logged] == [
         "of the pods default/pod-b cannot be read",
         "of the pods default/pod-c cannot be read",
         "of the pods default/pod-c is gone or can be read again",
@@ -112,7 +112,7 @@ async def test_of_many_that_cannot_be_read_the_log_names_some(
     assert len(caplog.records) == 100
 
 
-async def test_a_deletion_of_nobody_knows_whom_leads_to_a_new_list() -> None:
+async def test_a_deletion_of_an_unknown_object_leads_to_a_new_list() -> None:
     body = listed(a_pod("a"))
     frames = a_frame("DELETED", {"metadata": []}), a_frame("ADDED", a_pod("b"))
     assert len(await pods(body, *frames)) == 1  # interrupted

@@ -39,17 +39,17 @@ def spec(plane: ControlPlane) -> dict[str, Any]:
 async def test_taken_renewed_given_up_and_refused_to_who_is_late(
     control_plane: ControlPlane, lease: LeaderLease
 ) -> None:
-    nobody = await lease.read()
-    assert nobody == Tenure("", 0)
+    tenure = await lease.read()
+    assert tenure == Tenure("", 0)
     first = await lease.write(Tenure("a", 10))
     with pytest.raises(StoreConflict):
         await lease.write(Tenure("b", 10))
     second = await lease.write(await lease.write(first))
     assert second.version != first.version, "a renewal is a change"
     assert await lease.read() == second
-    told = spec(control_plane)
-    assert (told["holderIdentity"], told["leaseDurationSeconds"]) == ("a", 10)
-    assert told["acquireTime"] < told["renewTime"]
+    shown = spec(control_plane)
+    assert (shown["holderIdentity"], shown["leaseDurationSeconds"]) == ("a", 10)
+    assert shown["acquireTime"] < shown["renewTime"]
     with pytest.raises(StoreConflict):
         await lease.write(Tenure("b", 10, 1, first.version))
     given_up = await lease.write(Tenure("", 1, 0, second.version))

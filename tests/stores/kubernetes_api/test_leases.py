@@ -57,7 +57,7 @@ async def shown(store: Store, count: int) -> dict[str, Beat]:
     pytest.fail(f"after 5 s there are {beats}")
 
 
-async def test_a_lease_says_who_beats_how_often_and_when(
+async def test_a_lease_contains_who_beats_how_often_and_when(
     control_plane: ControlPlane, kubernetes: Store
 ) -> None:
     await kubernetes.beat(a_beat())
@@ -207,7 +207,7 @@ async def test_one_is_answered_from_the_cache_and_all_only_while_etcd_answers(
         control_plane.resume_etcd()
 
 
-async def test_missing_rights_are_said(control_plane: ControlPlane) -> None:
+async def test_missing_rights_are_reported(control_plane: ControlPlane) -> None:
     store = open_store("kubernetes:", control_plane.kubeconfig_of("stranger-token"))
     with pytest.raises(StoreRefused, match="stranger"):
         await store.beat(a_beat())

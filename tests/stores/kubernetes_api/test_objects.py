@@ -237,7 +237,7 @@ async def test_all_nodes_with_a_label_are_followed(
 
 
 @pytest.mark.apiserver
-async def test_who_may_not_list_nodes_is_told_so(control_plane: ControlPlane) -> None:
+async def test_a_missing_right_to_list_nodes_is_reported(control_plane: ControlPlane) -> None:
     store = open_store("kubernetes:", control_plane.kubeconfig_of("stranger-token"))
     assert store.objects is not None
     async with contextlib.aclosing(_with_patience(store.objects.watch_nodes(("a", "1")))) as nodes:

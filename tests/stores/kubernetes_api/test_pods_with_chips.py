@@ -25,7 +25,7 @@ def test_a_directory_knows_nothing_of_pods(tmp_path: Path) -> None:
 
 
 @pytest.mark.apiserver
-async def test_of_one_node_everything_about_its_pods_is_told(
+async def test_of_one_node_everything_about_its_pods_is_reported(
     control_plane: ControlPlane, kubernetes: Store
 ) -> None:
     volcano = {"huawei.com/Ascend910": "Ascend910-0, Ascend910-1,", "huawei.com/kltDev": "x-7"}
@@ -37,8 +37,8 @@ async def test_of_one_node_everything_about_its_pods_is_told(
     async with asyncio.timeout(20):
         listed = await anext(events)
         assert isinstance(listed, UsageListed)
-        told = {pod.name: replace(pod, uid="") for pod in listed.pods}
-        assert told == {
+        shown = {pod.name: replace(pod, uid="") for pod in listed.pods}
+        assert shown == {
             "a": PodUsage(
                 "", "n1", ("Ascend910-1",), ("Ascend910-0", "Ascend910-1"), "default", "a", "train"
             ),
@@ -55,7 +55,7 @@ async def test_of_one_node_everything_about_its_pods_is_told(
 
 @pytest.mark.apiserver
 @pytest.mark.parametrize("resource", ["Ascend910", "npu", "Ascend310P", "Ascend310"])
-async def test_what_volcano_chose_is_told_for_every_kind_of_card(
+async def test_what_volcano_chose_is_reported_for_every_kind_of_card(
     control_plane: ControlPlane, kubernetes: Store, resource: str
 ) -> None:
     chosen = {f"huawei.com/{resource}": f"{resource}-3"}

@@ -53,7 +53,7 @@ async def shown(store: Store, wanted: Callable[[Beat], bool]) -> Beat:
     pytest.fail(f"after 5 s the store shows {found}")
 
 
-async def test_a_broken_connection_is_told_by_the_will(
+async def test_a_broken_connection_is_reported_by_the_will(
     broker: Broker, observer: Store, protocol: str
 ) -> None:
     async with Relay(broker.port) as relay:
@@ -78,7 +78,7 @@ async def test_a_broken_connection_is_told_by_the_will(
         await agent.close()
 
 
-async def test_a_will_says_nothing_of_writes_and_nothing_wrong_with_them_spoils_a_beat(
+async def test_a_will_proves_nothing_of_writes_and_nothing_wrong_with_them_spoils_a_beat(
     broker: Broker, observer: Store, protocol: str
 ) -> None:
     async with Relay(broker.port) as relay:
@@ -125,7 +125,7 @@ async def test_a_will_of_an_earlier_connection_is_no_news(
     await agent.close()
 
 
-async def test_a_will_says_whose_beats_were_to_come(broker: Broker, protocol: str) -> None:
+async def test_a_will_names_whose_beats_were_to_come(broker: Broker, protocol: str) -> None:
     async with Relay(broker.port) as relay:
         mqtt = Mqtt.model_validate({"protocol": protocol})
         url = f"mqtt://127.0.0.1:{relay.port}"
@@ -143,7 +143,7 @@ async def test_a_will_says_whose_beats_were_to_come(broker: Broker, protocol: st
             await store.close()
 
 
-async def test_beats_have_an_age_and_none_while_nothing_can_be_heard(
+async def test_beats_have_an_age_and_none_while_nothing_can_be_received(
     broker: Broker, observer: Store, protocol: str
 ) -> None:
     agent = open_store(broker.tls_url, mqtt=broker.certified("node-1", protocol), node="node-1")
@@ -170,7 +170,7 @@ async def test_beats_have_an_age_and_none_while_nothing_can_be_heard(
     assert back.holder == "host-a"
 
 
-async def test_beats_are_not_told_while_the_broker_stands_still(
+async def test_beats_are_not_reported_while_the_broker_stands_still(
     broker: Broker, observer: Store
 ) -> None:
     """Else all nodes would be silent, until the keepalive says that it is the broker."""
@@ -185,7 +185,7 @@ async def test_beats_are_not_told_while_the_broker_stands_still(
         assert await observer.beats() == ()
 
 
-async def test_what_a_broker_said_while_it_ended_is_told_as_retained(
+async def test_what_a_broker_sent_while_it_ended_is_passed_on_as_retained(
     broker: Broker, observer: Store, protocol: str
 ) -> None:
     mqtt = broker.certified("node-1", protocol)
@@ -225,7 +225,7 @@ async def test_what_a_broker_said_while_it_ended_is_told_as_retained(
         b'{"node":"node-1","holder":"' + b"a" * 5000 + b'"}',
     ],
 )
-async def test_nonsense_is_told_once_and_replaces_no_beat(
+async def test_nonsense_is_reported_once_and_replaces_no_beat(
     broker: Broker, observer: Store, nonsense: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     stranger = open_store(broker.url, mqtt=Mqtt())

@@ -13,10 +13,10 @@ from contract.codes.levels import Severity
 from contract.documents.episodes import EpisodeEvent
 from contract.observation import chip_subject
 from contract.refusal import Reason
-from contract.topics import events_topic, heard_topic
+from contract.topics import ack_topic, events_topic
 from stores.address import open_store
 from stores.base import EventChannel, HistoryAck, HistoryBatch, Store
-from stores.mqtt.channel_codec import LARGEST_BYTES, decode_telling, encode_telling
+from stores.mqtt.channel_codec import LARGEST_BYTES, decode_batch, encode_batch
 from tests.parts.broker import Broker
 from tests.parts.processes import Running, program
 from tests.tiers import needs
@@ -32,7 +32,7 @@ T = TypeVar("T")
 EVENT = EpisodeEvent(
     7, 0, "abc", "began", chip_subject(3), "80E01801", 1_800_000_000_000, None, "x", Severity.MAJOR
 )
-TELLING = HistoryBatch("node-1", "j", 6, 7, (EVENT,))
+BATCH = HistoryBatch("node-1", "j", 6, 7, (EVENT,))
 
 
 @pytest.fixture(scope="module")
@@ -88,23 +88,23 @@ async def publish(broker: Broker, tmp_path: Path, topic: str, payload: bytes) ->
 
 
 @pytest.mark.server
-async def test_tellings_arrive_and_are_not_retained(store: Store) -> None:
-    await channel_of(store).tell(TELLING)
-    first = Listening(channel_of(store).tellings())
-    later = msgspec.structs.replace(TELLING, lost=1)
+async def test_batches_arrive_and_are_not_retained(store: Store) -> None:
+    await channel_of(store).send(BATCH)
+    first = Listening(channel_of(store).batches())
+    later = msgspec.structs.replace(BATCH, lost=1)
     for _ in range(20):  # until the subscription is there
-        await channel_of(store).tell(later)
+        await channel_of(store).send(later)
         if first.seen:
             break
         await asyncio.sleep(0.05)
     await first.until(later)
-    assert TELLING not in first.seen
+    assert BATCH not in first.seen
     await first.close()
 
 
-async def test_what_was_heard_is_there_for_whoever_comes_later(store: Store) -> None:
+async def test_acknowledgement_is_there_for_a_later_reader(store: Store) -> None:
     await channel_of(store).acknowledge(HistoryAck("node-2", "j", 7))
-    listening = Listening(channel_of(store).heard("node-2"))
+    listening = Listening(channel_of(store).acks("node-2"))
     await listening.until(HistoryAck("node-2", "j", 7))
     await channel_of(store).acknowledge(HistoryAck("node-2", "j", 9))
     await listening.until(HistoryAck("node-2", "j", 9))
@@ -113,25 +113,25 @@ async def test_what_was_heard_is_there_for_whoever_comes_later(store: Store) -> 
 
 
 @pytest.mark.server
-async def test_bad_tellings_are_told_once_and_nothing_comes_of_them(
+async def test_bad_batches_are_logged_once_and_nothing_comes_of_them(
     store: Store, broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listening = Listening(channel_of(store).tellings())
+    listening = Listening(channel_of(store).batches())
     await asyncio.sleep(0.2)
-    good = encode_telling(TELLING)
+    good = encode_batch(BATCH)
     for payload in (b"nonsense", b"{}", good.replace(b"node-1", b"node-9"), good[:-1]):
         await publish(broker, tmp_path, events_topic("node-1"), payload)
-    await publish(broker, tmp_path, heard_topic("node-1"), b"nonsense")
+    await publish(broker, tmp_path, ack_topic("node-1"), b"nonsense")
     for _ in range(50):
-        await channel_of(store).tell(TELLING)
+        await channel_of(store).send(BATCH)
         if listening.seen:
             break
         await asyncio.sleep(0.05)
-    await listening.until(TELLING)
+    await listening.until(BATCH)
     assert set(map(type, listening.seen)) == {HistoryBatch}
-    said = [one.getMessage() for one in caplog.records if "changes nothing" in one.getMessage()]
-    assert len(said) == 1
-    assert "telling of node-1" in said[0]
+    logged = [one.getMessage() for one in caplog.records if "changes nothing" in one.getMessage()]
+    assert len(logged) == 1
+    assert "telling of node-1" in logged[0]
     assert store.refusals.counts == {Reason.UNREADABLE: 3, Reason.OTHER_NODE: 1}
     assert store.refusals.is_empty, "a good one came since"
     await listening.close()
@@ -153,14 +153,14 @@ async def test_bad_tellings_are_told_once_and_nothing_comes_of_them(
         ({"events": "x" * LARGEST_BYTES}, "bytes, at most"),
     ],
 )
-def test_what_cannot_be_a_telling_is_refused(change: dict[str, object], what: str) -> None:
+def test_what_cannot_be_a_batch_is_refused(change: dict[str, object], what: str) -> None:
     from contract.errors import DocumentError
 
-    body = msgspec.to_builtins(TELLING) | msgspec.to_builtins(change)
+    body = msgspec.to_builtins(BATCH) | msgspec.to_builtins(change)
     with pytest.raises(DocumentError) as refused:
-        decode_telling("node-1", msgspec.json.encode(body))
+        decode_batch("node-1", msgspec.json.encode(body))
     assert what in str(refused.value)
 
 
-def test_a_telling_is_the_same_on_the_other_side() -> None:
-    assert decode_telling("node-1", encode_telling(TELLING)) == TELLING
+def test_a_batch_is_the_same_on_the_other_side() -> None:
+    assert decode_batch("node-1", encode_batch(BATCH)) == BATCH

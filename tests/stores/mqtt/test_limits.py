@@ -135,7 +135,7 @@ async def test_restarts_of_the_broker_make_nothing_too_large(
 @pytest.mark.server
 @PROTOCOLS
 @pytest.mark.parametrize(
-    ("setting", "says"),
+    ("setting", "text"),
     [
         ("retain_available false", "retain_available true"),
         ("max_qos 0", "max_qos 1"),
@@ -143,11 +143,11 @@ async def test_restarts_of_the_broker_make_nothing_too_large(
     ],
 )
 async def test_a_broker_that_cannot_be_used_is_named_with_what_to_set(
-    start: Callable[..., Broker], protocol: str, setting: str, says: str
+    start: Callable[..., Broker], protocol: str, setting: str, text: str
 ) -> None:
     broker = start(setting)
     store = opened(broker, protocol)
-    with pytest.raises(StoreError, match=says):
+    with pytest.raises(StoreError, match=text):
         await store.put(SMALL)
     start()
     await taken(store, SMALL)
@@ -223,22 +223,22 @@ def test_what_was_found_out_is_tried_again_after_pauses_that_double() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "limit"), [(None, None), (1, 1), (70_000, 70_000), (2**32 - 1, 2**32 - 1)]
+    ("announced", "limit"), [(None, None), (1, 1), (70_000, 70_000), (2**32 - 1, 2**32 - 1)]
 )
-def test_what_is_told_counts_for_one_connection(
-    sizes: Sizes, told: int | None, limit: int | None
+def test_what_is_reported_counts_for_one_connection(
+    sizes: Sizes, announced: int | None, limit: int | None
 ) -> None:
-    sizes.begin(BrokerLimits(told))
+    sizes.begin(BrokerLimits(announced))
     assert sizes.limit == limit
     sizes.broke(0, was_too_large=False)
     assert sizes.limit is None
 
 
-@pytest.mark.parametrize("told", [0, 1, 19, 4095])
-def test_odd_limits_are_named(told: int) -> None:
-    problem = unusable(parse_address("mqtt://broker"), BrokerLimits(told))
+@pytest.mark.parametrize("announced", [0, 1, 19, 4095])
+def test_odd_limits_are_named(announced: int) -> None:
+    problem = unusable(parse_address("mqtt://broker"), BrokerLimits(announced))
     assert problem is not None
-    assert f"packets of {told} bytes only" in str(problem)
+    assert f"packets of {announced} bytes only" in str(problem)
     assert unusable(parse_address("mqtt://broker"), BrokerLimits(4096)) is None
 
 

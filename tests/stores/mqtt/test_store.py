@@ -93,7 +93,7 @@ async def test_files_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_refused_connections_say_what_to_do(broker: Broker, protocol: str) -> None:
+async def test_refused_connections_name_the_remedy(broker: Broker, protocol: str) -> None:
     ca = broker.directory / "ca.crt"
     wrong = broker.with_password("somebody", protocol)
     assert wrong.password_file is not None
@@ -197,7 +197,7 @@ async def test_a_broker_that_stands_still_is_left(broker: Broker) -> None:
         (b"[" * 10_000, "must be an object, is an array"),
     ],
 )
-async def test_nonsense_is_told_once_and_changes_nothing(
+async def test_nonsense_is_reported_once_and_changes_nothing(
     store: Store,
     anybody: BrokerConnection,
     caplog: pytest.LogCaptureFixture,
@@ -213,8 +213,8 @@ async def test_nonsense_is_told_once_and_changes_nothing(
         await seen.until(lambda seen: bool(seen.of(Changed)))
     assert [one.document.data for one in seen.of(Changed)] == [{"text": "new"}]
     assert seen.of(DocumentsListed)[0].documents[0].version == version
-    told = [one for one in caplog.records if one.levelno >= logging.WARNING]
-    (message,) = (one.getMessage() for one in told)
+    shown = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    (message,) = (one.getMessage() for one in shown)
     assert topic in message
     assert f": it is no document: {reason}" in message
 
@@ -288,14 +288,14 @@ async def test_too_many_messages_interrupt_their_reader(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_broker_that_accepts_and_says_nothing_is_left_without_noise(
+async def test_a_broker_that_accepts_and_sends_nothing_is_left_without_noise(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, protocol: str
 ) -> None:
     monkeypatch.setattr(client, "_ANSWER_SECONDS", 0.2)
 
     served: list[asyncio.Task[None]] = []
 
-    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def send_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         served.append(task)
@@ -303,7 +303,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_left_without_noise(
         writer.close()
         await writer.wait_closed()
 
-    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    server = await asyncio.start_server(send_nothing, "127.0.0.1", 0)
     mqtt = Mqtt.model_validate({"protocol": protocol})
     store = open_store(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}", mqtt=mqtt)
     for _ in range(2):
@@ -319,7 +319,7 @@ async def test_a_broker_that_accepts_and_says_nothing_is_left_without_noise(
     assert [one for one in caplog.records if one.name == "asyncio"] == []
 
 
-async def test_a_closed_store_says_so(store: Store) -> None:
+async def test_a_closed_store_is_reported_as_closed(store: Store) -> None:
     await store.put(device_info())
     await store.close()
     with pytest.raises(StoreUnavailable, match="closed"):

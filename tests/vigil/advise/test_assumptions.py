@@ -281,7 +281,7 @@ def test_a_document_that_is_not_there_is_made(snapshot: ClusterSnapshot) -> None
         ("pod a/b exits -1", "is none of: chip NUMBER"),
     ],
 )
-def test_texts_that_say_nothing(text: str, expected: str) -> None:
+def test_texts_that_prove_nothing(text: str, expected: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
         parse_all([text, "n1 gone"])
     assert expected in str(raised.value)

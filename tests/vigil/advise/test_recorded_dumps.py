@@ -61,6 +61,7 @@ def _lines(recording: dict[str, Any]) -> Iterator[str]:
         yield json.dumps({"now_ms": now_ms, "first_session": session.first, "items": items})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_dump_leads_to_the_same_decisions(name: str, tmp_path: Path) -> None:
     file = tmp_path / "sessions.jsonl"

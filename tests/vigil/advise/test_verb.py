@@ -241,6 +241,7 @@ def test_wrong_use_of_a_server(options: tuple[str, ...]) -> None:
     assert isinstance(result.exception, ConfigurationError)
 
 
+@pytest.mark.slow
 def test_a_whole_process_and_the_same_bytes_for_any_hash_seed(dump: Path) -> None:
     command = [sys.executable, "-m", "vigil", "advise", "--dump", str(dump), "--json"]
     printed = set()

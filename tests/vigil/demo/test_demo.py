@@ -52,8 +52,8 @@ def test_demo_reaches_every_expected_state() -> None:
     assert [step["title"] for step in report["steps"]] == [step.title for step in STORY]
     assert all(
         step["cluster_info_ms"] > 0
-        for step, told in zip(report["steps"], STORY, strict=True)
-        if not told.unchanged
+        for step, step_told in zip(report["steps"], STORY, strict=True)
+        if not step_told.unchanged
     )
 
 
@@ -120,7 +120,9 @@ async def test_demo_notices_a_lost_event(
 async def test_demo_notices_what_goes_too_early(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = DemoStep("a fault", "is shown", 0.0, (OccurAction(0, 3, "80E01801"),), {(0, 3): FAULT})
+    step_told = DemoStep(
+        "a fault", "is shown", 0.0, (OccurAction(0, 3, "80E01801"),), {(0, 3): FAULT}
+    )
     early = DemoStep(
         "it recovers",
         "at once",
@@ -132,7 +134,7 @@ async def test_demo_notices_what_goes_too_early(
     options = DemoOptions(
         directory=tmp_path, nodes=1, speed=4.0, json=True, keep=False, store=None, kubeconfig=None
     )
-    assert not await play(options, (STORY[0], told, early))
+    assert not await play(options, (STORY[0], step_told, early))
     steps = json.loads(capsys.readouterr().out)["steps"]
     assert [bool(step["problems"]) for step in steps] == [False, False, True]
     assert "after 0." in steps[2]["problems"][0]

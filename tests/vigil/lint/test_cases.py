@@ -25,7 +25,7 @@ def found(path: Path) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_wrong_file_raises_what_it_says(name: str) -> None:
+def test_the_wrong_file_raises_its_finding(name: str) -> None:
     path = CASES / f"{name}.wrong.yaml"
     expected = [(code, int(line)) for code, line in _EXPECTED.findall(path.read_text())]
     assert name.partition("-")[0] in dict(expected)

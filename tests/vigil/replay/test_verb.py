@@ -44,7 +44,7 @@ async def test_the_recorded_verdicts_are_checked(tmp_path: Path) -> None:
     assert "chip 3 80E3A201 began: nothing -> RestartNPU" in result.stdout
 
 
-async def test_differences_are_told_to_people_and_machines(tmp_path: Path) -> None:
+async def test_differences_are_reported_to_people_and_machines(tmp_path: Path) -> None:
     await a_history(tmp_path)
     (tmp_path / "faultCode.json").write_text(CODES)
     options = ("--journal", tmp_path / FILE_NAME, "--fault-config", tmp_path)
@@ -89,9 +89,9 @@ def test_a_fault_configuration_is_found_in_files_directories_and_config_maps(
     assert ["network codes in no list" in str(one) for one in problems] == [True]
     both, _ = read_fault_files([tmp_path / "faultCode.json", tmp_path / "my-rules.json"])
     assert both == FaultTexts(fault_code=CODES, customization=RULES)
-    told, _ = read_fault_files([tmp_path / "map.yaml"])
-    assert told.fault_code is not None
-    assert told.fault_code.strip() == CODES
+    reported, _ = read_fault_files([tmp_path / "map.yaml"])
+    assert reported.fault_code is not None
+    assert reported.fault_code.strip() == CODES
 
 
 def test_the_codes_of_the_servers_parts_are_one_of_them(tmp_path: Path) -> None:

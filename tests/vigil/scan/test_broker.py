@@ -93,7 +93,7 @@ def test_an_authority_that_did_not_issue_it(server: Server, broker: Broker, tmp_
     assert "not accepted" in scanned.check("broker-tls")["found"]
 
 
-def test_no_broker_and_one_that_says_nothing(server: Server, broker: Broker) -> None:
+def test_no_broker_and_one_that_sends_nothing(server: Server, broker: Broker) -> None:
     broker.stop()
     mqtt = broker.certified("node-1")
     scanned = scan(server, broker.tls_url, mqtt)
@@ -106,18 +106,18 @@ def test_no_broker_and_one_that_says_nothing(server: Server, broker: Broker) -> 
     assert scanned.seconds < 30
 
 
-def test_the_end_of_a_certificate_is_what_openssl_says(tmp_path: Path, broker: Broker) -> None:
+def test_the_end_of_a_certificate_is_what_openssl_shows(tmp_path: Path, broker: Broker) -> None:
     make_client(broker.directory, "someone", "group")
     file = broker.directory / "someone.crt"
     end = end_of_pem(file.read_text())
     assert timedelta(days=29) < end - datetime.now(UTC) < timedelta(days=31)
-    said = subprocess.run(
+    output = subprocess.run(
         [program("openssl"), "x509", "-noout", "-enddate", "-dateopt", "iso_8601", "-in", file],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout.strip() == f"notAfter={end:%Y-%m-%d %H:%M:%SZ}"
+    assert output.stdout.strip() == f"notAfter={end:%Y-%m-%d %H:%M:%SZ}"
 
 
 @pytest.mark.parametrize(

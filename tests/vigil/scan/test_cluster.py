@@ -106,7 +106,7 @@ def test_rights_that_are_missing_are_named_with_what_they_are_for(
 
 
 @pytest.mark.apiserver
-def test_somebody_else_writes_our_document(server: Server, control_plane: ControlPlane) -> None:
+def test_another_program_writes_our_document(server: Server, control_plane: ControlPlane) -> None:
     server.place = Cluster(control_plane)
     metadata = {"name": server.document, "labels": {"mx-consumer-cim": "true"}}
     path = "/api/v1/namespaces/kube-system/configmaps?fieldManager=device-plugin"

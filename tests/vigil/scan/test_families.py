@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.vigil.scan.conftest import Server
 
 
-def test_it_says_how_late_a_fault_is_found_without_events(server: Server) -> None:
+def test_it_states_how_late_a_fault_is_found_without_events(server: Server) -> None:
     server.emulator.start("310p")
     events = server.scan().check("driver-events")
     assert events["state"] == "ok"

@@ -64,7 +64,7 @@ def test_faults_of_the_hardware_are_no_problems_of_the_set_up(server: Server) ->
     assert scanned.check("bmc")["facts"]["alarms"] == 1
 
 
-def test_a_driver_that_hangs_in_a_call_is_told_as_such(server: Server) -> None:
+def test_a_driver_that_hangs_in_a_call_is_reported_as_such(server: Server) -> None:
     server.emulator.hang("dcmi_get_device_errorcode_v2", 3)
     scanned = server.scan()
     assert scanned.status == 1
@@ -74,7 +74,7 @@ def test_a_driver_that_hangs_in_a_call_is_told_as_such(server: Server) -> None:
     assert scanned.check("hccn_tool")["state"] == "ok", "what does not hang is looked at"
 
 
-def test_a_driver_that_hangs_from_the_start_holds_nobody_up(server: Server) -> None:
+def test_a_driver_that_hangs_from_the_start_blocks_no_other(server: Server) -> None:
     server.emulator.hang("dcmi_init")
     scanned = server.scan()
     assert scanned.status == 3
@@ -106,7 +106,7 @@ def test_tools_that_fail_or_are_not_there(server: Server, tmp_path: Path) -> Non
     assert scanned.status == 1
 
 
-def test_everything_wrong_in_the_configuration_is_told_at_once(server: Server) -> None:
+def test_everything_wrong_in_the_configuration_is_reported_at_once(server: Server) -> None:
     server.environment["VIGIL_LINKS_PERIOD_SECONDS"] = "never"
     scanned = server.scan("--listen", "nowhere", "--node-name", "No_Name")
     assert scanned.status == 2
@@ -129,7 +129,7 @@ def test_beside_a_running_agent(server: Server) -> None:
     assert server.status()["driver"]["trouble"] is None
 
 
-def test_an_address_that_somebody_else_has(server: Server) -> None:
+def test_an_address_that_another_program_has(server: Server) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         scanned = server.scan("--listen", address)

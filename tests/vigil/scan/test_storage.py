@@ -38,7 +38,7 @@ def test_status_files_that_can_be_read(server: Server, tmp_path: Path) -> None:
     assert address in scanned.check("clusterd")["found"]
 
 
-def test_status_files_that_say_nothing(server: Server, tmp_path: Path) -> None:
+def test_status_files_without_content(server: Server, tmp_path: Path) -> None:
     give(server, tmp_path, dpc=HEALTHY, dtfs=HEALTHY)
     (tmp_path / "dtfs").chmod(0o666)
     server.environment["VIGIL_STORAGE_CLUSTERD"] = f"127.0.0.1:{free_ports(1)[0]}"
@@ -50,7 +50,7 @@ def test_status_files_that_say_nothing(server: Server, tmp_path: Path) -> None:
     assert scanned.status == 1
 
 
-def test_who_owns_no_node_info_tells_nobody_of_storage(server: Server) -> None:
+def test_an_agent_without_node_info_reports_no_storage(server: Server) -> None:
     server.environment["VIGIL_STORAGE_CLUSTERD"] = f"127.0.0.1:{free_ports(1)[0]}"
     scanned = server.scan("--documents", "device-info")
     assert scanned.check("clusterd")["state"] == "not-applicable"

@@ -61,10 +61,10 @@ class Place:
             stderr=subprocess.STDOUT,
             env=clean | {"VIGIL_TOUCH_PERIOD_SECONDS": str(TOUCH_SECONDS)},
         )
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
         assert process.returncode is not None
-        assert b"Traceback" not in said, said.decode()
-        return process.returncode, said.decode()
+        assert b"Traceback" not in output, output.decode()
+        return process.returncode, output.decode()
 
     async def documents(self) -> set[str]:
         """The names of all documents."""
@@ -112,9 +112,9 @@ async def test_faults_end_first_and_nothing_is_left(place: Place, tmp_path: Path
     await fill(place, daemon, "n1", "n2")
     before = await place.documents()
     assert {DEVICES, NODES, device_info_name("n1")} <= before
-    status, said = await place.uninstall()
-    assert (status, "nothing was changed: add --yes" in said) == (0, True), said
-    assert f"mindx-dl/{DEVICES} would lose its faults first" in said
+    status, output = await place.uninstall()
+    assert (status, "nothing was changed: add --yes" in output) == (0, True), output
+    assert f"mindx-dl/{DEVICES} would lose its faults first" in output
     assert await place.documents() == before
     working = asyncio.create_task(place.uninstall("--yes"))
     seen_healthy = 0.0
@@ -129,14 +129,14 @@ async def test_faults_end_first_and_nothing_is_left(place: Place, tmp_path: Path
             await asyncio.sleep(0.05)
     assert seen_healthy
     assert time.monotonic() - seen_healthy > TOUCH_SECONDS - 0.5
-    status, said = await working
-    assert status == 0, said
+    status, output = await working
+    assert status == 0, output
     assert await place.documents() == set()
     assert await place.store.beats() == ()
     if place.plane is not None:
         names = [one["metadata"]["name"] for one in place.plane.request("GET", LEASES)["items"]]
         assert names == [], f"{LEADER_LEASE} goes too"
-    assert "state directories" in said
+    assert "state directories" in output
 
 
 @pytest.mark.parametrize("place", ["directory"], indirect=True)
@@ -147,8 +147,8 @@ async def test_what_still_runs_is_named_and_nothing_is_changed(
     await fill(place, daemon, "n1")
     before = await place.documents()
     async with Fleet(place.store, ["n1"], INTERVAL).beating():
-        status, said = await place.uninstall("--yes")
-    assert (status, "the agent of n1 still runs" in said) == (1, True), said
+        status, output = await place.uninstall("--yes")
+    assert (status, "the agent of n1 still runs" in output) == (1, True), output
     assert await place.documents() == before
 
 
@@ -169,12 +169,14 @@ async def test_documents_of_the_vendors_programs_stay(
         other = f"/api/v1/namespaces/kube-system/configmaps/{device_info_name('n2')}"
         change = {"data": {"ManuallySeparateNPU": "Ascend910-6"}}
         control_plane.ask("PATCH", f"{other}?fieldManager=device-plugin", change)
-        status, said = await place.uninstall("--yes")
-        assert status == 0, said
+        status, output = await place.uninstall("--yes")
+        assert status == 0, output
         assert await place.documents() == {device_info_name("n1"), device_info_name("n2")}
         assert control_plane.request("GET", there)["data"] == before
-        assert f"kube-system/{device_info_name('n1')} stays: a Device Plugin is registered" in said
-        assert f"kube-system/{device_info_name('n2')} stays: device-plugin wrote it last" in said
+        assert (
+            f"kube-system/{device_info_name('n1')} stays: a Device Plugin is registered" in output
+        )
+        assert f"kube-system/{device_info_name('n2')} stays: device-plugin wrote it last" in output
     finally:
         await place.store.close()
 
@@ -191,8 +193,8 @@ async def test_an_aggregator_that_leads_is_named(place: Place, tmp_path: Path) -
         await place.store.put(report("n1", faulty(update_time=int(time.time()))))
         await place.store.beat(Beat("n1", "host", INTERVAL, 1))
         await asyncio.to_thread(daemon.start)
-        status, said = await place.uninstall("--yes")
-        assert (status, "the aggregator" in said) == (1, True), said
+        status, output = await place.uninstall("--yes")
+        assert (status, "the aggregator" in output) == (1, True), output
         assert device_info_name("n1") in await place.documents()
         assert await place.store.list(Selection(CLUSTER_NAMESPACE, label=CLUSTER_LABEL))
     finally:
@@ -234,15 +236,15 @@ async def test_elastic_jobs_lose_our_annotations_only(
     """The original size is in such an annotation alone, so it is printed."""
     _train(control_plane, "train", **{SWITCH: "off", RESTORE: "true", ENDING: "{}"})
     _lease(control_plane, leaseDurationSeconds=1)
-    status, said = await training.uninstall()
-    assert status == 0, said
-    assert "vcjob default/train would lose its annotations of npu-vigil/elastic" in said
+    status, output = await training.uninstall()
+    assert status == 0, output
+    assert "vcjob default/train would lose its annotations of npu-vigil/elastic" in output
     smaller = "vcjob default/train has 2 × 8 chips, its original size is 3 × 8 chips"
-    assert smaller in said
+    assert smaller in output
     before = control_plane.request("GET", f"{OF_VCJOBS}/train")
     assert KEPT_ON_JOB in before["metadata"]["annotations"]
-    status, said = await training.uninstall("--yes")
-    assert (status, smaller in said) == (0, True), said
+    status, output = await training.uninstall("--yes")
+    assert (status, smaller in output) == (0, True), output
     job = control_plane.request("GET", f"{OF_VCJOBS}/train")
     assert job["metadata"]["annotations"] == {"minReplicas": "1", "owner/note": "kept"}
     assert job["spec"] == before["spec"]
@@ -262,7 +264,7 @@ async def test_elastic_training_that_still_runs_is_named(
         change = {"spec": {"leaseTransitions": number}}
         await asyncio.to_thread(control_plane.request, "PATCH", f"{LEASES}/{LEASE}", change)
         await asyncio.sleep(0.2)
-    status, said = await working
-    assert (status, "vigil elastic pod-1 still runs" in said) == (1, True), said
+    status, output = await working
+    assert (status, "vigil elastic pod-1 still runs" in output) == (1, True), output
     job = control_plane.request("GET", f"{OF_VCJOBS}/train")
     assert KEPT_ON_JOB in job["metadata"]["annotations"]

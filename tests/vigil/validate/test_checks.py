@@ -74,7 +74,7 @@ def test_kinds_by_content(text: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "{}", '{"x": 1}'])
-def test_what_nobody_can_tell(text: str) -> None:
+def test_what_cannot_be_decided(text: str) -> None:
     with pytest.raises(ConfigurationError, match="--kind"):
         kind_of(text, "-", "x")
 
@@ -197,7 +197,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "is not known and has no effect" in vigil(str(file))[2]
 
 
-def test_wrong_types_are_told_with_everything_else() -> None:
+def test_wrong_types_are_reported_with_everything_else() -> None:
     text = json.dumps(
         {
             "GraceTolerance": {"WaitDeviceResetTime": "150"},
@@ -218,8 +218,8 @@ def test_wrong_types_are_told_with_everything_else() -> None:
     )
     with pytest.raises(ConfigurationError) as caught:
         check_document("faultCustomization.json", text, "x")
-    told = {one.where: one.what for one in caught.value.problems}
-    assert len(told) == len(caught.value.problems), "nothing is told twice"
+    problems_of = {one.where: one.what for one in caught.value.problems}
+    assert len(problems_of) == len(caught.value.problems), "nothing is told twice"
     types = {
         "$.GraceTolerance.WaitDeviceResetTime": "must be an integer from 60 to 180, is the text",
         "$.FaultFrequency[0].TimeWindow": "must be an integer from 60 to 864000, is the text 'abc'",
@@ -232,7 +232,7 @@ def test_wrong_types_are_told_with_everything_else() -> None:
         "$.FaultDuration[0].RecoverTimeout": "must be an integer from 0 to 86400, is an object",
     }
     for where, what in types.items():
-        assert told.pop(where).startswith(what), where
+        assert problems_of.pop(where).startswith(what), where
     others = {
         "$.FaultFrequency[0].FaultHandling",
         "$.FaultFrequency[1].Times",
@@ -241,8 +241,8 @@ def test_wrong_types_are_told_with_everything_else() -> None:
         "$.FaultFrequency[3].TimeWindow",
         "$.FaultDuration[0].FaultHandling",
     }
-    assert told.keys() >= others
-    assert not [where for where in told if where.startswith("$.FaultFrequency[2]")]
+    assert problems_of.keys() >= others
+    assert not [where for where in problems_of if where.startswith("$.FaultFrequency[2]")]
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_wrong_types_of_lists_of_codes(key: str, text: str, where: list[str]) ->
     assert sorted(one.where for one in caught.value.problems) == sorted(where)
 
 
-def test_very_many_wrong_types_are_not_all_told() -> None:
+def test_very_many_wrong_types_are_not_all_listed() -> None:
     text = json.dumps({"FaultFrequency": [0] * 100_000})
     with pytest.raises(ConfigurationError) as caught:
         check_document("faultCustomization.json", text, "x")

@@ -491,7 +491,7 @@ def test_a_plugin_that_hangs_is_ended_with_all_it_began(tmp_path: Path, ending: 
 
 
 @pytest.mark.slow
-def test_a_plugin_is_ended_when_nobody_waits_any_more(tmp_path: Path) -> None:
+def test_a_plugin_is_ended_when_no_caller_waits_any_more(tmp_path: Path) -> None:
     plugins = Plugins()
     path = written(tmp_path, {"exec": plugin(script="kill -STOP $$")})
     reading = ConfigurationReader(

@@ -2,11 +2,11 @@
 
 ::
 
-    python -m benchmarks.world [--nodes 10000] [--pods 20000] [--updates 1000] [--json]
+    python -m benchmarks.cluster_objects [--nodes 10000] [--pods 20000] [--updates 1000] [--json]
 
 A real API server with Nodes of about 8 KB and pods of which each has four chips and a job. A child
 follows them as the aggregator does: how long the first lists take it, what it has in memory then,
-and what heartbeats cost it, which are updates of a Node's status that say nothing new.
+and what heartbeats cost it, which are updates of a Node's status without news.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def heartbeat(count: int) -> dict[str, Any]:
                 "type": kind,
                 "status": str(kind == "Ready"),
                 "reason": f"Kubelet{kind}",
-                "message": f"kubelet says of {kind} what it always says",
+                "message": f"kubelet reports {kind} as it always does",
                 "lastHeartbeatTime": at,
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
@@ -198,7 +198,7 @@ class Child:
         self._process = process
 
     async def ask(self) -> dict[str, Any]:
-        """What it says next: of its lists first, then of itself."""
+        """Return its next figures: of its lists first, then of itself."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(b"\n")
@@ -219,7 +219,13 @@ async def measured(plane: ControlPlane, nodes: int, pods: int, updates: int) -> 
     await in_turn(partial(cluster.make_pod, number, nodes) for number in range(pods))
     child = Child(
         await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "benchmarks.world", "--follow", str(plane.kubeconfig)),
+            *(
+                sys.executable,
+                "-m",
+                "benchmarks.cluster_objects",
+                "--follow",
+                str(plane.kubeconfig),
+            ),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=1 << 20,
@@ -257,11 +263,11 @@ async def measured(plane: ControlPlane, nodes: int, pods: int, updates: int) -> 
 async def followed(kubeconfig: str) -> None:
     """The child: what its lists cost, then, for each line that it reads, how it is."""
     store = open_store("kubernetes:", Path(kubeconfig))
-    world, told, more = ClusterState([True]), [0], asyncio.Event()
+    cluster_state, items, more = ClusterState([True]), [0], asyncio.Event()
     process = psutil.Process()
 
     def take(_: frozenset[str] | None) -> None:
-        told[0] += 1
+        items[0] += 1
         more.set()
 
     def cpu() -> float:
@@ -275,8 +281,8 @@ async def followed(kubeconfig: str) -> None:
     await store.get("default", "nothing")
     memory_before = mib(process.memory_info().rss)
     begun, cpu_before = time.monotonic(), cpu()
-    task = asyncio.create_task(follow(world, 0, store, take, Stalls()))
-    while not (world.nodes_known and world.answered(0)):
+    task = asyncio.create_task(follow(cluster_state, 0, store, take, Stalls()))
+    while not (cluster_state.nodes_known and cluster_state.answered(0)):
         more.clear()
         await more.wait()
     listed = {
@@ -288,13 +294,16 @@ async def followed(kubeconfig: str) -> None:
     print(json.dumps(listed), flush=True)
     while await asyncio.to_thread(sys.stdin.readline):
         gc.collect()
-        known = [len(heard.told) for heard in (world.nodes_heard(0), world.pods_heard(0))]
+        known = [
+            len(cache.items)
+            for cache in (cluster_state.nodes_of_store(0), cluster_state.pods_of(0))
+        ]
         now = {
             "cpu_seconds": cpu(),
             "memory_mib": mib(process.memory_info().rss),
             "peak_mib": _peak_mib(),
-            "told": told[0],
-            "known": [*known, len(world.jobs())],
+            "told": items[0],
+            "known": [*known, len(cluster_state.jobs())],
         }
         print(json.dumps(now), flush=True)
     task.cancel()

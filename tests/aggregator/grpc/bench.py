@@ -68,8 +68,8 @@ class Answer(msgspec.Struct, frozen=True):
     info: str
 
 
-class World:
-    """Jobs, tables and public faults; what changes is told to the server."""
+class Bench:
+    """Jobs, tables and public faults; the server is informed of what changes."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Message] = {}
@@ -110,7 +110,7 @@ class World:
         return self.answer
 
     def put(self, message: Message) -> None:
-        """A job is as ``message`` says from now on."""
+        """Set the state of a job to ``message``."""
         self.jobs[message.job_id] = message
         assert self.server is not None
         self.server.changed([message.job_id])

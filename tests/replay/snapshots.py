@@ -1,4 +1,4 @@
-"""What a device-info document says in short, for expectations that are written by hand.
+"""Shows a device-info document in short, for expectations that are written by hand.
 
 Read without any code of the project. What is empty is left out::
 
@@ -23,32 +23,32 @@ _KINDS = {"CardUnhealthy": ("faults", "level"), "CardNetworkUnhealthy": ("links"
 _LEVELS = ("fault_level", "fault_handling", "large_model_fault_level")
 
 
-def moment(data: Mapping[str, str], chips: int) -> dict[str, Any]:
-    """What ``data`` says of chips with the ids 0 to ``chips`` - 1."""
+def snapshot_of(data: Mapping[str, str], chips: int) -> dict[str, Any]:
+    """Return what ``data`` contains of chips with the ids 0 to ``chips`` - 1."""
     devices = json.loads(data["DeviceInfoCfg"])["DeviceInfo"]["DeviceList"]
-    said: dict[str, Any] = {name: {} for kind in _KINDS.values() for name in kind}
+    shown: dict[str, Any] = {name: {} for kind in _KINDS.values() for name in kind}
     for name, suffix in _LISTS.items():
-        said[name] = _chips(_of(devices, suffix) or "")
-    listed = {*_chips(_of(devices, "") or ""), *said["unhealthy"]}
-    said["gone"] = [chip for chip in range(chips) if chip not in listed]
-    assert len(listed) == len(said["unhealthy"]) + len(_chips(_of(devices, "") or ""))
+        shown[name] = _chips(_of(devices, suffix) or "")
+    listed = {*_chips(_of(devices, "") or ""), *shown["unhealthy"]}
+    shown["gone"] = [chip for chip in range(chips) if chip not in listed]
+    assert len(listed) == len(shown["unhealthy"]) + len(_chips(_of(devices, "") or ""))
     for fault in json.loads(_of(devices, "-Fault") or "[]"):
         chip, codes = fault["npu_name"].rpartition("-")[2], fault["fault_time_and_level_map"]
         assert sorted(filter(None, fault["fault_code"].split(","))) == sorted(codes)
         (level,) = {fault[key] for key in _LEVELS}
         where, how = _KINDS[fault["fault_type"]]
-        assert chip not in said[where], f"two entries of chip {chip}"
-        said[where][chip] = {code: one["fault_level"] for code, one in codes.items()}
-        said[how][chip] = level
-    said["manual"] = _chips(data.get("ManuallySeparateNPU", ""))
-    said["reasons"] = {
+        assert chip not in shown[where], f"two entries of chip {chip}"
+        shown[where][chip] = {code: one["fault_level"] for code, one in codes.items()}
+        shown[how][chip] = level
+    shown["manual"] = _chips(data.get("ManuallySeparateNPU", ""))
+    shown["reasons"] = {
         name.rpartition("-")[2]: sorted(
             [one["fault_code"], one["fault_level"], one["upgrade_type"]] for one in reasons
         )
         for name, reasons in json.loads(data["UpgradeFaultReason"]).items()
     }
-    said["switch"] = _switch(json.loads(data.get("SwitchInfoCfg", "{}")))
-    return {name: value for name, value in said.items() if value}
+    shown["switch"] = _switch(json.loads(data.get("SwitchInfoCfg", "{}")))
+    return {name: value for name, value in shown.items() if value}
 
 
 def _of(devices: Mapping[str, str], suffix: str) -> str | None:
@@ -81,7 +81,7 @@ def surprises(
         then = [data for since_ms, data in shown if since_ms <= at_ms]
         want = {key: value for key, value in expected.items() if key not in ("at_ms", "why")}
         data = then[-1] if then else None
-        have = {"absent": True} if data is None else moment(data, recording["chips"])
+        have = {"absent": True} if data is None else snapshot_of(data, recording["chips"])
         if have != want:
             found.append(f"at {at_ms} ms ({expected.get('why', '')}):\n  {want} expected\n  {have}")
     return found

@@ -1,6 +1,6 @@
 """The steps of ``make test-node``, on a host of its own with a real kubelet and containerd.
 
-Each overlay is installed by kubectl as the README says, and goes through what happens to a node.
+Each overlay is installed by kubectl as in the README, and goes through what happens to a node.
 After each step an independent reader compares documents and heartbeat with the emulated hardware.
 """
 
@@ -59,7 +59,7 @@ _OF_OTHERS = (
 """Where Kubernetes and this lane write."""
 
 
-class Lane:
+class NodeRuns:
     """One overlay after the other on one cluster."""
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
@@ -70,12 +70,12 @@ class Lane:
         self._written = directory / "host/written"
 
     def step(self, name: str, act: Callable[[], str | None]) -> None:
-        """Do ``act`` and print what it says."""
+        """Do ``act`` and print its result."""
         began = time.monotonic()
-        said = act()
+        result = act()
         took = time.monotonic() - began
         print(
-            f"{time.monotonic() - self.begin:6.1f} s  {name} ({took:.1f} s) {said or ''}",
+            f"{time.monotonic() - self.begin:6.1f} s  {name} ({took:.1f} s) {result or ''}",
             flush=True,
         )
 
@@ -111,9 +111,9 @@ class Lane:
                 def both() -> str:
                     nonlocal since
                     act()
-                    said = truth.compare(self.plane, reader, since, name)
+                    result = truth.compare(self.plane, reader, since, name)
                     since = time.monotonic()
-                    return said
+                    return result
 
                 self.step(name, both)
 
@@ -234,13 +234,13 @@ class Lane:
         return ""
 
     def _waits_for_a_driver(self) -> str:
-        def says_why() -> bool:
+        def names_reason() -> bool:
             with contextlib.suppress(OSError):
                 status, text = _ask("/readyz")
                 return status == _UNAVAILABLE and "driver" in text
             return False
 
-        wait_until(says_why, "the agent says that there is no driver")
+        wait_until(names_reason, "the agent says that there is no driver")
         lease = f"/apis/coordination.k8s.io/v1/namespaces/mindx-dl/leases/npu-vigil-{NODE}"
         wait_until(lambda: self.plane.ask("GET", lease)[0] == _OK, "a heartbeat without a driver")
         (pod,) = self.cluster.pods("agent")
@@ -411,14 +411,14 @@ def main() -> int:
     logs = directory / "cluster"
     logs.mkdir()
     with Cluster(logs) as cluster:
-        lane = Lane(cluster, directory)
+        node_runs = NodeRuns(cluster, directory)
         try:
             for name in (PAUSE, IMAGE, NEXT_IMAGE):
                 cluster.import_image(directory / f"{name.replace(':', '-')}.tar")
-            lane.step("every overlay", lane.every_overlay)
+            node_runs.step("every overlay", node_runs.every_overlay)
             for overlay in overlays:
                 print(f"--- {overlay}", flush=True)
-                lane.run(overlay)
+                node_runs.run(overlay)
         except Exception:
             traceback.print_exc()
             print(cluster.kubectl("get", "pods", "-A", "-o", "wide"))

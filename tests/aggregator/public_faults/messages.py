@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from contract.documents.cluster_device import DeviceRecord
 
-TOLD_MS = 1_760_000_000_000
+REPORTED_MS = 1_760_000_000_000
 OCCURRED_MS = 1_760_000_123_456
 
 
-def at(seconds: float, told_ms: int = TOLD_MS) -> Instant:
+def at(seconds: float, reported_ms: int = REPORTED_MS) -> Instant:
     """``seconds`` after the beginning."""
-    return Instant(told_ms + round(seconds * 1000), round(seconds * 1000))
+    return Instant(reported_ms + round(seconds * 1000), round(seconds * 1000))
 
 
 def one(
@@ -48,8 +48,11 @@ def one(
     return PublicFaultEntry(name, kind, code, time_ms, assertion, influence=influence)
 
 
-def told(
-    *faults: PublicFaultEntry, resource: str = "CCAE", at_ms: int = TOLD_MS, name: str = "message-1"
+def fault_message(
+    *faults: PublicFaultEntry,
+    resource: str = "CCAE",
+    at_ms: int = REPORTED_MS,
+    name: str = "message-1",
 ) -> PublicFault:
     """A message."""
     return PublicFault(name, at_ms, "1.0", resource, list(faults))
@@ -86,7 +89,7 @@ def begun(
     seconds: float = 0,
     namespaces: tuple[str, ...] = ("*",),
 ) -> PublicFaultsPlugin:
-    """One that has begun, with nodes ``n1`` and ``n2`` unless told otherwise."""
+    """Return a plugin that has begun, by default with the nodes ``n1`` and ``n2``."""
     known = places("n1", "n2") if known is None else known
     faults = PublicFaultsPlugin(known, namespaces=namespaces)
     assert list(faults.restore(kept or {}, at(seconds))) == []

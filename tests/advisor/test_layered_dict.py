@@ -1,0 +1,76 @@
+"""A dictionary in two layers is one as any other, and its copies do not know of each other."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor import layered_dict
+from advisor.layered_dict import LayeredDict, as_dict, layered
+
+_KEYS = st.sampled_from([f"n{number}" for number in range(12)])
+_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), _KEYS, st.integers()),
+        st.tuples(st.just("del"), _KEYS, st.none()),
+        st.tuples(st.just("copy"), st.none(), st.none()),
+    ),
+    max_size=60,
+)
+
+
+@given(st.dictionaries(_KEYS, st.integers()), _STEPS, st.integers(0, 8))
+def test_it_is_a_dictionary(
+    base: dict[str, int], steps: list[tuple[str, str, int]], most: int
+) -> None:
+    plain, found = dict(base), layered(base)
+    copies: list[tuple[LayeredDict[int], dict[str, int]]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(layered_dict, "_MOST_CHANGES", most)
+        for what, key, value in steps:
+            if what == "set":
+                plain[key] = found[key] = value
+            elif what == "copy":
+                copies.append((found, dict(plain)))
+                found = found.copy()
+            elif key in plain:
+                del plain[key], found[key]
+            else:
+                with pytest.raises(KeyError):
+                    del found[key]
+            for each, expected in (*copies, (found, plain)):
+                assert each == expected
+                assert (len(each), sorted(each)) == (len(expected), sorted(expected))
+    for number in range(12):
+        key = f"n{number}"
+        assert (key in found, found.get(key), found.get(key, "none")) == (
+            key in plain,
+            plain.get(key),
+            plain.get(key, "none"),
+        )
+        if key not in plain:
+            with pytest.raises(KeyError):
+                found[key]
+    given = {key: value for key, value in plain.items() if key in ("n1", "n3", "n5")} | {
+        "n7": "new"
+    }
+    assert found.others(given) == {
+        key: value for key, value in given.items() if plain.get(key) is not value
+    }
+    free = next(
+        key for key in (*(f"n{number}" for number in range(12)), "n99") if not found.has_place(key)
+    )
+    found[free] = 1
+    assert list(found)[-1] == free
+    assert repr(found) == f"LayeredDict({dict(found)!r})"
+
+
+def test_its_json_is_that_of_a_dictionary() -> None:
+    found = layered(layered({"a": 1, "b": 2}))
+    del found["a"]
+    found["c"] = 3
+    assert msgspec.json.encode(found, enc_hook=as_dict) == b'{"b":2,"c":3}'
+    with pytest.raises(NotImplementedError):
+        msgspec.json.encode(object(), enc_hook=as_dict)

@@ -1,0 +1,206 @@
+"""Makes ``systemd/npu-vigil-alerts.yml`` and ``docs/runbooks.md`` of the tables of fault codes.
+
+::
+
+    python -m tests.contract.alert_rules
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from contract.codes.chip_codes import NETWORK_FAULT_CODES
+from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
+from contract.codes.reference import CodeKind, CodeReference, all_codes, level_texts, text_of_level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from contract.codes.reference import LevelText
+
+_ROOT = Path(__file__).parents[2]
+RULES = _ROOT / "systemd" / "npu-vigil-alerts.yml"
+RUNBOOKS = _ROOT / "docs" / "runbooks.md"
+_HARMLESS = {ChipLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, NodeLevel.NOT_HANDLE_FAULT}
+_MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
+_NETWORK = "|".join(sorted(NETWORK_FAULT_CODES))
+_WORDS = {
+    CodeKind.CHIP: ("Chip", "codes of chips"),
+    CodeKind.SWITCH: ("Switch", "codes of on-board switches"),
+    CodeKind.NODE: ("Server", "codes of the server"),
+    CodeKind.PUBLIC: ("Public", "public fault codes"),
+}
+_RULES_HEAD = """\
+# Alerts of Prometheus, made from contract/data by python -m tests.contract.alert_rules.
+# Copy the file, and name it in rule_files. runbook_url is a path in the source of NPU Vigil.
+groups:
+  - name: npu-vigil-faults
+    rules:
+"""
+_RUNBOOKS_HEAD = """\
+# Runbooks
+
+One section for each alert of `systemd/npu-vigil-alerts.yml`. Both are made from `contract/data`, as
+are `vigil explain CODE` and the [reference of codes](codes.md). The commands work from any machine
+that reaches the cluster; [ten questions](operate.md) shows their output.
+"""
+
+
+class Alert(NamedTuple):
+    """An alert of one kind of codes, at one level; ``names`` is whose names its codes may have."""
+
+    name: str
+    kind: CodeKind
+    names: str
+    level: str
+    expression: str
+    summary: str
+    text: LevelText
+
+
+def alerts() -> Iterator[Alert]:
+    """Yield an alert for each level that changes something for jobs, and one for networks."""
+    for kind in CodeKind:
+        for level, text in level_texts(kind).items():
+            if level not in _HARMLESS:
+                yield _alert(kind, level, text)
+    network = text_of_level(CodeKind.CHIP, min(NETWORK_FAULT_CODES), ChipLevel.PRE_SEPARATE_NPU)
+    assert network is not None
+    yield Alert(
+        "NpuVigilChipNetwork",
+        CodeKind.CHIP,
+        "chip",
+        "",
+        f'npu_vigil_faults{{code=~"{_NETWORK}",level!~"{_not_of_network()}"}}',
+        "{{ $labels.subject }} of {{ $labels.instance }}: fault {{ $labels.code }} of the network "
+        f"at {{{{ $labels.level }}}} ({network.short})",
+        network,
+    )
+
+
+def _alert(kind: CodeKind, level: str, text: LevelText) -> Alert:
+    word, _ = _WORDS[kind]
+    where = "{{ $labels.subject }} of {{ $labels.instance }}"
+    if kind is CodeKind.PUBLIC:
+        codes = "|".join(sorted(one.code for one in all_codes() if one.kind is kind))
+        expression = f'npu_vigil_cluster_faults{{code=~"{codes}",level="{level}"}}'
+        where = "{{ $value }} parts of the cluster"
+    elif level == _MANUAL:
+        expression = f'npu_vigil_upgrades{{level="{level}"}}'
+        where = "chip {{ $labels.chip }} of {{ $labels.instance }}"
+    else:
+        subject = {"chip": "chip", "switch": "switch", "node": "host"}[kind]
+        others = ""
+        if kind is CodeKind.CHIP and level not in _not_of_network().split("|"):
+            others = f',code!~"{_NETWORK}"'
+        expression = f'npu_vigil_faults{{subject=~"{subject} .*",level="{level}"{others}}}'
+    return Alert(
+        f"NpuVigil{word}{level}",
+        kind,
+        str(kind),
+        level,
+        expression,
+        f"{where}: fault {{{{ $labels.code }}}} at {level} ({text.short})",
+        text,
+    )
+
+
+def _not_of_network() -> str:
+    """Return the levels at which a code of the network is as any other one."""
+    code = min(NETWORK_FAULT_CODES)
+    texts = level_texts(CodeKind.CHIP).items()
+    same = [name for name, text in texts if text_of_level(CodeKind.CHIP, code, name) == text]
+    return "|".join(same)
+
+
+def rules() -> str:
+    """Return the file of rules."""
+    lines: list[str] = []
+    known: set[str] = set()
+    for one in alerts():
+        lines += [f"      - alert: {one.name}", f"        expr: {_quoted(one.expression)}"]
+        lines += ["        annotations:", f"          summary: {_quoted(one.summary)}"]
+        description = f"{one.text.effect} {one.text.remedy}"
+        lines.append(f"          description: {_quoted(description)}")
+        for language, names in (("en", _names(one.names)), ("zh", _names_zh(one.names))):
+            anchor = f"{one.names}_{language}"
+            if names:
+                value = f"*{anchor}" if anchor in known else f"&{anchor} {_quoted(names)}"
+                lines.append(f"          name_{language}: {value}")
+                known.add(anchor)
+        lines.append(f"          runbook_url: docs/runbooks.md#{one.name.lower()}")
+    return _RULES_HEAD + "\n".join(lines) + "\n"
+
+
+def _names(kind: str) -> str:
+    return _by_code((one.code, one.summary) for one in _of_kind(kind) if "summary" in one.known)
+
+
+def _names_zh(kind: str) -> str:
+    return _by_code((one.code, one.name_zh) for one in _of_kind(kind) if one.name_zh)
+
+
+def _by_code(names: Iterable[tuple[str, str]]) -> str:
+    """Return a template of the name of ``$labels.code``; empty for another code."""
+    tests = (f'{{{{ if eq $labels.code "{code}" }}}}{name}{{{{ end }}}}' for code, name in names)
+    return "".join(tests)
+
+
+def _of_kind(kind: str) -> Iterator[CodeReference]:
+    return (one for one in all_codes() if one.kind == kind)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def runbooks() -> str:
+    """Return the document."""
+    return "\n".join([_RUNBOOKS_HEAD, *(line for one in alerts() for line in _section(one))])
+
+
+def _section(one: Alert) -> Iterator[str]:
+    if one.level == _MANUAL:
+        when = "A rule or a person isolated the chip."
+        filtered = f" --level {_MANUAL}"
+    elif one.level:
+        when = f"A fault holds at the level `{one.level}`."
+        filtered = f" --level {one.level}"
+    else:
+        when = f"A fault of the network holds: {', '.join(f'`{c}`' for c in _NETWORK.split('|'))}."
+        filtered = ""
+    yield f"## {one.name}"
+    yield ""
+    yield f"When: {when}"
+    yield ""
+    yield f"Jobs: {one.text.effect}"
+    yield ""
+    yield f"To do: {one.text.remedy}"
+    yield ""
+    yield "```sh"
+    yield f"vigil faults{filtered}"
+    if one.kind is not CodeKind.PUBLIC:
+        yield "vigil explain NODE/CHIP" if one.kind is CodeKind.CHIP else "vigil explain NODE"
+    yield "vigil explain CODE"
+    yield "vigil jobs"
+    if one.level == _MANUAL:
+        yield "vigil release NODE CHIP"
+    yield "```"
+    yield ""
+    codes = [row for row in _of_kind(one.names) if row.level == one.level]
+    if codes:
+        _, title = _WORDS[one.kind]
+        named = sum("summary" in row.known for row in codes)
+        anchor = f"codes.md#{one.level.lower()}-{one.kind}"
+        yield (
+            f"{len(codes)} [{title}]({anchor}) have this level as shipped: {named} with a known "
+            f"name, {len(codes) - named} whose name follows from the code."
+        )
+        yield ""
+
+
+if __name__ == "__main__":
+    RULES.write_text(rules(), encoding="utf-8")
+    RUNBOOKS.write_text(runbooks(), encoding="utf-8")

@@ -1,0 +1,44 @@
+"""Text in lines of a width, as a terminal shows it."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_SECOND_COLUMN = "\ufdd0"
+"""Stands behind a character that takes two columns; Unicode gives it no meaning."""
+
+
+def wrapped(text: str, columns: int, indent: str = "", following: str | None = None) -> list[str]:
+    """Return ``text`` in lines of at most ``columns``; the later ones begin with ``following``.
+
+    Characters of East Asia take two columns.
+    """
+    spread = "".join(
+        letter + _SECOND_COLUMN if unicodedata.east_asian_width(letter) in "WF" else letter
+        for letter in text.replace(_SECOND_COLUMN, "?")
+    )
+    # The second column of a character may come to lie in the next line.
+    wrapper = _Wrapper(
+        columns - (spread != text),
+        initial_indent=indent,
+        subsequent_indent="    " if following is None else following,
+        break_on_hyphens=False,
+    )
+    lines = wrapper.wrap(spread) or [indent.rstrip()]
+    return [line.replace(_SECOND_COLUMN, "") for line in lines]
+
+
+class _Wrapper(textwrap.TextWrapper):
+    """Begins a new line with a word that is longer than a line, such as a path, and breaks it."""
+
+    def _handle_long_word(
+        self, reversed_chunks: list[str], cur_line: list[str], cur_len: int, width: int
+    ) -> None:
+        if not cur_line:
+            handle: Any = super()
+            handle._handle_long_word(reversed_chunks, cur_line, cur_len, width)
