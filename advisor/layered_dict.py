@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import ItemsView, Iterator, Mapping, MutableMapping
 from typing import Final, TypeVar, cast, overload
 
 V = TypeVar("V")
@@ -36,13 +36,42 @@ class LayeredDict(MutableMapping[str, V]):
     def copy(self) -> LayeredDict[V]:
         """Return one that is changed by itself."""
         if len(self._changes) > _MOST_CHANGES:
-            whole = self._base | self._changes
-            for key in [key for key, value in self._changes.items() if value is _GONE]:
-                del whole[key]
-            return LayeredDict(cast("dict[str, V]", whole))
+            return LayeredDict(self.plain())
         found = LayeredDict(self._base)
         found._changes, found._length = self._changes.copy(), self._length
         return found
+
+    def plain(self) -> dict[str, V]:
+        """Return it as a ``dict``, which is not to be changed."""
+        if not self._changes:
+            return self._base
+        found = self._base | self._changes
+        for key in [key for key, value in self._changes.items() if value is _GONE]:
+            del found[key]
+        return cast("dict[str, V]", found)
+
+    def items(self) -> ItemsView[str, V]:
+        """As that of ``dict``."""
+        return self.plain().items()
+
+    def pairs(self) -> Iterator[tuple[str, V]]:
+        """Yield what ``items`` has, for who does not need all of it."""
+        for key, value in self._base.items():
+            now = self._changes.get(key, value)
+            if not isinstance(now, _Gone):
+                yield key, now
+        for key, added in self._changes.items():
+            if key not in self._base and not isinstance(added, _Gone):
+                yield key, added
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LayeredDict):
+            if self._base is other._base and self._changes == other._changes:
+                return True
+            other = other.plain()
+        return self.plain() == other
+
+    __hash__ = None  # type: ignore[assignment]
 
     @overload
     def get(self, key: str, /) -> V | None: ...
@@ -97,21 +126,13 @@ class LayeredDict(MutableMapping[str, V]):
         return key in self._base
 
     def __iter__(self) -> Iterator[str]:
-        if not self._changes:
-            yield from self._base
-            return
-        for key in self._base:
-            if not isinstance(self._changes.get(key), _Gone):
-                yield key
-        for key in self._changes:
-            if key not in self._base:
-                yield key
+        return iter(self.plain())
 
     def __len__(self) -> int:
         return self._length
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({dict(self)!r})"
+        return f"{type(self).__name__}({self.plain()!r})"
 
 
 def layered(values: Mapping[str, V]) -> LayeredDict[V]:
@@ -124,5 +145,5 @@ def layered(values: Mapping[str, V]) -> LayeredDict[V]:
 def as_dict(value: object) -> object:
     """Return what ``msgspec`` encodes for a ``LayeredDict``: an ``enc_hook``."""
     if isinstance(value, LayeredDict):
-        return dict(value)
+        return value.plain()
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")

@@ -32,6 +32,10 @@ def open_missing() -> None:
             # The lowest one that is free: this one.
             nothing = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(nothing, True)
+    # Python has no object for what was closed when it began. They stay open.
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(STANDARD_OUTPUT, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(STANDARD_ERROR, "w", closefd=False)  # noqa: SIM115
 
 
 def never_wait(writer: LogWriter) -> None:

@@ -63,15 +63,16 @@ def explain(
     from contract.codes.chip_codes import is_code
     from contract.codes.reference import describe_code
     from contract.errors import StoreUnavailable
-    from vigil.reports.show import print_lines
+    from vigil.reports.show import answering, print_lines
 
     language = language_of(lang)
     found = describe_code(what)
     if found is not None:
-        if as_json:
-            print(msgspec.json.encode(found).decode())
-        else:
-            print_lines(_lines(found, language))
+        with answering():
+            if as_json:
+                print(msgspec.json.encode(found).decode())
+            else:
+                print_lines(_lines(found, language))
         return
     node, _, part = what.partition("/")
     if re.fullmatch(_NODE, node) is None:

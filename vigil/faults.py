@@ -59,9 +59,10 @@ def faults(
     import msgspec
 
     from vigil.reports.show import newest_first, report_lines, worst_first
-    from vigil.reports.status_report import same_code
+    from vigil.reports.status_report import check_filters, same_code
     from vigil.sources.watch import Output, show
 
+    check_filters(level, code)
     sources = sources_of(server, state_dir, kubeconfig, store)
     language = language_of(lang)
     arranged = worst_first if order is Order.WORST else newest_first
@@ -76,7 +77,9 @@ def faults(
         report = msgspec.structs.replace(report, faults=rows)
         return Output(
             report,
-            lambda columns: report_lines(report, language=language, utc=utc, columns=columns),
+            lambda columns: report_lines(
+                report, language=language, utc=utc, columns=columns, is_all=level is code is None
+            ),
             report.well and not rows,
         )
 

@@ -10,7 +10,7 @@ from advisor.jobs import used_cards
 from advisor.placement.placement import demand_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from advisor.jobs import SchedulerJob
     from advisor.placement.placement import Demand, PlacementResult, Placer
@@ -27,6 +27,8 @@ class FreeRoom:
         self._placer = placer
         self._found: dict[int, Room] = {}
         """By the result of ``placer``, which is one for equal demands and lives as long as it."""
+        self._order: list[str] = []
+        """The nodes that have changed, one after the other."""
 
     def release(self, pods: Iterable[SchedulerPod]) -> None:
         """Give back what ``pods`` hold; unhealthy cards stay away."""
@@ -47,9 +49,7 @@ class FreeRoom:
         result = self._placer.answer(demand, pod)
         known = self._found.get(id(result))
         if known is None:
-            known = self._found[id(result)] = Room(demand, pod, result)
-            for name in sorted(self._changed):
-                self._look(name, known)
+            known = self._found[id(result)] = Room(demand, pod, result, self._correct)
         return known
 
     def take(self, room: Room, count: int) -> None:
@@ -81,27 +81,44 @@ class FreeRoom:
         for resource, amount in {**pod.requests, "pods": 1}.items():
             idle[resource] = idle.get(resource, 0) + amount * times
         self._changed[view.name] = msgspec.structs.replace(view, idle=idle, free=free)
-        for known in self._found.values():
-            self._look(view.name, known)
+        self._order.append(view.name)
 
-    def _look(self, name: str, room: Room) -> None:
-        """Correct what a node takes of a demand."""
-        room.correct(name, self._placer.room(room.demand, room.pod, self._changed[name]))
+    def _correct(self, room: Room) -> None:
+        """Correct what nodes take of a demand that have changed since that was done last."""
+        for name in sorted(set(self._order[room.corrected_until :])):
+            room.correct(name, self._placer.room(room.demand, room.pod, self._changed[name]))
+        room.corrected_until = len(self._order)
 
 
 class Room:
     """How many pods of a demand each node takes, and all together."""
 
-    def __init__(self, demand: Demand, pod: SchedulerPod, result: PlacementResult) -> None:
+    def __init__(
+        self,
+        demand: Demand,
+        pod: SchedulerPod,
+        result: PlacementResult,
+        correct: Callable[[Room], None],
+    ) -> None:
+        """``correct`` brings it up to date."""
         self.demand = demand
         self.pod = pod
-        self.total = result.room
+        self.corrected_until = 0
+        self._total = result.room
         self._given = result.accepts
         self._corrected: dict[str, int] = {}
+        self._bring_up_to_date = correct
+
+    @property
+    def total(self) -> int:
+        """How many pods of the demand there is room for."""
+        self._bring_up_to_date(self)
+        return self._total
 
     def items(self) -> Iterator[tuple[str, int]]:
-        """Return the nodes, and how many each takes."""
-        for name, count in self._given.items():
+        """Yield the nodes, and how many each takes."""
+        self._bring_up_to_date(self)
+        for name, count in self._given.pairs():
             yield name, self._corrected.get(name, count)
         for name, count in self._corrected.items():
             if name not in self._given:
@@ -109,5 +126,5 @@ class Room:
 
     def correct(self, name: str, count: int) -> None:
         """Note how many a node takes now."""
-        self.total += count - self._corrected.get(name, self._given.get(name, 0))
+        self._total += count - self._corrected.get(name, self._given.get(name, 0))
         self._corrected[name] = count

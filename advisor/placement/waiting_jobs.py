@@ -149,7 +149,7 @@ class WaitingJobs:
         known = self._placed.get(key)
         if known is not None and known.answers == answers and not (is_changed and is_mixed):
             return known
-        if known is not None and all(map(_is_same_result, known.answers, answers)):
+        if known is not None and all(map(_is_placed_so, known.placements, answers)):
             placements = known.placements
         else:
             placements = tuple(
@@ -168,13 +168,17 @@ class WaitingJobs:
             short = short_of(waiting.need, demands, views)
             if not is_mixed:
                 shorts[asked] = short
-        gang = Gang(waiting.group.namespace, waiting.group.name, not short, short)
+        if known is not None and known.gang.short == short:
+            gang = known.gang
+        else:
+            gang = Gang(waiting.group.namespace, waiting.group.name, not short, short)
         found = self._placed[key] = _Placed(answers, placements, gang)
         return found
 
 
-def _is_same_result(one: _Answer, other: _Answer) -> bool:
-    return one[0] is other[0]
+def _is_placed_so(placement: Placement, answer: _Answer) -> bool:
+    result, _ = answer
+    return placement.accepts is result.accepting and placement.refuses is result.refuses
 
 
 _NAMED_NODES = 3

@@ -137,7 +137,7 @@ class Rescheduling:
             stale=stale,
         )
         self.cached: dict[str, CachedJob] = dict(state.jobs)
-        self.retries: dict[str, int] = dict(state.retries)
+        self.retries: dict[str, int] = state.retries
         self.judged: dict[str, int] = dict(judged)
         self.link_down: set[str] = set()
         self.decisions: dict[str, JobDecision] = {}
@@ -164,8 +164,8 @@ class Rescheduling:
                 else:
                     book.discard(key)
         resting.gone &= self._before.retries.keys()
-        for key in resting.gone:
-            self.retries.pop(key, None)
+        if resting.gone:
+            self.retries = {k: left for k, left in self.retries.items() if k not in resting.gone}
 
     def run(self) -> None:
         """Decide about all jobs: cached ones first, then those that run, then act.
@@ -204,8 +204,8 @@ class Rescheduling:
         resting = self._resting
         # Those that were counted in the state after this one are counted in the next, too.
         resting.uncounted = {key for key in resting.uncounted if key not in self._before.retries}
-        for key in sorted(resting.uncounted - self.cached.keys()):
-            self.retries[key] = self._jobs[key].retry_times
+        if new := sorted(resting.uncounted - self.cached.keys()):
+            self.retries = self.retries | {key: self._jobs[key].retry_times for key in new}
 
     def _rest(self, key: str) -> None:
         """Let a job rest of which the session has changed nothing."""
@@ -393,7 +393,8 @@ class Rescheduling:
         deletions = tuple(self._deletion(pod, is_evicted) for pod in pods)
         before = self.retries.get(key, 0)
         after = before - 1 if opened.reason is FaultType.POD_FAILED else before
-        self.retries[key] = after
+        if after != self.retries.get(key):
+            self.retries = {**self.retries, key: after}
         self._remember_restarts(judged)
         action = Action.EVICT if is_evicted else Action.FORCE_DELETE
         if cached.pending:

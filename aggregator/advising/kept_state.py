@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import msgspec
 
@@ -20,6 +19,7 @@ from advisor.rescheduling.selection import JOB_STAGE
 from advisor.scheduler_view.cluster_cache import has
 from advisor.scheduler_view.document_entries import VolcanoDeviceEntry, VolcanoSwitchEntry
 from advisor.scheduler_view.state import CachedJob, NodeMemory, SchedulerState, SeenConfigMap
+from aggregator.state_buckets import ChangedBuckets, bucket_of
 from contract.counted import counted
 from contract.validation_texts import decode_text
 
@@ -94,7 +94,7 @@ class KeptState:
         self._restored_buckets: set[str] = set()
         """Those that were not rendered since they were read."""
         self._texts: dict[str, str] = {}
-        self._changed: set[str] = set()
+        self._changed = ChangedBuckets()
         self._on_changed = changed
 
     def rendered(
@@ -188,13 +188,12 @@ class KeptState:
         self._has_begun = True
         if texts:
             self._texts |= texts
-            self._changed |= texts.keys()
+            self._changed.add(*texts)
             self._on_changed()
 
     def take_changed(self) -> frozenset[str]:
         """See ``Keeper``."""
-        changed, self._changed = frozenset(self._changed), set()
-        return changed
+        return self._changed.take()
 
     def text(self, bucket: str) -> str | None:
         """See ``Keeper``."""
@@ -212,7 +211,7 @@ class KeptState:
             problems = (str(error),)
         self._texts = {} if problems else dict(texts)
         self._restored_buckets = self._texts.keys() - {_HEAD}
-        self._changed = set(texts) if problems else set()
+        self._changed = ChangedBuckets(texts if problems else ())
         self._restored(states)
         return problems
 
@@ -252,7 +251,7 @@ def _states(texts: Mapping[str, str], now: int) -> dict[Profile, SchedulerState]
 
 def _bucket_of(kind: str, key: str) -> str:
     name = pod_of(key) if kind == "judged" else key
-    return f"{crc32(name.encode()) % _BUCKETS:02x}"
+    return bucket_of(name, _BUCKETS)
 
 
 def _is_same(before: Any, now: Any) -> bool:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import heapq
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import msgspec
 
 from aggregator.jobs.relation_tables import SEPARATE, SUB_HEALTH
 from aggregator.jobs.relations import FaultPlace, RelationContext, Track, judged, stronger
-from contract.validation_texts import decode_text
+from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -42,7 +41,7 @@ class RelationState:
         """The jobs with relation faults, by bucket."""
         self._due: dict[str, dict[FaultPlace, int]] = {}
         self._heap: list[tuple[int, str]] = []
-        self._changed: set[str] = set()
+        self._changed = ChangedBuckets()
 
     def tracks(self, job: str) -> Mapping[FaultPlace, Track]:
         """The relation faults of a job."""
@@ -100,7 +99,7 @@ class RelationState:
         )
 
     def _set(self, job: str, tracks: dict[FaultPlace, Track]) -> None:
-        bucket = _bucket(job)
+        bucket = bucket_of(job, _BUCKETS)
         self._changed.add(bucket)
         if tracks:
             self._tracks[job] = tracks
@@ -134,9 +133,7 @@ class RelationState:
 
     def take_changed(self) -> frozenset[str]:
         """The buckets whose text changed since this was asked last."""
-        changed = frozenset(self._changed)
-        self._changed.clear()
-        return changed
+        return self._changed.take()
 
     def text(self, bucket: str) -> str | None:
         """What a bucket holds; ``None`` where nothing is in it."""
@@ -149,18 +146,8 @@ class RelationState:
 
         Returns why a bucket cannot be read: nothing of it counts.
         """
-        problems = []
-        for bucket, text in sorted(texts.items()):
-            try:
-                kept = _decoder.decode(text)
-            except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                problems.append(f"{bucket}: {decode_text(error)}")
-                continue
-            found = {track.result for tracks in kept.values() for _, track in tracks}
-            wrong = found.difference(_RESULTS)
-            if wrong:
-                problems.append(f"{bucket}: {min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
-                continue
+        found, problems = decoded(texts, _decode)
+        for kept in found.values():
             for job, tracks in kept.items():
                 self._take_over(job, tracks, now)
         return problems
@@ -179,5 +166,10 @@ def _result(track: Track | None) -> str:
     return "" if track is None else track.result
 
 
-def _bucket(job: str) -> str:
-    return f"{crc32(job.encode()) % _BUCKETS:02x}"
+def _decode(text: str) -> dict[str, list[tuple[FaultPlace, Track]]]:
+    """Raises ``ValueError``, ``msgspec.MsgspecError`` and ``RecursionError``."""
+    kept = _decoder.decode(text)
+    found = {track.result for tracks in kept.values() for _, track in tracks}
+    if wrong := found.difference(_RESULTS):
+        raise ValueError(f"{min(wrong)!r} is none of {', '.join(_RESULTS[1:])}")
+    return kept

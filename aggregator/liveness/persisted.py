@@ -10,11 +10,11 @@ stores.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import msgspec
 
 from aggregator.liveness.persisted_row import LastSeen
+from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.names import node_name_problem
 from contract.validation_texts import decode_text
 
@@ -65,7 +65,7 @@ class PersistedHeartbeats:
         self._on_change = changed
         self._rows: dict[tuple[str, bool], LastSeen] = {}
         self._texts: dict[str, str] = {}
-        self._changed: set[str] = set()
+        self._changed = ChangedBuckets()
         self._has_begun = False
         self.restored: tuple[LastSeen, ...] = ()
         """Beats of the stores, as the leader before has seen them."""
@@ -82,12 +82,12 @@ class PersistedHeartbeats:
         self._rows = rows
         texts: dict[str, list[LastSeen]] = {}
         for row in rows.values():
-            texts.setdefault(_bucket(row.node), []).append(row)
+            texts.setdefault(bucket_of(row.node, _BUCKETS, "x"), []).append(row)
         now = {bucket: encode(found) for bucket, found in texts.items()}
         names = now.keys() | self._texts.keys()
         changed = {name for name in names if now.get(name) != self._texts.get(name)}
         self._texts = now
-        self._changed |= changed
+        self._changed.add(*changed)
         if changed:
             self._on_change()
 
@@ -105,8 +105,7 @@ class PersistedHeartbeats:
 
     def take_changed(self) -> frozenset[str]:
         """See ``Keeper``."""
-        changed, self._changed = frozenset(self._changed), set()
-        return changed
+        return self._changed.take()
 
     def text(self, bucket: str) -> str | None:
         """See ``Keeper``."""
@@ -116,23 +115,14 @@ class PersistedHeartbeats:
         """See ``Keeper``. A follower has listened for itself and knows better."""
         if self._has_begun:
             return ()
-        problems: list[str] = []
-        seen: list[LastSeen] = []
-        for bucket, text in sorted(texts.items()):
-            try:
-                seen += decode(text)
-            except ValueError as error:
-                problems.append(f"{bucket}: {error}")
+        found, problems = decoded(texts, decode)
+        seen = [row for rows in found.values() for row in rows]
         self._texts = dict(texts)
         self._rows = {(one.node, bool(one.holder)): one for one in seen}
         for listener in self._old:
             listener.remember(one for one in seen if not one.holder)
         self.restored = tuple(one for one in seen if one.holder)
         return problems
-
-
-def _bucket(node: str) -> str:
-    return f"{crc32(node.encode()) % _BUCKETS:x}"
 
 
 def _silent(listings: Iterable[HeartbeatListing], now: Instant) -> Iterable[LastSeen]:

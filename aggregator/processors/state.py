@@ -13,8 +13,8 @@ from aggregator.processors.software_fault_window import Windows
 from aggregator.processors.state_codec import (
     POLICY,
     PersistedNode,
-    bucket_of,
-    decode_bucket,
+    bucket_of_node,
+    decode_buckets,
     encode_bucket,
 )
 from aggregator.processors.state_types import (
@@ -24,12 +24,14 @@ from aggregator.processors.state_types import (
     Occurrence,
     SwitchState,
 )
-from contract.validation_texts import decode_text
+from aggregator.state_buckets import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 S = TypeVar("S")
+
+_policy = msgspec.json.Decoder(SeparationPolicy).decode
 
 
 class ProcessorState:
@@ -67,7 +69,7 @@ class ProcessorState:
         """The buckets whose text changed since this was asked last."""
         changed = self.to_keep | self.separation.changed
         self._kept()
-        return frozenset(one if one == POLICY else bucket_of(one) for one in changed)
+        return frozenset(one if one == POLICY else bucket_of_node(one) for one in changed)
 
     def text(self, bucket: str) -> str | None:
         """What a bucket holds now; ``None``: nothing."""
@@ -76,7 +78,7 @@ class ProcessorState:
             return None if policy == SeparationPolicy() else msgspec.json.encode(policy).decode()
         waiting: dict[str, list[Occurrence]] = {}
         for one in self.windows.waiting:
-            if bucket_of(one.node) == bucket:
+            if bucket_of_node(one.node) == bucket:
                 waiting.setdefault(one.node, []).append(one)
         counts, chips = self.separation.counts, self.separation.chips
         names = self.nodes | waiting.keys() | counts.keys() | chips.keys()
@@ -89,7 +91,7 @@ class ProcessorState:
                 chips.get(node, {}),
             )
             for node in names
-            if bucket_of(node) == bucket
+            if bucket_of_node(node) == bucket
         }
         text, self.left_out[bucket] = encode_bucket(nodes)
         return text
@@ -102,18 +104,12 @@ class ProcessorState:
         for book in (self.devices, self.switches, self.separation.counts, self.separation.chips):
             book.clear()
         self.windows.clear()
-        problems: list[str] = []
-        for bucket, text in sorted(texts.items()):
-            if bucket == POLICY:
-                try:
-                    self.separation.policy = msgspec.json.decode(text, type=SeparationPolicy)
-                except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-                    problems.append(f"bucket {bucket}: {decode_text(error)}")
-                continue
-            nodes, unread = decode_bucket(bucket, text)
-            problems += unread
-            for node, kept in nodes.items():
-                self._restore(node, kept)
+        policies, unread = decoded({key: texts[key] for key in (POLICY,) if key in texts}, _policy)
+        nodes, problems = decode_buckets({key: texts[key] for key in texts.keys() - {POLICY}})
+        problems += (f"bucket {problem}" for problem in unread)
+        self.separation.policy = policies.get(POLICY, self.separation.policy)
+        for node, kept in nodes:
+            self._restore(node, kept)
         self._kept()
         self._complete(*own, now_ms)
         return problems

@@ -1,14 +1,9 @@
-"""How what the chains remember is kept: a text for each bucket of nodes, times by wall.
-
-A node's bucket follows from its name alone, so a change rewrites a small part, and every process
-finds it.
-"""
+"""How what the chains remember is kept: a text for each bucket of nodes, times by wall."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 import msgspec
 
@@ -20,8 +15,8 @@ from aggregator.processors.state_types import (
     Occurrence,
     SwitchState,
 )
+from aggregator.state_buckets import bucket_of, decoded
 from contract.documents.cluster_info import VALUE_LIMIT
-from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,9 +40,9 @@ NOTHING = PersistedNode()
 
 
 @lru_cache(maxsize=32_768)
-def bucket_of(node: str) -> str:
-    """The bucket in which a node is kept."""
-    return f"{crc32(node.encode()) % BUCKETS:02x}"
+def bucket_of_node(node: str) -> str:
+    """Return the bucket in which a node is kept."""
+    return bucket_of(node, BUCKETS)
 
 
 def encode_bucket(nodes: Mapping[str, PersistedNode]) -> tuple[str | None, int]:
@@ -80,16 +75,13 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _kept = msgspec.json.Decoder(PersistedNode)
 
 
-def decode_bucket(bucket: str, text: str) -> tuple[dict[str, PersistedNode], list[str]]:
-    """The nodes of a bucket's text, and what of it could not be read and why."""
-    try:
-        members = _members.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        return {}, [f"bucket {bucket}: {decode_text(error)}"]
-    found, problems = {}, []
-    for node, raw in members.items():
-        try:
-            found[node] = _kept.decode(raw)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            problems.append(f"bucket {bucket}: node {node}: {decode_text(error)}")
-    return found, problems
+def decode_buckets(texts: Mapping[str, str]) -> tuple[list[tuple[str, PersistedNode]], list[str]]:
+    """Return what is kept of the nodes in these buckets, and what cannot be read and why."""
+    buckets, unread = decoded(texts, _members.decode)
+    problems = [f"bucket {problem}" for problem in unread]
+    nodes: list[tuple[str, PersistedNode]] = []
+    for bucket, members in buckets.items():
+        found, unread = decoded(members, _kept.decode)
+        nodes += found.items()
+        problems += (f"bucket {bucket}: node {problem}" for problem in unread)
+    return nodes, problems

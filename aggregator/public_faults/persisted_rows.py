@@ -18,8 +18,8 @@ from aggregator.public_faults.values import (
     PublicFaultReport,
     UnplacedFault,
 )
+from aggregator.state_buckets import ChangedBuckets, bucket_of, decoded
 from contract.go.decode import Int64
-from contract.validation_texts import decode_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ class Rows:
     def __init__(self) -> None:
         self._parts: dict[str, int] = {}
         self._buckets: dict[str, dict[_Name, Row]] = {}
-        self._changed: set[str] = set()
+        self._changed = ChangedBuckets()
 
     def put(self, kind: str, key: tuple[str, ...], row: Row) -> None:
         """Keep a row; the first of ``key`` decides about its bucket, all of it about the part."""
@@ -92,12 +92,11 @@ class Rows:
     def compare(self, texts: Mapping[str, str]) -> None:
         """These are kept: only what differs has changed."""
         names = texts.keys() | self._buckets.keys()
-        self._changed = {name for name in names if self.text(name) != texts.get(name)}
+        self._changed = ChangedBuckets(name for name in names if self.text(name) != texts.get(name))
 
     def take_changed(self) -> frozenset[str]:
         """The buckets that changed since this was asked last."""
-        changed, self._changed = frozenset(self._changed), set()
-        return changed
+        return self._changed.take()
 
     def text(self, bucket: str) -> str | None:
         """What a bucket holds."""
@@ -129,23 +128,19 @@ class Rows:
             bucket = self._bucket(kind, key)
             self._buckets.setdefault(bucket, {})[kind, key] = row
             self._changed.add(bucket)
-        self._changed.update(names)
+        self._changed.add(*names)
 
 
 def _home(kind: str, key: tuple[str, ...]) -> str:
     """What a document said is in the buckets of its nodes: it has counted when these are kept."""
     prefix = LAST if kind == "document" else ""
-    return f"{prefix}{crc32(key[0].encode()) % _BUCKETS:02}"
+    return prefix + bucket_of(key[0], _BUCKETS, "02")
 
 
 def read(texts: Mapping[str, str]) -> tuple[PersistedRows, list[str]]:
     """The rows in these buckets together, and which of these could not be read."""
-    states, unreadable = [], []
-    for bucket, text in sorted(texts.items()):
-        try:
-            states.append(_decoder.decode(text))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            unreadable.append(f"{bucket}: {decode_text(error)}")
+    found, unreadable = decoded(texts, _decoder.decode)
+    states = tuple(found.values())
     documents: dict[str, tuple[str, ...]] = {}
     away: dict[str, int] = {}
     for state in states:

@@ -11,7 +11,7 @@ from aggregator.processors.engine import ProcessorEngine
 from aggregator.processors.manual_info import NAME as CHIPS
 from aggregator.processors.manual_info import NAMESPACE
 from aggregator.processors.separation_policy import KEY, SeparationPolicy
-from aggregator.processors.state_codec import decode_bucket
+from aggregator.processors.state_codec import decode_buckets
 from contract.errors import VigilError
 from service.clock import Instant
 from stores.base import Changed, Document, DocumentsListed
@@ -82,7 +82,7 @@ def _chips(text: str) -> None:
 
 
 def _kept(text: str) -> None:
-    decode_bucket("00", text)
+    decode_buckets({"00": text})
     processing = _processing()
     problems = list(processing.restore({"00": text, "01": _KEPT[0], "policy": text}, NOW))
     assert "n1" in processing.nodes

@@ -98,7 +98,7 @@ class LinkTracker:
         return reports
 
     def ended(self, codes: Iterable[str], now_ms: int) -> list[Report]:
-        """Return what ends with faults that the driver reports as over; the tool is asked later."""
+        """Return what ends with faults that the driver reports as recovered; ask the tool later."""
         gone = [code for code in codes if code in self._present]
         self._present.difference_update(gone)
         return [self._observation(code, Assertion.ABSENT, now_ms, "recovered") for code in gone]

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, follow_if_installed
+from stores.kubernetes_api.feed import WatchedKind, follow_if_installed
 from stores.kubernetes_api.watch import ListPage
+from stores.kubernetes_api.wire import Item, item_decoder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,17 +20,12 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-class _Identified(msgspec.Struct):
-    metadata: ObjectMetadata
-
-
 class _Bytes(Item):
     """An object of which only its identity is read; ``content`` is all of it."""
 
     content: msgspec.Raw
 
 
-_identified = msgspec.json.Decoder(_Identified)
 _pages: msgspec.json.Decoder[ListPage[msgspec.Raw]] = msgspec.json.Decoder(ListPage[msgspec.Raw])
 
 
@@ -37,7 +33,7 @@ class _Items:
     """Reads one object. Raises ``msgspec.DecodeError``."""
 
     def decode(self, content: msgspec.Raw | bytes, /) -> _Bytes:
-        return _Bytes(_identified.decode(content).metadata, msgspec.Raw(content))
+        return _Bytes(item_decoder.decode(content).metadata, msgspec.Raw(content))
 
 
 class _Pages:

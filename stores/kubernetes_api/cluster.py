@@ -38,6 +38,8 @@ _INVALID = 422
 
 
 class _Identity(msgspec.Struct):
+    """Less than ``wire.ObjectMetadata``: all pods of a cluster are asked for it at a time."""
+
     uid: str = ""
     version: str = msgspec.field(default="", name="resourceVersion")
 

@@ -14,9 +14,10 @@ from sys import intern
 import msgspec
 
 from stores.cluster import PodState, Texts
-from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, kept
+from stores.kubernetes_api.feed import WatchedKind, kept
 from stores.kubernetes_api.pods_with_chips import ALIVE, PATH, chip_names
 from stores.kubernetes_api.watch import ListPage
+from stores.kubernetes_api.wire import Item, ObjectMetadata
 
 _MINDIE = "mindie-ms-"
 _NONE: Texts = {}

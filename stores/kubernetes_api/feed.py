@@ -15,6 +15,7 @@ from contract.errors import StoreNotFound
 from contract.validation_texts import decode_text
 from stores.cluster import KindUnavailable, Snapshot, Update
 from stores.kubernetes_api.watch import ListPage, Pages, watched
+from stores.kubernetes_api.wire import Item, ObjectMetadata, item_decoder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -36,29 +37,9 @@ _ASK_AGAIN_SECONDS = 45.0
 Value = TypeVar("Value")
 
 
-class ObjectMetadata(msgspec.Struct, rename="camel"):
-    """What distinguishes an object from others."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _Identified(msgspec.Struct):
-    metadata: ObjectMetadata
-
-
-class Item(msgspec.Struct):
-    """An object of an API server."""
-
-    metadata: ObjectMetadata
-
-
 AnyItem = TypeVar("AnyItem", bound=Item)
 AnyItem_co = TypeVar("AnyItem_co", bound=Item, covariant=True)
 
-_identified = msgspec.json.Decoder(_Identified)
 _raw_pages: msgspec.json.Decoder[ListPage[msgspec.Raw]] = msgspec.json.Decoder(
     ListPage[msgspec.Raw]
 )
@@ -132,7 +113,7 @@ class Feed(Generic[AnyItem, Value]):
 
     def _one(self, type_: str, content: msgspec.Raw) -> tuple[Update[Value] | None, str]:
         if type_ == "DELETED":
-            metadata = _identified.decode(content).metadata
+            metadata = item_decoder.decode(content).metadata
             key = self._kind.key(metadata)
             self._readable(key)
             return Update(key, None), metadata.resource_version
@@ -170,7 +151,7 @@ class Feed(Generic[AnyItem, Value]):
     def _refuse(self, content: msgspec.Raw, error: Exception) -> tuple[str, ObjectMetadata]:
         """Log it; return which object it is, as far as that can be read."""
         try:
-            metadata = _identified.decode(content).metadata
+            metadata = item_decoder.decode(content).metadata
         except (msgspec.DecodeError, RecursionError):
             metadata = ObjectMetadata()
         return self._log_state(metadata, error), metadata

@@ -33,12 +33,6 @@ NO_TENURE = Tenure("", 0)
 """The value where there is no Lease."""
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
 class _Spec(msgspec.Struct, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -47,7 +41,7 @@ class _Spec(msgspec.Struct, rename="camel"):
 
 
 class _Lease(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.LabelledMetadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
@@ -65,7 +59,7 @@ class KubernetesLeaderLease:
         self._what = f"Lease {LEADER_NAMESPACE}/{name}"
         self._acquired: tuple[str, str] | None = None
         """Who acquired the Lease by us, and when."""
-        self._added = _Metadata()
+        self._added = wire.LabelledMetadata()
         """The labels and annotations of the Lease: all are other people's, and stay."""
 
     def watch(self) -> AsyncIterator[Tenure | Interrupted]:

@@ -46,6 +46,8 @@ class _Annotations(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Metadata(msgspec.Struct, gc=False):
+    """Less than ``wire.ObjectMetadata``: the Leases of all nodes are listed in each interval."""
+
     name: str
     annotations: _Annotations = _Annotations()
     resource_version: str = msgspec.field(default="", name="resourceVersion")

@@ -7,8 +7,9 @@ from datetime import datetime
 import msgspec
 
 from stores.cluster import NodeState
-from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, kept
+from stores.kubernetes_api.feed import WatchedKind, kept
 from stores.kubernetes_api.watch import ListPage
+from stores.kubernetes_api.wire import Item, ObjectMetadata
 
 
 class _Annotations(msgspec.Struct):

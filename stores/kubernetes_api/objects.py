@@ -31,30 +31,12 @@ _CONFLICT = 409
 _NOT_THERE = NodeObject({}, {})
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
-    name: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
 class _Node(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.LabelledMetadata
 
 
 _node = msgspec.json.Decoder(_Node)
 _pages: msgspec.json.Decoder[ListPage[_Node]] = msgspec.json.Decoder(ListPage[_Node])
-
-
-class _Identity(msgspec.Struct):
-    uid: str = ""
-
-
-class _Identified(msgspec.Struct):
-    metadata: _Identity
-
-
-_identified = msgspec.json.Decoder(_Identified)
 
 
 class _Commanded(msgspec.Struct):
@@ -67,13 +49,7 @@ class _CommandedSpec(msgspec.Struct, rename="camel"):
     service_account_name: str = "default"
 
 
-class _Named(msgspec.Struct):
-    namespace: str = ""
-    name: str = ""
-
-
-class _CommandedPod(msgspec.Struct):
-    metadata: _Named
+class _CommandedPod(wire.Item):
     spec: _CommandedSpec = msgspec.field(default_factory=_CommandedSpec)
 
 
@@ -120,7 +96,7 @@ class KubernetesObjects:
         if status != _OK:
             return ""
         try:
-            return _identified.decode(answer).metadata.uid
+            return wire.item_decoder.decode(answer).metadata.uid
         except msgspec.DecodeError:
             return ""
 

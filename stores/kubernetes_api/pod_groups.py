@@ -9,8 +9,9 @@ import msgspec
 
 from stores.cluster import JobState, Texts
 from stores.kubernetes_api.cluster_pods import OwnerReference, controller
-from stores.kubernetes_api.feed import Item, ObjectMetadata, WatchedKind, follow_if_installed, kept
+from stores.kubernetes_api.feed import WatchedKind, follow_if_installed, kept
 from stores.kubernetes_api.watch import ListPage
+from stores.kubernetes_api.wire import Item, ObjectMetadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

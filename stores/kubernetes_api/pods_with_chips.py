@@ -16,6 +16,7 @@ from contract.errors import StoreRefused
 from contract.names import node_name_problem
 from stores.base import PodUsage, UsageEnded, UsageListed
 from stores.kubernetes_api.watch import ListPage, watched
+from stores.kubernetes_api.wire import Item, ObjectMetadata
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,11 +40,9 @@ class _Annotations(msgspec.Struct):
     ascend310: str = msgspec.field(default="", name="huawei.com/Ascend310")
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _Metadata(ObjectMetadata, rename="camel", kw_only=True):
     uid: str
     resource_version: str
-    namespace: str = ""
-    name: str = ""
     annotations: _Annotations = msgspec.field(default_factory=_Annotations)
 
 
@@ -61,7 +60,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     containers: list[_Container] = []
 
 
-class _Pod(msgspec.Struct):
+class _Pod(Item):
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
 

@@ -23,16 +23,12 @@ _OK = 200
 _NOT_FOUND = 404
 
 
-class _Metadata(msgspec.Struct):
-    name: str
-
-
 class _Status(msgspec.Struct):
     allocatable: dict[str, str] = {}
 
 
 class _Node(msgspec.Struct):
-    metadata: _Metadata
+    metadata: wire.VersionedMetadata
     status: _Status = msgspec.field(default_factory=_Status)
 
 

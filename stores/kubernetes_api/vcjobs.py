@@ -29,20 +29,11 @@ _ACCEPTED = 202
 _JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
-class _Versioned(msgspec.Struct):
-    version: str = msgspec.field(default="", name="resourceVersion")
-
-
-class _Answer(msgspec.Struct):
-    metadata: _Versioned
-
-
 class _List(msgspec.Struct):
     items: list[msgspec.Raw]
 
 
 _lists = msgspec.json.Decoder(_List)
-_answers = msgspec.json.Decoder(_Answer)
 
 
 class VcJobs(ObjectPages):
@@ -155,7 +146,7 @@ class VcJobs(ObjectPages):
         if status != _OK:
             raise wire.refusal(status, answer, f"write Job {job}")
         try:
-            return _answers.decode(answer).metadata.version
+            return wire.item_decoder.decode(answer).metadata.resource_version
         except msgspec.DecodeError as error:
             raise StoreUnavailable(
                 f"the answer for Job {job} is none: {decode_text(error)}"

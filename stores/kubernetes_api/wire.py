@@ -19,8 +19,35 @@ from stores.base import Document
 from stores.kubernetes_api import protobuf
 
 
+class VersionedMetadata(msgspec.Struct, rename="camel"):
+    """The name of an object, and which version of it this is."""
+
+    name: str = ""
+    resource_version: str = ""
+
+
+class ObjectMetadata(VersionedMetadata, rename="camel"):
+    """What distinguishes an object from all others."""
+
+    namespace: str = ""
+    uid: str = ""
+
+
+class LabelledMetadata(VersionedMetadata, rename="camel"):
+    """The metadata of an object of which all labels and annotations are read."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Item(msgspec.Struct):
+    """An object of which only the identity is read; others of a kind add what they need."""
+
+    metadata: ObjectMetadata
+
+
 class ConfigMapMetadata(msgspec.Struct, rename="camel"):
-    """``metadata`` of a ConfigMap."""
+    """``metadata`` of a ConfigMap; what lacks one of the first three is none."""
 
     name: str
     namespace: str
@@ -37,15 +64,9 @@ class ConfigMap(msgspec.Struct):
     immutable: bool = False
 
 
-class _Identity(msgspec.Struct, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-
-
-class Mutability(msgspec.Struct):
+class Mutability(Item):
     """Whether a ConfigMap can be changed, and which one it is."""
 
-    metadata: _Identity
     immutable: bool = False
 
 
@@ -81,6 +102,7 @@ class ApiStatus(msgspec.Struct):
     code: int = 0
 
 
+item_decoder = msgspec.json.Decoder(Item)
 config_map_decoder = msgspec.json.Decoder(ConfigMap)
 mutability_decoder = msgspec.json.Decoder(Mutability)
 frame_decoder = msgspec.json.Decoder(Frame)

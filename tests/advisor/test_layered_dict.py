@@ -43,6 +43,7 @@ def test_it_is_a_dictionary(
             for each, expected in (*copies, (found, plain)):
                 assert each == expected
                 assert (len(each), sorted(each)) == (len(expected), sorted(expected))
+                assert list(each.pairs()) == list(each.items())
     for number in range(12):
         key = f"n{number}"
         assert (key in found, found.get(key), found.get(key, "none")) == (

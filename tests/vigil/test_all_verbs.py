@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -19,9 +19,6 @@ from tests.vigil.stand import AT_MS, LEADER, Stand, vigil
 from tests.vigil.verbs import LATER, VERBS, aggregator
 from vigil.main import app
 from vigil.sources import sources
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _OPTIONS = {"--json", "--server", "--state-dir", "--kubeconfig", "--store", "--utc", "--lang"}
 _FOR_PROGRAMS = ("advise", "lint", "replay", "scan")
@@ -179,6 +176,58 @@ def test_an_unknown_node_is_wrong_use(verb: str, known: Stand) -> None:
     status, output, errors = vigil(known, *called.get(verb, (verb, "nobody")))
     assert (status, output) == (2, b"")
     assert errors
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "what"),
+    [
+        ("--level", "Separate\x1bNPU", "is none of ManuallySeparateNPU, SeparateNPU"),
+        ("--code", "nonsense", "'nonsense' is no fault code"),
+        ("--code", "80E1840", "is no fault code"),
+    ],
+)
+def test_a_filter_that_nothing_can_have_is_wrong_use(
+    option: str, value: str, what: str, known: Stand
+) -> None:
+    status, output, errors = vigil(known, "faults", option, value)
+    assert (status, output) == (2, b"")
+    assert what in errors
+    assert "\x1b" not in errors
+
+
+@pytest.mark.parametrize(
+    "filtered",
+    [
+        ("--level", "SeparateFault"),
+        ("--code", "0x80e01801"),
+        ("--code", "80ABCDEF"),
+        ("--code", "ManuallySeparateNPU"),
+        ("--code", "[0x1,1,na,na]"),
+    ],
+)
+def test_a_filter_without_a_match_hides_no_fault(filtered: tuple[str, str], known: Stand) -> None:
+    status, output, _ = vigil(known, "faults", *filtered)
+    assert status == 1
+    assert output.decode().splitlines()[-1] == "no fault that holds is as asked for"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["explain 80E18402", "timeline", "status"])
+def test_what_cannot_be_written_is_a_sentence(verb: str, known: Stand) -> None:
+    where = [] if verb.startswith("explain") else ["--server", known.url]
+    command = [sys.executable, "-m", "vigil", *verb.split(), *where]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 3
+    assert done.stderr == b"vigil: standard output: No space left on device\n"
+
+
+@pytest.mark.slow
+def test_a_closed_output_changes_no_exit_status(known: Stand) -> None:
+    for verb, status in (("timeline", 0), ("status", 1)):
+        command = f"{sys.executable} -m vigil {verb} --server {known.url} >&- <&-"
+        done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, check=False)
+        assert (done.returncode, done.stderr) == (status, b"")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from contract.errors import printable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from vigil.reports.status_report import BlindRow, FaultRow, StatusReport
 
+_OUTSIDE = 3
 _WIDTH_OF_A_FILE = 160
 _NARROWEST = 20
 _GAP = "  "
@@ -49,6 +51,25 @@ def print_lines(lines: Iterable[str]) -> None:
     encoding = sys.stdout.encoding or "ascii"
     for line in lines:
         print(printable(line).encode(encoding, "replace").decode(encoding))
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Let nobody who stops reading change the exit status, which is that of the answer.
+
+    Ends with 3 where the output cannot be written for another reason, such as a full disk.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        # What is still buffered is written when Python ends.
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+        if not isinstance(error, BrokenPipeError):
+            print(f"vigil: standard output: {error.strerror}", file=sys.stderr)
+            sys.exit(_OUTSIDE)
 
 
 def status_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
@@ -95,11 +116,16 @@ def source_lines(report: NodeAnswered, columns: int) -> Iterator[str]:
         yield from field("not known", what, columns)
 
 
-def report_lines(report: StatusReport, *, language: str, utc: bool, columns: int) -> Iterator[str]:
-    """Return who answered, and a table of all faults in their order."""
+def report_lines(
+    report: StatusReport, *, language: str, utc: bool, columns: int, is_all: bool = True
+) -> Iterator[str]:
+    """Return who answered, and a table of all faults in their order.
+
+    Without ``is_all`` the report has only those that were asked for.
+    """
     yield from source_lines(report, columns)
     if not report.faults:
-        yield "no fault holds"
+        yield "no fault holds" if is_all else "no fault that holds is as asked for"
         return
     yield from fault_lines(report.faults, report.at_ms, language=language, utc=utc, columns=columns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.policies import AUTOFILL_CODE
 from contract.codes.reference import CodeKind, describe_code, text_of_level
 from contract.counted import counted
+from contract.errors import ConfigurationError, Problem, quoted
 from contract.pages.faults import FaultsPage
 from service.shortened import shortened
 from vigil.daemon_client import OtherNode
@@ -41,6 +43,7 @@ _REPORTED = "reported"
 _HARMLESS = frozenset(
     {ChipLevel.NOT_HANDLE_FAULT, NodeLevel.NOT_HANDLE_FAULT, SwitchLevel.NOT_HANDLE, ""}
 )
+_SWITCH_CODE = re.compile(r"\[.*,.*,.*,.*\]")
 _RANK = {level: rank for rank, level in enumerate([*ChipLevel, *NodeLevel, *SwitchLevel])}
 NAMED = 5
 _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is published lost"
@@ -99,6 +102,31 @@ class StatusReport(msgspec.Struct, frozen=True):
     facts: dict[str, tuple[str, ...]]
     faults: tuple[FaultRow, ...]
     blind: tuple[BlindRow, ...]
+
+
+def check_filters(level: str | None, code: str | None) -> None:
+    """Raise ``ConfigurationError`` for a level or a code that no fault can have."""
+    problems = []
+    if level is not None and level not in _RANK:
+        what = f"{quoted(level)!r} is none of {', '.join(dict.fromkeys(map(str, _RANK)))}"
+        problems.append(Problem("--level", what))
+    if code is not None and not _is_possible(code):
+        problems.append(Problem("--code", f"{quoted(code)!r} is no fault code"))
+    if problems:
+        raise ConfigurationError("command line", problems)
+
+
+def _is_possible(code: str) -> bool:
+    """Return whether a fault may have this code: one in no table has at least its form.
+
+    A chip that is isolated without a code has its level in the place of it.
+    """
+    if describe_code(code) is not None or code in {_MANUAL, AUTOFILL_CODE}:
+        return True
+    try:
+        return bool(_SWITCH_CODE.fullmatch(code) or parse_code(code))
+    except ValueError:
+        return False
 
 
 def same_code(given: str, code: str) -> bool:

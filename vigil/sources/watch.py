@@ -16,7 +16,7 @@ import msgspec
 import typer
 
 from contract.errors import StoreUnavailable
-from vigil.reports.show import print_lines, width
+from vigil.reports.show import answering, print_lines, width
 from vigil.sources.options import NOT_WELL
 
 if TYPE_CHECKING:
@@ -62,14 +62,15 @@ def show(
     """
     try:
         if watching:
-            with suppress(KeyboardInterrupt):
+            with suppress(KeyboardInterrupt), answering():
                 _watch(sources, ask, node, as_json=as_json, utc=utc)
             raise typer.Exit
         state = sources.ask(ask)
-        if as_json:
-            print(msgspec.json.encode(state.document).decode())
-        else:
-            print_lines(state.lines(width()))
+        with answering():
+            if as_json:
+                print(msgspec.json.encode(state.document).decode())
+            else:
+                print_lines(state.lines(width()))
         raise typer.Exit(0 if state.well else NOT_WELL)
     finally:
         sources.close()

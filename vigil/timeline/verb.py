@@ -51,6 +51,7 @@ def timeline(
     from contextlib import closing
 
     from vigil.reports.fault_history import since_of
+    from vigil.reports.show import answering
     from vigil.timeline.output import show_past
 
     since_ms = None if since is None else since_of(since, int(time.time() * 1000), utc=utc)
@@ -58,4 +59,5 @@ def timeline(
     node, _, part = (what or "").partition("/")
     with closing(sources_of(server, state_dir, kubeconfig, store, "history")) as sources:
         history = sources.ask(lambda source: source.history(node or None, part, since_ms))
-        show_past(history, follow=follow, language=language, as_json=as_json, utc=utc)
+        with answering():
+            show_past(history, follow=follow, language=language, as_json=as_json, utc=utc)

@@ -13,7 +13,12 @@ from aggregator.processors import manual_info, separation_policy
 from aggregator.processors.manual_info import NAMESPACE
 from aggregator.processors.record_edits import add_faults
 from aggregator.processors.separation_policy import KEY
-from aggregator.processors.state_codec import PersistedNode, bucket_of, decode_bucket, encode_bucket
+from aggregator.processors.state_codec import (
+    PersistedNode,
+    bucket_of_node,
+    decode_buckets,
+    encode_bucket,
+)
 from aggregator.processors.state_types import DeviceState
 from contract.documents.cluster_device import CodeFault, DeviceRecord
 from stores.base import Changed, Deleted, Document, DocumentsListed
@@ -426,7 +431,9 @@ def test_the_shipped_policy_needs_three() -> None:
 
 
 def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> None:
-    names = [name for name in (f"n{number}" for number in range(500)) if bucket_of(name) == "00"]
+    names = [
+        name for name in (f"n{number}" for number in range(500)) if bucket_of_node(name) == "00"
+    ]
     small = PersistedNode(DeviceState({chip(0): {"80C98000": 1}}))
     counted: Counts = {chip(0): {"80C98000": (1, 2)}}
     big = PersistedNode(
@@ -436,4 +443,5 @@ def test_a_node_with_too_much_to_remember_costs_no_other_node_its_memory() -> No
     assert text is not None
     assert left_out == 1
     least = {names[0]: PersistedNode(counts=counted)}
-    assert decode_bucket("00", text) == (dict.fromkeys(names[1:], small) | least, [])
+    nodes, problems = decode_buckets({"00": text})
+    assert (dict(nodes), problems) == (dict.fromkeys(names[1:], small) | least, [])
