@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class FindingSeverity(StrEnum):
-    """``ERROR``: the object is refused or never placed, or a setting does not do what it says.
+    """``ERROR``: the object is refused or never placed, or a setting does not do what it is for.
 
     ``WARNING``: it does, but a named case goes otherwise. ``INFO``: what was given does not suffice
     to judge it.
@@ -93,13 +93,13 @@ RULES = (
     ),
     _error(
         "LABEL_TYPO",
-        "Nobody reads the key {key}, so it has no effect.",
+        "No program reads the key {key}, so it has no effect.",
         "Write {known}.",
         "2.2",
     ),
     _error(
         "SUBHEALTH_TYPO",
-        "Nobody reads {key}: the strategy stays ignore, and pods stay on sub-healthy chips.",
+        "No program reads {key}: the strategy stays ignore, and pods stay on sub-healthy chips.",
         "Write subHealthyStrategy.",
         "1.11, 6.3",
     ),
@@ -231,7 +231,7 @@ RULES = (
     ),
     _warning(
         "OME_WITHOUT_POD_RESCHEDULING",
-        "After the first fault the job waits for pods that nobody restarts: for 1200 s no "
+        "After the first fault the job waits for pods that no program restarts: for 1200 s no "
         "further fault is handled.",
         'Write pod-rescheduling: "on" beside fault-scheduling.',
         "2.8",

@@ -15,6 +15,8 @@ from tests.parts.plain_english import (
     messages,
     sentences,
 )
+from tests.parts.tree import ROOT
+from tests.retired_words import WORDS, read_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,6 +65,18 @@ def test_sentences_of_documents_are_short() -> None:
     found = documents()
     assert len(found) > 5000
     assert _long(found) == []
+
+
+def test_no_document_has_a_retired_word() -> None:
+    words = read_words((ROOT / WORDS).read_text(encoding="utf-8"))
+    retired = {form for form, word in words.items() if not word.only_in_names}
+    assert "nobody" in retired
+    assert [
+        f"{text.place}: {word}"
+        for text in documents()
+        for word in re.findall(r"[a-z]+", text.text.lower())
+        if word in retired
+    ] == []
 
 
 @pytest.mark.parametrize("name", PATTERNS)

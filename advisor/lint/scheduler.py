@@ -71,6 +71,6 @@ def judge(arguments: Mapping | None, place: FindingPlace) -> Iterator[LintFindin
             instead = 'Write "true" or "false".'
             yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=why, instead=instead)
         elif (known := nearest(key, _KEYS)) is not None:
-            why = "nobody reads this key"
+            why = "no program reads this key"
             instead = f"Write {known}."
             yield finding("SCHEDULER_CONFIGURATION", here, key=key, why=why, instead=instead)

@@ -15,10 +15,10 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "findings.md"
 _HEAD = (
     "# Findings of `vigil lint`\n\n"
     "Made from `advisor/findings.py`; words in braces are filled in for each finding. An `error`: "
-    "the object is\nrefused, never placed, or a setting does not do what it says. A `warning`: it "
-    "does, but a named case goes\notherwise. An `info`: what was given does not suffice to judge "
-    "it. A comment `# vigil: ignore CODE reason` on the\nline of a finding silences it. Sources "
-    "are sections, examples and rules of `docs/spec/consumers.md`.\n\n"
+    "the object is\nrefused, never placed, or a setting does not do what it is for. A `warning`: "
+    "it does, but a named case goes\notherwise. An `info`: what was given does not suffice to "
+    "judge it. A comment `# vigil: ignore CODE reason` on the\nline of a finding silences it. "
+    "Sources are sections, examples and rules of `docs/spec/consumers.md`.\n\n"
     "| code | severity | what will happen | what to write | source |\n|---|---|---|---|---|\n"
 )
 
