@@ -34,7 +34,7 @@ from contract.observation import (
 )
 from contract.settings import Section, at_most
 from pacing.waiting import is_set_within
-from stores.abandonable_thread import Work
+from stores.abandonable_thread import AbandonableThread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,7 +150,7 @@ class FileSystemsRun:
         self._tracker = FileSystemTracker(
             self._source, surroundings.tracked, self._kept.mounts, collector.thresholds
         )
-        self._stuck: dict[FileSystem | None, Work[_Seen]] = {}
+        self._stuck: dict[FileSystem | None, AbandonableThread[_Seen]] = {}
         self._blind: str | None = ""
         self._look_now = asyncio.Event()
 
@@ -180,7 +180,7 @@ class FileSystemsRun:
         while None not in self._stuck:
             left_out = frozenset(at.device for at in self._stuck if at is not None)
             looking = _Round(self._collector.host, left_out)
-            work = Work(looking, f"{self._source} look")
+            work = AbandonableThread(looking, f"{self._source} look")
             try:
                 seen = await work.result(deadline)
             except TimeoutError:

@@ -17,6 +17,7 @@ from contract.counted import counted
 from contract.errors import StoreError
 from contract.names import DEVICE_INFO_NAMESPACE, device_info_name
 from contract.topics import ack_topic, document_topic
+from stores.abandonable_thread import AbandonableThread
 from stores.address import shown
 from stores.mqtt.address import parse_address
 from stores.mqtt.client import MqttClient, tls_of
@@ -26,7 +27,6 @@ from stores.mqtt.limits import Sizes, unusable
 from vigil.scan.certificates import end_of_der, end_of_pem
 from vigil.scan.documents import WRITERS, look_at_fault_configuration
 from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from agent.config import AgentConfiguration
@@ -92,7 +92,7 @@ async def _tcp(address: BrokerAddress) -> Check:
         socket.create_connection((address.host, address.port), _CONNECT_SECONDS).close()
 
     try:
-        await in_thread(connect, 2 * _CONNECT_SECONDS)
+        await AbandonableThread(connect, "scan").result(2 * _CONNECT_SECONDS)
     except (OSError, TimeoutError) as error:
         why = getattr(error, "strerror", None) or str(error) or "no answer"
         advice = "is the broker started, its listener on this address, and a firewall between?"
@@ -113,7 +113,7 @@ async def _tls(address: BrokerAddress, configuration: AgentConfiguration) -> Che
             return encrypted.getpeercert(binary_form=True) or b""
 
     try:
-        end = end_of_der(await in_thread(shake_hands, 3 * _CONNECT_SECONDS))
+        end = end_of_der(await AbandonableThread(shake_hands, "scan").result(3 * _CONNECT_SECONDS))
     except ssl.SSLCertVerificationError as error:
         advice = (
             "mqtt.ca_file must hold the authority that issued the broker's certificate, and the "

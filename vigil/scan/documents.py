@@ -15,8 +15,8 @@ from contract.operator_rules.fault_configuration import (
     InForce,
     judge,
 )
+from stores.abandonable_thread import AbandonableThread
 from vigil.scan.findings import ExitStatus, not_applicable, ok, problem
-from vigil.scan.waiting import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -72,7 +72,9 @@ async def look_at_fault_configuration(
         except (StoreError, TimeoutError) as error:
             unread = str(error) or f"no answer within {_SECONDS:g} s"
     try:
-        files = await in_thread(lambda: read_files(configuration.fault_config_dir), _SECONDS)
+        files = await AbandonableThread(
+            lambda: read_files(configuration.fault_config_dir), "scan"
+        ).result(_SECONDS)
     except TimeoutError:
         found = f"{configuration.fault_config_dir} hangs: no answer within {_SECONDS:g} s"
         return problem(FAULT_CONFIGURATION, found, "put the files on a local disk")
