@@ -235,7 +235,7 @@ class NodeDocuments:
                 self._desk.on_remembered()
         self._wake_now()
 
-    def _not_decided(self, kind: str, error: StoreError | TimeoutError) -> None:
+    def _not_decided(self, kind: str, error: StoreError) -> None:
         self.publishers[kind].waits_for_store(error)
 
     async def _before_repair(self, kind: str) -> None:
