@@ -26,6 +26,7 @@ from contract.observation import (
 )
 from contract.settings import Section
 from dcmi_shim.ipmi.bmc import Ipmi
+from pacing.waiting import result_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -84,15 +85,10 @@ class BmcCollector:
         surroundings.show(NODE, FAILED_READINGS, failed)
         while True:
             began, began_ms = loop.time(), surroundings.wall_clock()
-            asking = asyncio.create_task(ipmi.alarms(before), name=f"{self.name} reading")
+            surroundings.progress()
+            asking = ipmi.alarms(before)
             try:
-                while not asking.done():
-                    surroundings.progress()
-                    await asyncio.wait({asking}, timeout=self.period_seconds)
-            finally:
-                asking.cancel()
-            try:
-                before = asking.result()
+                before = await result_of(asking, self.period_seconds, surroundings.progress)
                 reports = tracker.listed(before, surroundings.wall_clock())
             except (BmcError, ToolError) as error:
                 failed += 1

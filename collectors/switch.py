@@ -31,7 +31,7 @@ from dcmi_shim.library.switch_calls import LIST_LENGTH
 from dcmi_shim.library.vendor import LINGQU
 from dcmi_shim.switch.driver import SwitchDriver
 from dcmi_shim.values import DriverGap
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,20 +103,20 @@ class SwitchCollector:
 
     async def _applies(self, surroundings: CollectorContext) -> bool:
         """Whether this node has switches. Until its driver answers, what is remembered is blind."""
-        asking = asyncio.ensure_future(surroundings.driver.inventory())
         is_blind = not surroundings.tracked
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                surroundings.progress()
-                if not asking.done() and not is_blind:
-                    is_blind = True
-                    reason = "the driver has not answered since the start"
-                    now_ms = surroundings.wall_clock()
-                    surroundings.report([SourceBlind(self.name, NODE, now_ms, reason)])
-            return asking.result().family == WITH_SWITCHES
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            nonlocal is_blind
+            surroundings.progress()
+            if not is_blind:
+                is_blind = True
+                reason = "the driver has not answered since the start"
+                now_ms = surroundings.wall_clock()
+                surroundings.report([SourceBlind(self.name, NODE, now_ms, reason)])
+
+        asking = surroundings.driver.inventory()
+        inventory = await result_of(asking, _PATIENCE_SECONDS, report_silence)
+        return inventory.family == WITH_SWITCHES
 
 
 class SwitchRun:

@@ -34,7 +34,7 @@ from contract.observation import (
 from contract.settings import Section
 from dcmi_shim.library.return_codes import ENVIRONMENT, NOT_READY, SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.values import DriverGap
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -181,16 +181,12 @@ class ChipFaultsRun:
 
     async def begin(self) -> None:
         """Wait for the driver's list; what is remembered and not in it is missing."""
-        asking = asyncio.ensure_future(self._driver.listed())
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                self._around.progress()
-                if not asking.done():
-                    self._log_silent("the driver has not answered since the start")
-            self._take_over(asking.result())
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            self._around.progress()
+            self._log_silent("the driver has not answered since the start")
+
+        self._take_over(await result_of(self._driver.listed(), _PATIENCE_SECONDS, report_silence))
         for subject in sorted(self._remembered):
             self._missing[subject] = self._watched(subject, None)
 

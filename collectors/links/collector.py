@@ -39,7 +39,7 @@ from contract.observation import (
 )
 from contract.settings import Section
 from dcmi_shim.hccn.tool import A5_PORT_ENABLED, A5_PORTS, LINK, HccnTool
-from pacing.waiting import is_set_within
+from pacing.waiting import is_set_within, result_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -170,16 +170,13 @@ class LinksRun:
 
     async def begin(self) -> None:
         """Wait for the chips; a link that was down and cannot be asked about is blind."""
-        asking = asyncio.ensure_future(self._around.driver.inventory())
-        try:
-            while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
-                self._around.progress()
-                if not asking.done():
-                    self._log_missing("the driver has not answered since the start")
-            self._take_over(asking.result())
-        finally:
-            asking.cancel()
+
+        def report_silence() -> None:
+            self._around.progress()
+            self._log_missing("the driver has not answered since the start")
+
+        asking = self._around.driver.inventory()
+        self._take_over(await result_of(asking, _PATIENCE_SECONDS, report_silence))
         if self._links:
             self._log_missing("the driver does not show this chip")
 
