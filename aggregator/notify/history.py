@@ -13,7 +13,8 @@ import contextlib
 import logging
 import sqlite3
 from collections import deque
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
@@ -29,11 +30,12 @@ from contract.validation_texts import decode_text
 from pacing.backoff import Backoff
 from pacing.waiting import is_set_within
 from service.broken_database import is_damaged, move_aside
+from service.tasks import in_thread
 from service.trouble import Trouble
 from stores.interruption import Interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from aggregator.notify.history_file import Standing
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
     from contract.pages.history import HistoryPage, HistoryRange
     from service.clock import Clock
     from stores.base import EventChannel, HistoryAck, HistoryBatch
-
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,6 @@ _HELD_EVENTS = 20_000
 _ANSWER_SECONDS = 5.0
 _GATHER_SECONDS = 1.0
 """What is published waits for so long: each commit waits for the disk, and nobody for this one."""
-_CLOSE_SECONDS = 2.0
 _TROUBLE = (sqlite3.Error, OSError)
 
 
@@ -200,9 +199,9 @@ class ClusterHistory:
             changes = tuple(self._changes)
             try:
                 rows = [one for _, one in batches]
-                taken = await self._in_thread(self._take, rows, changes)
+                taken = await in_thread(partial(self._take, rows, changes, self._clock().wall_ms))
                 if self._clock().steady_ms >= next_prune_ms:
-                    more = await self._in_thread(self._prune)
+                    more = await in_thread(partial(self._prune, self._clock().wall_ms))
                     pause_ms = 50 if more else int(_PRUNE_SECONDS * 1000)
                     next_prune_ms = self._clock().steady_ms + pause_ms
             except _TROUBLE as error:
@@ -215,16 +214,6 @@ class ClusterHistory:
             self._lost += taken.lost
             self._refused += taken.refused
             await self._answer(batches, taken.acks)
-
-    async def _in_thread(self, work: Callable[..., T], *arguments: object) -> T:
-        now_ms = self._clock().wall_ms
-        task = asyncio.ensure_future(asyncio.to_thread(work, *arguments, now_ms))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # Nobody closes the file under the thread that writes it.
-            await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
-            raise
 
     def _take(
         self, batches: list[HistoryBatch], changes: tuple[FaultChange, ...], now_ms: int
@@ -260,7 +249,7 @@ class ClusterHistory:
 
     async def _in_trouble(self, error: Exception, backoff: Backoff) -> None:
         self._trouble.begin(str(error))
-        await self._in_thread(self._put_away, is_damaged(error))
+        await in_thread(partial(self._put_away, is_damaged(error), self._clock().wall_ms))
         await asyncio.sleep(backoff.next_seconds())
         self._came.set()
 
