@@ -89,7 +89,8 @@ class Collector(Protocol):
     ``settings`` is the model of its section of the configuration, which is called ``name`` with
     ``_`` for ``-``; a plain ``Section`` stands for none. A class may have
     ``gauges``: the readings that ``/metrics`` shows as ``npu_vigil_<name>{chip}``, each with its
-    HELP text.
+    HELP text. One with ``about_chips = True`` is cancelled and run again when chips have other
+    physical ids.
     """
 
     settings: ClassVar[type[Section]]

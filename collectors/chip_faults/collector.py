@@ -129,6 +129,7 @@ class ChipFaultsCollector:
 
     name = "chip-faults"
     settings: ClassVar[type[Section]] = ChipFaultsSection
+    about_chips = True
     enabled = True
     deadline_seconds = 2.0
 

@@ -62,6 +62,7 @@ class HangCollector:
 
     name = "hang"
     settings: ClassVar[type[Section]] = HangSection
+    about_chips = True
     enabled = True
     """Even where it detects nothing: what an earlier run found is then over."""
 

@@ -112,6 +112,7 @@ class LinksCollector:
 
     name = "links"
     settings: ClassVar[type[Section]] = LinksSection
+    about_chips = True
     gauges: ClassVar[Mapping[str, str]] = {
         LINK_UP: "Whether hccn_tool finds the link of a chip up."
     }
