@@ -62,7 +62,7 @@ class AgentBlindness:
         self._began_ms = wall_clock()
         self._now: Blindness | None = None
 
-    def look(self) -> Blindness | None:
+    def check(self) -> Blindness | None:
         """Since when and why the agent is blind; ``None`` while it is not."""
         found, before = self._find(), self._now
         self._now = found

@@ -454,7 +454,7 @@ def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
     return HeartbeatStatus(
         holder=heartbeat.holder,
         interval_seconds=heartbeat.interval_seconds,
-        standing=heartbeat.standing.value,
+        standing=heartbeat.claim_state.value,
         conflict=heartbeat.conflict,
         beats=heartbeat.beats,
         failures=heartbeat.failures + (0 if on_node is None else on_node.failures),

@@ -217,9 +217,9 @@ def _kernel_log(text: str) -> None:
     """What is cut anywhere is read the same; a line that is no record is refused here."""
     data = text.encode("utf-8", "surrogatepass")
     whole, halves = Records(), Records()
-    records = whole.take(data + b"\n")
+    records = whole.feed(data + b"\n")
     middle = len(data) // 2
-    assert halves.take(data[:middle]) + halves.take(data[middle:] + b"\n") == records
+    assert halves.feed(data[:middle]) + halves.feed(data[middle:] + b"\n") == records
     messages = Messages(DRIVER_PATTERNS)
     for record in records:
         assert 0 <= record.level < 8
@@ -308,11 +308,11 @@ def _compare(text: str) -> None:
         differences(facts, facts_of(foreign))
         return
     judge = ShadowComparison()
-    judge.wants(NOW_MS, wanted)
-    judge.wrote(NOW_MS, wanted)
-    judge.wrote(NOW_MS + 1000, foreign)
-    judge.wrote(NOW_MS + 2000, wanted)
-    results = [one.result for one in judge.verdicts(NOW_MS + 60_000)]
+    judge.set_desired(NOW_MS, wanted)
+    judge.observe_write(NOW_MS, wanted)
+    judge.observe_write(NOW_MS + 1000, foreign)
+    judge.observe_write(NOW_MS + 2000, wanted)
+    results = [one.result for one in judge.pop_results(NOW_MS + 60_000)]
     assert results.count(WriteResult.SAME) >= 2
     if WriteResult.UNREADABLE in results:
         raise VigilError("unreadable")

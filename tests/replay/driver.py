@@ -128,7 +128,7 @@ class RecordedDriver:
     def wait_for_library(self) -> None:
         """It is there."""
 
-    def look_for_more(self, more: bool) -> None:
+    def list_again(self, is_missing: bool) -> None:
         """A recording has all chips."""
 
     async def error_codes(self, chip: Chip) -> tuple[int, ...]:

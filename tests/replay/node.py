@@ -142,7 +142,7 @@ class NodePlayer(Player):
 
     def _picture(self) -> AgentStatus:
         assert self.agent is not None
-        return self.agent.picture()
+        return self.agent.status()
 
     def _configuration(self) -> AgentConfiguration:
         usual = super()._configuration()

@@ -110,7 +110,7 @@ class Beside(Player):
     def status(self) -> AgentStatus:
         """What the agent shows."""
         assert self.agent is not None
-        return self.agent.picture()
+        return self.agent.status()
 
     def written(self) -> list[str]:
         """Who wrote the document since this was asked last."""

@@ -162,8 +162,8 @@ async def test_beats_of_one_second_differ_on_the_node() -> None:
     """noded#H6."""
     async with running(1.0) as bench:
         await asyncio.sleep(100)
-        await bench.heartbeat.look_around()
-        await bench.heartbeat.look_around()
+        await bench.heartbeat.check_now()
+        await bench.heartbeat.check_now()
     assert all(one != next_one for one, next_one in pairwise(bench.shown))
     assert bench.noting.annotated[0][1] == {
         "noded/heartbeat": str(BEGIN_SECONDS),
@@ -247,7 +247,7 @@ async def test_the_label_is_asked_for_and_never_set(caplog: pytest.LogCaptureFix
     assert missing is not None
     assert "kubectl label node node-1 --overwrite nodeDEnable=on" in missing
     assert await see(NodeObject({"other": "label"}, {})) == missing
-    assert "it says 'off'" in str(await see(NodeObject({"nodeDEnable": "off"}, {})))
+    assert "its value is 'off'" in str(await see(NodeObject({"nodeDEnable": "off"}, {})))
     assert await see(NodeObject({"nodeDEnable": "on"}, {})) is None
     assert await see(Interrupted("away")) == "node node-1 cannot be read: away"
     assert await see(NodeObject({"nodeDEnable": "on"}, {})) is None

@@ -49,7 +49,7 @@ async def test_the_document_goes_before_them(tmp_path: Path) -> None:
     events.begin(RestoredJournal(), PolicyState("node-1", "boot"), shipped())
     sending = asyncio.create_task(events.run())
     await asyncio.sleep(60)
-    events.take([FAULT], (), shipped(), 1)
+    events.record_changes([FAULT], (), shipped(), 1)
     await asyncio.sleep(0.03)
     assert not objects.events, "its document is being written"
     await asyncio.sleep(0.1)

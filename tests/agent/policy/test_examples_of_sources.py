@@ -143,7 +143,7 @@ def test_bonding_ports_of_an_a5() -> None:
     """EX-35."""
     state = after(healthy(1), [seen(OCCUR, UBOE_PORT_DOWN)])
     tool = LinkTracker("links", chip_subject(0), ())
-    tool.event(0.0)
+    tool.apply_event(0.0)
 
     def codes() -> dict[str, str]:
         (one,) = device_faults(state, 0, family="Ascend910A5")
@@ -156,12 +156,12 @@ def test_bonding_ports_of_an_a5() -> None:
             UBOE_SUB_HEALTH: down == 1,
             UBOE_PRE_SEPARATE: down > 1,
         }
-        state = after(state, tool.answered(faults, at / 1000, T + at), T + at)
+        state = after(state, tool.observe(faults, at / 1000, T + at), T + at)
         return codes()
 
     ours = [bonding(1, 2_000), bonding(2, 62_000)]
     over = [seen(RECOVER, UBOE_PORT_DOWN, at=T + 90_000)]
-    derived = tool.ended((UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE), T + 90_000)
+    derived = tool.end_faults((UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE), T + 90_000)
     state = after(state, [*over, *derived], T + 90_000)
     ours.append(codes())
     first = {UBOE_SUB_HEALTH: "SubHealthFault", UBOE_PORT_DOWN: MILD}

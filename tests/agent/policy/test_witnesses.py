@@ -138,7 +138,7 @@ def test_occurrence_without_confirmation_ends_shortly_later() -> None:
     state, found = step(state, [], T + 2_000 + CONFIRMATION_MS, shipped())
     assert not down(state)
     assert [change.because for change in found] == [
-        "the driver does not list it, and nobody else found it since"
+        "the driver does not list it, and no other source has found it since"
     ]
 
 

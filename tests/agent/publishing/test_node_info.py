@@ -84,7 +84,7 @@ def document(state: PolicyState) -> NodeInfoDocument:
 
 def published(state: PolicyState) -> Document | None:
     """What is wanted, as stored; ``None`` for no document."""
-    wanted = document(state).wanted()
+    wanted = document(state).desired()
     assert wanted is not None, "nothing is wanted"
     if wanted.stamped is None:
         return None
@@ -103,7 +103,7 @@ def of_replies(replies: list[str], tables: Any) -> PolicyState:
         try:
             request = asking.send(pages[1 if index else 0])
         except StopIteration as done:
-            reports = BmcTracker("bmc", {}).listed(done.value, T)
+            reports = BmcTracker("bmc", {}).observe(done.value, T)
             return step(healthy(), reports, T, tables)[0]
 
 
@@ -189,21 +189,21 @@ def test_the_time_is_local_and_has_its_offset(minutes: int, text: str) -> None:
 
 
 def test_nothing_is_wanted_before_the_bmc_has_answered() -> None:
-    assert document(healthy()).wanted() is None
-    assert document(after(healthy(), [alarm()])).wanted() is None
-    assert document(after(healthy(), [alarm(), blind()])).wanted() is None
+    assert document(healthy()).desired() is None
+    assert document(after(healthy(), [alarm()])).desired() is None
+    assert document(after(healthy(), [alarm(), blind()])).desired() is None
 
 
 def test_a_blind_bmc_keeps_what_is_known_and_deletes_nothing() -> None:
     state = after(healthy(), [answered(), alarm()])
-    before, now = document(state).wanted(), document(after(state, [blind(T + 1)])).wanted()
+    before, now = document(state).desired(), document(after(state, [blind(T + 1)])).desired()
     assert before is not None
     assert now is not None
     assert now.content == before.content
     assert (before.refresh_seconds, now.refresh_seconds) == (1800, math.inf)
     recovered = after(state, [alarm(assertion=Assertion.ABSENT)])
     assert published(recovered) is None
-    assert document(after(recovered, [blind(T + 1)])).wanted() is None
+    assert document(after(recovered, [blind(T + 1)])).desired() is None
     assert published(after(recovered, [blind(T + 1), answered(T + 2)])) is None
 
 
@@ -221,7 +221,7 @@ class WithKey:
 
     def data(self) -> dict[str, str] | None:
         """What is to be there: nothing is an empty document, ``None`` leaves what is there."""
-        wanted = self.made.wanted()
+        wanted = self.made.desired()
         if wanted is None:
             return None
         return {} if wanted.stamped is None else wanted.stamped(T // 1000).data
@@ -273,7 +273,7 @@ def lockup(assertion: Assertion = Assertion.OCCUR) -> Observation:
 
 def codes(state: PolicyState, made: NodeInfoDocument) -> list[str] | None:
     """What is to be published; empty: no document; ``None``: what is there stays."""
-    wanted = made.wanted()
+    wanted = made.desired()
     if wanted is None or wanted.stamped is None:
         return None if wanted is None else []
     record = decode_node_info("mine", wanted.stamped(STAMP).data)
@@ -288,7 +288,7 @@ def test_host_checks_come_and_go_though_the_bmc_never_answered() -> None:
     assert codes(state, made) is None
     state = after(state, [lockup()])
     assert codes(state, made) == [SOFT_LOCKUP]
-    wanted = made.wanted()
+    wanted = made.desired()
     assert wanted is not None
     assert wanted.refresh_seconds == 1800, "nothing in it is the BMC's"
     state = after(state, [lockup(Assertion.RECOVER)])
@@ -310,7 +310,7 @@ def test_what_a_bmc_left_stays_until_it_answers(remembers: bool) -> None:
     assert codes(state, made) == ["06000025", SOFT_LOCKUP]
     state = after(state, [lockup(Assertion.RECOVER)])
     assert codes(state, made) == ["06000025"]
-    wanted = made.wanted()
+    wanted = made.desired()
     assert wanted is not None
     assert wanted.refresh_seconds == math.inf
     gone = [alarm(assertion=Assertion.ABSENT)] if remembers else []
@@ -338,7 +338,7 @@ def test_a_part_without_codes_is_nobodys() -> None:
     stored = Document("ns", "name", encode_node_info([part], "Healthy", "2026-01-01T00:00:00Z"))
     made = document(healthy())
     made.found(stored)
-    assert made.wanted() is None, "the BMC has not answered"
+    assert made.desired() is None, "the BMC has not answered"
 
 
 def test_what_was_reported_once_is_not_remembered() -> None:
@@ -385,7 +385,7 @@ def test_a_time_at_the_end_of_all_times_is_not_gone_on_from(text: str) -> None:
     made = document(healthy())
     stored = Document("ns", "name", encode_node_info((), "Healthy", text))
     stamps = Stamps()
-    stamps.saw(made.stamp_of(stored))
+    stamps.observe(made.stamp_of(stored))
     stamp, _ = stamps.next(STAMP * 1000, 1.0)
     assert time_text(stamp, UTC) == "2023-11-14T22:13:20Z"
 
@@ -396,7 +396,7 @@ def test_a_document_is_the_memory_of_an_agent_without_a_journal() -> None:
     assert made is not None
     forgetful = document(healthy())
     again = after(healthy(), forgetful.take_over(made))
-    assert document(again).wanted() is None, "it is no answer of the BMC"
+    assert document(again).desired() is None, "it is no answer of the BMC"
     assert published(after(again, [answered()])) == made
     assert forgetful.stamp_of(made) == STAMP
 

@@ -109,7 +109,7 @@ class Bench:
             SPACE,
             NAME,
             PublisherCallbacks(
-                wanted=self.wanted,
+                desired=self.wanted,
                 stamp_of=lambda document: int(document.data["stamp"]),
                 verify=self.verify,
                 before_write=self.before_write,

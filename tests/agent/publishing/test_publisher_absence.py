@@ -174,7 +174,7 @@ class Node:
             store,
             *PLACE,
             PublisherCallbacks(
-                wanted=self.wanted,
+                desired=self.wanted,
                 stamp_of=lambda document: int(document.data["stamp"]),
                 verify=lambda document: None,
                 before_write=lambda: asyncio.sleep(0),

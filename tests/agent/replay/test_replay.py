@@ -135,7 +135,7 @@ async def test_a_row_that_cannot_be_understood_is_reported(tmp_path: Path) -> No
     await a_history(tmp_path)
     changed(tmp_path, f"UPDATE rows SET body = '[1]' WHERE body LIKE '%{AIC}%recover%'")
     found = played(tmp_path)
-    assert [one.what for one in found.breaks if "cannot be understood" in one.what]
+    assert [one.what for one in found.breaks if "cannot be decoded" in one.what]
     assert found.deviation_count == 0
 
 

@@ -57,7 +57,7 @@ async def compare(recording: dict[str, Any]) -> Compared:
         assert not player.cluster.objects.events, "no Events either"
         assert player.cluster.objects.node == NodeObject({}, {}, "1"), "and no labels"
         assert player.agent is not None
-        status = player.agent.picture().shadow
+        status = player.agent.status().shadow
         assert status is not None
         return Compared(status, player.writers)
 

@@ -28,11 +28,13 @@ NOW_MS = 1_800_000_100_000
 def reported_for(theirs: Document) -> list[ReportedDifference]:
     """What is told of a write where we want the rich document since long ago."""
     judge, ledger = ShadowComparison(), DifferenceLog(lambda difference, theirs: None)
-    judge.wants(NOW_MS - 60_000, written(rich_tree()))
-    judge.wrote(NOW_MS, theirs)
+    judge.set_desired(NOW_MS - 60_000, written(rich_tree()))
+    judge.observe_write(NOW_MS, theirs)
     now_ms = NOW_MS + AFTER_MS
     return [
-        reported for verdict in judge.verdicts(now_ms) for reported in ledger.enter(verdict, now_ms)
+        reported
+        for verdict in judge.pop_results(now_ms)
+        for reported in ledger.record(verdict, now_ms)
     ]
 
 

@@ -49,7 +49,7 @@ class Bench:
             RIGHT.namespace,
             RIGHT.name,
             ShadowCallbacks(
-                wanted=self._wanted,
+                desired=self._wanted,
                 lingers=lambda: False,
                 on_first_read=self.first.append,
                 on_written=lambda document, edited: self.written.append(
@@ -183,7 +183,7 @@ def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
 
     standing = wrong(1_000)
     for chip in range(500):
-        ledger.enter(ComparisonResult(WriteResult.DIFFERENT, chip, (wrong(chip), standing)), chip)
+        ledger.record(ComparisonResult(WriteResult.DIFFERENT, chip, (wrong(chip), standing)), chip)
     reported = ledger.status("document", None).reported
     assert len(reported) == 200
     assert {one.device for one in reported if one.over_at_ms is None} == {
@@ -202,7 +202,7 @@ def test_more_fields_of_a_device_that_differs_already_are_reported_once() -> Non
     named = DocumentDifference(Fact(Field.MANUALLY_SEPARATED, "Ascend910-3"), "listed", None)
 
     def reported(*found: DocumentDifference) -> list[tuple[str, ...]]:
-        new = ledger.enter(ComparisonResult(WriteResult.DIFFERENT, 1, found), 1)
+        new = ledger.record(ComparisonResult(WriteResult.DIFFERENT, 1, found), 1)
         return [(one.place, *one.also) for one in new]
 
     assert reported(level) == [(level.fact.place,)]

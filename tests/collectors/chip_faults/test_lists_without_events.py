@@ -19,7 +19,7 @@ from tests.collectors.scripted import (
     ScriptedDriver,
     virtual_ms,
 )
-from tests.parts.surroundings import surroundings
+from tests.parts.collector_context import collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +40,9 @@ async def collecting(
         readings[name] = value
 
     collector = ChipFaultsCollector(ChipFaultsSection(list_period_seconds=period), AgentOptions())
-    task = asyncio.create_task(collector.run(surroundings(recorded, virtual_ms, driver, show=show)))
+    task = asyncio.create_task(
+        collector.run(collector_context(recorded, virtual_ms, driver, show=show))
+    )
     try:
         yield recorded
     finally:

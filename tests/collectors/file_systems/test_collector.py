@@ -32,7 +32,7 @@ from contract.codes.host_codes import (
 )
 from contract.observation import Assertion, Gap, Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, virtual_ms, word
-from tests.parts.surroundings import Kept, surroundings
+from tests.parts.collector_context import SavedInMemory, collector_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -67,7 +67,7 @@ def seen(
     usage: FileSystemUsage | None = HALF,
 ) -> list[str]:
     usages = {} if usage is None else {DEVICE: usage}
-    stats = known.looked(file_systems, usages, NOW_MS)
+    stats = known.observe(file_systems, usages, NOW_MS)
     return [word(one).removeprefix(f"host {DEVICE} File System ") for one in stats]
 
 
@@ -166,7 +166,7 @@ def host(tmp_path: Path) -> Host:
 @contextlib.asynccontextmanager
 async def running(
     collector: FileSystemsCollector,
-    memory: Kept | None = None,
+    memory: SavedInMemory | None = None,
     tracked: Mapping[tuple[Subject, str], int] | None = None,
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
     """The collector at work: what it says, and how others tell it something."""
@@ -177,11 +177,11 @@ async def running(
         for listener in listeners:
             listener(reports)
 
-    around = surroundings(
+    around = collector_context(
         recorded,
         virtual_ms,
         ScriptedDriver(),
-        memory=memory,
+        saved_state=memory,
         tracked=tracked,
         listen=listeners.append,
     )
@@ -202,7 +202,7 @@ async def until(recorded: RecordedReports, count: int) -> list[str]:
 
 
 async def test_the_kernel_wakes_the_check(host: Host) -> None:
-    memory = Kept()
+    memory = SavedInMemory()
     async with running(host.collector(), memory) as (recorded, push):
         assert await until(recorded, 1) == [ANSWERED]
         host.mount(data="ro")
@@ -221,7 +221,7 @@ async def test_the_kernel_wakes_the_check(host: Host) -> None:
 @pytest.mark.parametrize("boot", ["this", "another"])
 async def test_only_this_boot_is_remembered(host: Host, boot: str) -> None:
     seen_in = boot_id() if boot == "this" else boot
-    memory = Kept(msgspec.json.encode(SeenWritable(seen_in, {DEVICE: frozenset({5})})))
+    memory = SavedInMemory(msgspec.json.encode(SeenWritable(seen_in, {DEVICE: frozenset({5})})))
     host.mount(data="ro")
     async with running(host.collector(), memory) as (recorded, _):
         await until(recorded, 1)
@@ -279,5 +279,5 @@ async def test_what_cannot_be_asked_is_blindness(host: Host) -> None:
 
 
 async def test_what_was_remembered_and_makes_no_sense_is_forgotten(host: Host) -> None:
-    async with running(host.collector(), Kept(b"{")) as (recorded, _):
+    async with running(host.collector(), SavedInMemory(b"{")) as (recorded, _):
         assert await until(recorded, 1) == [ANSWERED]

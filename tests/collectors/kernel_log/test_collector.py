@@ -28,9 +28,9 @@ from contract.codes.host_codes import (
 )
 from contract.observation import Observation, Subject, host_subject
 from tests.collectors.scripted import RecordedReports, ScriptedDriver
+from tests.parts.collector_context import SavedInMemory as Memory
+from tests.parts.collector_context import collector_context
 from tests.parts.kernel_log import HARMLESS, HUNG, KILLED, LOCKUP, KernelLogPipe, line
-from tests.parts.surroundings import Kept as Memory
-from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -57,12 +57,12 @@ async def running(
 ) -> AsyncIterator[RecordedReports]:
     """The collector at work; what it says."""
     recorded = RecordedReports()
-    around = surroundings(
+    around = collector_context(
         recorded,
         lambda: time.time_ns() // 1_000_000,
         ScriptedDriver(),
         tracked=tracked,
-        memory=memory,
+        saved_state=memory,
     )
     settings = KernelLogSection(device=str(device)).model_copy(
         update={"hold_seconds": hold_seconds}  # shorter than an operator may set

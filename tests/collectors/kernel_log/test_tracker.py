@@ -30,8 +30,8 @@ def test_a_lockup_holds_until_it_was_not_repeated_for_long_enough() -> None:
     assert (word(observe), observe.text) == (f"host 0 Kernel occur {SOFT_LOCKUP}", "stuck")
     assert known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(200), 0.0) == []
     assert known.next_end() == 50 + 200 + HOLD
-    assert known.over(at(499)) == []
-    assert list(map(word, known.over(at(500)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
+    assert known.expire(at(499)) == []
+    assert list(map(word, known.expire(at(500)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
     assert known.next_end() is None
     assert len(known.observe(MessageMatch(SOFT_LOCKUP, "stuck"), at(600), 0.0)) == 1
 
@@ -50,9 +50,9 @@ def test_a_restart_goes_on_with_the_time_that_is_left() -> None:
     )
     known = tracker(SOFT_LOCKUP, DRIVER_ERROR, HUNG_TASK, kept=kept)
     assert known.begin(at(0), same_boot=True) == []
-    assert list(map(word, known.over(at(0)))) == [f"host 0 NPU Driver absent {DRIVER_ERROR}"]
-    assert list(map(word, known.over(at(200)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
-    assert list(map(word, known.over(at(300)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
+    assert list(map(word, known.expire(at(0)))) == [f"host 0 NPU Driver absent {DRIVER_ERROR}"]
+    assert list(map(word, known.expire(at(200)))) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]
+    assert list(map(word, known.expire(at(300)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
 
 
 def test_what_held_in_another_boot_is_over() -> None:
@@ -66,7 +66,7 @@ def test_an_old_message_is_history_with_its_own_time() -> None:
     (observe,) = known.observe(MessageMatch(HUNG_TASK, "hung"), at(0), 1000.0)
     assert isinstance(observe, Observation)
     assert (observe.seen_at_ms, observe.driver_raised_at_ms) == (NOW_MS, NOW_MS - 1_000_000)
-    assert list(map(word, known.over(at(0)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
+    assert list(map(word, known.expire(at(0)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
 
 
 def test_a_clock_that_was_set_back_makes_nothing_last_longer() -> None:

@@ -28,8 +28,8 @@ from dcmi_shim.emulator.control import Emulator
 from dcmi_shim.emulator.install import HCCN_TOOL, install
 from dcmi_shim.values import Chip, Inventory
 from tests.collectors.scripted import RecordedReports, ScriptedDriver, word
+from tests.parts.collector_context import collector_context
 from tests.parts.process_table import processes_of
-from tests.parts.surroundings import surroundings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -102,7 +102,7 @@ async def running(
 ) -> AsyncIterator[Node]:
     node = Node()
     node.driver = driver or node.driver
-    around = surroundings(
+    around = collector_context(
         node.recorded,
         lambda: time.time_ns() // 1_000_000,
         node.driver,
@@ -314,10 +314,10 @@ async def test_a_tool_that_must_not_be_run(tmp_path: Path, mode: int, reason: st
     script(tmp_path, "echo ran > /dev/null; echo link status: UP", mode)
     os.chown(tmp_path / HCCN_TOOL, 12345, 12345)
     node = Node()
-    around = surroundings(
+    around = collector_context(
         node.recorded, lambda: 0, node.driver, driver_root=tmp_path, show=node.show
     )
-    trusting = around.places
+    trusting = around.paths
     strict = type(trusting)(trusting.driver_root, mode == 0o644, {})
     around = type(around)(**{**vars(around), "places": strict})
     task = asyncio.create_task(links().run(around))
@@ -476,7 +476,7 @@ def test_a_source_that_reported_a_port_down_before_a_restart_takes_it_back() -> 
     bus = UnifiedBus("links", tracked)
     assert bus.changes(chips, 1) == []
     for chip in chips:
-        bus.found(chip, down=False)
+        bus.observe_tool(chip, down=False)
     assert [word(one) for one in bus.changes(chips, 2)] == [f"chip 0 absent {UB_SEPARATE}"]
     gone = Observation("chip-faults", chips[1], UB_PORT_DOWN, Assertion.ABSENT, 3)
     bus.observe(gone)
