@@ -1,4 +1,4 @@
-"""Which chips pods use, as one store tells the agent of its node."""
+"""Which chips pods have, as one store reports it for the agent's node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pod(uid: str, *chips: str, assigned: tuple[str, ...] = ()) -> PodUsage:
 
 
 class Followed:
-    """A ``StoreAllocation`` whose store says what a test makes it say."""
+    """A ``StoreAllocation`` whose store answers as a test chooses."""
 
     def __init__(self, directory: Path, remembered: JournalRow | None = None) -> None:
         self.journal = Journal(

@@ -188,7 +188,7 @@ async def test_a_link_that_is_down_is_upgraded_and_released_in_later_lives(tmp_p
 
 
 async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
-    """Another release may ship other rules; nothing tells of that but the tables themselves."""
+    """Another release may ship other rules; only the tables themselves show that."""
     clock = Clock()
     life = Life(tmp_path, clock)
     await life.take(seen(clock, Assertion.OCCUR, code=LINK_DOWN))

@@ -202,7 +202,7 @@ def hardware(server: tuple[Path, Emulator]) -> Emulator:
 
 
 class Watched:
-    """A collector that runs: what it said, and how often it made progress."""
+    """A running collector: its reports, and how often it made progress."""
 
     def __init__(self) -> None:
         self.recorded = RecordedReports()

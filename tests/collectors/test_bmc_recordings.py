@@ -1,6 +1,6 @@
 """What the real NodeD asked a BMC and published of it, poll by poll (``vectors/bmc``).
 
-Where it published of a bad reply (D-09) our beliefs stay; everywhere else they are the same.
+Where it published a bad reply (D-09) our tracked state stays; everywhere else both are the same.
 """
 
 from __future__ import annotations

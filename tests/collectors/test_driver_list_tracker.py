@@ -1,4 +1,4 @@
-"""What lists say beyond whether a code holds, and lists that do not say everything."""
+"""Details of codes in lists, and lists that are not complete."""
 
 from __future__ import annotations
 

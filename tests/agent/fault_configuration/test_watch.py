@@ -1,4 +1,4 @@
-"""The fault configuration from a real store and real files, and what is told of it."""
+"""The fault configuration from a real store and real files, and the reports about it."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Silent:
 
 
 class OneLate(DirectoryStore):
-    """A store that tells of one ConfigMap, ``late``, a moment after the other."""
+    """A store that lists one ConfigMap, ``late``, a moment after the other."""
 
     def __init__(self, root: Path, late: OperatorConfigMap = CHIP_CONFIG_MAP) -> None:
         super().__init__("directory:x", root)
@@ -147,7 +147,7 @@ class OneLate(DirectoryStore):
 
 
 class OneSilent(DirectoryStore):
-    """A store that does not tell of one ConfigMap, and then refuses it."""
+    """A store that does not answer about one ConfigMap, and then refuses it."""
 
     def __init__(self, root: Path) -> None:
         super().__init__("directory:x", root)

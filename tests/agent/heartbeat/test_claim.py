@@ -75,7 +75,9 @@ def test_of_two_that_beat_the_lower_stays() -> None:
 
 
 def test_who_does_not_beat_gives_way_to_who_does() -> None:
-    """Nobody could see that it is still there, and the other would never give way."""
+    """Without beats other agents cannot see this one alive, and the other one would never
+    give way.
+    """
     ours = NameClaim(ClaimState.OURS)
     assert after(ours, a_beat(HIGH), beats=False).state is ClaimState.CONFLICT
 

@@ -1,4 +1,4 @@
-"""The heartbeat on a directory store that fails when told to."""
+"""The heartbeat on a directory store that a test can make fail."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ async def test_a_locked_journal_is_late_not_in_the_way(tmp_path: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Nobody else can commit."""
+    """Hold the lock, so that no other connection can commit."""
     with closing(sqlite3.connect(directory / FILE_NAME, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         yield

@@ -1,4 +1,4 @@
-"""What retention keeps of a journal that an aggregator has not heard, and what is read of it."""
+"""Retention of changes that an aggregator has not acknowledged, and how they are read."""
 
 from __future__ import annotations
 

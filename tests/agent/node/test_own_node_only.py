@@ -1,4 +1,4 @@
-"""An agent says when the API server would let it write what belongs to other nodes."""
+"""An agent reports when the API server would let it write what belongs to other nodes."""
 
 from __future__ import annotations
 

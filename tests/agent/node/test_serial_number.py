@@ -1,4 +1,4 @@
-"""When the BMC is asked for the serial number, and what is said meanwhile."""
+"""When the BMC is asked for the serial number, and what is reported meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bmc:
-    """Says one thing after the other, the last one again and again."""
+    """Returns one answer after the other, the last one again and again."""
 
     def __init__(self, *answers: str | Exception | None) -> None:
         self._answers = list(answers)

@@ -1,4 +1,4 @@
-"""The duration rule: when a code is upgraded and released, and what the document says of it."""
+"""The duration rule: when a code is upgraded and released, and what the document contains of it."""
 
 from __future__ import annotations
 
@@ -146,7 +146,9 @@ class TestRestart:
         assert reasons(after(state, [], T + 3_660_101)) == []
 
     def test_lets_sources_speak_before_a_rule_fires_or_releases(self) -> None:
-        """What was believed before may be over since long; the time of the upgrade is the same."""
+        """A fault from before the start may have ended long ago; the time of the upgrade is the
+        same.
+        """
         state = msgspec.structs.replace(after(healthy(), [DOWN]), settled_at_ms=T + 65_000)
         assert next_deadline_ms(state, shipped()) == T + 65_000
         assert after(state, [], T + 64_999) is state
@@ -298,7 +300,7 @@ class TestDocument:
 
 
 class TestAdopted:
-    """Started without a journal: the document alone tells of an upgrade."""
+    """Started without a journal: the document alone contains the upgrade."""
 
     FOUND = Adopted(LINK, LINK_DOWN, FAULT_DURATION, T - 500_000, T)
 

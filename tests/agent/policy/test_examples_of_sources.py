@@ -1,4 +1,4 @@
-"""Worked examples of the specification about what sources tell: polls, hangs, dropped cards."""
+"""Worked examples of the specification about reports of sources: polls, hangs, dropped cards."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PRESENT, ABSENT = Assertion.PRESENT, Assertion.ABSENT
 def device_faults(
     state: PolicyState, *chips: int, family: str = "Ascend910B"
 ) -> list[dict[str, Any]]:
-    """What the document says of chips: health, and time and level of each code."""
+    """Return the chips of the document: health, and time and level of each code."""
     info = render(state, inventory(len(state.chips), family), 1700000100)
     found = []
     for chip in chips:
@@ -50,7 +50,7 @@ def device_faults(
 
 
 def test_a_card_that_drops_and_returns() -> None:
-    """EX-33; what it says while the card is away is among the machine-readable ones."""
+    """EX-33; the documents while the card is away are among the machine-readable examples."""
     state = after(healthy(), [seen(PRESENT, CARD_DROP)])
     upstream = [{"health": "Unhealthy", "codes": {CARD_DROP: [T, "RestartNPU"]}}]
     assert device_faults(state, 0) == upstream
@@ -88,7 +88,7 @@ def test_an_unknown_code_on_another_chip_changes_nothing_on_the_first() -> None:
 
 
 class A5:
-    """An A5 with some chips, whose codes of UB ports follow what its driver says."""
+    """An A5 with some chips, whose codes of UB ports follow the reports of its driver."""
 
     def __init__(self, chips: int) -> None:
         self.state = healthy(chips)

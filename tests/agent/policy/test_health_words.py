@@ -98,7 +98,7 @@ def test_listed_codes_and_network_codes_are_those_of_the_tables() -> None:
 
 
 def test_without_a_word_an_unlisted_code_isolates() -> None:
-    """Chips with events: nothing says how serious it is (K08 is not copied)."""
+    """Chips with events: no source reports the severity (K08 is not copied)."""
     assert level(after(healthy(), [present(UNLISTED)])) == "SeparateNPU"
 
 

@@ -149,7 +149,7 @@ class Life:
         self.stored = Document(self.stored.namespace, self.stored.name, data, {})
 
     def notice(self) -> None:
-        """The agent reads what somebody else wrote."""
+        """Let the agent read a write of another program."""
         if self.stored is not None:
             self.operate(list(self.made().released(self.stored, self.now)))
 

@@ -1,4 +1,4 @@
-"""What holds for every history, not only for the ones somebody thought of."""
+"""Properties of every history, not only of the written examples."""
 
 from __future__ import annotations
 

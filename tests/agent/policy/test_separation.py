@@ -49,7 +49,7 @@ def document(state: PolicyState, chips: int = 2) -> DeviceInfo:
 
 
 def stored(state: PolicyState, **edits: str) -> Document:
-    """What is in the store when ``state`` was published, and ``edits`` made by somebody."""
+    """Return the stored document after ``state`` was published and an operator made ``edits``."""
     data = encode(document(state), FAMILY)
     assert verify_published(data, NAME) == document(state)
     return Document("kube-system", NAME, data | edits, {})

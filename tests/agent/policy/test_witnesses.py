@@ -1,4 +1,4 @@
-"""A link has two witnesses, the driver and the tool: what each says, and what the fault does."""
+"""A link has two sources, the driver and the tool: what each reports, and what the fault does."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def test_without_a_tool_the_driver_decides_alone() -> None:
 
 @pytest.mark.parametrize("subject", [LINK, NODE], ids=["for this chip", "not there"])
 def test_a_blind_tool_takes_nothing_away(subject: Subject) -> None:
-    """A driver that tells of links and does not list them is believed until the tool answers."""
+    """The word of a driver with link events that does not list them counts until the tool
+    answers.
+    """
     state = after(healthy(), [SourceBlind(TOOL, subject, T, "no answer")])
     state = after(state, [driver(OCCUR, T + 1)])
     state = after(state, [driver(ABSENT, T + 3_000)])

@@ -1,4 +1,4 @@
-"""The publisher on a directory store that fails when told to."""
+"""The publisher on a directory store that a test can make fail."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TroubledStore(DirectoryStore):
     error: StoreError | None = None
     loses_answers = False
     vanishes = False
-    """Somebody deletes what is put before anybody else can look at it."""
+    """Deletes every written document before another program can read it."""
     delay_seconds = 0.0
     get_delay_seconds = 0.0
 
@@ -84,7 +84,7 @@ class TroubledStore(DirectoryStore):
 
 
 class Bench:
-    """One publisher with what it wants to say."""
+    """One publisher with its desired document."""
 
     def __init__(self, root: Path, store: type[TroubledStore] = TroubledStore) -> None:
         self.store = store(f"directory:{root}", root)

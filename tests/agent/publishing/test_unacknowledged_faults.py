@@ -1,6 +1,6 @@
-"""What is told of storage faults and when: nothing that a real ClusterD would misread.
+"""Which storage faults are sent and when: nothing that a real ClusterD would misread.
 
-In virtual time against what a ClusterD makes of messages (``docs/spec/clusterd.md#4.4``).
+In virtual time against ClusterD's handling of messages (``docs/spec/clusterd.md#4.4``).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Journal:
 
 
 class Bench:
-    """A node whose storage faults come and go, and who tells of them."""
+    """A node whose storage faults come and go, and the sender of them."""
 
     def __init__(self, *, queues: bool = False) -> None:
         self.state: PolicyState = PolicyState(NODE, "boot")
@@ -98,7 +98,7 @@ class Bench:
         self.woken.set()
 
     def shown(self) -> dict[str, bool] | None:
-        """What the document would say now."""
+        """Return the desired content of the document now."""
         wanted = self.document.desired()
         if wanted is None or wanted.stamped is None:
             return None
@@ -259,7 +259,7 @@ async def test_what_waits(
 
 
 class RecordingClient(FaultServiceClient):
-    """A service whose messages a ``Cache`` takes a moment later, or which nobody answers."""
+    """A service whose messages a ``Cache`` accepts a moment later, or one without answers."""
 
     def __init__(self, bench: Bench, cache: Cache, chance: random.Random) -> None:
         edges = FaultServiceCallbacks(lambda: True, wall_ms, lambda: None)

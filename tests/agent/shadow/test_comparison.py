@@ -1,4 +1,4 @@
-"""When a write is right although it comes later, earlier or mixed, and when nobody writes."""
+"""When a write is right although it comes later, earlier or mixed, and when a write is missing."""
 
 from __future__ import annotations
 

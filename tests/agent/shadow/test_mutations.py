@@ -26,7 +26,7 @@ NOW_MS = 1_800_000_100_000
 
 
 def reported_for(theirs: Document) -> list[ReportedDifference]:
-    """What is told of a write where we want the rich document since long ago."""
+    """Return the reports about a write while we have desired the rich document for long."""
     judge, ledger = ShadowComparison(), DifferenceLog(lambda difference, theirs: None)
     judge.set_desired(NOW_MS - 60_000, written(rich_tree()))
     judge.observe_write(NOW_MS, theirs)

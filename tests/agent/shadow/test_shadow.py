@@ -35,7 +35,7 @@ DRIVER = DriverStatus("/", "l", None, None, None, None, None, 0, (), ())
 
 
 class Bench:
-    """A shadow that wants ``wanted``, and what it told."""
+    """A shadow with the desired document ``wanted``, and its reports."""
 
     def __init__(self) -> None:
         self.cluster = RecordedCluster()

@@ -1,4 +1,4 @@
-"""The rules of belief: events at once, audits compared only when they may be."""
+"""The rules of the tracked state: events at once, audits compared only when they may be."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def seen(
 
 @dataclass
 class Chip:
-    """Beliefs, and what a reader of their reports would believe."""
+    """The tracked state, and the state that a reader derives from its reports."""
 
     tracker: ChipTracker
     reported: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""File systems of the host: what is believed, and the check on a host of its own."""
+"""File systems of the host: the tracked state, and the check on a host of its own."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ async def running(
     memory: SavedInMemory | None = None,
     tracked: Mapping[tuple[Subject, str], int] | None = None,
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
-    """The collector at work: what it says, and how others tell it something."""
+    """The collector at work: its reports, and those of other collectors that it receives."""
     recorded = RecordedReports()
     listeners: list[Sink] = []
 

@@ -70,7 +70,7 @@ def tracker(*, hung: bool = False) -> HangTracker:
 
 
 def rounds(about: HangTracker, *figures: Figures, users: frozenset[int] = USERS) -> list[str]:
-    """One word for each round: what was said in it."""
+    """Return one word for each round: what was reported in it."""
     recorded = []
     for number, one in enumerate(figures):
         troubles = "" if None not in vars(one).values() else "no answer"
@@ -279,7 +279,7 @@ async def test_a_tool_that_hangs_or_a_process_that_is_gone_is_no_evidence(
 
 
 def test_reports_are_of_the_detector_alone() -> None:
-    """A driver's audit takes back what `chip-faults` said, never this (K16)."""
+    """A driver's audit ends codes of `chip-faults`, never this one (K16)."""
     about = tracker()
     reports: list[Report] = []
     for number in range(6):

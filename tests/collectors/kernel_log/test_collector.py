@@ -55,7 +55,7 @@ async def running(
     tracked: Mapping[tuple[Subject, str], int] | None = None,
     hold_seconds: float = 300.0,
 ) -> AsyncIterator[RecordedReports]:
-    """The collector at work; what it says."""
+    """The collector at work, with its reports."""
     recorded = RecordedReports()
     around = collector_context(
         recorded,

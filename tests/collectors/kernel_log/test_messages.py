@@ -1,4 +1,4 @@
-"""Which messages of the kernel tell something."""
+"""Which messages of the kernel report a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is believed because of the kernel's log, and how far it was read."""
+"""The tracked state from the kernel's log, and how far the log was read."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ CHIPS = 4
 
 
 class Node:
-    """A collector that runs, and what it says, shows and hears."""
+    """A running collector with its reports, its readings, and the reports that it receives."""
 
     def __init__(self) -> None:
         self.recorded = RecordedReports()
@@ -219,7 +219,7 @@ async def test_rounds_are_spread_over_the_period(tmp_path: Path) -> None:
 
 
 def script(root: Path, text: str, mode: int = 0o755) -> Path:
-    """Somebody else's look-alike."""
+    """Write a look-alike of the tool with this script; return its path."""
     path = root / HCCN_TOOL
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name("fresh")

@@ -1,4 +1,4 @@
-"""What the link tool is believed to say, step by step (times in seconds)."""
+"""The tracked state of a link by its tool, step by step (times in seconds)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRESENT, ABSENT = f"chip 1 present {LINK_DOWN}", f"chip 1 absent {LINK_DOWN}"
 
 
 class Link:
-    """Beliefs and what each step reports, in words."""
+    """The tracked state, and the reports of each step in words."""
 
     def __init__(self, *tracked: str) -> None:
         self.tracker = LinkTracker("links", CHIP, tracked)

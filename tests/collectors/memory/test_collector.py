@@ -1,4 +1,4 @@
-"""Memory of the host: pressure, and kills that the kernel's log did not tell."""
+"""Memory of the host: pressure, and kills that the kernel's log does not contain."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def collector_of(kernel: Kernel, **percent: float) -> MemoryCollector:
 async def running(
     collector: MemoryCollector, memory: SavedInMemory | None = None, *, short: bool = False
 ) -> AsyncIterator[tuple[RecordedReports, Sink]]:
-    """The collector at work: what it says, and how others tell it something."""
+    """The collector at work: its reports, and those of other collectors that it receives."""
     recorded = RecordedReports()
     listeners: list[Sink] = []
 

@@ -58,7 +58,7 @@ def root(plain: SmallDriver, tmp_path: Path) -> Root:
 
 
 def _mapped(pid: int) -> list[str]:
-    """The driver's library as the process has it mapped; deleted files say so."""
+    """Return the driver's library as the process has it mapped; deleted files are marked."""
     lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     return [line for line in lines if "libdcmi.so" in line]
 
