@@ -46,7 +46,7 @@ async def test_a_chip_that_is_taken_out_is_a_warning(
     assert end[1].startswith("chip 3 80E01801 ")
 
 
-async def test_what_takes_nothing_out_is_no_warning(
+async def test_change_that_takes_no_chip_out_is_no_warning(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()
@@ -55,7 +55,7 @@ async def test_what_takes_nothing_out_is_no_warning(
     assert [level for level, _ in lines_of(LOGGER, log)] == ["INFO"]
 
 
-async def test_what_takes_the_node_out_is_a_warning(
+async def test_change_that_takes_the_node_out_is_a_warning(
     tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     clock = Clock()

@@ -97,7 +97,7 @@ async def test_no_use_is_an_answer_and_no_change(tmp_path: Path) -> None:
     assert await followed.end(tmp_path) is None
 
 
-async def test_what_was_known_stays_while_the_store_is_away(
+async def test_last_known_allocation_stays_while_the_store_is_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     followed = Followed(tmp_path)

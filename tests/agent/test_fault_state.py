@@ -200,7 +200,7 @@ async def test_a_life_with_other_tables_judges_by_them(tmp_path: Path) -> None:
     assert other.woken
 
 
-async def test_what_is_due_when_the_configuration_changes_is_judged_as_before(
+async def test_deadline_before_a_configuration_is_judged_by_the_old_rules(
     tmp_path: Path,
 ) -> None:
     clock = Clock()

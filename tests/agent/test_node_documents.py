@@ -109,7 +109,7 @@ async def life(
         await store.close()
 
 
-async def test_what_is_remembered_did_not_wait_for_this_process(tmp_path: Path) -> None:
+async def test_restored_faults_have_no_latency_of_this_process(tmp_path: Path) -> None:
     async with life(tmp_path, 0) as (this, down_ms):
         await this.documents.wait_until_read()
         fault = this.verdicts.state.chips[0].faults[LINK_DOWN]
@@ -122,7 +122,7 @@ async def test_what_is_remembered_did_not_wait_for_this_process(tmp_path: Path) 
         assert record.stages[Stage.TOTAL].sum_seconds < AGE_SECONDS / 2
 
 
-async def test_what_is_remembered_is_not_of_the_future(tmp_path: Path) -> None:
+async def test_restored_times_are_not_in_the_future(tmp_path: Path) -> None:
     async with life(tmp_path, 0, ahead_seconds=3600) as (this, _):
         await this.documents.wait_until_read()
         chip = this.verdicts.state.chips[0]

@@ -60,7 +60,7 @@ def test_the_first_reading_answers_and_reports_all_in_the_order_of_the_bmc() -> 
     assert tracker.observe((DISK, FAN), NOW_MS) == []
 
 
-def test_what_is_not_listed_any_more_is_absent() -> None:
+def test_unlisted_code_is_reported_absent() -> None:
     tracker = BmcTracker("bmc", {})
     tracker.observe((FAN, DISK), NOW_MS)
     assert words(tracker.observe((DISK,), NOW_MS)) == ["host 3 Fan absent 28000009"]
@@ -73,7 +73,7 @@ def test_no_alarm_is_an_answer() -> None:
     assert words(tracker.observe((), NOW_MS)) == ["node 0 answered"]
 
 
-def test_what_was_tracked_before_a_restart_is_compared() -> None:
+def test_codes_tracked_before_a_restart_are_compared() -> None:
     tracker = BmcTracker("bmc", {(FAN_3, "28000009"): 1, (DISK_0, "02000007"): 1})
     fan, other = FAN, replace(FAN, code="28000010")
     assert words(tracker.observe((other, fan), NOW_MS)) == [

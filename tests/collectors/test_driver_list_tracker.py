@@ -65,7 +65,7 @@ def test_subjects_do_not_disturb_each_other() -> None:
     assert known.next_check() == 9.0 + LAG_SECONDS
 
 
-def test_an_incomplete_list_takes_nothing_away() -> None:
+def test_incomplete_list_ends_no_code() -> None:
     known = tracker(KEY)
     assert known.observe({OTHER: ListedCode()}, 0.0, 0, complete=False) != []
     assert known.observe({OTHER: ListedCode()}, 1.0, 0, complete=False) == []
@@ -90,7 +90,7 @@ def test_an_incomplete_list_forgets_what_recovered() -> None:
     assert (known.next_check(), known.states) == (None, {})
 
 
-def test_what_was_reported_once_is_looked_for() -> None:
+def test_expected_notice_that_lasts_is_found_by_the_list() -> None:
     known = tracker()
     known.expect(KEY, 0.0)
     assert known.next_check() == LAG_SECONDS

@@ -262,7 +262,7 @@ async def test_nothing_is_logged_of_servers_without_switches(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-async def test_what_is_remembered_is_blind_until_the_driver_answers(tmp_path: Path) -> None:
+async def test_tracked_chips_are_blind_until_the_driver_answers(tmp_path: Path) -> None:
     driver = ScriptedDriver()
     driver.ready.clear()
     remembered = {(port_subject(SwitchPort(1, 1, 0, 1)), CODE): 1}

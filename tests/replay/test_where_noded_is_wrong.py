@@ -111,7 +111,7 @@ async def test_a_rolling_update_with_a_blind_bmc_keeps_the_document(tmp_path: Pa
         ("api-pause-thirty-seconds-recovery", set()),
     ],
 )
-async def test_what_changed_during_an_outage_is_written_after_it(
+async def test_change_during_an_outage_is_written_after_it(
     name: str, expected: set[str], tmp_path: Path
 ) -> None:
     """D-05, D-06: without another change, and a deletion that was cut off is repeated."""
@@ -252,7 +252,7 @@ async def test_sigterm_ends_at_once(tmp_path: Path) -> None:
         assert codes(player.document) == {FAN[0]}
 
 
-async def test_what_is_known_at_sigterm_is_written_before_the_end(tmp_path: Path) -> None:
+async def test_state_at_sigterm_is_published_before_the_end(tmp_path: Path) -> None:
     async with running(tmp_path, FAN) as player:
         player.bmc.do({"do": "bmc", "alarms": [FAN, SYSTEM]})
         await player.until((POLL_MS - 200) / 1000)

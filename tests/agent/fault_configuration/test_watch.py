@@ -236,7 +236,7 @@ either_late = pytest.mark.parametrize("late", [CHIP_CONFIG_MAP, NODE_CONFIG_MAP]
 
 @pytest.mark.slow
 @either_late
-async def test_what_was_in_force_is_kept_for_a_start_without_a_store(
+async def test_configuration_in_force_is_stored_for_a_start_without_a_store(
     tmp_path: Path, late: OperatorConfigMap
 ) -> None:
     first = Follower(tmp_path, OneLate(tmp_path / "store", late))
@@ -304,7 +304,7 @@ async def test_the_first_start_waits_for_the_store_but_not_long(tmp_path: Path) 
 
 
 @pytest.mark.slow
-async def test_what_is_known_at_a_start_is_in_force(
+async def test_collectors_wait_until_both_config_maps_are_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two ConfigMaps that come at once are judged one after the other, each in its time."""
@@ -409,7 +409,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert read_files(tmp_path / SWITCHES).unreadable[CODES] == "Not a directory"
 
 
-def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
+def test_stored_configuration_is_read_back(tmp_path: Path) -> None:
     assert read_kept(tmp_path) is None
     in_force = InForce(FaultTexts(fault_code="{}"), {CODES: ConfigurationPlace.CONFIG_MAP})
     keep(tmp_path, in_force)

@@ -74,7 +74,7 @@ def test_of_two_that_beat_the_lower_stays() -> None:
     assert after(ours, a_beat(LOW)) == NameClaim(ClaimState.CONFLICT, a_beat(LOW), 100.0)
 
 
-def test_who_does_not_beat_gives_way_to_who_does() -> None:
+def test_agent_that_does_not_beat_gives_way_to_one_that_does() -> None:
     """Without beats other agents cannot see this one alive, and the other one would never
     give way.
     """
@@ -89,7 +89,7 @@ def test_the_beat_that_was_over_is_not_taken_for_a_new_one() -> None:
     assert after(taken, a_beat(LOW, NOW_MS)).state is ClaimState.CONFLICT
 
 
-def test_who_gave_way_is_not_misled_by_an_old_beat_of_its_own() -> None:
+def test_agent_that_gave_way_ignores_an_old_beat_of_its_own() -> None:
     conflict = after(NameClaim(ClaimState.OURS), a_beat(LOW), 100.0)
     assert after(conflict, a_beat(MINE, NOW_MS - 1), 110.0) == conflict
     assert after(conflict, a_beat(MINE, NOW_MS - 1), 115.1).state is ClaimState.OURS
@@ -124,7 +124,7 @@ class _Host:
     lag=st.floats(0, 0.5),
     seed=st.integers(0, 10**6),
 )
-def test_in_the_end_exactly_one_of_two_publishes(
+def test_exactly_one_of_two_agents_publishes_after_any_order_of_beats(
     clocks_ms: tuple[int, int],
     begin: float,
     frozen_at: float,

@@ -193,7 +193,7 @@ async def test_a_rival_that_has_to_give_way_is_logged_once(
         )
 
 
-async def test_who_may_not_beat_gives_way_to_who_does(tmp_path: Path) -> None:
+async def test_agent_that_may_not_beat_gives_way_to_one_that_does(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 0.1)
     rival = DirectoryStore("", tmp_path)
     async with running(bench):
@@ -204,7 +204,7 @@ async def test_who_may_not_beat_gives_way_to_who_does(tmp_path: Path) -> None:
         await bench.until(lambda: bench.heartbeat.conflict is not None, "it gives way")
 
 
-async def test_trouble_ends_for_who_waits_too(tmp_path: Path) -> None:
+async def test_waiting_agent_ends_its_trouble_when_the_store_answers(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 0.1)
     await DirectoryStore("", tmp_path).beat(Beat("node-1", "host-x_9", 60.0, 2**45))
     bench.store.error = StoreUnavailable("away")
@@ -223,7 +223,7 @@ def test_a_holder_is_a_host_and_its_directory(tmp_path: Path) -> None:
     assert one.endswith(f"_{identity(one)}")
 
 
-async def test_who_is_stopped_may_be_away_for_a_while(tmp_path: Path) -> None:
+async def test_stopped_agent_announces_its_absence(tmp_path: Path) -> None:
     bench = Bench(tmp_path, 0.2)
     async with running(bench):
         await bench.beats(1)

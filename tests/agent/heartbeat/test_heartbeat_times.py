@@ -202,7 +202,7 @@ async def test_a_beat_that_was_not_taken_is_tried_again_within_the_interval(
     assert caplog.text.count("the heartbeat is on the Node again") == 1
 
 
-async def test_what_is_refused_is_not_hammered() -> None:
+async def test_refused_write_is_retried_slowly() -> None:
     async with running() as bench:
         bench.noting.node_error = StoreForbidden("no right to patch nodes/status")
         await asyncio.sleep(100)

@@ -199,7 +199,7 @@ async def test_a_full_disk_delays_no_other_and_loses_nothing(
 
 
 @pytest.mark.slow
-async def test_what_is_held_in_memory_is_bounded_and_the_loss_is_marked(tmp_path: Path) -> None:
+async def test_rows_held_in_memory_are_bounded_and_a_loss_is_marked(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, held_bytes=10_000)
     assert await journal.committed(journal.append([(RowKind.START, "{}")], NOW_MS), 1)
     with full_disk():
@@ -380,7 +380,7 @@ def test_old_rows_are_pruned_but_never_what_a_start_needs(tmp_path: Path) -> Non
     assert kept == [1, *range(1902, 2004)]
 
 
-def test_what_was_true_at_the_oldest_snapshot_stays_for_replays(tmp_path: Path) -> None:
+def test_rows_in_force_at_the_oldest_snapshot_stay_for_replays(tmp_path: Path) -> None:
     texts, usage = RowKind.FAULT_CONFIGURATION, RowKind.USAGE
     kinds = [
         texts,

@@ -78,7 +78,9 @@ def test_the_sum_of_counts_is_what_went_in(given_: list[Given], takes_each: int)
 
 
 @given(st.lists(CHANGES, max_size=60), st.integers(0, 60))
-def test_what_waits_survives_the_journal(fault_changes: list[ChipFaultChange], taken: int) -> None:
+def test_waiting_events_survive_the_journal(
+    fault_changes: list[ChipFaultChange], taken: int
+) -> None:
     before = EventCorrelator()
     for place, fault_change in enumerate(fault_changes):
         before.add(fault_change, str(place), 0)

@@ -60,7 +60,9 @@ async def test_it_is_asked_for_until_it_is_known(caplog: pytest.LogCaptureFixtur
         (("node-info",), False, False),
     ],
 )
-async def test_who_asks(documents: tuple[str, ...], enabled: bool, asks: bool) -> None:
+async def test_agent_that_owns_node_info_asks_for_the_serial_number(
+    documents: tuple[str, ...], enabled: bool, asks: bool
+) -> None:
     configuration = AgentConfiguration.model_validate(
         {"node_name": "n", "documents": documents, "bmc": BmcSection(enabled=enabled)}
     )

@@ -236,7 +236,7 @@ class TestUpgrade:
         assert (change.kind, change.at_ms) == (ChangeKind.UPGRADED, T + 300_000)
         assert [reason["upgrade_time"] for reason in reasons(state)] == [UPGRADE_TIME]
 
-    def test_of_a_rule_that_is_gone_goes_with_it(self) -> None:
+    def test_of_a_removed_rule_ends_with_the_rule(self) -> None:
         """device-plugin#3.7; the code is at its own level again."""
         state = after(healthy(), [DOWN], T + 30_000)
         state, (change,) = step(state, [Configured("none", T + 40_000)], T + 40_000, rules())

@@ -469,7 +469,7 @@ class TestRequest:
         assert [one.request for one in state.chips[1].upgrades] == [self.request]
         assert [one.request for one in state.chips[0].upgrades] == [None]
 
-    def test_a_restart_keeps_it(self) -> None:
+    def test_isolation_request_survives_a_restart(self) -> None:
         state = restarted(acknowledged(healthy()), self.edited(), T + 1)
         state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
         assert [one.request for one in state.chips[1].upgrades] == [self.request]

@@ -50,7 +50,7 @@ def test_episodes_of_one_code_differ() -> None:
 
 
 @pytest.mark.parametrize("assertion", [OCCUR, PRESENT])
-def test_what_holds_already_changes_nothing(assertion: Assertion) -> None:
+def test_code_that_holds_already_is_not_held_back(assertion: Assertion) -> None:
     state = after(healthy(), [seen(OCCUR, KNOWN)])
     again, found = step(state, [seen(assertion, KNOWN, at=T + 9)], T + 9, shipped())
     assert again is state

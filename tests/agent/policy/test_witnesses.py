@@ -77,7 +77,7 @@ def test_without_a_tool_the_driver_decides_alone() -> None:
 
 
 @pytest.mark.parametrize("subject", [LINK, NODE], ids=["for this chip", "not there"])
-def test_a_blind_tool_takes_nothing_away(subject: Subject) -> None:
+def test_blind_tool_ends_no_code(subject: Subject) -> None:
     """The word of a driver with link events that does not list them counts until the tool
     answers.
     """

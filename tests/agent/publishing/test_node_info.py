@@ -296,7 +296,7 @@ def test_host_checks_come_and_go_though_the_bmc_never_answered() -> None:
 
 
 @pytest.mark.parametrize("remembers", [False, True], ids=["late", "in time"])
-def test_what_a_bmc_left_stays_until_it_answers(remembers: bool) -> None:
+def test_stored_parts_of_the_bmc_stay_until_it_answers(remembers: bool) -> None:
     stored = published(after(healthy(), [answered(), alarm(), lockup()]))
     state = healthy()
     made = NodeInfoDocument("node-1", lambda: state)
@@ -341,7 +341,7 @@ def test_a_part_without_codes_is_nobodys() -> None:
     assert made.desired() is None, "the BMC has not answered"
 
 
-def test_what_was_reported_once_is_not_remembered() -> None:
+def test_one_off_event_is_not_restored() -> None:
     kill = Observation(KERNEL_LOG, host_subject(HOST_MEMORY, 0), OOM_KILL, Assertion.ONCE, T)
     stored = published(after(healthy(), [answered(), kill]))
     assert stored is not None

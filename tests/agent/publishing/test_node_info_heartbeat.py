@@ -137,7 +137,7 @@ def test_the_next_beat_is_due_after_the_interval_more_or_less() -> None:
         ({}, None),
     ],
 )
-def test_what_readers_of_a_generation_cannot_read_is_in_the_way(
+def test_document_of_another_generation_is_deleted_before_a_write(
     shown: dict[str, str], generation: Generation | None
 ) -> None:
     for mine in (Generation.B, Generation.C):

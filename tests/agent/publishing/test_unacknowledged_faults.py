@@ -167,7 +167,7 @@ async def test_after_a_start_what_is_there_stays_briefly() -> None:
     assert bench.shown() == {PROCESS: False}
 
 
-async def test_what_is_unchanged_is_written_ever_more_rarely() -> None:
+async def test_unchanged_document_is_refreshed_ever_more_rarely() -> None:
     bench = Bench()
     bench.turn(PROCESS, stands=True)
     pauses = []
@@ -252,7 +252,7 @@ LATER, ANOTHER = SentFault(PROCESS, False, 4), SentFault(MEMORY, False, 4)
         ((ANOTHER,), FIRST, (ANOTHER, FIRST)),
     ],
 )
-async def test_what_waits(
+async def test_queue_withdraws_a_recovery_with_the_next_occurrence(
     waiting: tuple[SentFault, ...], sent_fault: SentFault, after_it: tuple[SentFault, ...]
 ) -> None:
     assert queued(waiting, sent_fault) == after_it

@@ -150,7 +150,7 @@ def test_two_changes_may_share_a_write_and_a_change_may_have_none() -> None:
     assert results(judge, 13_000 + MISSING_MS) == []
 
 
-def test_what_is_seen_before_we_know_anything_waits_until_we_do() -> None:
+def test_write_before_the_first_desired_document_is_judged_later() -> None:
     judge = ShadowComparison()
     judge.observe_write(BEGIN_MS, shown({1: A}))
     assert results(judge, 60_000) == []
@@ -161,7 +161,7 @@ def test_what_is_seen_before_we_know_anything_waits_until_we_do() -> None:
     assert results(judge, 60_000 + AFTER_MS) == [WriteResult.SAME]
 
 
-def test_what_is_not_written_is_reported_once() -> None:
+def test_missing_write_is_reported_once() -> None:
     judge = judge_of((0, {}))
     judge.observe_write(BEGIN_MS + 1_000, shown({}))
     assert results(judge, 1_000) == [WriteResult.SAME]
@@ -180,7 +180,7 @@ def test_what_is_not_written_is_reported_once() -> None:
     assert results(judge, 61_000 + MISSING_MS) == []
 
 
-def test_what_came_and_went_need_not_be_written() -> None:
+def test_change_that_was_reversed_need_not_be_written() -> None:
     judge = judge_of((0, {}))
     judge.observe_write(BEGIN_MS, shown({}))
     judge.set_desired(BEGIN_MS + 10_000, shown({1: A}))
@@ -233,7 +233,7 @@ def test_a_writer_that_has_gone_is_reported() -> None:
     assert results(judge, 3 * REFRESH_MS) == []
 
 
-def test_what_it_does_not_look_for_it_writes_with_its_next_refresh() -> None:
+def test_fields_that_only_a_refresh_writes_have_more_time() -> None:
     judge = judge_of((0, {}))
     judge.observe_write(BEGIN_MS, replace(shown({}), labels={}))
     judge.set_desired(BEGIN_MS + 1_000, replace(shown({}), labels={}))

@@ -54,7 +54,7 @@ def test_a_mistake_is_named(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_varies_from_run_to_run_is_no_difference(seed: int) -> None:
+def test_times_and_orders_that_vary_are_no_difference(seed: int) -> None:
     tree = varied(rich_tree(), Random(seed))
     assert not differences(facts_of(written(tree)), facts_of(written(rich_tree())))
     assert not reported_for(written(tree))

@@ -138,7 +138,7 @@ async def test_an_operators_edit_is_distinguished_from_a_write_of_the_plugin(ben
     assert bench.written == [(both, False), ("Ascend910-3", True), (both, False), (both, True)]
 
 
-async def test_what_is_no_write_is_not_judged(bench: Bench) -> None:
+async def test_watch_event_without_a_write_is_not_judged(bench: Bench) -> None:
     bench.cluster.change(RIGHT)
     await asyncio.sleep(1)
     bench.cluster.change(replace(RIGHT, annotations={"somebody": "else"}))
@@ -160,7 +160,7 @@ async def test_it_waits_while_too_little_is_known() -> None:
         assert counts(bench) == {"same": 1}, "what is there now"
 
 
-async def test_what_we_do_not_report_any_more_is_not_compared(bench: Bench) -> None:
+async def test_nothing_is_compared_without_a_desired_document(bench: Bench) -> None:
     bench.cluster.change(RIGHT)
     await asyncio.sleep(1)
     bench.wanted = None
@@ -175,7 +175,7 @@ async def test_what_we_do_not_report_any_more_is_not_compared(bench: Bench) -> N
     assert counts(bench) == {"same": 1, "different": 1}
 
 
-def test_the_book_is_bounded_and_forgets_what_is_over_first() -> None:
+def test_difference_log_is_bounded_and_drops_ended_ones_first() -> None:
     ledger = DifferenceLog(lambda difference, theirs: None)
 
     def wrong(chip: int) -> DocumentDifference:

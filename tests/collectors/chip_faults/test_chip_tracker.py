@@ -326,7 +326,7 @@ STEP = st.one_of(
 
 @pytest.mark.slow
 @given(st.lists(STEP, max_size=40), st.floats(0.0, 1.0))
-def test_whatever_happens_a_late_audit_ends_in_the_truth(steps: list[Any], lag: float) -> None:
+def test_late_audit_corrects_every_history(steps: list[Any], lag: float) -> None:
     """Events may be lost, lists may lag, queries may fail: two quiet seconds repair it all."""
     at = 0.0
     truth: set[str] = set()

@@ -384,7 +384,7 @@ async def test_without_events_lists_are_polled_often() -> None:
         assert recorded.words(1.0) == [f"chip 1 present {HBM_CODE}"]
 
 
-async def test_what_is_remembered_is_blind_until_the_driver_answers() -> None:
+async def test_tracked_chips_are_blind_until_the_driver_answers() -> None:
     driver = ScriptedDriver()
     driver.ready.clear()
     gone = chip_subject(7)

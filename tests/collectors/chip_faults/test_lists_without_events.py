@@ -210,7 +210,7 @@ async def test_three_questions_without_an_answer_within_three_seconds(slow: floa
         assert f"chip 0 health 1 with {UNLISTED_CODE}" in recorded.words(begin)
 
 
-async def test_a_word_that_is_not_given_proves_nothing_while_the_list_stays() -> None:
+async def test_missing_health_word_changes_nothing_while_the_list_stays() -> None:
     driver = polled(1)
     async with collecting(driver) as recorded:
         driver.occur(0, UNLISTED, push=False)

@@ -71,7 +71,7 @@ def seen(
     return [word(one).removeprefix(f"host {DEVICE} File System ") for one in stats]
 
 
-def test_what_was_writable_and_is_not_any_more() -> None:
+def test_file_system_that_becomes_read_only_is_a_fault() -> None:
     known = tracker()
     assert seen(known, disk()) == []
     assert seen(known, disk(read_only=True)) == [f"present {READ_ONLY}"]
@@ -79,7 +79,7 @@ def test_what_was_writable_and_is_not_any_more() -> None:
     assert seen(known, disk()) == [f"absent {READ_ONLY}"]
 
 
-def test_what_was_mounted_read_only_is_no_fault() -> None:
+def test_file_system_mounted_read_only_is_no_fault() -> None:
     known = tracker()
     assert seen(known, disk(read_only=True)) == []
     assert seen(known, disk(1)) == []
@@ -115,7 +115,7 @@ def test_full_has_a_hysteresis(code: str) -> None:
     assert stats == [f"present {code}", f"absent {code}", f"present {code}"]
 
 
-def test_one_that_does_not_answer_stays_as_it_was_and_a_read_only_one_is_not_full() -> None:
+def test_silent_file_system_keeps_its_state_and_a_read_only_one_is_not_full() -> None:
     known = tracker(FULL)
     assert seen(known, disk(), None) == []
     assert seen(known, disk(), FileSystemUsage(99.0, None)) == []
@@ -238,7 +238,7 @@ async def test_a_full_one_is_reported_with_its_mount_point(host: Host) -> None:
     assert any(one.text.startswith("/data: ") for one in stats)
 
 
-async def test_one_that_hangs_blinds_no_other_and_stops_nothing(
+async def test_hanging_file_system_blinds_no_other(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release, asked = threading.Event(), []
@@ -278,6 +278,6 @@ async def test_what_cannot_be_asked_is_blindness(host: Host) -> None:
     assert "the mounts cannot be read" in blind
 
 
-async def test_what_was_remembered_and_makes_no_sense_is_forgotten(host: Host) -> None:
+async def test_undecodable_saved_state_is_dropped(host: Host) -> None:
     async with running(host.collector(), SavedInMemory(b"{")) as (recorded, _):
         assert await until(recorded, 1) == [ANSWERED]

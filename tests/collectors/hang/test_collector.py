@@ -110,7 +110,7 @@ def test_other_processes_begin_anew_and_none_end_it() -> None:
     assert about.observe_idle(2) == []
 
 
-def test_what_an_earlier_run_found_stays_until_something_moves() -> None:
+def test_hang_of_an_earlier_run_holds_until_something_moves() -> None:
     about = tracker(hung=True)
     assert rounds(about, STILL, STILL, replace(STILL, cpu_seconds=80)) == ["", "", ENDS]
 
@@ -172,7 +172,7 @@ async def test_a_driver_without_process_lists_is_not_blind() -> None:
 
 
 @pytest.mark.slow
-async def test_nothing_hangs_for_one_who_does_not_look() -> None:
+async def test_disabled_detection_ends_hangs_without_a_call() -> None:
     driver = ScriptedDriver()
     tracked = {(CHIP_1, HANG): 1, (chip_subject(9), HANG): 1}
     async with detecting(driver, tracked=tracked, detect=False) as recorded:

@@ -55,7 +55,7 @@ def test_a_restart_goes_on_with_the_time_that_is_left() -> None:
     assert list(map(word, known.expire(at(300)))) == [f"host 0 Kernel absent {HUNG_TASK}"]
 
 
-def test_what_held_in_another_boot_is_over() -> None:
+def test_codes_of_another_boot_end() -> None:
     kept = SavedLogPosition("boot", 9, {SOFT_LOCKUP: NOW_MS - 1})
     gone = tracker(SOFT_LOCKUP, kept=kept).begin(at(0), same_boot=False)
     assert list(map(word, gone)) == [f"host 0 Kernel absent {SOFT_LOCKUP}"]

@@ -175,7 +175,9 @@ async def test_links_go_down_and_come_up(root: Path, hardware: Emulator) -> None
         assert node.words(0) == node.words(3) == ["answered"]
 
 
-async def test_what_was_tracked_before_a_restart(root: Path, hardware: Emulator) -> None:
+async def test_faults_tracked_before_a_restart_are_compared_with_the_list(
+    root: Path, hardware: Emulator
+) -> None:
     hardware.link(3, up=False)
     tracked = {(chip_subject(chip), LINK_DOWN): 1 for chip in (1, 3, 9)}
     async with running(root, links(), tracked) as node:

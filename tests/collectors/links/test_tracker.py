@@ -47,7 +47,7 @@ def test_what_is_reported_of_a_link_that_is_down() -> None:
     assert seen.driver_raised_at_ms is None
 
 
-def test_what_was_tracked_before_a_restart() -> None:
+def test_faults_tracked_before_a_restart_are_compared_with_the_list() -> None:
     assert Link(LINK_DOWN).answer(DOWN, 0) == [ANSWERED]
     assert Link(LINK_DOWN).answer(UP, 0) == [ANSWERED, ABSENT]
 

@@ -157,7 +157,7 @@ async def test_pressure_comes_and_goes(kernel: Kernel) -> None:
 
 
 @pytest.mark.looptime
-async def test_what_was_tracked_is_over(kernel: Kernel) -> None:
+async def test_tracked_pressure_ends_when_memory_is_available(kernel: Kernel) -> None:
     async with running(collector_of(kernel), short=True) as (recorded, _):
         pass
     assert recorded.words() == [ANSWERED, ENOUGH]

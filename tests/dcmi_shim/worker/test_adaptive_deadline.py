@@ -7,7 +7,7 @@ import pytest
 from dcmi_shim.worker.adaptive_deadline import AdaptiveDeadline
 
 
-def test_the_usual_time_is_for_who_answers_in_time() -> None:
+def test_call_that_answers_in_time_has_the_usual_deadline() -> None:
     patience = AdaptiveDeadline(0.5, 5.0)
     assert patience.of("a") == 0.5
     patience.record("a", 0.01)
@@ -24,7 +24,7 @@ def test_a_slow_call_has_twice_its_time_within_bounds() -> None:
     assert patience.of("slow") == 5.0
 
 
-def test_what_was_learned_is_forgotten_slowly() -> None:
+def test_longer_deadline_shrinks_slowly() -> None:
     patience = AdaptiveDeadline(0.5, 5.0)
     patience.record("a", 1.0)
     patience.record("a", 0.01)
