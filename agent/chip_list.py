@@ -52,7 +52,7 @@ class ChipList:
 
         Returns whether chips are missing. Raises ``DriverError`` for an unknown card family.
         """
-        inventory = found or self._remembered(tuple(chips), library)
+        inventory = found or self._last_known(tuple(chips), library)
         if inventory is None:
             return False
         family = family_of(inventory)
@@ -108,7 +108,7 @@ class ChipList:
                 )
         return bool(missing)
 
-    def _remembered(self, chips: tuple[Chip, ...], library: str) -> Inventory | None:
+    def _last_known(self, chips: tuple[Chip, ...], library: str) -> Inventory | None:
         server: ServerState | None = self._fault_state.state.server or self._document.server_before
         if server is None or server.family not in FAMILIES:
             return None

@@ -32,12 +32,12 @@ BECAUSE = "an operator removed it from this node (vigil forget)"
 _FOLDER = "forget"
 
 
-def answers(known: ChipState) -> bool:
+def is_answering(known: ChipState) -> bool:
     """Return whether the chip has answered since the start, also at the last call."""
     return not known.silent and CHIP_SOURCE not in known.blind and CARD_DROP not in known.faults
 
 
-def request(state_dir: Path, name: str) -> Path:
+def request_removal(state_dir: Path, name: str) -> Path:
     """Ask the agent with ``state_dir`` to forget the chip ``name``. Raises ``OSError``.
 
     Returns the file that is there until it is decided.
@@ -90,7 +90,7 @@ class ChipRemoval:
         known = None if chip is None else self._fault_state.state.chips.get(chip)
         if chip is None or known is None or name != f"{self._document.device_type}-{chip}":
             log.warning("%s is not forgotten: no such chip is remembered", name)
-        elif answers(known):
+        elif is_answering(known):
             log.warning("%s is not forgotten: the chip answers the driver's calls", name)
         else:
             log.warning("%s is forgotten: %s", name, BECAUSE)

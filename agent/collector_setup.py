@@ -42,7 +42,9 @@ def collectors_of(
         yield make.name, collector if collector.enabled else None
 
 
-def left_out(source: str, tracked: Iterable[tuple[Subject, str]], now_ms: int) -> list[Report]:
+def reports_when_disabled(
+    source: str, tracked: Iterable[tuple[Subject, str]], now_ms: int
+) -> list[Report]:
     """Return what to report of a source that is switched off.
 
     Faults of a host check end, because no report of their recovery would ever come. Faults of other

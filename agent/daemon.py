@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from agent.collect_status import cards, collect_status, version
-from agent.collector_setup import collectors_of, left_out
+from agent.collector_setup import collectors_of, reports_when_disabled
 from agent.exit_deadline import ExitDeadline
 from agent.fault_state import restore
 from agent.heartbeat.holder import this_holder
@@ -105,7 +105,7 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
     except DriverNotFound as error:
         # A node may be set up in any order. A library that must not be loaded is a mistake, but
         # where chips are known an agent that ends would take its node with it.
-        must_wait = isinstance(error, DriverMissing) or remembers_chips(configuration)
+        must_wait = isinstance(error, DriverMissing) or has_known_chips(configuration)
         if not must_wait:
             raise
         log.error("%s; it is looked for every %g s", error, DriverSettings().retry_last_seconds)
@@ -131,11 +131,11 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
     return await Agent(configuration, store, driver, leaving).run()
 
 
-def remembers_chips(configuration: AgentConfiguration) -> bool:
+def has_known_chips(configuration: AgentConfiguration) -> bool:
     """Return whether the journal for ``configuration`` has chips of this node and machine."""
-    remembered = restore_journal(configuration.state_dir, _wall_clock())
+    restored = restore_journal(configuration.state_dir, _wall_clock())
     node = configuration.node_name
-    state = restore(remembered, node, boot_id(), catalogue.shipped(), machine_digest())
+    state = restore(restored, node, boot_id(), catalogue.shipped(), machine_digest())
     return bool(state.chips)
 
 
@@ -300,16 +300,18 @@ class Agent:
     async def _leave_out(self, source: str) -> None:
         parts = self._parts
         await parts.documents.wait_until_read()
-        reports = left_out(source, tracked(parts.fault_state.state, source), parts.started_at_ms)
+        reports = reports_when_disabled(
+            source, tracked(parts.fault_state.state, source), parts.started_at_ms
+        )
         if reports:
             parts.report(reports)
 
-    def _journal_start(self, remembered: RestoredJournal) -> None:
+    def _journal_start(self, restored: RestoredJournal) -> None:
         parts = self._parts
         configuration = parts.configuration.model_dump_json()
         digest = hashlib.sha256(configuration.encode()).hexdigest()
         rows = []
-        if remembered.configuration is None or remembered.configuration.body != configuration:
+        if restored.configuration is None or restored.configuration.body != configuration:
             rows.append((RowKind.CONFIGURATION, configuration))
         start = {
             "version": version(),

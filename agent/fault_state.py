@@ -48,9 +48,9 @@ _SET_BACK_MS = 1_000
 _sequence = operator.attrgetter("sequence")
 
 
-def configured_by(remembered: RestoredJournal) -> FaultTexts:
+def configured_by(restored: RestoredJournal) -> FaultTexts:
     """Return the fault configuration that was in force at the end of the journal."""
-    for row in reversed(remembered.fault_configurations):
+    for row in reversed(restored.fault_configurations):
         with contextlib.suppress(JournalError, ConfigurationError):
             texts = texts_of(row)
             catalogue_of(texts)
@@ -59,7 +59,7 @@ def configured_by(remembered: RestoredJournal) -> FaultTexts:
 
 
 def restore(
-    remembered: RestoredJournal, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
+    restored: RestoredJournal, node: str, boot_id: str, shipped: Catalogue, machine: str = ""
 ) -> PolicyState:
     """Return the state at the end of the journal, as the last process of this node left it.
 
@@ -70,9 +70,9 @@ def restore(
     """
     fresh = PolicyState(node=node, boot_id=boot_id, machine=machine)
     state, tables = fresh, shipped
-    if remembered.snapshot is not None:
+    if restored.snapshot is not None:
         try:
-            state = state_of(remembered.snapshot)
+            state = state_of(restored.snapshot)
         except JournalError as error:
             log.error(
                 "the journal's snapshot cannot be decoded (%s); starting from audits alone", error
@@ -88,7 +88,7 @@ def restore(
             len(state.chips),
         )
         return fresh
-    for row in sorted((*remembered.fault_configurations, *remembered.inputs), key=_sequence):
+    for row in sorted((*restored.fault_configurations, *restored.inputs), key=_sequence):
         try:
             if row.kind is RowKind.FAULT_CONFIGURATION:
                 tables = tables_of(row)
@@ -183,7 +183,7 @@ class FaultState:
         self._journal_texts()
         self.apply([Configured(texts.digest, self._wall_clock())])
 
-    def recovered(self) -> None:
+    def complete_journal(self) -> None:
         """Make the journal complete after a gap: later rows need nothing from before it."""
         self._journal_texts()
         self.snapshot()

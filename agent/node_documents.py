@@ -68,7 +68,7 @@ class NodeDocument(Protocol):
     def desired(self) -> DesiredDocument | None:
         """Return what to publish now; ``None`` leaves the stored document as it is."""
 
-    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
+    def restore_from(self, existing: Document | None) -> tuple[Input, ...]:
         """Return the faults in the stored document ``existing``, as inputs of an agent without a
         journal.
         """
@@ -402,17 +402,17 @@ class NodeDocuments:
         now_ms = self._context.wall_clock()
         reports: tuple[Input, ...] = ()
         if document is self._node_info:
-            self._node_info.found(existing)
+            self._node_info.observe_stored(existing)
         if document is self.device_info:
-            self.device_info.found(existing)
+            self.device_info.observe_stored(existing)
             if self.device_info.inventory is None and self._state().server is None:
                 self._context.on_chips_restored()
         if not self._has_journal:
-            reports = tuple(_by_now(report, now_ms) for report in document.take_over(existing))
+            reports = tuple(_by_now(report, now_ms) for report in document.restore_from(existing))
             if self._sources_began:
                 reports = self._of_silent_chips(reports)
         if document is self.device_info:
-            isolation = self.device_info.take_over_isolation(
+            isolation = self.device_info.restore_isolation(
                 existing, now_ms, has_journal=self._has_journal
             )
             if self._is_left(kind):
@@ -458,7 +458,7 @@ class NodeDocuments:
         self.ownership[kind].wake()
         if made is self.device_info and shown is not None:
             now_ms = self._context.wall_clock()
-            found = self.device_info.take_over_isolation(shown, now_ms, has_journal=True)
+            found = self.device_info.restore_isolation(shown, now_ms, has_journal=True)
             added = [one for one in found if not isinstance(one, Released)]
             if added:
                 self._context.fault_state.apply(added, now_ms)

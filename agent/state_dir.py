@@ -100,15 +100,15 @@ def restore_journal(directory: Path, now_ms: int) -> RestoredJournal:
         return RestoredJournal(last_sequence=now_ms)
 
 
-def first_sequence(remembered: RestoredJournal, boot_id: str) -> int:
+def first_sequence(restored: RestoredJournal, boot_id: str) -> int:
     """Return the first sequence of this process: no row that an aggregator may know has it.
 
     A power cut may remove the last rows, although an aggregator has acknowledged them. So after
     another boot, or where the boot is not known, ``_ROWS_LOST_WITH_POWER`` sequences are skipped.
     """
-    if remembered.last_sequence == 0:
+    if restored.last_sequence == 0:
         return 1
     with contextlib.suppress(JournalError):
-        if remembered.snapshot is not None and state_of(remembered.snapshot).boot_id == boot_id:
-            return remembered.last_sequence + 1
-    return remembered.last_sequence + 1 + _ROWS_LOST_WITH_POWER
+        if restored.snapshot is not None and state_of(restored.snapshot).boot_id == boot_id:
+            return restored.last_sequence + 1
+    return restored.last_sequence + 1 + _ROWS_LOST_WITH_POWER

@@ -21,7 +21,7 @@ from agent.heartbeat.holder import this_holder
 from agent.heartbeat.old_readers import old_readers
 from agent.history_forwarding.forwarder import forwarder_of
 from agent.journal.journal import Journal
-from agent.kubernetes_events.sender import Events, reporter_of
+from agent.kubernetes_events.sender import EventSender, reporter_of
 from agent.node.chip_keys import ChipKeys
 from agent.node.device_plugin import DevicePluginAccount
 from agent.node.duo_cards import DuoCards
@@ -91,16 +91,16 @@ class AgentParts:
         self.other_chips = asyncio.Event()
         """Set, and replaced by a new event, when chips have other physical ids."""
         self.gaps: Counter[str] = Counter()
-        remembered = restore_journal(configuration.state_dir, self.started_at_ms)
-        self.restored = remembered
+        restored = restore_journal(configuration.state_dir, self.started_at_ms)
+        self.restored = restored
         state = restore(
-            remembered,
+            restored,
             configuration.node_name,
             boot_id(),
             catalogue.shipped(),
             machine_digest(),
         )
-        texts = configured_by(remembered)
+        texts = configured_by(restored)
         self.fault_state = FaultState(state, catalogue_of(texts), wall_clock, self._changed, texts)
         self.fault_configuration = FaultConfiguration(
             store,
@@ -115,9 +115,9 @@ class AgentParts:
         )
         self.journal = Journal(
             configuration.state_dir,
-            first_sequence=first_sequence(remembered, boot_id()),
+            first_sequence=first_sequence(restored, boot_id()),
             wall_clock=wall_clock,
-            on_recovered=self.fault_state.recovered,
+            on_recovered=self.fault_state.complete_journal,
             on_changes=self._changes_committed,
         )
         self.old_readers = old_readers(
@@ -174,7 +174,7 @@ class AgentParts:
             shadowed=configuration.shadow,
             over_grpc=configuration.settings_of(StorageSection).clusterd is not None,
             cards_together=configuration.compatibility.duo_cards == "together",
-            restored_row=remembered.public_faults,
+            restored_row=restored.public_faults,
             beating=self.old_readers.beating,
             allocation=self.usage,
         )
@@ -285,12 +285,12 @@ class AgentParts:
         owns = "device-info" in self.configuration.documents
         return store.objects if owns else None
 
-    def _events_of(self, store: Store) -> Events | None:
+    def _events_of(self, store: Store) -> EventSender | None:
         """Return the sender of Kubernetes Events; ``None`` unless this agent owns device-info."""
         objects = self._objects_of(store)
         if objects is None:
             return None
-        return Events(
+        return EventSender(
             objects,
             reporter_of(self.configuration.node_name, os.environ),
             self.journal,

@@ -126,7 +126,7 @@ class BmcTracker:
         anew = found.keys() ^ self._present.keys() if self._has_a_list else found.keys()
         self._has_a_list = True
         changed = {subject for subject, _ in anew}
-        reports += self._there(found, changed, now_ms)
+        reports += self._changed_alarms(found, changed, now_ms)
         for key in sorted(self._present.keys() - found.keys()):
             raised_at_ms = self._present.pop(key)
             reports.append(self._observation(key, Assertion.ABSENT, now_ms, raised_at_ms))
@@ -139,7 +139,7 @@ class BmcTracker:
         self._answered = False
         return [SourceBlind(self._source, NODE, since_ms, reason)]
 
-    def _there(
+    def _changed_alarms(
         self,
         found: Mapping[tuple[Subject, str], Alarm],
         changed: Collection[Subject],

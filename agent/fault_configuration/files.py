@@ -154,7 +154,7 @@ def _links(path: Path) -> Iterator[Path]:
         path = path.parent / path.readlink()
 
 
-def read_kept(state_dir: Path) -> InForce | None:
+def read_stored(state_dir: Path) -> InForce | None:
     """Return what was in force when the last agent ended; ``None`` where nothing usable is
     stored.
     """
@@ -170,15 +170,15 @@ def read_kept(state_dir: Path) -> InForce | None:
     return in_force
 
 
-def keep(state_dir: Path, in_force: InForce) -> None:
+def store_in_force(state_dir: Path, in_force: InForce) -> None:
     """Store ``in_force`` durably for the next start. Raises ``OSError``."""
     path = state_dir / KEPT_NAME
-    beside = path.with_name(f".{KEPT_NAME}.new")
-    with beside.open("wb") as file:
+    temporary = path.with_name(f".{KEPT_NAME}.new")
+    with temporary.open("wb") as file:
         file.write(msgspec.json.encode(in_force))
         file.flush()
         os.fsync(file.fileno())
-    beside.replace(path)
+    temporary.replace(path)
     descriptor = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -13,7 +13,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
-from agent.fault_configuration.files import keep, read_files, read_kept, watch_files
+from agent.fault_configuration.files import read_files, read_stored, store_in_force, watch_files
 from contract.counted import counted
 from contract.errors import Problem, StoreError
 from contract.operator_rules.fault_configuration import (
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.fault_configuration")
 
 _PATIENCE_SECONDS = 1.0
-_KEEP_SECONDS = 1.0
+_STORE_SECONDS = 1.0
 _AGAIN_SECONDS = 30.0
 _LOGGED = 50
 _EVENT_BYTES = 1024
@@ -88,12 +88,12 @@ class FaultConfiguration:
             lambda config_map: config_map.name,
         )
         self._logged: frozenset[str] = frozenset()
-        self._on_disk = read_kept(state_dir)
+        self._on_disk = read_stored(state_dir)
         self._one_by_one = asyncio.Lock()
         self._unanswered = set(CONFIG_MAPS)
         self._is_known = asyncio.Event()
-        self._kept = asyncio.Event()
-        self._to_keep = asyncio.Event()
+        self._stored = asyncio.Event()
+        self._to_store = asyncio.Event()
         if self._on_disk is not None:
             self._is_known.set()
         self._files = read_files(directory)
@@ -127,7 +127,7 @@ class FaultConfiguration:
         """Follow the ConfigMaps and the directory until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_files(), name="fault configuration files")
-            tasks.create_task(self._keep_on_disk(), name="fault configuration on disk")
+            tasks.create_task(self._store_on_disk(), name="fault configuration on disk")
             for config_map in CONFIG_MAPS:
                 tasks.create_task(self._follow_store(config_map), name=config_map.name)
         raise AssertionError("a watch never ends")
@@ -191,11 +191,11 @@ class FaultConfiguration:
             # A megabyte of codes takes a while to decode; the event loop must not wait for it.
             judged = await asyncio.to_thread(self._judge, self._newest.in_force)
             self._newest = judged
-            if self._must_be_kept():
+            if self._must_be_stored():
                 # Before it is in force: a start must not go back to what was replaced.
-                self._kept.clear()
-                self._to_keep.set()
-                await is_set_within(self._kept, _KEEP_SECONDS)
+                self._stored.clear()
+                self._to_store.set()
+                await is_set_within(self._stored, _STORE_SECONDS)
             self._put_in_force(judged)
 
     def _judge(self, before: InForce) -> Judged:
@@ -211,7 +211,7 @@ class FaultConfiguration:
         )
         return replace(judged, problems=(*spoilt, *judged.problems))
 
-    def _must_be_kept(self) -> bool:
+    def _must_be_stored(self) -> bool:
         """Return whether what is in force must be stored on disk.
 
         A configuration that only this node's own files have given is not stored.
@@ -219,26 +219,26 @@ class FaultConfiguration:
         known = bool(self._data) and self._all_answered()
         return (known or self._on_disk is not None) and self._on_disk != self._newest.in_force
 
-    async def _keep_on_disk(self) -> NoReturn:
+    async def _store_on_disk(self) -> NoReturn:
         trouble = Trouble(
             log, "the fault configuration cannot be kept on disk: %s", level=logging.ERROR
         )
         while True:
-            await self._to_keep.wait()
-            self._to_keep.clear()
-            while self._must_be_kept():
+            await self._to_store.wait()
+            self._to_store.clear()
+            while self._must_be_stored():
                 in_force = self._newest.in_force
                 try:
-                    await asyncio.to_thread(keep, self._state_dir, in_force)
+                    await asyncio.to_thread(store_in_force, self._state_dir, in_force)
                 except OSError as error:
                     trouble.begin(str(error))
-                    self._kept.set()
-                    await is_set_within(self._to_keep, _AGAIN_SECONDS)
-                    self._to_keep.clear()
+                    self._stored.set()
+                    await is_set_within(self._to_store, _AGAIN_SECONDS)
+                    self._to_store.clear()
                 else:
                     trouble.end()
                     self._on_disk = in_force
-            self._kept.set()
+            self._stored.set()
 
     def _put_in_force(self, judged: Judged) -> None:
         if (

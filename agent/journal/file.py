@@ -207,7 +207,7 @@ class JournalSync:
         self._connection.close()
 
 
-def _remembered(connection: sqlite3.Connection) -> RestoredJournal:
+def _restored_journal(connection: sqlite3.Connection) -> RestoredJournal:
     def rows(where: str, parameters: Sequence[object] = ()) -> tuple[JournalRow, ...]:
         found = connection.execute(f"SELECT * FROM rows {where}", parameters)
         return tuple(JournalRow(row[0], row[1], RowKind(row[2]), row[3]) for row in found)
@@ -271,4 +271,4 @@ def read_restored(path: Path) -> RestoredJournal:
 def _read(path: Path, locking: str) -> RestoredJournal:
     with closing(sqlite3.connect(path, timeout=1)) as connection:
         connection.execute(f"PRAGMA locking_mode={locking}")
-        return _remembered(connection)
+        return _restored_journal(connection)

@@ -221,7 +221,7 @@ class Journal:
     # On the loop.
 
     def _begin_trouble(self, reason: str) -> None:
-        if self._trouble is None or self._slow.take():
+        if self._trouble is None or self._slow.end_commit():
             log.error("journal %s: %s; publishing continues without it", self._path, reason)
             self._mark(reason)
 
@@ -249,7 +249,7 @@ class Journal:
         now_ms = self._wall_clock()
         lost = dropped - self._dropped_logged
         self._dropped_logged = dropped
-        if not self._slow.take() or lost:
+        if not self._slow.end_commit() or lost:
             log.warning(
                 "journal %s: rows are committed again (%s lost)", self._path, counted(lost, "row")
             )

@@ -38,7 +38,7 @@ class SlowCommits:
         self._began = loop.time() - waited_seconds
         self._hang = loop.call_later(HANGS_SECONDS - waited_seconds, self._hangs)
 
-    def take(self) -> bool:
+    def end_commit(self) -> bool:
         """End the time of the slow commit; return whether there was one that did not hang."""
         if self._hang is None or self._began is None:
             return False

@@ -70,7 +70,7 @@ def reporter_of(node: str, environment: Mapping[str, str]) -> Reporter:
     return Reporter(node, pod or None)
 
 
-class Events:
+class EventSender:
     """Sends Events of what ``record_changes`` and ``post`` are given to ``objects``, while ``run``
     runs.
 
@@ -108,13 +108,13 @@ class Events:
         )
         self._forbidden_since: float | None = None
 
-    def begin(self, remembered: RestoredJournal, state: PolicyState, tables: Catalogue) -> None:
+    def begin(self, restored: RestoredJournal, state: PolicyState, tables: Catalogue) -> None:
         """Continue where the process before this one ended; call it before ``record_changes``."""
         try:
-            if remembered.events is not None:
-                waiting = decoded(remembered.events, _items_decoder)
+            if restored.events is not None:
+                waiting = decoded(restored.events, _items_decoder)
                 self._correlator = EventCorrelator(waiting)
-            for sequence, inputs, changes in _calls(remembered.unacknowledged_changes):
+            for sequence, inputs, changes in _calls(restored.unacknowledged_changes):
                 self._add(inputs, changes, tables, sequence)
         except JournalError as error:
             log.error("Events that waited before the start are lost: %s", error)

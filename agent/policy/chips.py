@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 def compared(subjects: Mapping[Subject, SubjectState], item: ChipsListed) -> ChipListComparison:
     """Return how the chips of ``subjects`` differ from those that the driver lists now."""
-    remembered = {
+    places = {
         subject.id: known.place
         for subject, known in subjects.items()
         if isinstance(known, ChipState)
     }
-    return compare(remembered, item.chips)
+    return compare(places, item.chips)
 
 
 def listed(
@@ -74,7 +74,7 @@ def listed(
 _NEW = ChipState()
 
 
-def remembered(known: SubjectState) -> SubjectState:
+def restored(known: SubjectState) -> SubjectState:
     """Return ``known`` as a chip that a document has: it answered once, but not this process."""
     if not isinstance(known, ChipState) or known.was_read:
         return known

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec.structs import replace
 
 from agent.policy.adoption import adopt, release
-from agent.policy.chips import forgotten, listed, remembered
+from agent.policy.chips import forgotten, listed, restored
 from agent.policy.clock_set_back import no_later
 from agent.policy.deadlines import expire
 from agent.policy.due_times import deadline_ms_of, due_ms_of, next_due
@@ -241,7 +241,7 @@ def _apply(known: SubjectState, item: StepInput, draft: Transaction) -> SubjectS
     if isinstance(item, HealthRead):
         return _health_read(known, item, draft)
     if isinstance(item, ChipsRemembered):
-        return remembered(known)
+        return restored(known)
     if isinstance(item, SourceBlind):
         blindness = Blindness(item.since_ms, item.reason, item.by_driver)
         if known.blind.get(item.source) == blindness:

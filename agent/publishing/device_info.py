@@ -21,7 +21,7 @@ from agent.policy.state import (
 )
 from agent.publishing.publisher import DesiredDocument
 from agent.publishing.render import family_of, missing_chips, render
-from agent.publishing.switch_info import is_known, remembered_ports, switch_info_text
+from agent.publishing.switch_info import is_known, restored_ports, switch_info_text
 from agent.publishing.vigil_key import key_with_answers
 from contract.codes.chip_codes import is_code
 from contract.codes.families import FAMILIES, SwitchInfo
@@ -206,7 +206,7 @@ class DeviceInfoDocument:
         )
         return chips and not self._awaits_allocation and is_known(state, family_of(inventory))
 
-    def found(self, existing: Document | None) -> None:
+    def observe_stored(self, existing: Document | None) -> None:
         """Take over from the document stored at the start what it has of the server."""
         if existing is not None:
             with contextlib.suppress(DocumentError):
@@ -214,7 +214,7 @@ class DeviceInfoDocument:
                 chips = decode(existing.data, self.name)
                 self.server_before = server_of(chips, has_switches=ports is not None)
 
-    def take_over(self, existing: Document | None) -> tuple[Input, ...]:
+    def restore_from(self, existing: Document | None) -> tuple[Input, ...]:
         """Return the chips and switch ports of the stored document, for an agent without a journal.
 
         Audits then find out which faults are over.
@@ -227,9 +227,9 @@ class DeviceInfoDocument:
         except DocumentError as error:
             log.warning("the stored document cannot be decoded and is replaced: %s", error)
             return ()
-        return (*remembered_chips(chips), *(() if ports is None else remembered_ports(ports)))
+        return (*restored_chips(chips), *(() if ports is None else restored_ports(ports)))
 
-    def take_over_isolation(
+    def restore_isolation(
         self, existing: Document | None, now_ms: int, *, has_journal: bool
     ) -> tuple[Adopted | Released, ...]:
         """Return which chips the stored document separates, and which it does not any more.
@@ -261,7 +261,7 @@ class DeviceInfoDocument:
         used = self._in_use.used | self._in_use.assigned
         because = "the program that wrote device-info before does not list it"
         return (
-            *remembered_chips(found),
+            *restored_chips(found),
             *(
                 Forgotten(chip_subject(chip), now_ms, because)
                 for chip in self.missing()
@@ -322,7 +322,7 @@ class DeviceInfoDocument:
         decode_switch_info(self.name, document.data)
 
 
-def remembered_chips(found: DeviceInfo) -> tuple[Input, ...]:
+def restored_chips(found: DeviceInfo) -> tuple[Input, ...]:
     """Return the chips in a document and their faults, as inputs of the policy."""
     if found.update_time <= 0:
         return ()

@@ -155,7 +155,7 @@ class NodeInfoDocument:
         self._is_for_own_key = False
         """Whether it has no part, and exists for our own key only."""
 
-    def found(self, existing: Document | None) -> None:
+    def observe_stored(self, existing: Document | None) -> None:
         """Take over the document stored at the start."""
         self._has_no_part = existing is None
         self.was_found_with_own_key = existing is not None and VIGIL_KEY in existing.data
@@ -211,7 +211,7 @@ class NodeInfoDocument:
         parts = faulty_parts(state)
         return parts if BMC_SOURCE in state.of(NODE).answered else _with(parts, self._left)
 
-    def take_over(self, existing: Document | None) -> tuple[Report, ...]:
+    def restore_from(self, existing: Document | None) -> tuple[Report, ...]:
         """Return the faults in the stored document, for an agent without a journal.
 
         The first answer of each source then ends those that are over. One-off codes of host checks

@@ -64,11 +64,11 @@ class NodeInfoHeartbeat(NodeInfoDocument):
         self._pause_seconds = self._next_pause()
         self._beaten: int | None = None
 
-    def found(self, existing: Document | None) -> None:
+    def observe_stored(self, existing: Document | None) -> None:
         """Take over the stored document, as ``NodeInfoDocument`` does, with its beat as the last
         one.
         """
-        super().found(existing)
+        super().observe_stored(existing)
         record = self._read(existing)
         if record is not None and record.beat is not None:
             self._beaten = record.beat.at_seconds

@@ -145,7 +145,7 @@ class PublicFaultDocument:
         """Treat the faults in the stored document as sent by this agent."""
         self._faults.adopt(self._sent_in(existing))
 
-    def take_over(self, existing: Document | None) -> tuple[Report, ...]:
+    def restore_from(self, existing: Document | None) -> tuple[Report, ...]:
         """Return the faults in the stored document, for an agent without a journal."""
         subject = storage_subject(self._client)
         return tuple(

@@ -134,7 +134,7 @@ def _raised_at_ms(fault: Fault) -> int:
     return fault.raised_at_ms or fault.first_seen_ms
 
 
-def remembered_ports(found: SwitchRecord) -> tuple[Report, ...]:
+def restored_ports(found: SwitchRecord) -> tuple[Report, ...]:
     """Return the faults of switch ports in a document, as observations."""
     return tuple(
         Observation(

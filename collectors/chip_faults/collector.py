@@ -163,13 +163,13 @@ class ChipFaultsRun:
         self._loop = asyncio.get_running_loop()
         self._chips: dict[int, _Watched] = {}
         self._missing: dict[Subject, _Watched] = {}
-        self._remembered: dict[Subject, set[str]] = {
+        self._tracked: dict[Subject, set[str]] = {
             chip_subject(chip): set() for chip in context.chips
         }
         self._lists: dict[Chip, tuple[int, ...]] = {}
         """Code lists that were read in this round and are not applied yet."""
         for subject, code in context.tracked:
-            self._remembered.setdefault(subject, set()).add(code)
+            self._tracked.setdefault(subject, set()).add(code)
         self._logged_silent: set[Subject] = set()
         self._changed = asyncio.Event()
         self._batch: list[Report] = []
@@ -189,11 +189,11 @@ class ChipFaultsRun:
             self._take_over(asking.result())
         finally:
             asking.cancel()
-        for subject in sorted(self._remembered):
+        for subject in sorted(self._tracked):
             self._missing[subject] = self._watched(subject, None)
 
     def _log_silent(self, reason: str) -> None:
-        silent = sorted(self._remembered.keys() - self._logged_silent)
+        silent = sorted(self._tracked.keys() - self._logged_silent)
         self._logged_silent.update(silent)
         now_ms = self._context.wall_clock()
         self._report(SourceBlind(self._source, chip, now_ms, reason, True) for chip in silent)
@@ -215,7 +215,7 @@ class ChipFaultsRun:
                 watched.word, watched.listed = ChipWord(self._source, subject), None
 
     def _watched(self, subject: Subject, chip: Chip | None) -> _Watched:
-        tracked = self._remembered.pop(subject, set())
+        tracked = self._tracked.pop(subject, set())
         tracker = ChipTracker(self._source, subject, tracked, self._card_lost_after_seconds)
         now = self._loop.time()
         return _Watched(subject, chip, tracker, dict.fromkeys(Query, now), now + LAG_SECONDS)

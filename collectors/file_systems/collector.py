@@ -168,7 +168,7 @@ class FileSystemsRun:
                 and report.code == READ_ONLY
                 and report.assertion is Assertion.OCCUR
             ):
-                self._tracker.made_read_only(report.subject)
+                self._tracker.record_read_only(report.subject)
                 self._check_now.set()
 
     async def wait(self) -> None:

@@ -57,7 +57,7 @@ class FileSystemTracker:
         self.writable = dict(writable)
         """The mounts through which each was writable, by device number."""
 
-    def made_read_only(self, subject: Subject) -> None:
+    def record_read_only(self, subject: Subject) -> None:
         """Record that the kernel logged the change, and that it was reported."""
         self._present.add((subject, READ_ONLY))
 

@@ -105,7 +105,7 @@ class HangRun:
         self._tool = HccnTool(
             paths.driver_root, trust_driver=paths.trust_driver, environment=paths.environment
         )
-        self._remembered = {subject for subject, code in context.tracked if code == HANG}
+        self._tracked = {subject for subject, code in context.tracked if code == HANG}
         self._logged_missing: set[Subject] = set()
         self._chips: dict[int, HangTracker] = {}
         self._without: set[int] = set()
@@ -118,7 +118,7 @@ class HangRun:
         now_ms = self._context.wall_clock()
         gone = [
             Observation(self._source, chip, HANG, Assertion.RECOVER, now_ms)
-            for chip in sorted(self._remembered)
+            for chip in sorted(self._tracked)
         ]
         if gone:
             self._context.report(gone)
@@ -154,15 +154,15 @@ class HangRun:
                 self._source,
                 subject,
                 self._limits,
-                hung=subject in self._remembered,
+                hung=subject in self._tracked,
                 blind=subject in self._logged_missing,
             )
-            self._remembered.discard(subject)
+            self._tracked.discard(subject)
             self._chips[chip.physical_id] = tracker
         return tracker
 
     def _log_missing(self) -> None:
-        missing = sorted(self._remembered - self._logged_missing)
+        missing = sorted(self._tracked - self._logged_missing)
         self._logged_missing.update(missing)
         now_ms, why = self._context.wall_clock(), "the driver does not show this chip"
         self._report(SourceBlind(self._source, chip, now_ms, why) for chip in missing)

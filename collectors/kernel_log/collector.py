@@ -151,7 +151,7 @@ class KernelLogRun:
         try:
             await self._drain(log, records)
             self._is_history = False
-            if self._position.at_the_end():
+            if self._position.finish_reading():
                 _log.warning(
                     "%s: the log is another one than before; reading continues at its end",
                     self._source,
@@ -191,7 +191,7 @@ class KernelLogRun:
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                self._position.overrun()
+                self._position.record_overrun()
             else:
                 if not data:
                     raise OSError(errno.EIO, "it ended")
@@ -211,7 +211,7 @@ class KernelLogRun:
         if self._is_history:
             position.sequence = record.sequence
             return
-        reports = position.read(record.sequence, now.wall_ms)
+        reports = position.record_read(record.sequence, now.wall_ms)
         if reports:
             reports += self._audited(now)
         text = record.text

@@ -123,7 +123,7 @@ class Position:
         self._newest: int | None = None
         self.sequence = sequence
 
-    def overrun(self) -> None:
+    def record_overrun(self) -> None:
         """Record that records were overwritten before they were read."""
         self._overrun = True
 
@@ -132,7 +132,7 @@ class Position:
         self._newest = sequence
         return self.sequence is None or sequence > self.sequence
 
-    def read(self, sequence: int, now_ms: int) -> list[Report]:
+    def record_read(self, sequence: int, now_ms: int) -> list[Report]:
         """Record that a record was read; return a gap before it."""
         before, self.sequence = self.sequence, sequence
         lost = 0 if before is None else sequence - before - 1
@@ -144,7 +144,7 @@ class Position:
             Gap(self._source, now_ms, f"{count} of the kernel's log were lost before {sequence}")
         ]
 
-    def at_the_end(self) -> bool:
+    def finish_reading(self) -> bool:
         """Record that all was read; return whether the log is another one than before.
 
         That is so in a machine that was set back to an earlier state. Reading continues from there.

@@ -153,9 +153,9 @@ class LinksRun:
         self._loop = asyncio.get_running_loop()
         self._family = ""
         self._links: dict[int, _Link] = {}
-        self._remembered: dict[Subject, set[str]] = {}
+        self._tracked: dict[Subject, set[str]] = {}
         for subject, code in context.tracked:
-            self._remembered.setdefault(subject, set()).add(code)
+            self._tracked.setdefault(subject, set()).add(code)
         self._has_plane = True
         self._reported: set[int] = {
             subject.id for subject, code in context.tracked if code in _UBOE_DERIVED
@@ -186,7 +186,7 @@ class LinksRun:
             self._log_missing("the driver does not show this chip")
 
     def _log_missing(self, reason: str) -> None:
-        missing = sorted(self._remembered.keys() - self._logged_missing)
+        missing = sorted(self._tracked.keys() - self._logged_missing)
         self._logged_missing.update(missing)
         now_ms = self._context.wall_clock()
         self._report_together([SourceBlind(self._source, chip, now_ms, reason) for chip in missing])
@@ -208,7 +208,7 @@ class LinksRun:
                 link.chip = chip
                 continue
             subject = chip_subject(chip.physical_id)
-            tracker = LinkTracker(self._source, subject, self._remembered.pop(subject, set()))
+            tracker = LinkTracker(self._source, subject, self._tracked.pop(subject, set()))
             share = self._period_seconds / len(inventory.chips)
             due = now - self._period_seconds + place * share
             self._links[chip.physical_id] = _Link(chip, tracker, due, now + share / 2)

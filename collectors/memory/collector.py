@@ -93,7 +93,7 @@ class MemoryCollector:
             await watch.wait()
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _SavedKills(msgspec.Struct, frozen=True):
     """How many kills of ``boot`` are accounted for."""
 
     boot: str
@@ -110,7 +110,7 @@ class MemoryRun:
         self._boot = boot_id()
         self._was_short = (_SUBJECT, MEMORY_PRESSURE) in context.tracked
         self._pressure = Pressure(collector.stalled, collector.available, is_short=self._was_short)
-        self._kept = read_saved(context.saved_state, self._source, _Kept)
+        self._kept = read_saved(context.saved_state, self._source, _SavedKills)
         self._kills = OomKills(self._accounted())
         self._answers: bool | None = None
         self._check_now = asyncio.Event()
@@ -128,7 +128,7 @@ class MemoryRun:
                 if isinstance(report, Gap):
                     self._check_now.set()
                 elif report.code == OOM_KILL:
-                    self._kills.count_fault()
+                    self._kills.count_logged_kill()
 
     async def wait(self) -> None:
         """Wait until the next check is due."""
@@ -193,7 +193,7 @@ class MemoryRun:
         accounted = self._kills.accounted
         if accounted is None:
             return
-        kept = _Kept(self._boot, accounted)
+        kept = _SavedKills(self._boot, accounted)
         if kept != self._kept:
             self._kept = kept
             self._context.saved_state.write(msgspec.json.encode(kept))

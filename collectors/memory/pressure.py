@@ -70,7 +70,7 @@ class OomKills:
         self.accounted = accounted
         self._suspected = 0
 
-    def count_fault(self) -> None:
+    def count_logged_kill(self) -> None:
         """Count a kill that the log reported."""
         if self.accounted is not None:
             self.accounted += 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from contract.errors import BmcError
 from dcmi_shim.ipmi.alarms import reading
 from dcmi_shim.ipmi.device import IpmiDevice, NoDevice
-from dcmi_shim.ipmi.serial_number import asking_for_serial_number
+from dcmi_shim.ipmi.serial_number import serial_number_exchange
 from dcmi_shim.ipmi.tool import IpmiTool, NoTool
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Ipmi:
 
         Raises ``BmcError`` or ``ToolError`` when it gives no answer.
         """
-        return await self._ask(asking_for_serial_number)
+        return await self._ask(serial_number_exchange)
 
     async def _ask(self, begin: Callable[[], Exchange[T]]) -> T:
         """Do an exchange through the device, or through ``ipmitool`` where there is no device."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _SERIAL_NUMBER, _MANUFACTURER = 4, 0
 
 
-def asking_for_serial_number() -> Exchange[str | None]:
+def serial_number_exchange() -> Exchange[str | None]:
     """Ask for the serial number; the manufacturer's name replaces one that the BMC does not have.
 
     Returns ``None`` when there is neither, or nothing printable in them.

@@ -323,7 +323,7 @@ def error_codes(library: Library, card: int, device: int) -> Answer:
     return answer, [code for code in codes[:listed] if code]
 
 
-def lists(library: Library, *places: int) -> Answer:
+def code_lists(library: Library, *places: int) -> Answer:
     """Return active fault codes of several chips (card, device, card, device, ...), in one message.
 
     A chip without a plausible answer has ``None``. Chips that are not read within
@@ -364,5 +364,5 @@ CALLS: dict[str, Callable[..., Answer]] = {
     "dcmi_get_device_health": health,
     "dcmi_get_device_network_health": network_health,
     "dcmi_get_device_errorcode_v2": error_codes,
-    "dcmi_get_device_errorcode_v2 of several chips": lists,
+    "dcmi_get_device_errorcode_v2 of several chips": code_lists,
 }

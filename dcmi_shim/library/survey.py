@@ -85,7 +85,7 @@ async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
         )
     families = await _families(ask, chips, is_board_known=board is not None)
     if len(families) > 1:
-        return Survey(None, (*problems, _several(families)), chips, is_refused=True)
+        return Survey(None, (*problems, _mixed_families(families)), chips, is_refused=True)
     version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
     pod = await _super_pod(ask, chips[0], problems)
     virtual = await virtual_chips(ask, chips, () if known is None else known.virtual)
@@ -111,7 +111,7 @@ async def _families(
     return found
 
 
-def _several(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str:
+def _mixed_families(families: Mapping[str, Mapping[str, Sequence[Chip]]]) -> str:
     """Return why a server with chips of several families is refused."""
     kinds = [
         f"{family} ({name}: chips {', '.join(str(chip.physical_id) for chip in chips)})"

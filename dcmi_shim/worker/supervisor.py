@@ -203,7 +203,7 @@ class Supervisor:
         """Keep a child alive until cancelled. Raises when no start can ever succeed."""
         while True:
             self._start_requested.clear()
-            child = await self._started()
+            child = await self._start_with_retries()
             if child is not None:
                 self._adopt(child)
             pause = None if self._subscribe_at is None else self._subscribe_at - self.now()
@@ -217,7 +217,7 @@ class Supervisor:
             if await self._installed.is_replaced() and self._serving is not None:
                 self._start_requested.set()
 
-    async def _started(self) -> ChildProcess | None:
+    async def _start_with_retries(self) -> ChildProcess | None:
         """Return a new child; ``None`` if that failed and the one that serves still does."""
         while True:
             await self._wait_for_budget()

@@ -54,7 +54,7 @@ class Life:
             directory,
             first_sequence=remembered.last_sequence + 1,
             wall_clock=clock,
-            on_recovered=self.verdicts.recovered,
+            on_recovered=self.verdicts.complete_journal,
         )
         self.verdicts.begin(self.journal)
 

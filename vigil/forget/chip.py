@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.chip_removal import BECAUSE, request
+from agent.chip_removal import BECAUSE, request_removal
 from agent.fault_state import configured_by, restore
 from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of, read_restored
 from agent.pages.routes import SOCKET_NAME
@@ -81,7 +81,7 @@ def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_me
     if not is_meant:
         return _would(name, held)
     try:
-        asked = request(node.state_dir, name)
+        asked = request_removal(node.state_dir, name)
     except OSError as error:
         return _print_result(_OUTSIDE, f"{node.state_dir} cannot be written: {error.strerror}")
     give_up = time.monotonic() + _PATIENCE_SECONDS

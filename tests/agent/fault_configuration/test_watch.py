@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent.fault_configuration.files import KEPT_NAME, Files, keep, read_files, read_kept
+from agent.fault_configuration.files import (
+    KEPT_NAME,
+    Files,
+    read_files,
+    read_stored,
+    store_in_force,
+)
 from agent.fault_configuration.watch import FaultConfiguration, FaultConfigurationCallbacks
 from contract.codes.catalogue import shipped
 from contract.errors import StoreRefused
@@ -105,7 +111,7 @@ class Follower:
     async def until_kept(self) -> None:
         """Wait until the next start finds what is in force: both ConfigMaps are known by then."""
         async with asyncio.timeout(5):
-            await _until(lambda: read_kept(self.state_dir) == self.followed.judged.in_force)
+            await _until(lambda: read_stored(self.state_dir) == self.followed.judged.in_force)
 
     async def until_problems(self, *documents: str) -> None:
         async with asyncio.timeout(5):
@@ -218,7 +224,7 @@ async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> Non
     async with follower.running():
         await asyncio.sleep(0.1)
         assert follower.levels[-1] == "SeparateNPU"
-        assert read_kept(follower.state_dir) is None, "the other one is not known yet"
+        assert read_stored(follower.state_dir) is None, "the other one is not known yet"
         waiting = asyncio.create_task(follower.followed.known())
         await asyncio.sleep(0.1)
         assert not waiting.done()
@@ -228,7 +234,7 @@ async def test_the_first_start_waits_for_both_config_maps(tmp_path: Path) -> Non
         assert follower.followed.trouble == "forbidden"
         await follower.put(codes=table("RestartNPU"))
         await follower.until("RestartNPU")
-        assert read_kept(follower.state_dir) is not None
+        assert read_stored(follower.state_dir) is not None
 
 
 either_late = pytest.mark.parametrize("late", [CHIP_CONFIG_MAP, NODE_CONFIG_MAP])
@@ -410,14 +416,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_stored_configuration_is_read_back(tmp_path: Path) -> None:
-    assert read_kept(tmp_path) is None
+    assert read_stored(tmp_path) is None
     in_force = InForce(FaultTexts(fault_code="{}"), {CODES: ConfigurationPlace.CONFIG_MAP})
-    keep(tmp_path, in_force)
-    assert read_kept(tmp_path) == in_force
+    store_in_force(tmp_path, in_force)
+    assert read_stored(tmp_path) == in_force
     assert [path.name for path in tmp_path.iterdir()] == [KEPT_NAME]
     for broken in (b"", b"{", b"[]", b"\xff", b'{"texts":{"fault_code":"{"}}'):
         (tmp_path / KEPT_NAME).write_bytes(broken)
-        assert read_kept(tmp_path) is None
+        assert read_stored(tmp_path) is None
 
 
 async def test_a_disk_that_takes_nothing_does_not_keep_a_change_away(

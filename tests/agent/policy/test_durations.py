@@ -323,8 +323,8 @@ class TestAdopted:
         made = DeviceInfoDocument("node-1", healthy)
         found = Document(made.namespace, made.name, data, {})
         now = T + 300_000
-        isolation = made.take_over_isolation(found, now, has_journal=False)
-        state = after(PolicyState("node-1", "boot"), [*isolation, *made.take_over(found)], now)
+        isolation = made.restore_isolation(found, now, has_journal=False)
+        state = after(PolicyState("node-1", "boot"), [*isolation, *made.restore_from(found)], now)
         assert document(state).faults == written.faults
         assert document(state).upgrade_reasons == written.upgrade_reasons
         gone = seen(ABSENT, LINK_DOWN, at=T + 300_000)

@@ -72,8 +72,8 @@ def started(existing: Document | None, now: int = T, tables: Catalogue = FREQ3) 
     """A fresh agent without a journal that found ``existing``."""
     state = PolicyState(NODE, "boot")
     made = DeviceInfoDocument(NODE, lambda: state)
-    isolation = made.take_over_isolation(existing, now, has_journal=False)
-    state = take(state, [*isolation, *made.take_over(existing)], now, tables)
+    isolation = made.restore_isolation(existing, now, has_journal=False)
+    state = take(state, [*isolation, *made.restore_from(existing)], now, tables)
     return take(state, answered(0, 1, at=now), now, tables)
 
 
@@ -81,7 +81,7 @@ def restarted(state: PolicyState, existing: Document | None, now: int) -> Policy
     """An agent whose journal had ``state`` and that found ``existing``."""
     state = msgspec.json.decode(msgspec.json.encode(state), type=PolicyState)
     made = DeviceInfoDocument(NODE, lambda: state)
-    return take(state, made.take_over_isolation(existing, now, has_journal=True), now, FREQ3)
+    return take(state, made.restore_isolation(existing, now, has_journal=True), now, FREQ3)
 
 
 def reason(code: str, level: str, kind: str, at: int = T) -> dict[str, Any]:

@@ -217,7 +217,7 @@ class WithKey:
         self.state = state
         self.key: str | None = KEY_TEXT
         self.made = NodeInfoDocument("n1", lambda: self.state, lambda: self.key)
-        self.made.found(existing)
+        self.made.observe_stored(existing)
 
     def data(self) -> dict[str, str] | None:
         """What is to be there: nothing is an empty document, ``None`` leaves what is there."""
@@ -283,7 +283,7 @@ def codes(state: PolicyState, made: NodeInfoDocument) -> list[str] | None:
 def test_host_checks_come_and_go_though_the_bmc_never_answered() -> None:
     state = healthy()
     made = NodeInfoDocument("node-1", lambda: state)
-    made.found(None)
+    made.observe_stored(None)
     state = after(state, [blind()])
     assert codes(state, made) is None
     state = after(state, [lockup()])
@@ -300,9 +300,9 @@ def test_stored_parts_of_the_bmc_stay_until_it_answers(remembers: bool) -> None:
     stored = published(after(healthy(), [answered(), alarm(), lockup()]))
     state = healthy()
     made = NodeInfoDocument("node-1", lambda: state)
-    made.found(stored)
+    made.observe_stored(stored)
     if remembers:
-        state = after(state, made.take_over(stored))
+        state = after(state, made.restore_from(stored))
         assert state.of(host_subject(KERNEL, 0)).faults[SOFT_LOCKUP].source == KERNEL_LOG
         assert state.of(FAN).faults["06000025"].source == "bmc"
     else:
@@ -337,7 +337,7 @@ def test_a_part_without_codes_is_nobodys() -> None:
     part = FaultDevice("Fan", 3, [], "")
     stored = Document("ns", "name", encode_node_info([part], "Healthy", "2026-01-01T00:00:00Z"))
     made = document(healthy())
-    made.found(stored)
+    made.observe_stored(stored)
     assert made.desired() is None, "the BMC has not answered"
 
 
@@ -346,8 +346,8 @@ def test_one_off_event_is_not_restored() -> None:
     stored = published(after(healthy(), [answered(), kill]))
     assert stored is not None
     made = document(healthy())
-    made.found(stored)
-    assert made.take_over(stored) == ()
+    made.observe_stored(stored)
+    assert made.restore_from(stored) == ()
     assert codes(healthy(), made) == [], "nobody else could have left anything"
 
 
@@ -395,7 +395,7 @@ def test_a_document_is_the_memory_of_an_agent_without_a_journal() -> None:
     made = published(state)
     assert made is not None
     forgetful = document(healthy())
-    again = after(healthy(), forgetful.take_over(made))
+    again = after(healthy(), forgetful.restore_from(made))
     assert document(again).desired() is None, "it is no answer of the BMC"
     assert published(after(again, [answered()])) == made
     assert forgetful.stamp_of(made) == STAMP
@@ -404,11 +404,11 @@ def test_a_document_is_the_memory_of_an_agent_without_a_journal() -> None:
 @pytest.mark.parametrize("text", ["{}", "no JSON", '{"NodeInfo":{"FaultDevList":[]}}'])
 def test_a_document_that_makes_no_sense_is_no_memory(text: str) -> None:
     broken = Document("mindx-dl", "mindx-dl-nodeinfo-node-1", {"NodeInfo": text}, {})
-    assert document(healthy()).take_over(broken) == ()
+    assert document(healthy()).restore_from(broken) == ()
     assert document(healthy()).stamp_of(broken) is None
     with pytest.raises(DocumentError):
         document(healthy()).verify(broken)
-    assert document(healthy()).take_over(None) == ()
+    assert document(healthy()).restore_from(None) == ()
 
 
 @pytest.mark.parametrize("has_parts", [False, True])
@@ -421,7 +421,7 @@ def test_a_heartbeat_that_is_not_sent_any_more_goes_without_the_bmc(has_parts: b
         data = encode_beating_node_info([fan], "PreSeparate", beat)
     state = after(healthy(), [blind()])
     made = document(state)
-    made.found(Document("ns", "name", data))
+    made.observe_stored(Document("ns", "name", data))
     assert codes(state, made) == (["06000025"] if has_parts else [])
 
 
@@ -431,7 +431,7 @@ def test_a_code_of_a_host_check_on_a_part_of_another_owner_is_not_taken_over() -
     parts += [FaultDevice(KERNEL, 1, [SOFT_LOCKUP], "NotHandleFault")]
     parts += [FaultDevice(FILE_SYSTEM, 2049, [READ_ONLY], "NotHandleFault")]
     data = encode_node_info(parts, "PreSeparate", "2026-01-01T00:00:00Z")
-    taken = document(healthy()).take_over(Document("ns", "name", data))
+    taken = document(healthy()).restore_from(Document("ns", "name", data))
     assert [(str(one.subject), one.code) for one in taken if isinstance(one, Observation)] == [
         (str(FAN), "06000025"),
         (str(host_subject(FILE_SYSTEM, 2049)), READ_ONLY),

@@ -80,12 +80,12 @@ def test_it_beats_before_the_bmc_answers_and_never_reports_healthy_for_it() -> N
         encode_beating_node_info([FAN], "PreSeparate", NodeBeat(90, 5)),
     ):
         this = document(healthy())
-        this.found(stored(data))
+        this.observe_stored(stored(data))
         assert made(this, 100).faults == (FAN,), "what was there stays until the BMC answers"
     answered = document(after(healthy(), [ALARM, ANSWERED], T))
     assert made(answered, 100).status == "PreSeparate"
     well = document(after(healthy(), [ANSWERED], T))
-    well.found(stored(encode_node_info([FAN], "PreSeparate", "2026-01-01T08:00:00Z")))
+    well.observe_stored(stored(encode_node_info([FAN], "PreSeparate", "2026-01-01T08:00:00Z")))
     assert made(well, 100).faults == ()
 
 
@@ -109,7 +109,7 @@ def test_while_something_stalls_the_beat_stands_still_and_faults_do_not() -> Non
     # A process that begins like that leaves what the last one said.
     stalls["links"] = 61.0
     next_life = document(healthy(), stalls=stalls)
-    next_life.found(stored(encode_beating_node_info([], "Healthy", NodeBeat(115, 5))))
+    next_life.observe_stored(stored(encode_beating_node_info([], "Healthy", NodeBeat(115, 5))))
     assert made(next_life, 120).beat == NodeBeat(115, 5)
 
 

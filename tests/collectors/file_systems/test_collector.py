@@ -101,7 +101,7 @@ def test_a_restart_in_the_same_boot_remembers() -> None:
 
 def test_the_kernel_reports_it_first() -> None:
     known = tracker()
-    known.made_read_only(DISK)
+    known.record_read_only(DISK)
     assert seen(known, disk(7, read_only=True)) == []
     assert seen(known, disk(7)) == [f"absent {READ_ONLY}"]
 

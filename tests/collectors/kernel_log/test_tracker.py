@@ -82,7 +82,7 @@ def test_a_clock_that_was_set_back_makes_nothing_last_longer() -> None:
 )
 def test_gaps_of_sequence_numbers(sequences: tuple[int, ...], gaps: list[str]) -> None:
     position = Position(KERNEL_LOG, None if sequences[0] else -10)
-    found = [gap for one in sequences for gap in position.read(one, NOW_MS)]
+    found = [gap for one in sequences for gap in position.record_read(one, NOW_MS)]
     assert all(isinstance(gap, Gap) for gap in found)
     assert [" ".join(word(gap).split()[1:3]) for gap in found] == gaps
     assert position.sequence == sequences[-1]
@@ -90,18 +90,18 @@ def test_gaps_of_sequence_numbers(sequences: tuple[int, ...], gaps: list[str]) -
 
 def test_an_overrun_is_a_gap_even_if_no_number_is_missing() -> None:
     position = Position(KERNEL_LOG, 4)
-    position.overrun()
-    assert len(position.read(5, NOW_MS)) == 1
-    assert position.read(6, NOW_MS) == []
+    position.record_overrun()
+    assert len(position.record_read(5, NOW_MS)) == 1
+    assert position.record_read(6, NOW_MS) == []
 
 
 def test_a_log_that_begins_again_is_followed() -> None:
     position = Position(KERNEL_LOG, 100)
     assert not position.is_news(7)
-    assert position.at_the_end()
+    assert position.finish_reading()
     assert position.sequence == 7
     assert position.is_news(8)
     again = Position(KERNEL_LOG, 100)
-    assert not again.at_the_end(), "nothing was there"
+    assert not again.finish_reading(), "nothing was there"
     assert not again.is_news(100)
-    assert not again.at_the_end(), "nothing is new"
+    assert not again.finish_reading(), "nothing is new"
