@@ -49,7 +49,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
 async def in_thread(work: Callable[[], T]) -> T:
     """Return what ``work`` returns in a thread. Raises what it raises.
 
-    One that is cancelled waits for the thread, at most 2 s: nobody closes a file under the thread
+    One that is cancelled waits for the thread, at most 2 s: no file is closed under the thread
     that writes it.
     """
     task = asyncio.create_task(asyncio.to_thread(work))

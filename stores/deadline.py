@@ -1,4 +1,4 @@
-"""A request to a store has an end, and the error of one that takes longer says how long."""
+"""The end of a request to a store: the error of one that takes longer names the deadline."""
 
 from __future__ import annotations
 
