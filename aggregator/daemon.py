@@ -18,7 +18,7 @@ from aggregator.api.collect_status import Picture, StatusParts
 from aggregator.api.readiness import Readiness
 from aggregator.cluster_documents.kinds import kind_of
 from aggregator.cluster_documents.shards import text_limit
-from aggregator.durable_ack import kept_answer
+from aggregator.durable_ack import durable_answer
 from aggregator.failover.read_repair import ReadRepair
 from aggregator.failover.takeover import Takeover
 from aggregator.inputs.cluster_state import ClusterState
@@ -74,19 +74,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _DELETED_AFTER_MS = 2000
-"""A node's document that is gone for so long was deleted. Its owner deletes and creates what
-somebody made immutable, and no reader may see the node healthy meanwhile.
+"""A node's document that is gone for so long was deleted. Its owner deletes and creates a document
+that an operator made immutable, and no reader may see the node healthy meanwhile.
 """
 
-_PATIENCE_SECONDS = 30.0
+_FIRST_LIST_SECONDS = 30.0
+"""Longest wait of the first publication for stores that are away, once one store was listed."""
 _FIT_SECONDS = 1.0
-"""How long a store that is away holds up the first publication of what the others say."""
+"""Period of checks of what stores accept."""
 
 
 def _advising(
     clusters: Sequence[Cluster], clock: Clock, stream: Stream, wake: Callable[[], None]
 ) -> Advising | None:
-    """The advisor, which is not loaded otherwise; ``None`` where nothing schedules pods."""
+    """Return the advisor, which is not loaded otherwise; ``None`` where no store has pods."""
     from aggregator.advising.advice import Advising
 
     def send(changes: Iterable[AdviceChange]) -> None:
@@ -97,7 +98,7 @@ def _advising(
 
 
 class Serve(Protocol):
-    """Makes what serves clients of ClusterD."""
+    """Makes the gRPC server for clients of ClusterD."""
 
     def __call__(
         self,
@@ -110,10 +111,9 @@ class Serve(Protocol):
 
 
 class Aggregator:
-    """Reads ``stores``, publishes to ``publish`` while it leads; both by URL.
+    """Reads ``stores``, and publishes to ``publish`` while it leads; both by URL.
 
-    ``parts`` read, remember and show what they want through this; one that changes by itself, as
-    by a call from outside, says so by ``wake``.
+    ``parts`` are further plugins. One that changes by a call from outside calls ``wake``.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Aggregator:
         advise: bool = False,
         state_dir: Path | None = None,
     ) -> None:
-        """In ``state_dir`` is what lasts of stores that may come back without it."""
+        """Make all parts; ``state_dir`` has the last known state of stores that may lose theirs."""
         self._clock = clock
         lasting = [url for url, store in stores.items() if not store.absence_is_deletion]
         self.last_known = LastKnown(state_dir, clock)
@@ -319,11 +319,11 @@ class Aggregator:
         self._wake = asyncio.Event()
 
     async def run(self) -> NoReturn:
-        """Aggregate until cancelled; then somebody else may lead at once."""
+        """Aggregate until cancelled, then let another replica lead at once."""
         async with asyncio.TaskGroup() as lasting:
-            # Its last commit may take seconds, for which nobody would lead.
+            # Its last commit may take seconds; another replica leads meanwhile.
             lasting.create_task(self.notifier.history.run(), name="history")
-            self._remember(await asyncio.to_thread(self.last_known.load))
+            self._restore_last_known(await asyncio.to_thread(self.last_known.load))
             lasting.create_task(self.last_known.run(), name="last known state")
             try:
                 await self._run()
@@ -331,14 +331,14 @@ class Aggregator:
                 await self.succession.give_up()
         raise AssertionError("the tasks never end")
 
-    def _remember(self, found: Mapping[str, LastKnownStore]) -> None:
-        """Take in what an earlier run knew of stores that may come back without it."""
+    def _restore_last_known(self, found: Mapping[str, LastKnownStore]) -> None:
+        """Restore what an earlier run has read of stores that may come back without it."""
         now_ms = self._clock().wall_ms
         for url, absence in self.absences.items():
             known = found.get(url, LastKnownStore())
             for document in known.documents.values():
                 for feed in absence.feeds:
-                    feed.remember(document, now_ms)
+                    feed.restore(document, now_ms)
             for node, beat in known.beats.items():
                 self.listener.remember(url, node, beat.holder, beat.interval_ms)
         self.pipeline.note_complete(
@@ -347,7 +347,7 @@ class Aggregator:
         first = self.publishers[0].store
         if not first.absence_is_deletion and first.url in found:
             documents = tuple(found[first.url].documents.values())
-            self.succession.keeping.remember(documents)
+            self.succession.keeping.restore_copies(documents)
             self._copies = tuple(one for one in documents if kind_of(one.name) is not None)
 
     async def _run(self) -> None:
@@ -370,18 +370,18 @@ class Aggregator:
             tasks.create_task(self._labelling.run(), name="label pods")
             if self.advising is not None:
                 tasks.create_task(self.advising.run(), name="advice")
-            tasks.create_task(self._read_repair.run(), name="read again what another leader knew")
+            tasks.create_task(self._read_repair.run(), name="read repair")
             tasks.create_task(self._merge(tasks), name="merge")
             tasks.create_task(self._keep_fitting(), name="limits of stores")
             manager = notify_manager(
                 self.stalls.stalled, lambda: self.readiness.health().not_ready, os.environ
             )
             tasks.create_task(manager, name="service manager")
-            tasks.create_task(self.stalls.watch(lambda: None), name="standstills")
+            tasks.create_task(self.stalls.watch(lambda: None), name="stalls")
 
     def _beats_were_listed(self, url: str, beats: tuple[Beat, ...]) -> None:
         self.missed_writes[url].observe(beats)
-        self.marks.note_beats(url, beats)
+        self.marks.observe_beats(url, beats)
         absence = self.absences.get(url)
         if absence is not None:
             absence.observe(beats)
@@ -389,7 +389,7 @@ class Aggregator:
                 self._wake.set()
 
     def wake(self) -> None:
-        """Something changed that no store told: a part was called."""
+        """Start a step: a plugin was changed by a call, not by a store."""
         self._wake.set()
 
     def _judge(self, nodes: frozenset[str]) -> None:
@@ -401,11 +401,13 @@ class Aggregator:
         if isinstance(event, DocumentsListed):
             for source in self.pipeline.sources:
                 if source.url in self.absences and source.listed:
-                    self.last_known.is_listed(source.url)
+                    self.last_known.record_listed(source.url)
         self._wake.set()
 
     def _source(self, url: str, *, lasts: bool) -> DocumentSource:
-        """What is read of the documents of nodes in this store; ``lasts``: absence ends nothing."""
+        """Return the source of the nodes' documents in this store; ``lasts``: absence
+        ends nothing.
+        """
         if not lasts:
             return DocumentSource(url)
         feed = partial(
@@ -419,22 +421,22 @@ class Aggregator:
         self, url: str, namespace: str, name: str, document: Document | None
     ) -> None:
         if document is None:
-            self.last_known.drop(url, namespace, name)
+            self.last_known.remove(url, namespace, name)
         else:
-            self.last_known.put(url, document)
+            self.last_known.record(url, document)
 
     def _note_beat(self, url: str, node: str, pulse: ObservedHeartbeat | None) -> None:
         if pulse is None:
-            self.last_known.drop_beat(url, node)
+            self.last_known.remove_beat(url, node)
         else:
-            self.last_known.put_beat(url, node, KnownBeat(pulse.holder, pulse.interval_ms))
+            self.last_known.record_beat(url, node, KnownBeat(pulse.holder, pulse.interval_ms))
 
     def _forgot(self) -> None:
-        """The first store that is published to may have lost documents."""
+        """Look for lost state: the first store that is published to may have lost documents."""
         self.succession.keeping.look_for_lost()
 
     def _end_absent(self, now: Instant) -> None:
-        """End what somebody's word ends of what stores lack."""
+        """End the documents that stores lack and that have a reason to end."""
         for url, absence in self.absences.items():
             absence.hold(self.marks.problem(url) is not None)
             if not absence.is_due(now):
@@ -445,10 +447,12 @@ class Aggregator:
             self.listener.forget(url, gone)
             absence.over -= gone
             absence.log_changes(now)
-            self._forgetting[url].look()
+            self._forgetting[url].request_heartbeats()
 
     def _found(self, number: int, event: WatchEvent) -> None:
-        """A document with public faults was read by name in the store with this number."""
+        """Observe a document with public faults that was read by name in the store with this
+        number.
+        """
         self._judge(self.public_faults.observe(number, MESSAGES, event, self._clock()))
 
     def _listed_nodes(self, nodes: frozenset[str] | None) -> None:
@@ -458,28 +462,30 @@ class Aggregator:
         self._wake.set()
 
     def _is_read(self) -> bool:
-        """Whether what nodes say was read in all stores."""
+        """Return whether the nodes' documents were listed in all stores."""
         return all(source.listed for source in self.pipeline.sources)
 
     def _configure(self, table: str | None) -> None:
         self._judge(self.public_faults.configure(table))
 
     async def _sent(self, message: PublicFault) -> ValidationReply:
-        """Public faults came over gRPC. Raises ``StoreError`` where they could be lost."""
+        """Apply public faults that came over gRPC. Raises ``StoreError`` where they could
+        be lost.
+        """
         keeping = self.succession.keeping
-        return await kept_answer(self.public_faults, message, keeping, self._judge, self._clock)
+        return await durable_answer(self.public_faults, message, keeping, self._judge, self._clock)
 
     def _not_served(self) -> str | None:
         return None if self.notifier.server is None else self.notifier.server.not_served
 
     def _turned(self, _: object) -> None:
-        """A client began or ceased to listen."""
-        assert self.notifier.server is not None, "it listens there"
+        """Observe that a client subscribed or left."""
+        assert self.notifier.server is not None, "clients subscribe there"
         self.pipeline.set_controllers(self.notifier.server.jobs_of(CONTROLLER))
         self._wake.set()
 
     def _step(self) -> frozenset[str]:
-        """Bring everything up to date; returns the documents that changed."""
+        """Bring everything up to date; return the documents that changed."""
         now = self._clock()
         moved, self._moved = self._moved, set()
         self.pipeline.forget_deleted(now)
@@ -508,7 +514,7 @@ class Aggregator:
         tasks.create_task(self.marks.run(), name="marks of directories")
         stale = StaleDocuments(self.pipeline, lambda: self.listener.alive)
         tasks.create_task(stale.run(), name="stale documents")
-        tasks.create_task(self.listener.run(self.pipeline.lost), name="listen to beats")
+        tasks.create_task(self.listener.run(self.pipeline.lost), name="list heartbeats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
         tasks.create_task(self.succession.run(tasks), name="lead or follow")
@@ -516,7 +522,7 @@ class Aggregator:
             self._wake.clear()
             with self.stalls.busy("merge"):
                 self._wake_publishers(self._step())
-                views_due_ms = self.succession.look(self._clock())
+                views_due_ms = self.succession.collect(self._clock())
             due = (
                 self.pipeline.next_due_ms(),
                 self.parts.next_due_ms(),
@@ -526,7 +532,7 @@ class Aggregator:
             await self._wait(min((at for at in due if at is not None), default=None))
 
     async def _begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Wait for what the stores hold, so that nothing incomplete is published."""
+        """Restore and list everything first, so that nothing incomplete is published."""
         documents = await self.publishers[0].documents()
         there = {document.name for document in documents}
         lost = (document for document in self._copies if document.name not in there)
@@ -535,18 +541,18 @@ class Aggregator:
             _log.warning("an earlier run's document is overwritten: %s", error)
         if not self._publish_lost:
             self.pipeline.set_lost(frozenset())
-        self.readiness.await_start("waiting for the state that was kept")
+        self.readiness.await_start("waiting for the persistent state")
         await self.succession.restore()
         self.parts.begin(tasks)
         self.readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
-        await self.marks.look()
+        await self.marks.check()
         await self.notifier.seed(self._clock())
         self._step()
         self.readiness.await_start(None if self.leadership.follows else "waiting for a leader")
 
     def _fit(self) -> None:
-        """Keep documents within what every store takes now."""
+        """Keep documents within the largest size that every store accepts now."""
         largest = [one.store.largest_document for one in self.publishers]
         limits = [one for one in largest if one is not None]
         limit = VALUE_LIMIT if not limits else text_limit(min(limits))
@@ -569,7 +575,7 @@ class Aggregator:
     def _began_to_lead(self) -> None:
         for publisher in self.publishers[1:]:
             self.pipeline.adopt(publisher.found)
-        self._read_repair.look()
+        self._read_repair.wake()
         self._fit()
         # What another leader wrote may be larger than our limit.
         self._wake_publishers(self.pipeline.fit(self._limit))
@@ -582,8 +588,8 @@ class Aggregator:
         self.readiness.look()
 
     async def _listed(self) -> None:
-        """Until every store was listed; after a while one is enough."""
-        deadline_ms = self._clock().steady_ms + int(_PATIENCE_SECONDS * 1000)
+        """Wait until every store was listed; after 30 s one is enough."""
+        deadline_ms = self._clock().steady_ms + int(_FIRST_LIST_SECONDS * 1000)
         while True:
             self._wake.clear()
             listed = [
@@ -597,7 +603,7 @@ class Aggregator:
             await self._wait(deadline_ms if any(listed) else None)
 
     async def _wait(self, until_ms: int | None) -> None:
-        """Until woken, or until this steady time."""
+        """Wait until woken, or until this steady time."""
         seconds = None if until_ms is None else (until_ms - self._clock().steady_ms + 1) / 1000
         await is_set_within(self._wake, None if seconds is None else max(0.0, seconds))
 
@@ -620,22 +626,22 @@ class Aggregator:
         value = self.pipeline.value(name)
         annotations = dict(value.annotations)
         data, labels = {name: value.text}, dict([CLUSTER_LABEL])
-        self.last_known.put(url, Document(CLUSTER_NAMESPACE, name, data, labels, annotations))
+        self.last_known.record(url, Document(CLUSTER_NAMESPACE, name, data, labels, annotations))
         self._has_copies = True
 
     def _drop_copies(self) -> None:
-        """Another leader writes: what we published last will be old."""
+        """Remove the copies in the state directory: another leader writes newer documents."""
         if self._has_copies:
             self._has_copies = False
             self.succession.keeping.drop_copies()
             for name in self.pipeline.documents:
-                self.last_known.drop(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
+                self.last_known.remove(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
 
     def _appeared(self, documents: Iterable[Document]) -> None:
         self._wake_publishers(self.pipeline.adopt(documents))
 
     def _followed(self, publisher: StorePublisher, document: Document) -> None:
-        """Another leader wrote a document."""
+        """Observe a document that another leader wrote."""
         if publisher is not self.publishers[0]:
             return
         now = self._clock()
@@ -643,7 +649,7 @@ class Aggregator:
         if not leads:
             self._drop_copies()
         self.notifier.followed(*self.pipeline.follow(document, now, unconfirm=leads), now)
-        self._read_repair.look()
+        self._read_repair.wake()
         lost = lost_of(document)
         if lost is not None:
             self._inherit(lost)
@@ -653,7 +659,7 @@ class Aggregator:
         self._wake.set()
 
     def _inherit(self, lost: frozenset[str]) -> None:
-        """Another leader has published these nodes as lost."""
+        """Take over which nodes another leader has published as lost."""
         self.listener.inherit(lost)
         if self._publish_lost:
             self.pipeline.set_lost(frozenset(self.listener.verdict.lost))

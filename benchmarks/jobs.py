@@ -117,7 +117,7 @@ def main() -> int:
     _print("and its trigger comes", each, becomes(_fault(0, LINK_DOWN), _fault(1, TRIGGER)))
     print(f"{'the message of the cluster':44} {_ms(board.cluster):9.1f} ms")
     print(f"{'labels that pods are to have':44} {_ms(board.labels):9.1f} ms")
-    print(f"{'what is kept':44} {_ms(lambda: [*map(board.text, board.take_changed())]):9.1f} ms")
+    print(f"{'what is kept':44} {_ms(lambda: [*map(board.text, board.pop_changed())]):9.1f} ms")
     _print("all is well again", each, becomes())
     return 0
 

@@ -106,7 +106,7 @@ class GrpcServer:
         how = "in plain text, for whoever can connect" if self._tls is None else "over mutual TLS"
         _log.info("serving gRPC on %s, %s", self._address(self.port), how)
 
-    async def leads(self, leading: bool) -> None:
+    async def set_leading(self, leading: bool) -> None:
         """Listen while this replica leads, and only then.
 
         A name may take long to be looked up, for which nobody waits more than a moment. An address

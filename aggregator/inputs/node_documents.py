@@ -260,7 +260,7 @@ class DocumentWatch:
         there = set()
         for document in documents:
             node = self._node_of(document.namespace, document.name)
-            if node is None or self._is_of_the_past(node, document):
+            if node is None or self._is_set_back(node, document):
                 continue
             changed |= self._take(document, now_ms)
             there.add(node)
@@ -270,7 +270,7 @@ class DocumentWatch:
             changed |= self._miss(node, now_ms, deleted_at_ms, is_reported=False)
         return frozenset(changed)
 
-    def _is_of_the_past(self, node: str, document: Document) -> bool:  # noqa: ARG002
+    def _is_set_back(self, node: str, document: Document) -> bool:  # noqa: ARG002
         """Whether a document in a list is older than what is known of its node."""
         return False
 

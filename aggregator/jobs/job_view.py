@@ -366,9 +366,9 @@ class JobView:
         """Names the documents in which relation faults are kept."""
         return "relation-faults"
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """The buckets whose text changed since this was asked last."""
-        return self._book.take_changed()
+        return self._book.pop_changed()
 
     def text(self, bucket: str) -> str | None:
         """What a bucket holds; ``None`` where nothing is in it."""

@@ -131,7 +131,7 @@ class RelationState:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """The buckets whose text changed since this was asked last."""
         return self._changed.take()
 

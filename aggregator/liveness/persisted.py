@@ -103,7 +103,7 @@ class PersistedHeartbeats:
             return before
         return row
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """See ``Keeper``."""
         return self._changed.take()
 

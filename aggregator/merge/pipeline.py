@@ -337,7 +337,7 @@ class Pipeline:
             return False  # its document says nothing of this kind
         if table.kind.is_only_silence(entry.record):
             return False
-        lasting[0].lack(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
+        lasting[0].record_absent(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
         return True
 
     def _is_present(self, table: EntryTable[Any], node: str) -> bool:

@@ -80,7 +80,9 @@ class Notifier:
             unwritten = pipeline.dirty - pipeline.nodes
             for node in sorted((rows.keys() | pipeline.nodes) - unwritten):
                 self._observe(node, now)
-        self._blind.take(now.wall_ms)  # what an earlier run showed as blind is no news either
+        self._blind.pop_changes(
+            now.wall_ms
+        )  # what an earlier run showed as blind is no news either
         self._is_seeded = True
 
     def began_ms(self, node: str, subject: str, code: str) -> int | None:
@@ -158,7 +160,7 @@ class Notifier:
                 else:
                     self._computed.discard(node)
         # What agents report of themselves is read, not published: a follower shows it as well.
-        for one in self._blind.take(now.wall_ms):
+        for one in self._blind.pop_changes(now.wall_ms):
             self._stream.send("blind", one, {one.node})
         for node in moved:
             self._tables.set_pods(node, self._cluster_state.pods_on(node))

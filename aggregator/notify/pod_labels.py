@@ -43,7 +43,7 @@ class Labelling:
         self._has_begun = False
         self._troubled: set[PodLabel] = set()
 
-    async def leads(self, leading: bool) -> None:
+    async def set_leading(self, leading: bool) -> None:
         """See ``Led``."""
         self._has_begun = leading
         self.wake.set()

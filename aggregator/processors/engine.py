@@ -264,9 +264,9 @@ class ProcessorEngine:
 
     # What must not be forgotten.
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """The buckets whose text changed since this was asked last."""
-        return self.memory.take_changed()
+        return self.memory.pop_changed()
 
     def text(self, bucket: str) -> str | None:
         """What a bucket holds now."""

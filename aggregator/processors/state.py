@@ -65,7 +65,7 @@ class ProcessorState:
         else:
             states[node] = state
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """The buckets whose text changed since this was asked last."""
         changed = self.to_keep | self.separation.changed
         self._kept()

@@ -94,7 +94,7 @@ class Rows:
         names = texts.keys() | self._buckets.keys()
         self._changed = ChangedBuckets(name for name in names if self.text(name) != texts.get(name))
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """The buckets that changed since this was asked last."""
         return self._changed.take()
 

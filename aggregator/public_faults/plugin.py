@@ -280,9 +280,9 @@ class PublicFaultsPlugin:
             ),
         )
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """See ``Keeper``."""
-        changed = self._rows.take_changed()
+        changed = self._rows.pop_changed()
         if self.text(_ABOUT) != self._kept_about:
             self._kept_about = self.text(_ABOUT)
             changed |= {_ABOUT}

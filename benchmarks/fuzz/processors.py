@@ -87,7 +87,7 @@ def _kept(text: str) -> None:
     problems = list(processing.restore({"00": text, "01": _KEPT[0], "policy": text}, NOW))
     assert "n1" in processing.nodes
     processing.advance(Instant(NOW.wall_ms + 60_000, NOW.steady_ms + 60_000))
-    for bucket in processing.take_changed():
+    for bucket in processing.pop_changed():
         processing.text(bucket)
     if len(problems) > 1:
         raise VigilError(problems[0])

@@ -73,7 +73,7 @@ def test_what_is_read_counts_on_top_of_what_was_kept_until_more_is_kept() -> Non
     assert ours.separation.of("node1") == both
     ours.restore({}, at(1))
     assert ours.separation.of("node1") == both
-    kept = {bucket: ours.text(bucket) for bucket in ours.take_changed()}
+    kept = {bucket: ours.text(bucket) for bucket in ours.pop_changed()}
     assert any("Ascend910-6" in (text or "") for text in kept.values())
     # Another one led meanwhile, and released them; our watch is late.
     ours.restore({"policy": ours.text("policy") or ""}, at(2))

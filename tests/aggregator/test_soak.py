@@ -78,7 +78,7 @@ class Soak:
                 (found.__class__(found.namespace, name, data),) if data else ()
             )
             pipeline.processing.observe(0, selection, listed, self.now())
-        for part in self.aggregator.parts.keepers:
+        for part in self.aggregator.parts.persistent:
             list(part.restore({}, self.now()))
         faults.observe(0, STATISTIC, DocumentsListed(()), self.now())
         cluster_state = self.aggregator.cluster_state
@@ -98,8 +98,8 @@ class Soak:
             aggregator._step()
             for name in pipeline.documents:
                 pipeline.acknowledged(name, pipeline.revision(name))
-        for part in aggregator.parts.keepers:
-            for bucket in part.take_changed():
+        for part in aggregator.parts.persistent:
+            for bucket in part.pop_changed():
                 part.text(bucket)
         aggregator.parts.views()
 

@@ -210,7 +210,7 @@ def test_the_agent_reports_what_it_owns_and_what_it_deleted() -> None:
     bench.beat(n1="", n2="")
     for feed in (bench.devices, bench.servers):
         bench.apply_event(DocumentsListed(()), feed)
-    number = bench.servers.number("n1") // 1000
+    number = bench.servers.age_number("n1") // 1000
     own = {"device-info": T0, "node-info": 0}
     for text in (
         "",

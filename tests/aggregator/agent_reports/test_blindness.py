@@ -61,7 +61,8 @@ class Bench:
 
     def changed(self) -> list[tuple[str, str | None, str, bool]]:
         return [
-            (one.node, one.chip, one.source, one.is_over) for one in self.changes.take(NOW.wall_ms)
+            (one.node, one.chip, one.source, one.is_over)
+            for one in self.changes.pop_changes(NOW.wall_ms)
         ]
 
 

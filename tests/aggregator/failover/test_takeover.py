@@ -106,7 +106,7 @@ async def test_a_public_fault_that_cannot_be_kept_is_no_success(tmp_path: Path) 
             and "state-public-faults" in (place.name or "state-public-faults")
         )
         began = site.at_ms
-        with pytest.raises(Refused, match="UNAVAILABLE: it could not be kept in time"):
+        with pytest.raises(Refused, match="UNAVAILABLE: it could not be stored in time"):
             await one.services.call(wire.SEND, public("occur"))
         assert 4000 < site.at_ms - began < 5000, "senders wait 5 s"
         site.api.refuses = lambda *_: False

@@ -231,14 +231,14 @@ async def test_a_connection_that_breaks_ends_its_subscriptions(bench: Bench) -> 
 async def test_a_follower_sends_its_clients_away(bench: Bench, client: Client) -> None:
     stream = await subscribed(client, bench, ME)
     assert bench.server is not None
-    await bench.server.leads(False)
+    await bench.server.set_leading(False)
     assert (await refused(stream.next())) == (
         grpc.StatusCode.UNAVAILABLE,
         SubscriptionEnd.STOPPING.value,
     )
     assert (await refused(client.ask(REGISTER, ME)))[0] is grpc.StatusCode.UNAVAILABLE
     server = bench.server
-    await server.leads(True)
+    await server.set_leading(True)
     await until(lambda: server.port)
     async with Client(bench.target) as again:
         code, _ = await refused(again.listen(SUBSCRIBE, ME).next())

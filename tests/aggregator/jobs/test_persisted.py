@@ -35,7 +35,7 @@ class Kept:
         self.scene.look("n0", "n1")
 
     def keep(self) -> None:
-        for bucket in self.scene.board.take_changed():
+        for bucket in self.scene.board.pop_changed():
             text = self.scene.board.text(bucket)
             if text is None:
                 del self.texts[bucket]

@@ -135,7 +135,7 @@ def another(scene: Scene, kept: dict[str, str] | None = None) -> JobView:
 
 
 def keep(board: JobView, kept: dict[str, str]) -> None:
-    for bucket in board.take_changed():
+    for bucket in board.pop_changed():
         text = board.text(bucket)
         if text is None:
             kept.pop(bucket, None)

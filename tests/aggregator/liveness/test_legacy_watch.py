@@ -91,11 +91,11 @@ def test_who_is_gone_is_forgotten_in_what_is_kept_too() -> None:
     memory = PersistedHeartbeats([bench.listener], bench.now)
     kept = {"3": persisted.encode([LastSeen("n1", 1000, 999)])}
     assert memory.restore(kept, bench.now()) == []
-    assert memory.take_changed() == frozenset()
+    assert memory.pop_changed() == frozenset()
     bench.listener.nodes.observe(NodesListed({}))
     bench.listen(1, beats=False)
     memory.note(())
-    assert memory.take_changed() == {"3"}
+    assert memory.pop_changed() == {"3"}
     assert memory.text("3") is None
 
 
@@ -108,7 +108,7 @@ def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
     for until in range(5, 200, 5):
         bench.listen(until, beats=until < 50)
         memory.note(())
-        written += [(until, memory.text(bucket)) for bucket in memory.take_changed()]
+        written += [(until, memory.text(bucket)) for bucket in memory.pop_changed()]
     assert written == [
         (5, '[{"NodeName":"n1"}]'),
         (65, '[{"NodeName":"n1","HeartbeatTime":1045,"UpdateTime":1045}]'),

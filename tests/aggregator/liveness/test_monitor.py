@@ -55,7 +55,7 @@ class Bench:
                 await asyncio.sleep(0)  # for rehearsals, which take no time
 
     def texts(self) -> dict[str, str]:
-        found = {bucket: self.memory.text(bucket) for bucket in self.memory.take_changed()}
+        found = {bucket: self.memory.text(bucket) for bucket in self.memory.pop_changed()}
         return {bucket: text for bucket, text in found.items() if text is not None}
 
 

@@ -87,7 +87,7 @@ class Bench:
     def step(self, at: float) -> frozenset[str]:
         changed = self.pipeline.step(instant(at))
         self.changed = self.pipeline.changed
-        for bucket in self.processing.take_changed():
+        for bucket in self.processing.pop_changed():
             kept = self.processing.text(bucket)
             if kept is None:
                 self.kept.pop(bucket, None)
@@ -345,7 +345,7 @@ def test_a_change_rewrites_one_bucket() -> None:
     differ = [bucket for bucket in before if bench.kept[bucket] != before[bucket]]
     assert len(differ) == 1
     bench.put(2, "n7", faulty(5, update_time=1_760_000_100))
-    assert bench.processing.take_changed() == frozenset()
+    assert bench.processing.pop_changed() == frozenset()
 
 
 class Public:

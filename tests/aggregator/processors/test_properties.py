@@ -214,7 +214,7 @@ class Life:
                 {name: self.processing.device(name, last[name], None, now) for name in last}
             )
             self.processing.settle(now)
-            for bucket in self.processing.take_changed():
+            for bucket in self.processing.pop_changed():
                 kept = self.processing.text(bucket)
                 self.kept[bucket] = kept or "{}"
             shown.append(sorted(self.processing.separation.chips))

@@ -196,7 +196,7 @@ def restarted(rows: Rows, now: Instant) -> tuple[ActiveFaults, Rows]:
     ledger = ActiveFaults(again)
     ledger.restore(state.faults, state.over, now)
     again.compare(texts)
-    assert not again.take_changed()
+    assert not again.pop_changed()
     return ledger, again
 
 

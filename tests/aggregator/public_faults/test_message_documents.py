@@ -129,7 +129,7 @@ def test_documents_that_were_counted_are_not_counted_after_a_restart() -> None:
     state = kept(faults)
     again = begun(kept=state, seconds=100)
     assert standing(again).keys() == {"2"}, "before anything is read"
-    assert begun(kept=state, seconds=20).take_changed() == frozenset()
+    assert begun(kept=state, seconds=20).pop_changed() == frozenset()
     message_3 = document("pub-3", fault_message(one("fault-0003", devices=(3,))))
     read(again, message_1, message_3, seconds=100)
     assert standing(again).keys() == {"2", "3"}

@@ -243,7 +243,7 @@ def test_what_was_kept_of_it_by_an_earlier_release_does_not_count() -> None:
         one_report = replace(report, node=node, fault_id=f"fault-{number:04}")
         row = (node, "", report.resource, one_report.fault_id)
         rows.put("absent", row, UnplacedFault(one_report, place, "digest", True))
-    state = {bucket: text for bucket in rows.take_changed() if (text := rows.text(bucket))}
+    state = {bucket: text for bucket in rows.pop_changed() if (text := rows.text(bucket))}
     faults = begun(places("n2"), state)
     assert faults.status().absent == 2
 
