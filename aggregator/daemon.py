@@ -273,7 +273,7 @@ class Aggregator:
             self.leadership,
             clock,
             self.stalls,
-            leader_changed=LeaderEvents(self.leadership, self.stream, clock).look,
+            leader_changed=LeaderEvents(self.leadership, self.stream, clock).send_if_changed,
             inherit=self._inherit,
             began=self._began_to_lead,
             copies=self.last_known,
@@ -340,7 +340,7 @@ class Aggregator:
                 for feed in absence.feeds:
                     feed.restore(document, now_ms)
             for node, beat in known.beats.items():
-                self.listener.remember(url, node, beat.holder, beat.interval_ms)
+                self.listener.restore(url, node, beat.holder, beat.interval_ms)
         self.pipeline.note_complete(
             all(url in found and found[url].is_complete for url in self.absences)
         )
@@ -425,11 +425,13 @@ class Aggregator:
         else:
             self.last_known.record(url, document)
 
-    def _note_beat(self, url: str, node: str, pulse: ObservedHeartbeat | None) -> None:
-        if pulse is None:
+    def _note_beat(self, url: str, node: str, heartbeat: ObservedHeartbeat | None) -> None:
+        if heartbeat is None:
             self.last_known.remove_beat(url, node)
         else:
-            self.last_known.record_beat(url, node, KnownBeat(pulse.holder, pulse.interval_ms))
+            self.last_known.record_beat(
+                url, node, KnownBeat(heartbeat.holder, heartbeat.interval_ms)
+            )
 
     def _forgot(self) -> None:
         """Look for lost state: the first store that is published to may have lost documents."""
@@ -490,7 +492,7 @@ class Aggregator:
         moved, self._moved = self._moved, set()
         self.pipeline.forget_deleted(now)
         self._end_absent(now)
-        self._places.look(self.pipeline.dirty | moved, now)
+        self._places.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
         self.notifier.after(moved, now, leads=self.succession.leads)

@@ -42,7 +42,7 @@ async def durable_answer(
         answer = await answered(faults, message, clock)
     finally:
         # Also if the sender went away: until the next message no other call pops these nodes.
-        judge(faults.take_changed_nodes())
+        judge(faults.pop_changed_nodes())
     if answer.code == INVALID:
         return answer
     left_ms = max(_KEPT_MS, end_ms - clock().steady_ms)

@@ -97,7 +97,7 @@ def main() -> int:
     )
     print(f"{'all nodes again':44} {_ms(lambda: board.changed(lookup.names, now)):9.1f} ms")
     print(f"{'memory of it':44} {_peak_mb() - before_mb:9.1f} MB")
-    assert not board.take_changed_jobs()
+    assert not board.pop_changed_jobs()
 
     def becomes(*faults: CodeFault) -> Callable[[str], None]:
         changed = Published(device=msgspec.structs.replace(device, faults=faults))

@@ -487,8 +487,8 @@ class Store(Protocol):
         good one of its node stays. See ``refusals``.
         """
 
-    async def rehearse_beat(self, node: str) -> None:
-        """Have a first heartbeat of ``node`` accepted and not kept; returns when that is done.
+    async def dry_run_beat(self, node: str) -> None:
+        """Send a first heartbeat of ``node`` that is not stored; return when it is accepted.
 
         ``StoreUnavailable`` where it would not be accepted. Stores that accept all at once do
         nothing.

@@ -105,9 +105,9 @@ class ReadOnly:
         """Refused."""
         _refuse(f"beat for {beat.node}")
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         """Refused, although nothing would be kept: it is asked for as a write."""
-        _refuse(f"rehearse a beat for {node}")
+        _refuse(f"make a dry run of a beat for {node}")
 
     async def forget_beat(self, node: str) -> None:
         """Refused."""

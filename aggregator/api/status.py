@@ -281,7 +281,7 @@ def liveness_status(listener: HeartbeatMonitor, published: bool) -> LivenessStat
         node
         for place, one in listener.listings.items()
         if place not in unread
-        for node in one.pulses
+        for node in one.heartbeats
     }
     held = frozenset(verdict.brake.nodes if verdict.brake is not None else ())
     return LivenessStatus(
@@ -306,7 +306,7 @@ def node_statuses(
             nodes |= inbox.reports.keys() | inbox.rejected.keys()
     listings = _Places(listener.listings, listener.unread)
     for one in listings.all.values():
-        nodes |= one.pulses.keys()
+        nodes |= one.heartbeats.keys()
     for node in sorted(nodes):
         yield _status_of(pipeline, listener, node, listings, now)
 
@@ -321,7 +321,7 @@ def node_status(
         for source in pipeline.sources
         for inbox in source.inboxes
     )
-    if not known and not any(node in one.pulses for one in listings.all.values()):
+    if not known and not any(node in one.heartbeats for one in listings.all.values()):
         return None
     return _status_of(pipeline, listener, node, listings, now)
 
@@ -334,7 +334,7 @@ class _Places(NamedTuple):
 
     def problem(self, node: str) -> str | None:
         """Why the beats of ``node`` are not read in any place that has some; ``None`` if so."""
-        places = [place for place, one in self.all.items() if node in one.pulses]
+        places = [place for place, one in self.all.items() if node in one.heartbeats]
         texts = [self.unread[place].text for place in places if place in self.unread]
         return "; ".join(texts) if texts and len(texts) == len(places) else None
 
@@ -342,8 +342,12 @@ class _Places(NamedTuple):
 def _status_of(
     pipeline: Pipeline, listener: HeartbeatMonitor, node: str, listings: _Places, now: Instant
 ) -> NodeStatus:
-    pulses = [pulse for one in listings.all.values() if (pulse := one.pulses.get(node)) is not None]
-    pulse = max(pulses, key=lambda one: one.changed_at_ms, default=None)
+    found = [
+        observed
+        for one in listings.all.values()
+        if (observed := one.heartbeats.get(node)) is not None
+    ]
+    observed = max(found, key=lambda one: one.changed_at_ms, default=None)
     brake = listener.verdict.brake
     heartbeat = "unknown"
     problem = listings.problem(node)
@@ -351,22 +355,22 @@ def _status_of(
         heartbeat = "lost"
     elif brake is not None and node in brake.nodes:
         heartbeat = "silent"
-    elif pulse is not None and problem is None:
+    elif observed is not None and problem is None:
         heartbeat = "alive"
     skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
     # Heartbeats for readers of old releases do not have it.
     newest_pulse = max(
-        (one for one in pulses if one.blind is not None),
+        (one for one in found if one.blind is not None),
         key=lambda one: one.changed_at_ms,
         default=None,
     )
     heartbeat_blind = None if newest_pulse is None else newest_pulse.blind
     blind = blind_statuses(pipeline, node, heartbeat_blind)
     skew_ms = min(skews, key=abs, default=None)
-    status = _node(pipeline, node, heartbeat, pulse, skew_ms, now, blind)
+    status = _node(pipeline, node, heartbeat, observed, skew_ms, now, blind)
     stale: tuple[StaleDocument, ...] = ()
-    if heartbeat == "alive" and pulse is not None:
-        stale = stale_documents(pipeline, node, pulse.beaten_at_ms)
+    if heartbeat == "alive" and observed is not None:
+        stale = stale_documents(pipeline, node, observed.beaten_at_ms)
     if problem is None and not stale:
         return status
     return msgspec.structs.replace(status, heartbeat_problem=problem, stale=stale)
@@ -376,7 +380,7 @@ def _node(
     pipeline: Pipeline,
     node: str,
     heartbeat: str,
-    pulse: ObservedHeartbeat | None,
+    observed: ObservedHeartbeat | None,
     skew_ms: float | None,
     now: Instant,
     blind: tuple[BlindStatus, ...] | None,
@@ -406,9 +410,9 @@ def _node(
         faults_problem=None if report is None else report.problem,
         heartbeat=heartbeat,
         heartbeat_age_seconds=(
-            None if pulse is None else max(0, now.steady_ms - pulse.changed_at_ms) / 1000
+            None if observed is None else max(0, now.steady_ms - observed.changed_at_ms) / 1000
         ),
-        heartbeat_interval_seconds=None if pulse is None else pulse.interval_ms / 1000,
+        heartbeat_interval_seconds=None if observed is None else observed.interval_ms / 1000,
         clock_skew_seconds=None if skew_ms is None else skew_ms / 1000,
         switch_status=None if switch is None else switch.record.status,
         node_status=None if server is None else server.record.status,

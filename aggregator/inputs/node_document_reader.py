@@ -1,4 +1,4 @@
-"""Reads what nodes tell; what of it is refused is said when that begins and when it ends."""
+"""Watches nodes' documents in a store; logs when a refusal of one begins and ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def read_documents(
     stalls: Stalls,
     log: DocumentLog,
 ) -> NoReturn:
-    """Give what ``store`` says for ``feed`` to ``observe`` until cancelled."""
+    """Pass each event of the watch ``feed`` in ``store`` to ``observe``, until cancelled."""
     async for event in store.watch(feed.selection):
         with stalls.busy(f"read {store.url}"):
             interrupted = feed.interrupted
@@ -55,7 +55,7 @@ def _log_state(
     refused: list[dict[str, Rejected]],
     log: DocumentLog,
 ) -> None:
-    """What is otherwise than before the event."""
+    """Log what differs from ``interrupted`` and ``refused``, the state before the event."""
     if feed.interrupted is not None and interrupted is None:
         _log.warning("%s cannot be read: %s", url, feed.interrupted)
     elif feed.interrupted is None and interrupted is not None:

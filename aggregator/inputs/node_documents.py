@@ -1,8 +1,8 @@
 """The nodes' documents as they arrive: verified, newest wins, a good one is never lost.
 
-A document that cannot be read or verified leaves the node's last good one in force (``spec/
-clusterd.md`` 1.4) and is remembered with its reason until a good one comes; each kind by itself.
-What an API server lists after an interruption replaces what was known of it: whoever is missing was
+A document that cannot be read or verified leaves the node's last good one in force
+(``spec/clusterd.md`` 1.4). Its reason is kept until a good one comes; each kind by itself. A list
+of an API server after an interruption replaces all documents of it: a node that is missing was
 deleted (defect B2). Of other stores see ``aggregator/absence/last_known_documents.py``. Within one
 store the order of its events decides; between stores the greater stamp.
 """
@@ -63,7 +63,7 @@ class Rejected(msgspec.Struct, frozen=True):
 
 
 class DocumentCache(Generic[R]):
-    """What one store said of one kind."""
+    """The newest good documents of one kind in one store."""
 
     def __init__(self, kind: Content[R]) -> None:
         self.kind = kind
@@ -71,12 +71,12 @@ class DocumentCache(Generic[R]):
         self.rejected: dict[str, Rejected] = {}
         self.rejected_total = 0
 
-    def take(self, node: str, document: Document, now_ms: int) -> bool:
-        """Take in a node's document; whether that changed anything.
+    def apply(self, node: str, document: Document, now_ms: int) -> bool:
+        """Apply a node's document; return whether that changed anything.
 
-        Of one that has nothing for this kind see ``DocumentWatch``.
+        A document without this kind changes nothing here, see ``DocumentWatch``.
         """
-        if self._is_silent(document):
+        if self._has_none(document):
             return False
         digest = self._digest(document)
         known = self.reports.get(node)
@@ -121,25 +121,27 @@ class DocumentCache(Generic[R]):
             found.update((text or "").encode(errors="surrogatepass"))
         return found.digest()
 
-    def _is_silent(self, document: Document) -> bool:
+    def _has_none(self, document: Document) -> bool:
         return self.kind.optional and all(text is None for text in self.kind.texts(document))
 
     def refuses(self, node: str, document: Document) -> bool:
-        """Whether something of this kind in a document that was just taken in is refused, and not
-        only in one before it.
+        """Return whether this kind of a document that was just applied is refused, and not only an
+        earlier one.
         """
-        return node in self.rejected and not self._is_silent(document)
+        return node in self.rejected and not self._has_none(document)
 
     def ended(self, node: str, document: Document) -> bool:
-        """Whether a document that has nothing for this kind ends what an earlier one said."""
-        return self._is_silent(document) and self.forget(node)
+        """Remove the report of a node whose new document has nothing of this kind; return whether
+        there was one.
+        """
+        return self._has_none(document) and self.forget(node)
 
     def knows(self, node: str) -> bool:
-        """Whether the node's newest document that says something of this kind is here."""
+        """Return whether the node's newest document of this kind is here, good or refused."""
         return node in self.reports or node in self.rejected
 
     def forget(self, node: str) -> bool:
-        """The node's document was deleted, or says nothing any more; whether it was known."""
+        """Remove what is known of a node; return whether there was anything."""
         report = self.reports.pop(node, None)
         rejected = self.rejected.pop(node, None)
         return report is not None or rejected is not None
@@ -155,42 +157,43 @@ class DocumentWatch:
         """What to watch."""
         self.inboxes = inboxes
         self.own_key = DocumentCache(OWN_KEY)
-        """Our agents' own data key in the same documents: about the node whose document it is, and
-        without effect on what is merged."""
+        """Our agents' own data key in the same documents, without effect on what is merged."""
         self.own_key_changed: set[str] = set()
         """Nodes whose own data key changed since this was cleared."""
         self.isolations: dict[str, dict[int, IsolationRequest]] = {}
-        """Who isolated chips of a node, as its newest good document states it; has no effect on
-        what is merged."""
+        """The isolation requests in a node's newest good document, without effect on what is
+        merged.
+        """
         self.present: dict[str, str] = {}
         """Nodes that have a document, good or bad, and its version."""
         self.deleted: set[str] = set()
         """Nodes whose document went since this was cleared, even if there is a new one."""
         self.listed = False
         self.interrupted: str | None = None
-        """Why nothing is heard from the store now."""
+        """Why no event arrives from the store now."""
         self.interruptions_total = 0
         self.reading = Failing()
         """Whether the watch fails, by its events."""
         self._missing: dict[str, int] = {}
         """Nodes whose document is gone, with the steady time from which it counts as deleted."""
         self._listeners: list[set[str]] = []
-        """One for each who wants to know."""
+        """One set for each call of ``listen``."""
         self._namespace = namespace
         self._prefix = prefix
         self._ahead: dict[str, str | None] = {}
-        """What was read by name and the watch has yet to show: versions, ``None`` for nothing. Only
-        of a store whose versions are numbers: its watch shows each of them.
+        """Versions read by name that the watch has yet to show, ``None`` for no document.
+
+        Only of a store whose versions are numbers: its watch shows each of them.
         """
 
     def observe(
         self, event: WatchEvent, now_ms: int, deleted_at_ms: int | None = None
     ) -> frozenset[str]:
-        """Take in one event; returns the nodes about which something changed.
+        """Apply one event; return the nodes about which something changed.
 
         What is gone counts as deleted from ``deleted_at_ms`` on (steady time; ``None``: at once),
-        or when there is another document: its owner deletes and creates what somebody made
-        immutable. See ``settle``.
+        or when there is another document: its owner deletes and creates a document that an operator
+        made immutable. See ``settle``.
         """
         match event:
             case DocumentsListed(documents):
@@ -217,7 +220,7 @@ class DocumentWatch:
                 return frozenset()
 
     def listen(self) -> set[str]:
-        """Return a set that gets the nodes of which the watch tells something from now on."""
+        """Return a set to which the watch adds the nodes of its events from now on."""
         changed: set[str] = set()
         self._listeners.append(changed)
         return changed
@@ -235,13 +238,14 @@ class DocumentWatch:
         return {node: self._prefix + node for node in sorted(nodes)}
 
     def has(self, node: str) -> bool:
-        """Whether the node has a document, good or bad, as far as is known."""
+        """Return whether the node has a document, good or bad, as far as is known."""
         return node in self.present and node not in self._missing
 
     def read(self, node: str, document: Document | None, now_ms: int) -> frozenset[str]:
-        """A node's document was read by its name: the watch may be behind it for a while.
+        """Apply a node's document that was read by name: the watch may be behind it for a while.
 
-        One that is not there is deleted at once: what is known of it instead is old.
+        A document that is not there is deleted at once: what is known of it instead is old. Return
+        the nodes that changed.
         """
         if document is None or not self.selection.fits(document.labels):
             if self.present.get(node, "").isdecimal():
@@ -271,7 +275,7 @@ class DocumentWatch:
         return frozenset(changed)
 
     def _is_set_back(self, node: str, document: Document) -> bool:  # noqa: ARG002
-        """Whether a document in a list is older than what is known of its node."""
+        """Return whether a document in a list is older than what is known of its node."""
         return False
 
     def _take(self, document: Document, now_ms: int) -> frozenset[str]:
@@ -279,24 +283,25 @@ class DocumentWatch:
         if node is None:
             return frozenset()
         if node in self._missing:
-            # What the one before said ends now, also where this one is refused or silent about it.
+            # The report of the deleted document ends, also where the new one is refused or has
+            # none.
             self._forget(node)
         self.present[node] = document.version
-        changed = [inbox.take(node, document, now_ms) for inbox in self.inboxes]
+        changed = [inbox.apply(node, document, now_ms) for inbox in self.inboxes]
         is_refused = any(inbox.refuses(node, document) for inbox in self.inboxes)
         if not is_refused:
             changed += [inbox.ended(node, document) for inbox in self.inboxes]
             self.isolations.pop(node, None)
             if requests := read_requests(document.annotations):
                 self.isolations[node] = requests
-        if self.own_key.take(node, document, now_ms) or (
+        if self.own_key.apply(node, document, now_ms) or (
             not is_refused and self.own_key.ended(node, document)
         ):
             self.own_key_changed.add(node)
         return frozenset({node}) if any(changed) else frozenset()
 
     def _is_behind(self, node: str, version: str) -> bool:
-        """Whether this is from before what was read by name."""
+        """Return whether this version is older than what was read by name."""
         if node not in self._ahead:
             return False
         known = self._ahead[node]
@@ -309,9 +314,10 @@ class DocumentWatch:
         return any(node in inbox.rejected for inbox in self.inboxes)
 
     def has_report(self, kind: DocumentKind[Any], node: str) -> bool:
-        """Whether the node has a document that says something of this kind, even one that is
-        refused. A good document without the key of an optional kind ends what an earlier one said
-        of it (upstream keeps that for ever, ``clusterd#1.5``); a bad one ends nothing.
+        """Return whether the node has a document with this kind, even a refused one.
+
+        A good document without the key of an optional kind ends what an earlier one reported of it
+        (upstream keeps that for ever, ``clusterd#1.5``); a bad one ends nothing.
         """
         if node not in self.present:
             return False
@@ -321,12 +327,12 @@ class DocumentWatch:
         )
 
     def settle(self, now_ms: int) -> frozenset[str]:
-        """Forget the documents that were gone for long enough (steady time); returns whose."""
+        """Forget the documents that were gone for long enough (steady time); return their nodes."""
         due = [node for node, at_ms in self._missing.items() if at_ms <= now_ms]
         return frozenset().union(*(self._forget(node) for node in due))
 
     def next_due_ms(self) -> int | None:
-        """When ``settle`` has something to do (steady time)."""
+        """Return the steady time at which ``settle`` has something to do."""
         return min(self._missing.values(), default=None)
 
     def _miss(
@@ -337,9 +343,9 @@ class DocumentWatch:
         *,
         is_reported: bool,  # noqa: ARG002
     ) -> frozenset[str]:
-        """The node's document is gone, for now.
+        """Observe that a node's document is gone, for now; return the nodes that changed.
 
-        ``is_reported``: its deletion was shown; otherwise a list lacks it.
+        ``is_reported``: the store reported its deletion; otherwise a list lacks it.
         """
         if deleted_at_ms is None:
             return self._forget(node)
@@ -367,7 +373,7 @@ class DocumentWatch:
 
 
 class DocumentSource:
-    """Everything that one store said; ``feed`` makes a watch of it."""
+    """All documents of one store; ``feed`` makes a watch of it."""
 
     def __init__(
         self,
@@ -392,17 +398,17 @@ class DocumentSource:
 
     @property
     def listed(self) -> bool:
-        """Whether all of the store was heard once."""
+        """Whether all documents of the store were listed once."""
         return all(feed.listed for feed in self.feeds)
 
     @property
     def interrupted(self) -> str | None:
-        """Why not all of the store is heard now."""
+        """Why a watch of the store is interrupted now."""
         return next((feed.interrupted for feed in self.feeds if feed.interrupted), None)
 
 
 def newest(inboxes: Iterable[DocumentCache[R]], node: str) -> NodeReport[R] | None:
-    """The report that counts for a node: the one with the greatest stamp."""
+    """Return the report that counts for a node: the one with the greatest stamp."""
     found: NodeReport[R] | None = None
     for inbox in inboxes:
         report = inbox.reports.get(node)

@@ -92,7 +92,7 @@ class JobView:
         self._dirty.clear()
         if not self._sees_jobs:
             return
-        due = self._restored | self._book.take_due(now)
+        due = self._restored | self._book.pop_due(now)
         self._restored = frozenset()
         for job in sorted(touched.keys() | due):
             self._update(job, touched.get(job, {}), now)
@@ -296,7 +296,7 @@ class JobView:
         """What is wrong in the whole cluster, whoever it hits."""
         return self._nodes.cluster()
 
-    def take_changed_jobs(self) -> frozenset[str]:
+    def pop_changed_jobs(self) -> frozenset[str]:
         """The jobs, and MindIE ``jobID``s, whose message changed since this was asked last."""
         changed = frozenset(self._changed)
         self._changed.clear()
@@ -317,7 +317,7 @@ class JobView:
             if parts is not None:
                 yield hit_job(job, self._cluster_state.jobs().get(job), parts)
 
-    def take_hit_otherwise(self) -> Iterator[HitJob]:
+    def pop_changed_impact(self) -> Iterator[HitJob]:
         """Yield the jobs that something else hits than at the last call, without ranks.
 
         One that nothing hits any more has no nodes.

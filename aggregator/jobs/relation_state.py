@@ -118,7 +118,7 @@ class RelationState:
         self._due.setdefault(job, {})[place] = at_ms
         heapq.heappush(self._heap, (at_ms, job))
 
-    def take_due(self, now: Instant) -> frozenset[str]:
+    def pop_due(self, now: Instant) -> frozenset[str]:
         """The jobs that time alone may have changed."""
         due = set()
         while self._heap and self._heap[0][0] <= now.steady_ms:

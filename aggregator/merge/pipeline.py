@@ -49,7 +49,7 @@ _LOST_BYTES = 200 * 1024
 
 
 def _nothing(_: str) -> NodeContext:
-    """What is known of a node besides its documents where nobody asks."""
+    """Return the context of a node where no cluster state is known."""
     return NodeContext()
 
 
@@ -71,7 +71,7 @@ class PublishedNode(msgspec.Struct, frozen=True):
 
 
 def lost_of(document: Document) -> frozenset[str] | None:
-    """Whom a document publishes as lost; ``None`` where it is not the one that says so."""
+    """Return the nodes that a document publishes as lost; ``None`` where it is of another kind."""
     if document.name != CLUSTER_NODE_NAME:
         return None
     return frozenset(filter(None, document.annotations.get(LOST_ANNOTATION, "").split(",")))
@@ -167,8 +167,10 @@ class Pipeline:
     def follow(
         self, document: Document, now: Instant, *, unconfirm: bool = False
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Another leader wrote this document; returns the nodes of which it says something else
-        than was computed here, and all that are in it. ``unconfirm``: see ``restore``.
+        """Take over a document that another leader wrote.
+
+        Return the nodes whose entry in it differs from what was computed here, and all nodes in it.
+        ``unconfirm``: see ``restore``.
         """
         differ, found = frozenset[str](), frozenset[str]()
         for table in self.tables:
@@ -194,7 +196,7 @@ class Pipeline:
             self._dirty |= feed.read(node, document, now.wall_ms)
 
     def confirm(self, nodes: Iterable[str]) -> None:
-        """What we know of these nodes is as new as can be."""
+        """Observe that the documents of these nodes were read: the cache is as new as can be."""
         nodes = frozenset(nodes)
         for table in self.tables:
             table.unconfirmed -= nodes
@@ -247,7 +249,7 @@ class Pipeline:
         self.processing.lost = nodes
 
     def set_controllers(self, jobs: frozenset[str]) -> None:
-        """The controllers of these MindIE jobs listen, and no others (clusterd#3.3)."""
+        """Replace the MindIE jobs whose controllers are subscribed (clusterd#3.3)."""
         self._dirty |= self.processing.listen(jobs)
 
     @property
@@ -295,7 +297,7 @@ class Pipeline:
         return frozenset(changed)
 
     def published(self, node: str) -> PublishedNode:
-        """What is published of a node, and what is not."""
+        """Return what is published of a node, and what is not."""
         device = self.device.entries.get(node)
         switch = self.switch.entries.get(node)
         server = self.node.entries.get(node)
@@ -311,9 +313,9 @@ class Pipeline:
         )
 
     def _settle(self) -> frozenset[str]:
-        """Once every store was listed, who is only in documents of an earlier run was deleted.
+        """Delete nodes that are only in documents of an earlier run, once every store was listed.
 
-        Returns the kinds of which that is so from now on.
+        Return the kinds for which that is so from now on.
         """
         fresh = set()
         for table in self.tables:
@@ -325,8 +327,9 @@ class Pipeline:
         return frozenset(fresh)
 
     def _lasts(self, table: EntryTable[Any], node: str, now: Instant) -> bool:
-        """Whether what is published of a node lasts, of which no store says anything: one that may
-        come back without what it had lacks the document.
+        """Return whether the published entry of a node lasts although no store has its document.
+
+        It lasts where a store that may come back without its documents lacks it.
         """
         feeds = self._feeds[table.kind.name]
         lasting = [feed for feed in feeds if isinstance(feed, LastingFeed)]
@@ -334,19 +337,21 @@ class Pipeline:
         if not lasting or entry is None or node in table.healing:
             return False
         if any(node in feed.present for feed in feeds):
-            return False  # its document says nothing of this kind
+            return False  # its document lacks this kind
         if table.kind.is_only_silence(entry.record):
             return False
         lasting[0].record_absent(node, now.wall_ms, now.steady_ms + self._deleted_after_ms)
         return True
 
     def _is_present(self, table: EntryTable[Any], node: str) -> bool:
-        """Whether a document of the node says something of the kind, even one that is refused."""
+        """Return whether a document of the node has this kind, even a refused one."""
         return any(feed.has_report(table.kind, node) for feed in self._feeds[table.kind.name])
 
     def _was_deleted(self, table: EntryTable[Any], node: str) -> bool:
-        """Whether a document went since the last step: what it said does not hold any more, even
-        if the node has a new one already, which may be refused or silent about the kind.
+        """Return whether a document went since the last step.
+
+        What it reported does not hold any more, even if the node has a new one already, which may
+        be refused or lack this kind.
         """
         return any(node in feed.deleted for feed in self._feeds[table.kind.name])
 
@@ -385,12 +390,12 @@ class Pipeline:
         )
 
     def value(self, name: str) -> Value:
-        """What a document must say now."""
+        """Return the desired content of a document."""
         table, index = self._table(name)
         return table.layout.value(index)
 
     def revision(self, name: str) -> int:
-        """The revision of a document's value."""
+        """Return the revision of a document's desired content."""
         table, index = self._table(name)
         return table.layout.revision(index)
 

@@ -1,6 +1,6 @@
-"""Reads by name what heartbeats say was written and no watch has shown.
+"""Reads by name the documents whose last write a heartbeat names and no watch has shown.
 
-So no single channel can hide a fault: a watch that delivers nothing is no reason to know nothing
+So no single channel can hide a fault: a watch that delivers nothing hides nothing
 (``docs/decisions/017``).
 """
 
@@ -97,7 +97,7 @@ class Reports:
 
 
 class StorageFaults:
-    """The public faults that agents tell of the storage client ``client``.
+    """The public faults that agents report of the storage client ``client``.
 
     Each assertion in them has a time, so what a watch shows late undoes nothing.
     """
@@ -206,7 +206,7 @@ class MissedWrites:
     def _has_got(self, claim: WriteClaim, number: int) -> bool:
         documents = self._documents.get(claim.kind)
         if documents is None:
-            return True  # nobody reads it
+            return True  # no plugin reads it
         has = documents.number(claim.node)
         if number >= 0:
             return has is not None and has >= number
@@ -247,7 +247,7 @@ class MissedWrites:
             documents.unlisten(changed)
         self._trouble.end()
         # What the watch showed meanwhile may be from before or after this. A document that its
-        # agent says is there may be missing for a moment: it deletes and creates an immutable one.
+        # agent names may be missing for a moment: it deletes and creates an immutable one.
         new = {
             node: one
             for node, one in found.items()

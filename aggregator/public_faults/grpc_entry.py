@@ -27,7 +27,7 @@ async def answered(
     """Take in a message, as soon as it is known which nodes there are.
 
     Where that takes too long the message is taken all the same and waits. The caller wakes whoever
-    judges nodes (``take_changed_nodes``).
+    judges nodes (``pop_changed_nodes``).
     """
     if not faults.ready.is_set():
         await is_set_within(faults.ready, patience_seconds)  # the answer says so

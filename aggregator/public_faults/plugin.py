@@ -112,7 +112,7 @@ class PublicFaultsPlugin:
         before = self._tables.in_force
         self._tables.put(FILE, text)
         self._judge_again(before)
-        return self.take_changed_nodes()
+        return self.pop_changed_nodes()
 
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
@@ -127,7 +127,7 @@ class PublicFaultsPlugin:
             before = self._tables.in_force
             self._tables.observe(source, event)
             self._judge_again(before)
-        return self.take_changed_nodes()
+        return self.pop_changed_nodes()
 
     def send(self, message: PublicFault, now: Instant) -> ValidationReply:
         """Take in a message that came over gRPC, at once."""
@@ -176,7 +176,7 @@ class PublicFaultsPlugin:
                 faults = counted(self._ledger.forget(node), "fault")
                 _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
-        return self.take_changed_nodes()
+        return self.pop_changed_nodes()
 
     def _look_for_chips(self, key: Key, now: Instant) -> None:
         standing = self._ledger.get(key)
@@ -217,7 +217,7 @@ class PublicFaultsPlugin:
             return record
         return with_public_faults(record, faults.values(), now.wall_ms // 1000)
 
-    def take_changed_nodes(self) -> frozenset[str]:
+    def pop_changed_nodes(self) -> frozenset[str]:
         """Nodes to be judged again, as many as can be at once; ``next_due_ms`` says when the next
         ones can.
         """

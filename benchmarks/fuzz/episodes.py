@@ -63,9 +63,9 @@ class HistoryBatches:
         node = f"node-{self._count}"
         known = msgspec.structs.replace(_batch(0, _KNOWN), node=node)
         reported = msgspec.structs.replace(batch, node=node)
-        before = self._file.take([known], _NOW_MS)
+        before = self._file.store_batches([known], _NOW_MS)
         assert before.acks == (HistoryAck(node, "j", _KNOWN),)
-        taken = self._file.take([reported, reported], _NOW_MS)
+        taken = self._file.store_batches([reported, reported], _NOW_MS)
         had = _KNOWN if reported.journal == "j" else 0
         has = max(had, reported.upto) if reported.after <= had else had
         new = [one for one in reported.events if had < one.sequence <= has]

@@ -119,7 +119,7 @@ class DirectoryStore:
         """See ``Store``."""
         return await self._thread.run(self._heartbeats.beats, node)
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
 
     async def forget_beat(self, node: str) -> None:

@@ -40,8 +40,8 @@ _ETCD = (
 """One object by its name, there or not; who lists heartbeats watches these, so has the right."""
 _LIST_SECONDS = 30.0
 _ATTEMPTS = 3
-_REHEARSES = "npu-vigil-rehearsal"
-_REHEARSED_SECONDS = 5.0
+_DRY_RUN_HOLDER = "npu-vigil-rehearsal"
+_DRY_RUN_SECONDS = 5.0
 
 
 class _Held(NamedTuple):
@@ -112,16 +112,16 @@ class LeaseHeartbeats:
         beat = None if lease is None else self._beat(lease)
         return () if beat is None else (beat,)
 
-    async def rehearse(self, node: str) -> None:
-        """See ``Store.rehearse_beat``. That there is one already is an answer, too."""
-        beat = Beat(node, _REHEARSES, _REHEARSED_SECONDS, 0)
+    async def dry_run(self, node: str) -> None:
+        """See ``Store.dry_run_beat``. A conflict with an existing Lease is an answer, too."""
+        beat = Beat(node, _DRY_RUN_HOLDER, _DRY_RUN_SECONDS, 0)
         status, answer = await self._connection.request(
             "POST",
             f"{_LEASES}?dryRun=All&{wire.FIELD_MANAGER}",
             msgspec.json.encode(leases.whole(beat)),
         )
         if status not in (_OK, _CREATED, _CONFLICT):
-            raise wire.refusal(status, answer, f"rehearse a heartbeat of node {node}")
+            raise wire.refusal(status, answer, f"make a dry run of a heartbeat of node {node}")
 
     async def forget(self, node: str) -> None:
         """See ``Store.forget_beat``."""

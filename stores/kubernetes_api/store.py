@@ -247,9 +247,9 @@ class KubernetesStore:
         """See ``Store``."""
         return await self._heartbeats.beats(node)
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         """See ``Store``."""
-        await self._heartbeats.rehearse(node)
+        await self._heartbeats.dry_run(node)
 
     async def forget_beat(self, node: str) -> None:
         """See ``Store``."""

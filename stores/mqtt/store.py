@@ -144,7 +144,7 @@ class MqttStore:
         """See ``Store``."""
         return await self._heartbeats.beats(node)
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         """See ``Store``. Nothing is in the way of a beat."""
 
     async def forget_beat(self, node: str) -> None:

@@ -34,21 +34,21 @@ def devices(
 def test_a_chip_fault_and_its_recovery() -> None:
     scene = Scene(nodes=2)
     scene.pod("a", "n0", "job", "0 1")
-    assert scene.board.take_changed_jobs() == frozenset()
+    assert scene.board.pop_changed_jobs() == frozenset()
     assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"), fault(9, "SeparateNPU", "80E3A201"))
-    assert scene.board.take_changed_jobs() == {"job"}
+    assert scene.board.pop_changed_jobs() == {"job"}
     assert scene.board.faulty() == {"job"}
     message_sent = scene.board.message("job")
     assert message_sent is not None
     assert message_sent.signal_type == FAULT
     assert devices(message_sent).keys() == {("NPU", "1")}, "chip 9 is nobody's"
     scene.chips("n0", fault(9, "SeparateNPU", "80E3A201"))
-    assert scene.board.take_changed_jobs() == {"job"}
+    assert scene.board.pop_changed_jobs() == {"job"}
     assert scene.board.message("job") == FaultMsgSignal("job", NORMAL)
     assert not scene.board.faulty()
     scene.look("n0", "n1")
-    assert scene.board.take_changed_jobs() == frozenset()
+    assert scene.board.pop_changed_jobs() == frozenset()
 
 
 def test_two_pods_of_one_job_on_one_node_both_count() -> None:
@@ -72,9 +72,9 @@ def test_two_jobs_on_one_node_receive_their_own_chips() -> None:
     scene.pod("a", "n0", "one", "0 1")
     scene.pod("b", "n0", "two", "2 3")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
-    assert scene.board.take_changed_jobs() == {"one"}
+    assert scene.board.pop_changed_jobs() == {"one"}
     scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
-    assert scene.board.take_changed_jobs() == {"one", "two"}
+    assert scene.board.pop_changed_jobs() == {"one", "two"}
     assert devices(scene.board.message("two")).keys() == {("CPU", "1")}
 
 
@@ -85,7 +85,7 @@ def test_a_pod_without_chips_receives_its_node_only() -> None:
     scene.publish(
         "n0", switch=switch("UnHealthy", "Separate", ("[0x00f1ff09,155913,cpu,na]", 1, 2))
     )
-    assert scene.board.take_changed_jobs() == frozenset()
+    assert scene.board.pop_changed_jobs() == frozenset()
     scene.publish("n0", node=parts("UnHealthy", part("CPU", 1, "SeparateFault", "00000001")))
     scene.node("n0", ready=False)
     assert devices(scene.board.message("job")).keys() == {("CPU", "1"), ("Node", "-1")}
@@ -147,7 +147,7 @@ def test_before_nodes_and_pods_were_listed_no_node_is_missing() -> None:
     scene.publish("n0", device=healthy(fault(0, "RestartNPU", "80E18402")))
     scene.pod("a", "n0", "job", "0")
     assert devices(scene.board.cluster()).keys() == {("NPU", "0")}
-    assert scene.board.take_changed_jobs() == frozenset()
+    assert scene.board.pop_changed_jobs() == frozenset()
     scene.lookup.pods_known = True
     scene.look()
     assert devices(scene.board.message("job")).keys() == {("NPU", "0")}
@@ -295,13 +295,13 @@ def test_jobs_of_one_inference_service_are_reported_together() -> None:
     scene.lookup.all_jobs["two"] = JobState("two", labels=labels)
     scene.pod("b", "n0", "two", "1")
     scene.chips("n0", fault(0, "RestartNPU", "1"), fault(1, "SubHealthFault", "2"))
-    assert scene.board.take_changed_jobs() >= {"one", "two", "service"}
+    assert scene.board.pop_changed_jobs() >= {"one", "two", "service"}
     assert scene.board.faulty() == {"one", "two"}
     assert devices(scene.board.message("service")).keys() == {("NPU", "0"), ("NPU", "1")}
     assert scene.board.knows("service", "mindie-ms-server")
     assert not scene.board.knows("service", "vector")
     scene.end("b", "n0")
-    assert "service" in scene.board.take_changed_jobs()
+    assert "service" in scene.board.pop_changed_jobs()
     assert devices(scene.board.message("service")).keys() == {("NPU", "0")}
     scene.end("a", "n0")
     assert scene.board.message("service") is None
@@ -323,10 +323,10 @@ def test_a_job_that_went_is_reported_once_more() -> None:
     scene = Scene(nodes=1)
     scene.pod("a", "n0", "job", "0")
     scene.chips("n0", fault(0, "RestartNPU", "1"))
-    scene.board.take_changed_jobs()
+    scene.board.pop_changed_jobs()
     del scene.lookup.all_jobs["job"]
     scene.end("a", "n0")
-    assert scene.board.take_changed_jobs() == {"job"}
+    assert scene.board.pop_changed_jobs() == {"job"}
     assert scene.board.message("job") is None
     assert not scene.board.knows("job")
     assert scene.board.status() == ()
@@ -347,14 +347,14 @@ def test_since_when_a_job_is_hit() -> None:
 def test_each_job_that_something_else_hits_is_taken_once() -> None:
     scene = Scene(nodes=2)
     scene.pod("a", "n0", "job", "0 1")
-    assert list(scene.board.take_hit_otherwise()) == []
+    assert list(scene.board.pop_changed_impact()) == []
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
-    (hit,) = scene.board.take_hit_otherwise()
+    (hit,) = scene.board.pop_changed_impact()
     assert (hit.job, [one.node for one in hit.nodes]) == ("job", ["n0"])
-    assert list(scene.board.take_hit_otherwise()) == []
+    assert list(scene.board.pop_changed_impact()) == []
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"), fault(0, "RestartNPU", "80E18402"))
-    (hit,) = scene.board.take_hit_otherwise()
+    (hit,) = scene.board.pop_changed_impact()
     assert len(hit.nodes[0].faults) == 2
     scene.chips("n0")
-    (hit,) = scene.board.take_hit_otherwise()
+    (hit,) = scene.board.pop_changed_impact()
     assert hit.nodes == ()

@@ -104,9 +104,9 @@ def test_a_port_of_a_switch_whose_time_is_over_makes_its_node_sub_healthy() -> N
     scene.publish("n0", switch=switch("Healthy", "NotHandle", (PORT_DOWN, 1, 2)))
     scene.wait(WINDOW_MS - 1)
     assert healths(scene) == {"n0": "Healthy"}
-    scene.board.take_changed_jobs()
+    scene.board.pop_changed_jobs()
     scene.wait(1)
-    assert scene.board.take_changed_jobs() == {"job"}
+    assert scene.board.pop_changed_jobs() == {"job"}
     assert healths(scene) == {"n0": "SubHealthy"}
     assert scene.labels() == {"a": "SubHealth"}
     message = scene.board.message("job")

@@ -45,7 +45,7 @@ class Clocks:
     def list(self, *beats: Beat, took: float = 0.02) -> None:
         now_ms = int(self.at * 1000)
         asked_ms = now_ms - int(took * 1000)
-        self.skews = observed(self.skews, self.listing.pulses, beats, asked_ms, now_ms)
+        self.skews = observed(self.skews, self.listing.heartbeats, beats, asked_ms, now_ms)
         self.listing = liveness.listed(self.listing, beats, now_ms, ())
 
 

@@ -45,7 +45,7 @@ class Bench:
             self.at += 1
             self.beat += beats
             lost = self.verdict.lost
-            self.listener.listen(self.now(), lambda _: False, lost, None)
+            self.listener.judge(self.now(), lambda _: False, lost, None)
             self.verdict = liveness.judge(self.verdict, [self.listener.listing], self.at * 1000)
 
 
@@ -70,7 +70,7 @@ def test_while_node_info_cannot_be_read_no_node_falls_silent() -> None:
 def test_before_it_was_read_once_nothing_is_taken_for_deleted() -> None:
     bench = Bench()
     bench.trouble = "it was not listed yet"
-    bench.listener.remember([LastSeen("n1", 1000, 999)])
+    bench.listener.restore([LastSeen("n1", 1000, 999)])
     bench.listener.nodes.observe(NodesListed({"n1": LABELLED}))
     bench.listen(25, beats=False)
     assert not is_listed(bench.listener.listing), "who was lost before stays so"
@@ -94,7 +94,7 @@ def test_who_is_gone_is_forgotten_in_what_is_kept_too() -> None:
     assert memory.pop_changed() == frozenset()
     bench.listener.nodes.observe(NodesListed({}))
     bench.listen(1, beats=False)
-    memory.note(())
+    memory.record(())
     assert memory.pop_changed() == {"3"}
     assert memory.text("3") is None
 
@@ -107,7 +107,7 @@ def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
     written = []
     for until in range(5, 200, 5):
         bench.listen(until, beats=until < 50)
-        memory.note(())
+        memory.record(())
         written += [(until, memory.text(bucket)) for bucket in memory.pop_changed()]
     assert written == [
         (5, '[{"NodeName":"n1"}]'),
@@ -118,7 +118,7 @@ def test_nothing_is_written_while_heartbeats_go_on_and_silence_once() -> None:
     PersistedHeartbeats([later.listener], later.now).restore(
         {"x": written[-1][1] or ""}, later.now()
     )
-    assert later.listener.listing.pulses["n1"].changed_at_ms == 45_000
+    assert later.listener.listing.heartbeats["n1"].changed_at_ms == 45_000
 
 
 def test_nodes_that_cannot_be_listed_are_the_same() -> None:

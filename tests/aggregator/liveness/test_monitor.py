@@ -33,7 +33,7 @@ class Bench:
         self.listener = HeartbeatMonitor(
             stores, self.lost.append, self.now, stalls, {}, self.memory
         )
-        self.listener._remember()
+        self.listener._restore_silence()
 
     def now(self) -> Instant:
         """The wall clock goes on over runs, the steady one begins anew."""
@@ -42,7 +42,7 @@ class Bench:
     async def beats(self) -> tuple[Beat, ...]:
         return tuple(Beat(node, "host", 1.0, at) for node, at in self.last.items())
 
-    async def rehearse_beat(self, node: str) -> None:
+    async def dry_run_beat(self, node: str) -> None:
         assert node in self.last
 
     async def listen(self, seconds: int) -> None:
@@ -52,7 +52,7 @@ class Bench:
             self.last |= {node: int(self.at * 1000) for node in self.beating}
             await self.listener._list("s:", self)  # type: ignore[arg-type]
             for _ in range(5):
-                await asyncio.sleep(0)  # for rehearsals, which take no time
+                await asyncio.sleep(0)  # for probes, which take no time
 
     def texts(self) -> dict[str, str]:
         found = {bucket: self.memory.text(bucket) for bucket in self.memory.pop_changed()}
@@ -93,8 +93,8 @@ async def test_since_when_a_node_is_silent_survives_and_counts_anew() -> None:
     after.beating.remove("n1")
     after.last = dict(bench.last)
     await after.listen(2)
-    pulse = after.listener.listings["s:"].pulses["n1"]
-    silent_seconds = (after.now().steady_ms - pulse.changed_at_ms) / 1000
+    heartbeat = after.listener.listings["s:"].heartbeats["n1"]
+    silent_seconds = (after.now().steady_ms - heartbeat.changed_at_ms) / 1000
     assert abs(silent_seconds - (60 + 100 + 30 + 2)) <= 1
     assert after.listener.verdict.lost == {}, "it has its whole time again"
     await after.listen(3)

@@ -211,7 +211,7 @@ def test_an_announced_absence_does_not_change_how_often_beats_are_listed(usual: 
     at_ms = int(3 * usual * 1000)
     assert listing_period_ms([listing]) == usual * 1000
     listing = listed(listing, [beat("n1", 4, 300.0)], at_ms, ())
-    assert listing.pulses["n1"].threshold_ms == 900_000
+    assert listing.heartbeats["n1"].threshold_ms == 900_000
     assert next_ms([listing], at_ms) == at_ms + usual * 1000
     # An observer that was not there before knows no interval.
     assert listing_period_ms([listed(HeartbeatListing(), [beat("n1", 4, 300.0)], 0, ())]) == 5000
@@ -409,11 +409,11 @@ def test_a_silent_node_is_found_within_a_second(interval: float, late: float) ->
 
 def test_when_a_beat_came_is_when_it_changed() -> None:
     listing = listed(HeartbeatListing(), [received_beat(1, 3.0)], 10_000, ())
-    assert listing.pulses["n1"].changed_at_ms == 7000
+    assert listing.heartbeats["n1"].changed_at_ms == 7000
     listing = listed(listing, [received_beat(2, 1.5)], 15_000, ())
-    assert listing.pulses["n1"].changed_at_ms == 13_500
+    assert listing.heartbeats["n1"].changed_at_ms == 13_500
     listing = listed(listing, [received_beat(2, 6.5)], 20_000, ())
-    assert listing.pulses["n1"].changed_at_ms == 13_500
+    assert listing.heartbeats["n1"].changed_at_ms == 13_500
 
 
 def test_a_broken_connection_is_silent_after_one_interval() -> None:
@@ -475,7 +475,7 @@ def test_who_went_before_it_ever_beat_is_unknown() -> None:
     will = Beat("n1", "", 5.0, 0, age_ms=0, is_broken=True)
     for second in range(100):
         assert observer.list(second, will) == NO_NODES
-    assert observer.listing[0].pulses == {}
+    assert observer.listing[0].heartbeats == {}
 
 
 def test_a_broker_that_lets_all_connections_go_loses_no_node_at_once() -> None:

@@ -35,7 +35,7 @@ class Scene:
         self.cluster_state.observe_nodes(source, Snapshot({one.name: one for one in states}))
 
     def look(self, seconds: float, *nodes: str) -> None:
-        self.places.look({*self.pipeline.dirty, *nodes}, instant(seconds))
+        self.places.update({*self.pipeline.dirty, *nodes}, instant(seconds))
 
     def synced(self) -> bool:
         return self.places.synced

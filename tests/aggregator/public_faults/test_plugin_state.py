@@ -93,7 +93,7 @@ def test_a_follower_begins_where_the_leader_ended() -> None:
     assert standing(follower).keys() == {"0", "2"}
     assert follower.views() == ()
     assert list(follower.restore(state, at(20))) == []
-    assert follower.take_changed_nodes() == {"n1"}
+    assert follower.pop_changed_nodes() == {"n1"}
     assert standing(follower).keys() == {"1", "2"}
     assert len(follower.views()) == 1
     assert kept(follower, state).keys() >= state.keys()

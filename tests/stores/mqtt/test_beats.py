@@ -94,9 +94,9 @@ async def test_a_will_proves_nothing_of_writes_and_nothing_wrong_with_them_spoil
         assert (await shown(late, lambda beat: beat.is_broken)).writes == ""
         await late.close()
         await agent.close()
-    pulse = {"node": "node-1", "holder": "h", "interval_seconds": 5, "writes": [{}]}
+    heartbeat = {"node": "node-1", "holder": "h", "interval_seconds": 5, "writes": [{}]}
     connection = BrokerConnection(parse_address(broker.url), Mqtt(), None)
-    await connection.publish(TOPIC, msgspec.json.encode(pulse), retain=True)
+    await connection.publish(TOPIC, msgspec.json.encode(heartbeat), retain=True)
     assert (await shown(observer, lambda beat: beat.holder == "h")).writes == "[{}]"
     await connection.close()
 
