@@ -44,7 +44,7 @@ class RelationState:
         self._changed = ChangedBuckets()
 
     def tracks(self, job: str) -> Mapping[FaultPlace, Track]:
-        """The relation faults of a job."""
+        """Return the relation faults of a job."""
         return self._tracks.get(job, _NONE)
 
     @property
@@ -53,7 +53,7 @@ class RelationState:
         return self._tracks.keys()
 
     def forget(self, job: str) -> None:
-        """The job has no pods any more."""
+        """Remove a job that has no pods any more."""
         if job in self._tracks:
             self._set(job, {})
 
@@ -119,7 +119,7 @@ class RelationState:
         heapq.heappush(self._heap, (at_ms, job))
 
     def pop_due(self, now: Instant) -> frozenset[str]:
-        """The jobs that time alone may have changed."""
+        """Return the jobs that time alone may have changed."""
         due = set()
         while self._heap and self._heap[0][0] <= now.steady_ms:
             due.add(heapq.heappop(self._heap)[1])
@@ -132,11 +132,11 @@ class RelationState:
         return self._heap[0][0] if self._heap else None
 
     def pop_changed(self) -> frozenset[str]:
-        """The buckets whose text changed since this was asked last."""
+        """Return the buckets whose text changed since the last call."""
         return self._changed.take()
 
     def text(self, bucket: str) -> str | None:
-        """What a bucket holds; ``None`` where nothing is in it."""
+        """Return the text of a bucket; ``None`` where it is empty."""
         jobs = self._in.get(bucket, ())
         kept = {job: sorted(self._tracks[job].items(), key=lambda item: item[0]) for job in jobs}
         return _encoder.encode(kept).decode() if kept else None
@@ -167,7 +167,7 @@ def _result(track: Track | None) -> str:
 
 
 def _decode(text: str) -> dict[str, list[tuple[FaultPlace, Track]]]:
-    """Raises ``ValueError``, ``msgspec.MsgspecError`` and ``RecursionError``."""
+    """Decode a bucket. Raises ``ValueError``, ``msgspec.MsgspecError`` and ``RecursionError``."""
     kept = _decoder.decode(text)
     found = {track.result for tracks in kept.values() for _, track in tracks}
     if wrong := found.difference(_RESULTS):

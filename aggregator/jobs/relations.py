@@ -54,7 +54,7 @@ class Relevant(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Return whether nothing is relevant."""
         return not self.faults and not self.triggers
 
 
@@ -93,7 +93,9 @@ def judged(
     around: RelationContext,
     tables: RelationTables,
 ) -> dict[FaultPlace, Track]:
-    """What is to be remembered of a job's relation faults, and what follows from them, now."""
+    """Return the tracks of a job's relation faults after this judgement, with what follows from
+    them.
+    """
     present: dict[FaultPlace, int] = {}
     triggers: dict[FaultPlace, Trigger] = {}
     for one in relevant:
@@ -176,10 +178,12 @@ def _closed_if_over(
 
 
 def worst(strategies: Iterable[str]) -> str:
-    """The strongest of these strategies; empty where there is none."""
+    """Return the strongest of these strategies; empty where there is none."""
     return max(strategies, key=_STRENGTH.__getitem__, default="")
 
 
 def stronger(one: Track, other: Track) -> Track:
-    """The one of two memories of a relation fault that knows of more."""
+    """Return the one of two tracks of a relation fault with the stronger result, or that
+    is closed.
+    """
     return max(one, other, key=lambda track: (_STRENGTH[track.result], track.is_closed))

@@ -89,6 +89,6 @@ class KnownNodes:
         self.synced = not silent or (listed and now.steady_ms >= self._until_ms)
         if self.synced and silent:
             _log.warning(
-                "%s has not listed its nodes yet: public faults of unknown nodes are refused until then",
+                "%s has not listed its nodes: public faults of unknown nodes are refused",
                 ", ".join(silent),
             )

@@ -250,7 +250,7 @@ class Pipeline:
 
     def set_controllers(self, jobs: frozenset[str]) -> None:
         """Replace the MindIE jobs whose controllers are subscribed (clusterd#3.3)."""
-        self._dirty |= self.processing.listen(jobs)
+        self._dirty |= self.processing.set_controllers(jobs)
 
     @property
     def lost(self) -> frozenset[str]:

@@ -35,10 +35,10 @@ from contract.documents.switch_info import SwitchRecord, event_key, pre_separate
 
 
 class ChainContext(msgspec.Struct, frozen=True):
-    """What a chain is told besides the record.
+    """What a chain needs besides the record.
 
     ``separated`` are the node's chips in manual separation. ``counting``: new faults count.
-    ``controllers``: MindIE jobs whose controller listens.
+    ``controllers``: MindIE jobs whose controller is subscribed.
     """
 
     facts: NodeContext
@@ -69,9 +69,9 @@ class SwitchResult(msgspec.Struct, frozen=True):
 def process_device(
     node: str, record: DeviceRecord, state: DeviceState, around: ChainContext, now_ms: int
 ) -> DeviceResult:
-    """Custom filter, UCE-accompany, pre-separate, increment, manual separation.
+    """Apply custom filter, UCE-accompany, pre-separate, increment and manual separation.
 
-    A chip whose fault is hidden is among those that recover, unless it is in another list.
+    A chip whose fault is withheld is among those that recover, unless it is in another list.
     """
     received = receive(((f.chip, f.code) for f in record.faults), state.received, now_ms)
     wanted = filters(around.facts, around.controllers) if record.faults else []
@@ -97,7 +97,7 @@ def process_device(
 def process_switch(
     record: SwitchRecord, state: SwitchState, around: ChainContext, now_ms: int
 ) -> SwitchResult:
-    """Custom filter, pre-separate."""
+    """Apply custom filter and pre-separate."""
     keys = {event_key(event) for event in record.events}
     received = {key: min(state.received.get(key, now_ms), now_ms) for key in sorted(keys)}
     state = SwitchState(received)
@@ -110,9 +110,9 @@ def process_switch(
 def process_node(
     record: NodeRecord | None, published: NodeRecord | None, facts: NodeContext
 ) -> NodeRecord | None:
-    """Pre-separate; a node that fell silent is unhealthy whatever it said last.
+    """Apply pre-separate; a node that fell silent is unhealthy whatever it reported last.
 
-    ``published`` is what is published of it now. ``None``: there is nothing to say.
+    ``published`` is what is published of it now. Return ``None`` where there is nothing to publish.
     """
     if record is not None and not record.has_parts:
         record = None

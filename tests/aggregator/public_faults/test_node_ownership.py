@@ -201,7 +201,7 @@ def test_of_a_message_about_both_the_own_part_counts(caplog: pytest.LogCaptureFi
     faults.observe(0, MESSAGES, at_place(DPC, good), at(1))
     assert standing(faults, "n1").keys() == {"0", "1", "3", "4"}
     assert faults.rejections.now(0) == ()
-    assert f"public faults in mindx-dl/{DPC}: everything is taken again" in caplog.text
+    assert f"public faults in mindx-dl/{DPC}: everything is accepted again" in caplog.text
 
 
 def test_what_waits_for_the_nodes_is_judged_too() -> None:

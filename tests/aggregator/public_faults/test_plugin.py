@@ -266,7 +266,7 @@ def test_a_sender_whose_clock_is_behind_learns_that_its_message_is_old() -> None
     assert (answer.code, answer.info) == (
         0,
         "public fault send successfully; refused: "
-        "fault fault-0001: something newer was told of it on node 'n1'",
+        "fault fault-0001: a newer message about it was applied on node 'n1'",
     )
     assert standing(faults).keys() == {"0"}
 
