@@ -1,7 +1,7 @@
 """The nodes' documents as they arrive: verified, newest wins, a good one is never lost.
 
 A document that cannot be read or verified leaves the node's last good one in force
-(``spec/clusterd.md`` 1.4). Its reason is kept until a good one comes; each kind by itself. A list
+(``clusterd#1.4``). Its reason is kept until a good one comes; each kind by itself. A list
 of an API server after an interruption replaces all documents of it: a node that is missing was
 deleted (defect B2). Of other stores see ``aggregator/absence/last_known_documents.py``. Within one
 store the order of its events decides; between stores the greater stamp.

@@ -88,7 +88,7 @@ class LeaseHeartbeats:
                     status = await self._renew(beat, version, transitions, what)
             if status in (_OK, _CREATED):
                 return
-            # Somebody else wrote or deleted it, or it was an earlier attempt of ours.
+            # Another process wrote or deleted it, or it was an earlier attempt of ours.
             if self._held.pop(beat.node, None) is not None:
                 await self._check_holder(beat, what)
         raise StoreUnavailable(f"cannot {what}: others write and delete it all the time")
@@ -132,7 +132,7 @@ class LeaseHeartbeats:
         self._held.pop(node, None)
 
     async def _check_holder(self, beat: Beat, what: str) -> None:
-        """Raise ``StoreConflict`` if another holder has it now: who that is decides who goes on."""
+        """Raise ``StoreConflict`` if another holder has it now: the holder goes on."""
         body = await self._read(beat.node, "", what)
         if body is not None and _decoded(body, what).holder not in ("", beat.holder):
             raise StoreConflict(f"cannot {what}: another holder has written it")
@@ -216,7 +216,7 @@ class LeaseHeartbeats:
         return found
 
     def _beat(self, lease: leases.Lease) -> Beat | None:
-        """The beat of a Lease, or of one that is refused the last good one."""
+        """Return the beat of a Lease, or the last good one where the Lease is refused."""
         name = lease.metadata.name
         before = self._good.get(name)
         try:

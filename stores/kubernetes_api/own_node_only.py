@@ -58,7 +58,7 @@ async def _document_of_another(connection: ApiConnection, node: str) -> tuple[in
 
 
 async def _annotation_of_others(connection: ApiConnection, node: str) -> tuple[int, bytes]:
-    """The first release of the policy let it through."""
+    """Try to write another node's annotation, which the first release of the policy allowed."""
     return await connection.request(
         "PATCH",
         f"/api/v1/nodes/{quote(node, safe='')}/status?{_REHEARSAL}",

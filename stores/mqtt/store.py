@@ -182,7 +182,7 @@ class MqttStore:
         return (await self._documents.read((topic,))).get(topic)
 
     def _alone(self, topic: str) -> asyncio.Lock:
-        """Keeps other writes of this process to the same document out."""
+        """Return the lock that keeps other writes of this process to the same document out."""
         return self._writing.setdefault(topic, asyncio.Lock())
 
     async def _prove(self, topic: str, payload: bytes, version: str) -> None:

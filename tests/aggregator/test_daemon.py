@@ -166,9 +166,9 @@ async def test_a_second_writer_is_a_conflict_and_a_change_is_shown_by_the_next_t
     assert daemon.ask("/api/v1/documents")[1]["documents"][0]["conflict"] is True
     status, answer = daemon.ask("/readyz")
     assert status == 200, "all other documents are published"
-    assert answer["warnings"][0].startswith(f"conflict: somebody else writes {NAME} in ")
+    assert answer["warnings"][0].startswith(f"conflict: another program writes {NAME} in ")
     assert 'writer=""' in daemon.ask("/metrics")[1]
-    daemon.waits_for_text(f"conflict: somebody else writes {NAME} in ")
+    daemon.waits_for_text(f"conflict: another program writes {NAME} in ")
     async with watching(store, OUTPUTS) as seen:
         await store.put(report("n1", healthy(T0 + 1)))
         await seen.until(shows("n1", ""))

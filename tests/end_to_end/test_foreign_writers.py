@@ -151,9 +151,9 @@ def test_a_stranger_who_writes_for_three_seconds_blocks_no_other_for_long(
 
     asyncio.run(attack())
     (conflict,) = conflicts(node)
-    assert conflict == "conflict: somebody else writes mindx-dl-deviceinfo-node-1"
+    assert conflict == "conflict: another program writes mindx-dl-deviceinfo-node-1"
     assert conflict in json.dumps(node.ask("/readyz")[1])
-    assert "conflict: somebody else writes cluster-info-device-0" in json.dumps(
+    assert "conflict: another program writes cluster-info-device-0" in json.dumps(
         aggregator.ask("/readyz")[1]
     )
     node.emulator.occur(2, FAULT)
@@ -227,7 +227,7 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
         assert not {DEVICES, "cluster-info-node-cm"} & set(gone)
         lost = [one for one in shown if "UnHealthy" in one.data.get("cluster-info-node-cm", "")]
         assert lost == []
-    node.waits_for_text("somebody made it immutable; it is deleted and created again")
+    node.waits_for_text("it was made immutable; it is deleted and created again")
     node.ready()
 
 

@@ -151,7 +151,7 @@ def test_a_conflict_has_a_line_when_it_begins_and_one_when_it_is_over(
 
 
 def test_who_writes_is_named() -> None:
-    assert ForeignWriter().changes("doc") == "somebody else writes doc"
+    assert ForeignWriter().changes("doc") == "another program writes doc"
     assert ForeignWriter("kubectl-edit").changes("doc") == "'kubectl-edit' writes doc"
     differing = ForeignWriter(differing=("label a", "key b")).changes("doc")
     assert differing.startswith("the answer to our own write of doc differs from what was written:")

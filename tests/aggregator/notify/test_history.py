@@ -218,7 +218,7 @@ async def test_a_history_that_cannot_be_written_acknowledges_nothing_and_loses_n
     place.unlink()
     await until(lambda: history.status().trouble is None, "the trouble is over")
     await until(lambda: parts.kept() == counts(3), "everything is there")
-    assert caplog.text.count("what nodes tell stays with them") == 1
+    assert caplog.text.count("rows of journals stay at their nodes") == 1
 
 
 async def test_a_broken_history_is_moved_aside_and_begun_again(

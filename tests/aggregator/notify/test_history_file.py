@@ -162,11 +162,11 @@ _WRITER = """
 import sys
 from pathlib import Path
 from aggregator.notify.history_file import HistoryFile
-from tests.aggregator.notify.test_history_file import telling
+from tests.aggregator.notify.test_history_file import batch
 file = HistoryFile(Path(sys.argv[1]))
 for number in range(1_000_000):
-    (heard,) = file.store_batches([telling(number, number + 1)], 0).heard
-    print(heard.sequence, flush=True)
+    (ack,) = file.store_batches([batch(number, number + 1)], 0).acks
+    print(ack.sequence, flush=True)
 """
 
 

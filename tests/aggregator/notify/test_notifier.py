@@ -35,13 +35,13 @@ class Book:
     def __init__(self) -> None:
         self.changes: list[FaultChange] = []
 
-    async def standing(self) -> None:
+    async def published_levels(self) -> None:
         """Nothing is known of an earlier run."""
 
     def begin(self, standing: object) -> None:
         """What is published now."""
 
-    def note(self, changes: Iterable[FaultChange]) -> None:
+    def record(self, changes: Iterable[FaultChange]) -> None:
         self.changes += changes
 
 
