@@ -1,4 +1,6 @@
-"""What a node may tell of its episodes, into a history; and what it may hear."""
+"""Inputs for the history: batches that a node may send, and acknowledgements that it may
+receive.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def _batch(after: int, upto: int, journal: str = "j", lost: int = 0) -> HistoryB
 
 
 class HistoryBatches:
-    """What is kept afterwards is what the rule says, and every answer is the truth."""
+    """The history stores what the rule of batches demands, and each acknowledgement is what is
+    stored.
+    """
 
     name = "telling"
     seeds = tuple(
@@ -74,7 +78,7 @@ class HistoryBatches:
 
 
 class HistoryAcks:
-    """What an aggregator may say: a position in a journal, or nothing."""
+    """An acknowledgement is a position in a journal, or refused."""
 
     name = "heard"
     seeds = tuple(
