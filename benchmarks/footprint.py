@@ -14,8 +14,9 @@ measures over ``--seconds`` idle and as long while faults come and go.
 Memory is the proportional set size of the daemon and all processes below it, where no other process
 maps their files. Processor time is that of the daemon and of the children that live through the
 measurement; that of tools, which are run now and then, is counted apart. The kernel counts in steps
-of 10 ms for each process: over 60 s a figure is right within some 0.05 % of a core, over 300 s within 0.01 %. Ends with 1 when
-the idle figures miss their budget, or when a source is blind, since that would cost too little;
+of 10 ms for each process: over 60 s a figure is right within some 0.05 % of a core, over 300 s
+within 0.01 %. Ends with 1 when the idle figures miss their budget, or when a source is blind, since
+that would cost too little;
 but where this machine lets no program read its kernel's log, that is only printed.
 """
 

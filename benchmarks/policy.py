@@ -7,8 +7,8 @@
 A storm on 16 chips in virtual time, in batches of 100, with the tables, the frequency and the
 duration rules of this package: faults in and out of the tables that come and go, duplicates,
 one-off events, audits that find what no event reported (PRESENT) or miss what one did (ABSENT). A
-batch comes every 100 ms and an acknowledgement every second. The journal is left out; the question of an
-agent behind every batch, when the policy is to be called again, is in.
+batch comes every 100 ms and an acknowledgement every second. The journal is left out; the question
+behind every batch, when the policy is to be called again, is in.
 
 Every run is the same storm and ends in quiet, so a state that is larger behind a run than behind
 the one before has grown. The figure is the median of the runs, in processor time, because other

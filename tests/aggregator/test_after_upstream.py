@@ -1,4 +1,4 @@
-"""The first start after the real ClusterD, of which only its documents tell what it knew."""
+"""The first start after the real ClusterD, whose documents alone have what it knew."""
 
 from __future__ import annotations
 

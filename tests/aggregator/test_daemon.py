@@ -55,7 +55,7 @@ async def test_a_fault_appears_and_clears_on_one_of_three_nodes(
         await store.put(report("n2", healthy(T0 + 2)))
         await seen.until(shows("n2", ""))
     assert daemon.ask("/api/v1/faults")[1]["faults"] == []
-    # Nothing was written that nobody needed: two documents, the fault, the recovery.
+    # Nothing more was written than needed: two documents, the fault, the recovery.
     # A scrape is good for a second.
     written = "npu_vigil_publication_writes_total"
     daemon.process.wait_until(lambda: daemon.metric(written) == 4, seconds=2)

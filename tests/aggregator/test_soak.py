@@ -36,7 +36,7 @@ BOUNDED = (
     ".left_out",
 )
 """Stamps of nodes that were dropped (a node that returns must not fall behind its ghost), how much
-may be said of nodes, the latest refusals and changes, counts of buckets. Each has its own end.
+may be sent of nodes, the latest refusals and changes, counts of buckets. Each has its own end.
 """
 
 

@@ -49,7 +49,7 @@ def with_answers(update_time: int = T0, *answers: FaultAnswer) -> dict[str, str]
 
 
 def shown(bench: Bench) -> dict[str, tuple[str | None, bool | None, str | None]]:
-    """Code to what ``/api/v1/faults`` says of it."""
+    """Return code to what ``/api/v1/faults`` shows of it."""
     return {
         one.code: (one.severity, one.device_fault, one.severity_source)
         for one in fault_statuses(bench.pipeline)

@@ -288,7 +288,7 @@ def test_e16_pre_separated_nodes_and_switches_wait_until_they_are_unused(
 ) -> None:
     nodes = (with_switch("n1", "PreSeparate", "PreSeparate"), node_report("n1", [CPU], "PreSep"))
     bench = Bench(*nodes)
-    assert bench.statuses() == {"n1": "PreSep"}  # nobody knows about pods
+    assert bench.statuses() == {"n1": "PreSep"}  # nothing is known about pods
     assert bench.switches()["n1"]["NodeStatus"] == "PreSeparate"
     pods = {"u1": PodState("u1", "n1", chips=chips)} if chips else {}
     assert bench.known.observe_pods(0, Snapshot(pods)) is None

@@ -1,4 +1,6 @@
-"""Two whole aggregators in virtual time: what the next leader knows, says and does not repeat."""
+"""Two whole aggregators in virtual time: what the next leader knows, publishes and does
+not repeat.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def lease(site: Replicas) -> dict[str, Any]:
 
 
 def give(site: Replicas, replica: Replica) -> None:
-    """Somebody gives the Lease to it by hand."""
+    """Give the Lease to a replica by hand."""
     holder = replica.made.leadership._identity  # type: ignore[attr-defined]
     spec = lease(site)["spec"] | {"holderIdentity": holder}
     status, _ = site.api.ask("PATCH", f"{LEASES}/{LEADER_LEASE}", {"spec": spec})
@@ -136,7 +138,7 @@ async def test_a_call_that_waits_while_the_leadership_ends_is_refused(tmp_path: 
         site.api.refuses = lambda method, place: "state-public" in (place.name or "state-public")
         call = asyncio.create_task(one.services.call(wire.SEND, public("occur")))
         await site.pass_time(0.5)
-        # Somebody gave the Lease to the other one by hand.
+        # An operator gave the Lease to the other one by hand.
         give(site, other)
         site.api.refuses = lambda *_: False
         with pytest.raises(Refused, match="another aggregator leads"):
@@ -479,7 +481,7 @@ async def test_nothing_is_reported_as_new_that_the_leader_before_had_published(
         await site.device("n1", config(faults, unhealthy=(3,)) | switch, 0.5)
         await site.server("n1", server, 0.5)
         await one.services.call(wire.SEND, public("occur"))
-        await site.pass_time(1.5)  # what is told is committed once a second
+        await site.pass_time(1.5)  # changes are committed once a second
         first = published(tmp_path, "one")
         assert ("80C98000", None, "RestartNPU") in first
         assert ("220001001", None, "SeparateNPU") in first

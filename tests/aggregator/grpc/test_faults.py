@@ -158,7 +158,9 @@ async def test_the_cluster_receives_one_message_per_job(bench: Bench, client: Cl
     assert await pushed(stream) == (OTHER, "fault", ["80CD8003"])
     bench.put(Message(JOB))
     assert await pushed(stream) == (JOB, "normal", [])
-    bench.drop(OTHER)  # nothing is said of a job that went, and of MindIE's jobID its jobs say it
+    bench.drop(
+        OTHER
+    )  # no message about a job that went; that of MindIE's jobID is about its other jobs
     bench.instances["inference"] = "mindie-ms-controller"
     bench.put(faulty("inference", "80C98009"))
     bench.put(faulty(JOB, "80C98009"))
@@ -324,7 +326,7 @@ async def test_calls_that_wait_while_the_leader_goes() -> None:
 
 
 async def until_answered(client: Client) -> None:
-    """Ask again until somebody answers, as clients do."""
+    """Repeat the request until it is answered, as clients do."""
     async with asyncio.timeout(20):
         while True:
             try:

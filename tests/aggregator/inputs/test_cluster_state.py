@@ -1,4 +1,4 @@
-"""Nodes, pods and jobs as stores tell them."""
+"""The cluster state after events of Nodes, pods and jobs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_pods_of_several_stores_are_counted_together() -> None:
     assert cluster_state.observe_pods(0, listed(pod("b", "n1", "y"), pod("a", "n1", "z"))) is None
     assert used(cluster_state) == frozenset(
         {"z", "y"}
-    )  # what two stores know counts as the first one says
+    )  # of an object in two stores the first one counts
     assert cluster_state.observe_pods(0, Update("a", None)) == frozenset({"n1"})
     assert used(cluster_state) == frozenset({"x", "y"})
     assert cluster_state.observe_pods(1, Update("b", pod("b", "n9"))) == NOTHING
@@ -245,7 +245,7 @@ GROUPS = st.tuples(
 
 
 class Randomly:
-    """What each store said last, and the world that it was said to."""
+    """What each store has, and the cluster state that observed it."""
 
     def __init__(self) -> None:
         self.cluster_state = ClusterState([True] * SOURCES)
@@ -272,7 +272,7 @@ class Randomly:
         )
 
     def observe(self, kind: str, source: int, event: object) -> frozenset[str] | None:
-        """Say it, and remember what is true now."""
+        """Pass an event to the cluster state, and remember what is true now."""
         match event:
             case Snapshot(items, _):
                 self.last[kind, source] = dict(items)
@@ -288,7 +288,7 @@ class Randomly:
 @settings(deadline=None)
 @given(st.data())
 def test_any_order_of_events_and_lists_ends_in_the_same_facts(data: DataObject) -> None:
-    """What is known is what was said last, and everybody whose facts changed is told."""
+    """The last event counts, and every node whose context changed is returned."""
     reported = Randomly()
     for _ in range(data.draw(st.integers(0, 12))):
         kind = data.draw(st.sampled_from(("pods", "nodes", "jobs")))

@@ -1,4 +1,4 @@
-"""What stores tell, brought into the world; said in the log when it begins and when it ends."""
+"""Watches of cluster objects feed the cluster state; the log has when a failure begins and ends."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LOGGER = "aggregator.inputs.cluster_watch"
 
 
 class Feed:
-    """Tells what it is given; an error ends it."""
+    """Yields given events; an error ends it."""
 
     def __init__(self) -> None:
         self.asked = 0
         self._given: asyncio.Queue[object] = asyncio.Queue()
 
     async def give(self, *events: object) -> None:
-        """Tell these, and let them be taken in."""
+        """Yield these, and wait until they are applied."""
         for event in events:
             self._given.put_nowait(event)
         await asyncio.sleep(0.01)

@@ -75,7 +75,7 @@ class Lookup:
 
 
 class Scene:
-    """A board and its surroundings; time passes when it is told to."""
+    """A job view and its surroundings; time passes only when a test moves it."""
 
     def __init__(self, nodes: int = 0, tables: RelationTables = SHIPPED) -> None:
         self.lookup = Lookup()
@@ -130,7 +130,7 @@ class Scene:
         self.look(node)
 
     def chips(self, node: str, *faults: CodeFault, super_pod: int = -2) -> None:
-        """These faults of chips, and no others; each is heard of when it is new."""
+        """Set the faults of chips; each is received when it is new."""
         before = self.published[node]
         received: dict[str, dict[str, int]] = {}
         for one in faults:

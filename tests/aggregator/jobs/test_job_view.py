@@ -1,4 +1,4 @@
-"""What is told of jobs and of the cluster (``docs/spec/clusterd.md#5.4`` and 6)."""
+"""Messages about jobs and about the cluster (``docs/spec/clusterd.md#5.4`` and 6)."""
 
 from __future__ import annotations
 

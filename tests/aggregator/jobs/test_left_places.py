@@ -1,4 +1,4 @@
-"""``normal`` is not said of a job while a pod of it is missing (``docs/spec/clusterd.md#6``)."""
+"""``normal`` is not sent for a job while a pod of it is missing (``docs/spec/clusterd.md#6``)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_deleted_job_is_over() -> None:
 
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_job_that_was_scaled_in_is_complete(size: int) -> None:
-    """0: its PodGroup went, and nobody knows how many pods it is to have."""
+    """0: its PodGroup went, and it is not known how many pods it is to have."""
     scene = two_pods()
     scene.end("a", "n0")
     assert hit_nodes(scene) == ["n0"]

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: what is told depends on what is, and a restart on nothing."""
+"""Messages depend on the present state alone, not on the order of events or on restarts."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_restart_changes_nothing(
 
 
 class Both:
-    """Two boards that are told the same."""
+    """Two job views with the same input."""
 
     def __init__(self, *boards: JobView) -> None:
         self._boards = boards

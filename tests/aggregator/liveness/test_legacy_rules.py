@@ -109,7 +109,7 @@ def test_the_acceptance_timeline(way: str) -> None:
 
 
 def beaten_once(**how: str | None) -> Scheduler:
-    """Somebody whose heart beat twice, at 0 and 1."""
+    """Return a reader that has seen two heartbeats, at 0 and 1."""
     scheduler = Scheduler()
     assert scheduler.annotated(0, "1000", **how)
     assert scheduler.annotated(1, "1001", **how)
@@ -210,7 +210,7 @@ def test_a_release_without_heartbeats_takes_over() -> None:
     assert scheduler.written(0, document(1))
     assert scheduler.written(5, document(2))
     assert all(scheduler.written(second, MODERN) for second in range(10, 100))
-    # What it left on the Node is nobody's any more.
+    # What it left on the Node has no owner any more.
     assert first_unhealthy(scheduler, None) is None
 
 

@@ -1,4 +1,4 @@
-"""Which nodes and chips there are, for public faults: what documents, Nodes and pods tell."""
+"""Which nodes and chips there are, for public faults: from documents, Nodes and pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOREVER = PATIENCE_MS / 1000
 
 
 class Scene:
-    """A cluster with an API server and, if told, a broker."""
+    """A cluster with an API server and, on demand, a broker."""
 
     def __init__(self, *stores: bool) -> None:
         self.cluster_state = ClusterState(stores)
@@ -42,7 +42,7 @@ class Scene:
 
 
 def test_nodes_that_are_listed_late_are_there_with_their_serial_numbers() -> None:
-    """The first list of Nodes failed, or the right to it came later: nobody tells of each."""
+    """The first list of Nodes failed, or the right to it came later: no event comes for each."""
     scene = Scene(True)
     scene.documents(KUBERNETES)
     scene.cluster_state.observe_nodes(KUBERNETES, Interrupted("no rights"))

@@ -21,7 +21,7 @@ NAME = "cluster-info-device-0"
 
 
 class Bench:
-    """A pipeline whose writes arrive when told to."""
+    """A pipeline whose writes arrive when a test acknowledges them."""
 
     def __init__(self, stores: int = 1, outputs: dict[str, str] | None = None) -> None:
         self.pipeline = Pipeline((DocumentSource(f"store-{n}:") for n in range(stores)), 45)

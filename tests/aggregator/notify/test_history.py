@@ -1,4 +1,4 @@
-"""Nodes tell and aggregators keep, over a real broker, in one process: whatever the disk does."""
+"""Nodes send and aggregators store, over a real broker, in one process: whatever the disk does."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def parts(broker: Broker, tmp_path: Path) -> AsyncIterator[Parts]:
 
 
 def happen(journal: Journal, rows: int, changes: int = 1) -> None:
-    """So many rows of changes, each between rows that nobody is told of."""
+    """Write so many rows of changes, each between rows that are not sent."""
     for _ in range(rows):
         made = [
             Change(ChangeKind.BEGAN, chip_subject(3), "80E01801", f"e{number}", NOW_MS, "because")

@@ -1,4 +1,4 @@
-"""The history on a real file: each change once, however often it is told and by whom."""
+"""The history on a real file: each change once, however often it is sent and over which store."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_was_lost_is_a_row_of_its_own_and_counted_once(
     file.store_batches([batch(0, 2)], NOW_MS)
     taken = file.store_batches([batch(2, 8, lost=4)], NOW_MS)
     assert (taken.events, taken.lost) == (2, 4)
-    # Its answer was not heard: it is told again, with what came since.
+    # Its acknowledgement was lost: it is sent again, with what came since.
     assert file.store_batches([batch(2, 9, lost=4)], NOW_MS).lost == 0
     assert kept(tmp_path) == ["node-1 1", "node-1 2", "lost 4", "node-1 7", "node-1 8", "node-1 9"]
 

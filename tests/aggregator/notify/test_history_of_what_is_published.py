@@ -77,7 +77,7 @@ async def test_each_change_is_there_once_over_kills(daemon: Daemon, store: Store
             await store.put(report("n1", faulty(5, T0 + 1)))
             await seen.until(shows("n1", 5))
         daemon.kill()  # it is published, and not in the history yet
-    # While nobody is there one ends and one begins.
+    # While no aggregator runs one ends and one begins.
     await store.put(report("n2", healthy(T0 + 3)))
     await store.put(report("n3", faulty(7, T0 + 3)))
     daemon.start()

@@ -1,4 +1,6 @@
-"""What a replica tells of what is published: once, and what it did not publish itself as well."""
+"""Changes that a replica reports of what is published: once, also what it did not publish
+itself.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Book:
 
 
 class Replica:
-    """What one of two tells."""
+    """The reports of one of two replicas."""
 
     def __init__(self, nodes: Nodes) -> None:
         self.nodes = nodes
@@ -65,12 +67,12 @@ class Replica:
 
     @property
     def rows(self) -> list[tuple[str, str | None]]:
-        """Chip and level, as they were told."""
+        """Return chip and level, as they were reported."""
         return [(one.subject, one.level) for one in self.book.changes]
 
 
 class Pair(Both):
-    """A leader and its follower, and what they tell."""
+    """A leader and its follower, and their reports."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +80,7 @@ class Pair(Both):
         self.observe(0, listed(n1=healthy(), n2=healthy()))
 
     async def begin(self) -> Pair:
-        """Nothing was told before."""
+        """Begin without anything reported before."""
         await self.first.notifier.seed(instant(0))
         await self.second.notifier.seed(instant(0))
         return self

@@ -1,4 +1,4 @@
-"""Labels of pods: set once by who leads, tried again, one pod in nobody's way."""
+"""Labels of pods: set once by the leader, tried again; one pod does not delay the others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Pods:
 
 
 class Lead:
-    """Who may write, as the clock says."""
+    """May write while the clock allows it."""
 
     leads = True
 

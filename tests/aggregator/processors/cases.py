@@ -28,7 +28,7 @@ def one(number: int, level: str, code: str, time_ms: int = T, kind: str = "Card"
 
 
 def record(*faults: dict[str, Any], **lists: Any) -> DeviceRecord:
-    """What a node says that has ``faults``."""
+    """Return the record of a node that has ``faults``."""
     return device_record(device_info.decode(config(faults, **lists), "x"))
 
 

@@ -38,7 +38,7 @@ ONCE = text(threshold=1)
 
 
 class Bench:
-    """A pipeline of one store whose pods and jobs are told by hand."""
+    """A pipeline of one store whose pods and jobs a test sets."""
 
     def __init__(self, kept: dict[str, str] | None = None, at: float = 0, **more: Any) -> None:
         self.pods: dict[str, tuple[PodState, ...]] = {}

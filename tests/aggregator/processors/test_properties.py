@@ -70,7 +70,7 @@ wishes = st.dictionaries(
 
 @st.composite
 def known(draw: st.DrawFn) -> NodeContext:
-    """Two jobs, whose pods may share chips; or nobody knows."""
+    """Draw two jobs, whose pods may share chips; or none are known."""
     if draw(st.booleans()) and draw(st.booleans()):
         return NodeContext()
     pods = tuple(

@@ -1,4 +1,4 @@
-"""Documents that carry messages, and how much anybody may say."""
+"""Documents that carry messages, and their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MindIE's controller is told of its service (``docs/spec/consumers.md#4.1`` to 4.3)."""
+"""Tables for MindIE's controller of a service (``docs/spec/consumers.md#4.1`` to 4.3)."""
 
 from __future__ import annotations
 
@@ -349,7 +349,7 @@ def test_nothing_is_reported_before_every_store_was_listed() -> None:
     assert service.now() is None
     service.see(DocumentsListed((rings("server-1", job="other", namespace="b"),)), source=1)
     assert service.servers() == [["192.168.0.1"]]
-    # An interruption changes nothing; a list of one store says nothing of the other.
+    # An interruption changes nothing; a list of one store changes nothing of the other.
     service.see(Interrupted("away"))
     service.see(DocumentsListed(()), source=1)
     assert service.servers() == [["192.168.0.1"]]
