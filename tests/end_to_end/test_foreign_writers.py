@@ -1,4 +1,4 @@
-"""Strangers and other agents write our documents: nobody is silenced, on any kind of store."""
+"""Other programs and agents write our documents: no agent falls silent, on any kind of store."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def aggregator(tmp_path: Path, any_place: Place) -> Iterator[Daemon]:
 
 @contextlib.asynccontextmanager
 async def opened(place: Place) -> AsyncIterator[Store]:
-    """The store, for somebody who may write everything."""
+    """Open the store with the right to write everything."""
     match place:
         case Folder():
             store = open_store(f"directory:{place.root}")
@@ -101,7 +101,7 @@ def cluster_info(number: int) -> Document:
 
 
 def conflicts(node: Node) -> list[str]:
-    """What the agent says of conflicts about its documents."""
+    """Return the conflicts that the agent reports about its documents."""
     return [one["conflict"] for one in node.status()["publications"] if one["conflict"]]
 
 
@@ -232,7 +232,7 @@ async def test_an_immutable_document_is_replaced_and_its_node_never_healthy(
 
 
 def cluster_data(place: Place) -> dict[str, str] | None:
-    """What cluster-info says now."""
+    """Return the data of cluster-info now."""
 
     async def read() -> Document | None:
         async with opened(place) as store:

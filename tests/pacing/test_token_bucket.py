@@ -1,4 +1,6 @@
-"""Never more in any time than the rate allows, and whoever waits as it says gets one."""
+"""Never more in any time than the rate allows; a caller that waits as long as announced
+gets one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A BMC in memory that does what the steps of a recording say, and the device that leads to it.
+"""A BMC in memory that follows the steps of a recording, and the device that leads to it.
 
 It has its own way of building replies; asking for pages and judging them is what ships. A reading
 happens in the loop's time, without the thread of the real device.

@@ -75,6 +75,8 @@ async def test_recording(name: str, tmp_path: Path) -> None:
 
 
 def health(player: NodePlayer) -> str:
-    """What ours says of its health, in the words of upstream's endpoint where it is well."""
+    """Return the health that our agent reports, in the words of upstream's endpoint where it is
+    well.
+    """
     blind = player.blind()
     return f"blind: {', '.join(blind)}" if blind else "ok"

@@ -1,5 +1,5 @@
 """Recordings of our own: what the real program was not recorded with, and what the specification
-says of it, less its defects. ``tests.acceptance.play`` plays them for real."""
+has of it, without its defects. ``tests.acceptance.play`` plays them for real."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.looptime(resolution=2**-20)
 SOON_MS = 100
 """A driver's event is a published document by then."""
 AUDIT_MS = 16_000
-"""What no event told of is found by then."""
+"""What no event reported is found by then."""
 
 
 def steps(recording: dict[str, Any], do: str) -> list[dict[str, Any]]:

@@ -21,9 +21,10 @@ _log = logging.getLogger("tests.foreign_writes")
 
 
 def fight(until: float, *, every: float = 0.0, answers_in: float = 0.0, seconds: float) -> Fought:
-    """Somebody writes every ``every`` seconds up to ``until``, or after each write of ours.
+    """Return our writes while another program writes every ``every`` seconds up to ``until``, or
+    after each write of ours.
 
-    We always want to write what is undone, and look at it ``seconds`` long.
+    We always want to write what is undone, and check for ``seconds``.
     """
     fought, foreign = Fought(), ForeignWrites()
     ours_at, theirs_at, undone = 0.0, 0.0, True

@@ -1,4 +1,4 @@
-"""A ConfigMap that somebody made immutable: deleted and created, or the command is named."""
+"""A ConfigMap that was made immutable: deleted and created, or the command is named."""
 
 from __future__ import annotations
 

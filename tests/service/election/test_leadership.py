@@ -233,7 +233,7 @@ async def test_one_leads_on_while_renewals_take_long(seconds: float) -> None:
 
 
 async def test_one_whose_first_slow_renewal_comes_late_stops_when_it_reads_that() -> None:
-    """The other one is quicker: nothing but reads can tell the first one."""
+    """The other one is quicker: only a read can show that to the first one."""
     server = Server()
     async with candidates(server, "a", "b") as (a, b):
         await asyncio.sleep(5)

@@ -55,7 +55,7 @@ def channel_of(store: Store) -> EventChannel:
 
 
 class Listening:
-    """Takes what is told until the end of the block."""
+    """Receives batches until the end of the block."""
 
     def __init__(self, events: AsyncIterator[T | Interrupted]) -> None:
         self.seen: list[object] = []
