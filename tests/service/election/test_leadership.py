@@ -385,7 +385,7 @@ async def test_a_lock_that_cannot_be_made_is_logged_once(
     task = asyncio.create_task(one.run(lambda: None))
     await asyncio.sleep(3)
     assert one.taken_total == 0
-    assert caplog.text.count("nobody can be elected") == 1
+    assert caplog.text.count("no leader can be elected") == 1
     place.unlink()
     await asyncio.sleep(1)
     assert one.leads
