@@ -160,23 +160,23 @@ class Aggregator:
             if isinstance(source.devices, LastingFeed) and isinstance(source.nodes, LastingFeed)
         }
         """What each store lacks that may come back without what it had."""
-        self.board = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
+        self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
         self.rank_tables = RankTables(len(stores), rank_table_namespaces)
         clusters = [store.cluster for store in stores.values() if store.cluster is not None]
-        self._labelling = Labelling(clusters, self.board.labels, self.leadership)
+        self._labelling = Labelling(clusters, self.job_view.labels, self.leadership)
         self.stream = Stream(f"{clock().wall_ms:x}", stream_places)
         self.advising = _advising(clusters, clock, self.stream, self.wake) if advise else None
         self.notifier = Notifier(
             self.pipeline,
             self.cluster_state,
-            self.board,
+            self.job_view,
             self.rank_tables,
             self.stream,
             history,
             self._labelling,
             None
             if serve is None
-            else serve(self.board, self.rank_tables, self._sent, clock, self._turned),
+            else serve(self.job_view, self.rank_tables, self._sent, clock, self._turned),
         )
         self._table_file = table_file
         self._moved: set[str] = set()
@@ -225,7 +225,7 @@ class Aggregator:
         self.marks = DirectoryMarks(
             stores, state_dir, lambda url: self.absences[url].nodes, self.wake
         )
-        self.listener = HeartbeatMonitor(
+        self.heartbeat_monitor = HeartbeatMonitor(
             stores,
             self._fell_silent,
             clock,
@@ -243,7 +243,7 @@ class Aggregator:
                 clock,
                 touch_period_seconds,
                 is_there=self.pipeline.knows,
-                may_write=lambda: self.succession.leads,
+                may_write=lambda: self.takeover.leads,
                 changed=self.wake,
             )
             for url, absence in self.absences.items()
@@ -253,7 +253,7 @@ class Aggregator:
                 memory,
                 self.public_faults,
                 self.pipeline.processing,
-                self.board,
+                self.job_view,
                 self.rank_tables,
                 self._labelling,
                 *(() if self.advising is None else (self.advising.kept,)),
@@ -264,9 +264,9 @@ class Aggregator:
             clock,
             self.stalls,
             judge=self._judge,
-            seen=lambda *what: self.succession.seen(*what),
+            seen=lambda *what: self.takeover.seen(*what),
         )
-        self.succession = Takeover(
+        self.takeover = Takeover(
             self.pipeline,
             self.publishers,
             self.parts,
@@ -281,11 +281,11 @@ class Aggregator:
         self.readiness = Readiness(
             self.pipeline,
             self.publishers,
-            self.succession,
+            self.takeover,
             self.leadership,
             self.stalls,
             self._not_served,
-            lambda: self.listener.unread_stores,
+            lambda: self.heartbeat_monitor.unread_stores,
             lambda: self.marks.problems,
             self.absences.values(),
             clock,
@@ -298,9 +298,9 @@ class Aggregator:
         shown = StatusParts(
             absences=self.absences,
             advising=self.advising,
-            board=self.board,
+            job_view=self.job_view,
             leadership=self.leadership,
-            listener=self.listener,
+            heartbeat_monitor=self.heartbeat_monitor,
             marks=self.marks,
             missed_writes=self.missed_writes,
             pipeline=self.pipeline,
@@ -310,7 +310,7 @@ class Aggregator:
             readiness=self.readiness,
             stores=self.stores,
             stream=self.stream,
-            succession=self.succession,
+            takeover=self.takeover,
             notifier=self.notifier,
             cluster_state=self.cluster_state,
         )
@@ -328,7 +328,7 @@ class Aggregator:
             try:
                 await self._run()
             finally:
-                await self.succession.give_up()
+                await self.takeover.give_up()
         raise AssertionError("the tasks never end")
 
     def _restore_last_known(self, found: Mapping[str, LastKnownStore]) -> None:
@@ -340,14 +340,14 @@ class Aggregator:
                 for feed in absence.feeds:
                     feed.restore(document, now_ms)
             for node, beat in known.beats.items():
-                self.listener.restore(url, node, beat.holder, beat.interval_ms)
+                self.heartbeat_monitor.restore(url, node, beat.holder, beat.interval_ms)
         self.pipeline.note_complete(
             all(url in found and found[url].is_complete for url in self.absences)
         )
         first = self.publishers[0].store
         if not first.absence_is_deletion and first.url in found:
             documents = tuple(found[first.url].documents.values())
-            self.succession.keeping.restore_copies(documents)
+            self.takeover.persistent_state.restore_copies(documents)
             self._copies = tuple(one for one in documents if kind_of(one.name) is not None)
 
     async def _run(self) -> None:
@@ -413,7 +413,7 @@ class Aggregator:
         feed = partial(
             LastingFeed,
             keep=partial(self._keep_document, url),
-            has_agent=lambda node: self.listener.knows(url, node),
+            has_agent=lambda node: self.heartbeat_monitor.knows(url, node),
         )
         return DocumentSource(url, feed)
 
@@ -435,7 +435,7 @@ class Aggregator:
 
     def _forgot(self) -> None:
         """Look for lost state: the first store that is published to may have lost documents."""
-        self.succession.keeping.look_for_lost()
+        self.takeover.persistent_state.look_for_lost()
 
     def _end_absent(self, now: Instant) -> None:
         """End the documents that stores lack and that have a reason to end."""
@@ -443,10 +443,10 @@ class Aggregator:
             absence.hold(self.marks.problem(url) is not None)
             if not absence.is_due(now):
                 continue
-            ended = absence.step(partial(self.listener.beats, url), now)
+            ended = absence.step(partial(self.heartbeat_monitor.beats, url), now)
             self.pipeline.judge_again(ended)
             gone = frozenset(node for node in absence.over if not absence.has_beat(node))
-            self.listener.forget(url, gone)
+            self.heartbeat_monitor.forget(url, gone)
             absence.over -= gone
             absence.log_changes(now)
             self._forgetting[url].request_heartbeats()
@@ -474,8 +474,10 @@ class Aggregator:
         """Apply public faults that came over gRPC. Raises ``StoreError`` where they could
         be lost.
         """
-        keeping = self.succession.keeping
-        return await durable_answer(self.public_faults, message, keeping, self._judge, self._clock)
+        persistent_state = self.takeover.persistent_state
+        return await durable_answer(
+            self.public_faults, message, persistent_state, self._judge, self._clock
+        )
 
     def _not_served(self) -> str | None:
         return None if self.notifier.server is None else self.notifier.server.not_served
@@ -495,7 +497,7 @@ class Aggregator:
         self._places.update(self.pipeline.dirty | moved, now)
         self.pipeline.judge_again(self.parts.step(now))
         changed = self.pipeline.step(now)
-        self.notifier.after(moved, now, leads=self.succession.leads)
+        self.notifier.after(moved, now, leads=self.takeover.leads)
         return changed
 
     def _server(self, number: int, node: str) -> NodeRecord | None:
@@ -514,17 +516,17 @@ class Aggregator:
     async def _merge(self, tasks: asyncio.TaskGroup) -> NoReturn:
         await self._begin(tasks)
         tasks.create_task(self.marks.run(), name="marks of directories")
-        stale = StaleDocuments(self.pipeline, lambda: self.listener.alive)
+        stale = StaleDocuments(self.pipeline, lambda: self.heartbeat_monitor.alive)
         tasks.create_task(stale.run(), name="stale documents")
-        tasks.create_task(self.listener.run(self.pipeline.lost), name="list heartbeats")
+        tasks.create_task(self.heartbeat_monitor.run(self.pipeline.lost), name="list heartbeats")
         for url, missed in self.missed_writes.items():
             tasks.create_task(missed.run(), name=f"read missed writes in {url}")
-        tasks.create_task(self.succession.run(tasks), name="lead or follow")
+        tasks.create_task(self.takeover.run(tasks), name="lead or follow")
         while True:
             self._wake.clear()
             with self.stalls.busy("merge"):
                 self._wake_publishers(self._step())
-                views_due_ms = self.succession.collect(self._clock())
+                views_due_ms = self.takeover.collect(self._clock())
             due = (
                 self.pipeline.next_due_ms(),
                 self.parts.next_due_ms(),
@@ -544,7 +546,7 @@ class Aggregator:
         if not self._publish_lost:
             self.pipeline.set_lost(frozenset())
         self.readiness.await_start("waiting for the persistent state")
-        await self.succession.restore()
+        await self.takeover.restore()
         self.parts.begin(tasks)
         self.readiness.await_start("waiting for the first list of the nodes' documents")
         await self._listed()
@@ -635,7 +637,7 @@ class Aggregator:
         """Remove the copies in the state directory: another leader writes newer documents."""
         if self._has_copies:
             self._has_copies = False
-            self.succession.keeping.drop_copies()
+            self.takeover.persistent_state.drop_copies()
             for name in self.pipeline.documents:
                 self.last_known.remove(self.publishers[0].store.url, CLUSTER_NAMESPACE, name)
 
@@ -647,7 +649,7 @@ class Aggregator:
         if publisher is not self.publishers[0]:
             return
         now = self._clock()
-        leads = self.succession.leads
+        leads = self.takeover.leads
         if not leads:
             self._drop_copies()
         self.notifier.followed(*self.pipeline.follow(document, now, unconfirm=leads), now)
@@ -662,6 +664,6 @@ class Aggregator:
 
     def _inherit(self, lost: frozenset[str]) -> None:
         """Take over which nodes another leader has published as lost."""
-        self.listener.inherit(lost)
+        self.heartbeat_monitor.inherit(lost)
         if self._publish_lost:
-            self.pipeline.set_lost(frozenset(self.listener.verdict.lost))
+            self.pipeline.set_lost(frozenset(self.heartbeat_monitor.lost_nodes.lost))

@@ -27,7 +27,7 @@ _KEPT_MS = 500
 async def durable_answer(
     faults: PublicFaultsPlugin,
     message: PublicFault,
-    keeping: PersistentState,
+    persistent_state: PersistentState,
     judge: Callable[[frozenset[str]], None],
     clock: Clock,
 ) -> ValidationReply:
@@ -48,7 +48,7 @@ async def durable_answer(
     left_ms = max(_KEPT_MS, end_ms - clock().steady_ms)
     try:
         async with asyncio.timeout(left_ms / 1000):
-            await keeping.wait_until_stored(faults.name)
+            await persistent_state.wait_until_stored(faults.name)
     except TimeoutError:
         raise StoreUnavailable("it could not be stored in time: send it again") from None
     return answer

@@ -273,13 +273,13 @@ def leader_status(leadership: Leadership) -> LeaderStatus:
     )
 
 
-def liveness_status(listener: HeartbeatMonitor, published: bool) -> LivenessStatus:
+def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> LivenessStatus:
     """Who fell silent."""
-    verdict = listener.verdict
-    unread = listener.unread
+    verdict = heartbeat_monitor.lost_nodes
+    unread = heartbeat_monitor.unread
     listings = {
         node
-        for place, one in listener.listings.items()
+        for place, one in heartbeat_monitor.listings.items()
         if place not in unread
         for node in one.heartbeats
     }
@@ -290,32 +290,32 @@ def liveness_status(listener: HeartbeatMonitor, published: bool) -> LivenessStat
         alive=len(listings - verdict.lost.keys() - held),
         lost=tuple(sorted(verdict.lost)),
         held=tuple(sorted(held)),
-        problems=listener.problems,
-        wrong_clocks=tuple(sorted(clock_skew.wrong(listener.skews.values()))),
-        listed_seconds_ago={place: age / 1000 for place, age in listener.ages_ms.items()},
+        problems=heartbeat_monitor.problems,
+        wrong_clocks=tuple(sorted(clock_skew.wrong(heartbeat_monitor.skews.values()))),
+        listed_seconds_ago={place: age / 1000 for place, age in heartbeat_monitor.ages_ms.items()},
     )
 
 
 def node_statuses(
-    pipeline: Pipeline, listener: HeartbeatMonitor, now: Instant
+    pipeline: Pipeline, heartbeat_monitor: HeartbeatMonitor, now: Instant
 ) -> Iterator[NodeStatus]:
     """Every node that is published or was heard of, sorted by name. It may be read in slices."""
     nodes = {node for table in pipeline.tables for node in table.entries}
     for source in pipeline.sources:
         for inbox in source.inboxes:
             nodes |= inbox.reports.keys() | inbox.rejected.keys()
-    listings = _Places(listener.listings, listener.unread)
+    listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
     for one in listings.all.values():
         nodes |= one.heartbeats.keys()
     for node in sorted(nodes):
-        yield _status_of(pipeline, listener, node, listings, now)
+        yield _status_of(pipeline, heartbeat_monitor, node, listings, now)
 
 
 def node_status(
-    pipeline: Pipeline, listener: HeartbeatMonitor, node: str, now: Instant
+    pipeline: Pipeline, heartbeat_monitor: HeartbeatMonitor, node: str, now: Instant
 ) -> NodeStatus | None:
     """One node; ``None`` where nobody knows of it."""
-    listings = _Places(listener.listings, listener.unread)
+    listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
     known = any(node in table.entries for table in pipeline.tables) or any(
         node in inbox.reports or node in inbox.rejected
         for source in pipeline.sources
@@ -323,7 +323,7 @@ def node_status(
     )
     if not known and not any(node in one.heartbeats for one in listings.all.values()):
         return None
-    return _status_of(pipeline, listener, node, listings, now)
+    return _status_of(pipeline, heartbeat_monitor, node, listings, now)
 
 
 class _Places(NamedTuple):
@@ -340,7 +340,11 @@ class _Places(NamedTuple):
 
 
 def _status_of(
-    pipeline: Pipeline, listener: HeartbeatMonitor, node: str, listings: _Places, now: Instant
+    pipeline: Pipeline,
+    heartbeat_monitor: HeartbeatMonitor,
+    node: str,
+    listings: _Places,
+    now: Instant,
 ) -> NodeStatus:
     found = [
         observed
@@ -348,16 +352,18 @@ def _status_of(
         if (observed := one.heartbeats.get(node)) is not None
     ]
     observed = max(found, key=lambda one: one.changed_at_ms, default=None)
-    brake = listener.verdict.brake
+    brake = heartbeat_monitor.lost_nodes.brake
     heartbeat = "unknown"
     problem = listings.problem(node)
-    if node in listener.verdict.lost:
+    if node in heartbeat_monitor.lost_nodes.lost:
         heartbeat = "lost"
     elif brake is not None and node in brake.nodes:
         heartbeat = "silent"
     elif observed is not None and problem is None:
         heartbeat = "alive"
-    skews = (one.nodes[node].least_ms for one in listener.skews.values() if node in one.nodes)
+    skews = (
+        one.nodes[node].least_ms for one in heartbeat_monitor.skews.values() if node in one.nodes
+    )
     # Heartbeats for readers of old releases do not have it.
     newest_pulse = max(
         (one for one in found if one.blind is not None),

@@ -63,7 +63,7 @@ class Takeover:
         """Whether everything is known that a leader needs."""
         first = publishers[0].store
         turns = publishers[0].turns
-        self.keeping = PersistentState(
+        self.persistent_state = PersistentState(
             first, parts.persistent, leadership, clock, stalls, turns, copies
         )
         self.views = {
@@ -96,7 +96,7 @@ class Takeover:
         trouble = Trouble(_log, "stored state cannot be read, trying again: %s")
         while True:
             try:
-                await self.keeping.restore(fence=False)
+                await self.persistent_state.restore(fence=False)
                 return
             except StoreError as error:
                 trouble.begin(str(error))
@@ -134,7 +134,7 @@ class Takeover:
             return  # another replica leads, or has led since this was read
         self.leads = True
         self._began()
-        self.keeping.lead(tasks)
+        self.persistent_state.lead(tasks)
         self.collect(self._clock(), at_once=True)
         await self._parts.set_leading(True)
 
@@ -145,7 +145,7 @@ class Takeover:
         if self._leadership.elected_by is None or not self._leadership.leads:
             return True  # no other replica was there, or another one leads
         try:
-            await self.keeping.restore(fence=self._leadership.fences)
+            await self.persistent_state.restore(fence=self._leadership.fences)
             documents = await self._publishers[0].list()
         except StoreError as error:
             self._trouble = str(error)
@@ -164,7 +164,7 @@ class Takeover:
             *(publisher.follow() for publisher in self._publishers),
             *(views.follow() for views in self.views.values()),
             # Callers that wait for stored state are answered before gRPC ends.
-            self.keeping.follow(),
+            self.persistent_state.follow(),
             self._parts.set_leading(False),
         )
 
@@ -188,7 +188,7 @@ class Takeover:
         """Collect the state and views of the plugins; return the steady time of the next call, if
         any.
         """
-        self.keeping.poll()
+        self.persistent_state.poll()
         if not self.leads or self._tasks is None or not self._parts.viewed:
             return None
         if now.steady_ms < self._views_due_ms and not at_once:

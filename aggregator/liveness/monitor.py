@@ -76,7 +76,7 @@ class HeartbeatMonitor:
         self._began_ms = clock().steady_ms
         self._forbidden: set[str] = set()
         self.skews = dict.fromkeys(stores, Skews())
-        self.verdict = LostNodes()
+        self.lost_nodes = LostNodes()
 
     @property
     def listings(self) -> dict[str, HeartbeatListing]:
@@ -99,7 +99,7 @@ class HeartbeatMonitor:
     @property
     def alive(self) -> Iterator[tuple[str, int]]:
         """Nodes that beat in a store that is read, with the time of the beat by their clock."""
-        unread, silent = self.unread, self.verdict.lost.keys() | _nodes(self.verdict.brake)
+        unread, silent = self.unread, self.lost_nodes.lost.keys() | _nodes(self.lost_nodes.brake)
         for url, one in self._beats.items():
             if url not in unread:
                 for node, heartbeat in one.heartbeats.items():
@@ -130,7 +130,7 @@ class HeartbeatMonitor:
 
     def beats(self, url: str, node: str) -> bool | None:
         """Return whether the node beats in this store; ``None`` where that is not known."""
-        return liveness.beats(self._beats[url], self.verdict.brake, node)
+        return liveness.beats(self._beats[url], self.lost_nodes.brake, node)
 
     def knows(self, url: str, node: str) -> bool:
         """Return whether the node beats, or has beaten, in this store."""
@@ -153,7 +153,7 @@ class HeartbeatMonitor:
 
     async def run(self, lost: Iterable[str]) -> NoReturn:
         """List until cancelled. ``lost``: the nodes that the run before has published as lost."""
-        self.verdict = LostNodes(dict.fromkeys(lost, liveness.LONG_AGO_MS))
+        self.lost_nodes = LostNodes(dict.fromkeys(lost, liveness.LONG_AGO_MS))
         self._restore_silence()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -190,15 +190,15 @@ class HeartbeatMonitor:
         """
         now_ms = self._clock().steady_ms
         for node in lost:
-            if node in self.verdict.lost:
+            if node in self.lost_nodes.lost:
                 continue
             heartbeats = [
                 one.heartbeats[node] for one in self.listings.values() if node in one.heartbeats
             ]
             if any((now_ms - p.counts_from_ms) * 2 <= p.threshold_ms for p in heartbeats):
                 continue
-            self.verdict = msgspec.structs.replace(
-                self.verdict, lost=self.verdict.lost | {node: liveness.LONG_AGO_MS}
+            self.lost_nodes = msgspec.structs.replace(
+                self.lost_nodes, lost=self.lost_nodes.lost | {node: liveness.LONG_AGO_MS}
             )
             for url, one in self._beats.items():
                 self._beats[url] = liveness.silenced(one, node)
@@ -236,7 +236,7 @@ class HeartbeatMonitor:
         if was is not None:
             _log.info("heartbeats in %s can be listed again", url)
         now = self._clock()
-        before, lost = self._beats[url], self.verdict.lost
+        before, lost = self._beats[url], self.lost_nodes.lost
         took_ms = now.steady_ms - asked.steady_ms
         self.skews[url] = clock_skew.observed(
             self.skews[url], before.heartbeats, beats, asked.wall_ms, now.wall_ms
@@ -289,7 +289,7 @@ class HeartbeatMonitor:
     def _judge_old(self, url: str, now: Instant) -> None:
         old = self._old.get(url)
         if old is not None:
-            old.judge(now, self._has_own, self.verdict.lost, self._beats[url].problem)
+            old.judge(now, self._has_own, self.lost_nodes.lost, self._beats[url].problem)
         if now.steady_ms - self._noted_at_ms > _NOTE_MS:
             self._note(now)
 
@@ -313,16 +313,16 @@ class HeartbeatMonitor:
             _log.info("clocks are right again: %s", shortened(sorted(before - self._wrong)))
 
     def _judge(self) -> None:
-        before, now_ms = self.verdict, self._clock().steady_ms
-        self.verdict = liveness.judge(before, tuple(self.listings.values()), now_ms)
+        before, now_ms = self.lost_nodes, self._clock().steady_ms
+        self.lost_nodes = liveness.judge(before, tuple(self.listings.values()), now_ms)
         self._log_state(before)
-        if before.lost.keys() != self.verdict.lost.keys():
+        if before.lost.keys() != self.lost_nodes.lost.keys():
             self._note(self._clock())
-            self._changed(frozenset(self.verdict.lost))
+            self._changed(frozenset(self.lost_nodes.lost))
 
     def _log_state(self, before: LostNodes) -> None:
-        lost, was_lost = self.verdict.lost.keys(), before.lost.keys()
-        held, was_held = _nodes(self.verdict.brake), _nodes(before.brake)
+        lost, was_lost = self.lost_nodes.lost.keys(), before.lost.keys()
+        held, was_held = _nodes(self.lost_nodes.brake), _nodes(before.brake)
         if lost - was_lost:
             _log.warning(
                 "lost, no heartbeat for 3 intervals: %s", shortened(sorted(lost - was_lost))

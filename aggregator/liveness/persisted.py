@@ -120,8 +120,8 @@ class PersistedHeartbeats:
         seen = [row for rows in found.values() for row in rows]
         self._texts = dict(texts)
         self._rows = {(one.node, bool(one.holder)): one for one in seen}
-        for listener in self._old:
-            listener.restore(one for one in seen if not one.holder)
+        for watch in self._old:
+            watch.restore(one for one in seen if not one.holder)
         self.restored = tuple(one for one in seen if one.holder)
         return problems
 

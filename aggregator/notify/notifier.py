@@ -40,7 +40,7 @@ class Notifier:
         self,
         pipeline: Pipeline,
         cluster_state: ClusterState,
-        board: JobView,
+        job_view: JobView,
         tables: RankTables,
         stream: Stream,
         history: ClusterHistory,
@@ -51,7 +51,7 @@ class Notifier:
         """The gRPC server of ClusterD's clients, if they are served."""
         self._pipeline = pipeline
         self._cluster_state = cluster_state
-        self._board = board
+        self._job_view = job_view
         self._tables = tables
         self._stream = stream
         self.history = history
@@ -167,9 +167,9 @@ class Notifier:
             self._stream.send("blind", one, {one.node})
         for node in moved:
             self._tables.set_pods(node, self._cluster_state.pods_on(node))
-        self._board.changed(changed.union(moved), now)
+        self._job_view.changed(changed.union(moved), now)
         self._send_jobs(now)
-        jobs, services = self._board.pop_changed_jobs(), self._tables.pop_changed_tables()
+        jobs, services = self._job_view.pop_changed_jobs(), self._tables.pop_changed_tables()
         if jobs:
             self._labelling.wake.set()
         if self.server is not None:
@@ -178,7 +178,7 @@ class Notifier:
 
     def _send_jobs(self, now: Instant) -> None:
         """Send for which jobs the impact changed."""
-        for hit in self._board.pop_changed_impact():
+        for hit in self._job_view.pop_changed_impact():
             before = self._nodes_hit.pop(hit.job, ())
             nodes = tuple(one.node for one in hit.nodes)
             if nodes:

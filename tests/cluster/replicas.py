@@ -42,7 +42,7 @@ class Replica:
     @property
     def leads(self) -> bool:
         """Whether it writes."""
-        return self.made.succession.leads
+        return self.made.takeover.leads
 
     @property
     def made(self) -> Aggregator:

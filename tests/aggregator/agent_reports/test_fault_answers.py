@@ -114,16 +114,16 @@ def test_the_explanation_has_the_same() -> None:
 async def test_the_history_has_the_same() -> None:
     bench = Bench(report("n1", healthy()))
     around = Around([True])
-    board = JobView(around, bench.pipeline.published)
+    job_view = JobView(around, bench.pipeline.published)
     book = Book()
     notifier = Notifier(
         bench.pipeline,
         around,
-        board,
+        job_view,
         RankTables(1),
         Stream("1"),
         book,  # type: ignore[arg-type]
-        Labelling((), board.labels, Always("")),
+        Labelling((), job_view.labels, Always("")),
     )
     await notifier.seed(instant(0))
 

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 def status_of(bench: Bench, node: str, heartbeat: str, age: float | None) -> NodeStatus:
     stalls = Stalls(lambda: 0.0)
     memory = PersistedHeartbeats((), lambda: instant(0))
-    listener = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
-    status = node_status(bench.pipeline, listener, node, instant(0))
+    heartbeat_monitor = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
+    status = node_status(bench.pipeline, heartbeat_monitor, node, instant(0))
     assert status is not None
-    assert status in tuple(node_statuses(bench.pipeline, listener, instant(0)))
+    assert status in tuple(node_statuses(bench.pipeline, heartbeat_monitor, instant(0)))
     return msgspec.structs.replace(
         status,
         heartbeat=heartbeat,

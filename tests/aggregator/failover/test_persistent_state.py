@@ -160,7 +160,7 @@ async def test_a_second_one_follows_and_takes_over_with_what_was_kept(
                 await asyncio.sleep(0.01)
         assert other.counts == {"a": 2}
         other.count("a")
-        await follower.succession.keeping.wait_until_stored("counts")
+        await follower.takeover.persistent_state.wait_until_stored("counts")
         found = await store.get(*kept("a"))
         assert found is not None
         assert found.data == {KEY: "3"}

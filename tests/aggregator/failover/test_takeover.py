@@ -420,14 +420,14 @@ async def test_what_was_read_to_take_over_is_of_no_use_once_another_replica_has_
 
         publisher.list = slowly  # type: ignore[method-assign]
         known: list[str] = []
-        began = other.made.succession._began
+        began = other.made.takeover._began
 
         def begins() -> None:
             began()
             entry = json.loads(other.made.pipeline.device.entries["n1"].text)
             known.append(entry["DeviceList"][f"{KEY}-Unhealthy"])
 
-        other.made.succession._began = begins
+        other.made.takeover._began = begins
         give(site, other)
         await site.pass_time(2)
         assert other.made.leadership.leads

@@ -55,7 +55,7 @@ def ever_lost(site: Replicas, since_ms: int = 0) -> list[set[str]]:
 
 def brakes(replica: Replica) -> bool:
     """Return whether the brake holds a silent node."""
-    return replica.made.listener.verdict.brake is not None
+    return replica.made.heartbeat_monitor.lost_nodes.brake is not None
 
 
 @pytest.mark.slow

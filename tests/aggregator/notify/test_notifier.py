@@ -54,15 +54,15 @@ class Replica:
         self.nodes = nodes
         self.book = Book()
         cluster_state = ClusterState([True])
-        board = JobView(cluster_state, nodes.pipeline.published)
+        job_view = JobView(cluster_state, nodes.pipeline.published)
         self.notifier = Notifier(
             nodes.pipeline,
             cluster_state,
-            board,
+            job_view,
             RankTables(1),
             Stream("1"),
             self.book,  # type: ignore[arg-type]
-            Labelling((), board.labels, Always("")),
+            Labelling((), job_view.labels, Always("")),
         )
 
     @property
@@ -175,11 +175,11 @@ async def test_a_client_of_the_stream_is_sent_which_jobs_are_hit() -> None:
     notifier = Notifier(
         nodes.pipeline,
         ClusterState([True]),
-        scene.board,
+        scene.job_view,
         RankTables(1),
         Sent("1"),
         Book(),  # type: ignore[arg-type]
-        Labelling((), scene.board.labels, Always("")),
+        Labelling((), scene.job_view.labels, Always("")),
     )
     scene.pod("a", "n0", "job", "0 1")
     scene.chips("n0", fault(1, "RestartNPU", "80E18402"))
