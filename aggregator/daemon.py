@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 from aggregator.absence.directory_mark import DirectoryMarks
 from aggregator.absence.forget_requests import ForgetRequests
 from aggregator.absence.last_known import KnownBeat, LastKnown, LastKnownStore
-from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import Absence
 from aggregator.accepted_namespaces import ALL
 from aggregator.api.collect_status import Picture, StatusParts
@@ -157,7 +157,8 @@ class Aggregator:
         self.absences = {
             source.url: Absence(source, {"device-info": source.devices, "node-info": source.nodes})
             for source in self.pipeline.sources
-            if isinstance(source.devices, LastingFeed) and isinstance(source.nodes, LastingFeed)
+            if isinstance(source.devices, LastingDocumentWatch)
+            and isinstance(source.nodes, LastingDocumentWatch)
         }
         """What each store lacks that may come back without what it had."""
         self.job_view = JobView(self.cluster_state, self.pipeline.published, is_read=self._is_read)
@@ -337,8 +338,8 @@ class Aggregator:
         for url, absence in self.absences.items():
             known = found.get(url, LastKnownStore())
             for document in known.documents.values():
-                for feed in absence.feeds:
-                    feed.restore(document, now_ms)
+                for watch in absence.watches:
+                    watch.restore(document, now_ms)
             for node, beat in known.beats.items():
                 self.heartbeat_monitor.restore(url, node, beat.holder, beat.interval_ms)
         self.pipeline.note_complete(
@@ -353,10 +354,10 @@ class Aggregator:
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number, (url, store) in enumerate(self.stores.items()):
-                for feed in self.pipeline.sources[number].feeds:
-                    name = f"read {feed.selection.namespace} of {url}"
+                for watch in self.pipeline.sources[number].watches:
+                    name = f"read {watch.selection.namespace} of {url}"
                     log = self.notifier.log
-                    read = read_documents(feed, store, self._observe, self.stalls, log)
+                    read = read_documents(watch, store, self._observe, self.stalls, log)
                     tasks.create_task(read, name=name)
                 task = follow(self.cluster_state, number, store, self._listed_nodes, self.stalls)
                 tasks.create_task(task, name=f"read pods and nodes of {url}")
@@ -385,7 +386,7 @@ class Aggregator:
         absence = self.absences.get(url)
         if absence is not None:
             absence.observe(beats)
-            if any(feed.absent for feed in absence.feeds) or absence.over:
+            if any(watch.absent for watch in absence.watches) or absence.over:
                 self._wake.set()
 
     def wake(self) -> None:
@@ -396,8 +397,8 @@ class Aggregator:
         self.pipeline.judge_again(nodes)
         self._wake.set()
 
-    def _observe(self, feed: DocumentWatch, event: WatchEvent) -> None:
-        self.pipeline.observe(feed, event, self._clock())
+    def _observe(self, watch: DocumentWatch, event: WatchEvent) -> None:
+        self.pipeline.observe(watch, event, self._clock())
         if isinstance(event, DocumentsListed):
             for source in self.pipeline.sources:
                 if source.url in self.absences and source.listed:
@@ -410,12 +411,12 @@ class Aggregator:
         """
         if not lasts:
             return DocumentSource(url)
-        feed = partial(
-            LastingFeed,
+        watch = partial(
+            LastingDocumentWatch,
             keep=partial(self._keep_document, url),
             has_agent=lambda node: self.heartbeat_monitor.knows(url, node),
         )
-        return DocumentSource(url, feed)
+        return DocumentSource(url, watch)
 
     def _keep_document(
         self, url: str, namespace: str, name: str, document: Document | None
@@ -505,8 +506,8 @@ class Aggregator:
         return None if report is None else report.record
 
     def _unread(self, number: int) -> str | None:
-        feed = self.pipeline.sources[number].nodes
-        return feed.interrupted if feed.listed else feed.interrupted or "it was not listed yet"
+        watch = self.pipeline.sources[number].nodes
+        return watch.interrupted if watch.listed else watch.interrupted or "it was not listed yet"
 
     def _fell_silent(self, lost: frozenset[str]) -> None:
         if self._publish_lost:

@@ -42,7 +42,7 @@ class AbsentDocument(msgspec.Struct, frozen=True):
         return self.stands_at_ms + (_SHOWN_AFTER_MS if self.is_reported else 0)
 
 
-class LastingFeed(DocumentWatch):
+class LastingDocumentWatch(DocumentWatch):
     """A document watch in which absence ends nothing. ``present`` includes nodes whose state is
     kept.
     """
@@ -56,7 +56,7 @@ class LastingFeed(DocumentWatch):
         self,
         namespace: str,
         prefix: str,
-        inboxes: tuple[DocumentCache[Any], ...],
+        caches: tuple[DocumentCache[Any], ...],
         *,
         keep: Callable[[str, str, Document | None], None] = lambda *_: None,
         has_agent: Callable[[str], bool] = lambda _: False,
@@ -67,7 +67,7 @@ class LastingFeed(DocumentWatch):
         ``has_agent`` returns whether an agent of NPU Vigil has beaten for a node: it writes again
         what is older.
         """
-        super().__init__(namespace, prefix, inboxes)
+        super().__init__(namespace, prefix, caches)
         self.absent = {}
         self.absences = 0
         self.older: dict[str, Document] = {}
@@ -117,9 +117,9 @@ class LastingFeed(DocumentWatch):
         """Return the age number of the node's known document, in the unit of its kind;
         0 for none.
         """
-        inbox = self.inboxes[0]
-        report = inbox.reports.get(node)
-        return 0 if report is None else inbox.kind.age(report.record)
+        cache = self.caches[0]
+        report = cache.reports.get(node)
+        return 0 if report is None else cache.kind.age(report.record)
 
     def older_age_number(self, node: str) -> int | None:
         """Return the age number of the older document that the store has instead; ``None`` for
@@ -135,7 +135,7 @@ class LastingFeed(DocumentWatch):
         return self._take(self.older[node], now_ms)
 
     def _age(self, document: Document) -> int | None:
-        kind = self.inboxes[0].kind
+        kind = self.caches[0].kind
         try:
             return kind.age(kind.read(document).record)
         except DocumentError:
@@ -155,8 +155,8 @@ class LastingFeed(DocumentWatch):
         """See ``DocumentWatch``. After a store was set back to an older state, its agent writes
         again.
         """
-        inbox = self.inboxes[0]
-        is_other = node in inbox.reports and not inbox.is_last_good(node, document)
+        cache = self.caches[0]
+        is_other = node in cache.reports and not cache.is_last_good(node, document)
         if not is_other or not self._has_agent(node):
             return False
         age = self._age(document)

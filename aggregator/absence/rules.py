@@ -27,7 +27,7 @@ from service.shortened import shortened
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from aggregator.absence.last_known_documents import AbsentDocument, LastingFeed
+    from aggregator.absence.last_known_documents import AbsentDocument, LastingDocumentWatch
     from aggregator.inputs.node_documents import DocumentSource
     from contract.documents.forget_record import ForgetRecord
     from service.clock import Instant
@@ -39,7 +39,7 @@ _FEW = 3
 _SHARE = 5
 _WINDOW_MS = 15_000
 _KINDS = {"device-info": 1000, "node-info": 1}
-"""The documents of a feed, and how many milliseconds a unit of their age has."""
+"""The documents of a watch, and how many milliseconds a unit of their age has."""
 DOCUMENTS = tuple(_KINDS)
 _DELETABLE = "node-info"
 """Agents delete it whenever no part of the server has an alarm."""
@@ -63,8 +63,8 @@ class Missing(NamedTuple):
 class Absence:
     """Absent documents of the store of ``source``, and what ends them."""
 
-    def __init__(self, source: DocumentSource, feeds: Mapping[str, LastingFeed]) -> None:
-        """Make it without heartbeats; ``feeds`` are those of ``source``, by kind of document."""
+    def __init__(self, source: DocumentSource, watches: Mapping[str, LastingDocumentWatch]) -> None:
+        """Make it without heartbeats; ``watches`` are those of ``source``, by kind of document."""
         self.url = source.url
         self.is_held = False
         """Whether nothing of this store ends now, because it may be another one."""
@@ -72,7 +72,7 @@ class Absence:
         """Forget records of operators, by node."""
         self.over: set[str] = set()
         """Nodes that ended, as long as their heartbeat is remembered."""
-        self._feeds = dict(feeds)
+        self._watches = dict(watches)
         self._beats: dict[str, Beat] | None = None
         """The last heartbeats, ``None`` before the first list."""
         self._held: set[str] = set()
@@ -85,18 +85,20 @@ class Absence:
         self._due_ms: int | None = None
 
     @property
-    def feeds(self) -> Iterable[LastingFeed]:
+    def watches(self) -> Iterable[LastingDocumentWatch]:
         """The watches of the store."""
-        return self._feeds.values()
+        return self._watches.values()
 
     @property
     def nodes(self) -> frozenset[str]:
         """All nodes of which the store had a document, and has or not."""
-        return frozenset().union(*(feed.present.keys() | feed.absent.keys() for feed in self.feeds))
+        return frozenset().union(
+            *(watch.present.keys() | watch.absent.keys() for watch in self.watches)
+        )
 
     def knows(self, node: str) -> bool:
         """Return whether anything of the node is kept."""
-        return any(node in feed.present or node in feed.absent for feed in self.feeds)
+        return any(node in watch.present or node in watch.absent for watch in self.watches)
 
     def observe(self, beats: Iterable[Beat]) -> None:
         """Replace the heartbeats of all nodes by those of a listing."""
@@ -109,8 +111,8 @@ class Absence:
         """
         if self.is_held and not is_held:
             self._has_news = True
-            for feed in self.feeds:
-                feed.unconfirm_deletions()
+            for watch in self.watches:
+                watch.unconfirm_deletions()
         self.is_held = is_held
 
     def observe_forgotten(self, record: ForgetRecord) -> None:
@@ -147,7 +149,7 @@ class Absence:
 
     def is_due(self, now: Instant) -> bool:
         """Return whether ``step`` has something to do. Cheap: it is called for each change."""
-        if self._seen != sum(feed.absences for feed in self.feeds):
+        if self._seen != sum(watch.absences for watch in self.watches):
             return True
         return self._has_news or (self._due_ms is not None and self._due_ms <= now.steady_ms)
 
@@ -163,42 +165,44 @@ class Absence:
         self.over = {
             node for node in self.over | ended | self.records.keys() if not self.knows(node)
         }
-        self._seen = sum(feed.absences for feed in self.feeds)
+        self._seen = sum(watch.absences for watch in self.watches)
         self._due_ms = self._next_due_ms(now)
         return ended
 
     def _step(self, beating: HeartbeatLookup, now: Instant) -> frozenset[str]:
-        if not any(feed.absent for feed in self.feeds):
+        if not any(watch.absent for watch in self.watches):
             self._held.clear()
             return frozenset()
         if self.is_held or self._beats is None:
             return frozenset()
         ended: set[str] = set()
-        for kind, feed in self._feeds.items():
-            for node in [*feed.absent]:
-                if self._is_ended_by_agent_or_operator(kind, feed, node):
-                    ended |= feed.end(node)
-                elif self._is_last_write(kind, feed, node):
-                    ended |= feed.accept_older(node, now.wall_ms)
+        for kind, watch in self._watches.items():
+            for node in [*watch.absent]:
+                if self._is_ended_by_agent_or_operator(kind, watch, node):
+                    ended |= watch.end(node)
+                elif self._is_last_write(kind, watch, node):
+                    ended |= watch.accept_older(node, now.wall_ms)
         ended |= self._end_deleted(beating, now)
         return frozenset(ended)
 
-    def _is_ended_by_agent_or_operator(self, kind: str, feed: LastingFeed, node: str) -> bool:
+    def _is_ended_by_agent_or_operator(
+        self, kind: str, watch: LastingDocumentWatch, node: str
+    ) -> bool:
         assert self._beats is not None
         record = self.records.get(node)
         beat = self._beats.get(node)
         if record is not None:
             beaten_at_ms = 0 if beat is None else beat.beaten_at_ms
-            if record.at_ms >= max(beaten_at_ms, feed.age_number(node) * _KINDS[kind]):
+            if record.at_ms >= max(beaten_at_ms, watch.age_number(node) * _KINDS[kind]):
                 return True
         owned, number = self._documents_of(kind, node)
         if owned is not None and kind not in owned:
             return True
-        return number < 0 and -number >= feed.age_number(node) * _KINDS[kind] // 1000
+        return number < 0 and -number >= watch.age_number(node) * _KINDS[kind] // 1000
 
-    def _is_last_write(self, kind: str, feed: LastingFeed, node: str) -> bool:
+    def _is_last_write(self, kind: str, watch: LastingDocumentWatch, node: str) -> bool:
         """Return whether the older document that the store has is the last write of its agent."""
-        age = feed.older_age_number(node)
+        age = watch.older_age_number(node)
         return age is not None and self._documents_of(kind, node)[1] == age * _KINDS[kind] // 1000
 
     def _documents_of(self, kind: str, node: str) -> tuple[frozenset[str] | None, int]:
@@ -246,7 +250,7 @@ class Absence:
                 self._hold_back(node, many)
             else:
                 self._ended[node] = at_ms
-                ended |= self._feeds[kind].end(node)
+                ended |= self._watches[kind].end(node)
         return ended
 
     def _may_end(self, kind: str, node: str, beats: bool | None) -> bool:
@@ -266,8 +270,8 @@ class Absence:
         self._held.add(node)
 
     def _absent(self) -> Iterator[tuple[str, str, AbsentDocument]]:
-        for kind, feed in self._feeds.items():
-            for node, absent in feed.absent.items():
+        for kind, watch in self._watches.items():
+            for node, absent in watch.absent.items():
                 yield kind, node, absent
 
     # For people.

@@ -33,27 +33,27 @@ def record_of(pipeline: Pipeline, node: str) -> VigilRecord | None:
     """
     found = [
         (report.record.changed_at_ms, place, report.received_at_ms, report.record)
-        for place, inboxes in enumerate(_inboxes(pipeline))
-        for inbox in inboxes
-        if (report := inbox.reports.get(node)) is not None
+        for place, caches in enumerate(_caches(pipeline))
+        for cache in caches
+        if (report := cache.reports.get(node)) is not None
     ]
     return max(found, key=lambda one: one[:3])[3] if found else None
 
 
-def _inboxes(pipeline: Pipeline) -> Iterator[tuple[DocumentCache[VigilRecord], ...]]:
+def _caches(pipeline: Pipeline) -> Iterator[tuple[DocumentCache[VigilRecord], ...]]:
     yield tuple(source.devices.own_key for source in pipeline.sources)
     yield tuple(source.nodes.own_key for source in pipeline.sources)
 
 
 def _is_refused(pipeline: Pipeline, node: str) -> bool:
-    return any(node in inbox.rejected for inboxes in _inboxes(pipeline) for inbox in inboxes)
+    return any(node in cache.rejected for caches in _caches(pipeline) for cache in caches)
 
 
 def chip_name(pipeline: Pipeline, node: str, chip: int | None) -> str | None:
     """Return the device name of the chip with this physical id, as documents have it."""
     if chip is None:
         return None
-    report = newest(pipeline.device.inboxes, node)
+    report = newest(pipeline.device.caches, node)
     entry = pipeline.device.entries.get(node)
     record = report.record if report is not None else None if entry is None else entry.record
     return f"chip {chip}" if record is None else f"{record.chip_type}-{chip}"
@@ -95,9 +95,9 @@ class BlindChanges:
         """Return what changed since the last call; ``now_ms`` is wall time."""
         nodes: set[str] = set()
         for source in self._pipeline.sources:
-            for feed in source.feeds:
-                nodes |= feed.own_key_changed
-                feed.own_key_changed.clear()
+            for watch in source.watches:
+                nodes |= watch.own_key_changed
+                watch.own_key_changed.clear()
         return [change for node in sorted(nodes) for change in self._of(node, now_ms)]
 
     def _of(self, node: str, now_ms: int) -> Iterator[BlindChange]:

@@ -65,7 +65,7 @@ def _details(pipeline: Pipeline, node: str) -> Mapping[tuple[str, str], FaultAns
 
 
 def _watches_that_count(pipeline: Pipeline, node: str) -> Iterator[DocumentWatch]:
-    report = newest(pipeline.device.inboxes, node)
+    report = newest(pipeline.device.caches, node)
     for source in pipeline.sources:
         if report is not None and source.device.reports.get(node) is report:
             yield source.devices

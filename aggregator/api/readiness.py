@@ -115,9 +115,9 @@ class Readiness:
     def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
         """What is asked of stores, and whether it is of several documents."""
         for source in self._pipeline.sources:
-            for feed in source.feeds:
-                what = f"the watch of {feed.selection.namespace} in {source.url}"
-                yield what, feed.reading, False
+            for watch in source.watches:
+                what = f"the watch of {watch.selection.namespace} in {source.url}"
+                yield what, watch.reading, False
         for publisher in self._publishers:
             url, many = publisher.store.url, len(publisher.outputs) > 1
             yield f"the watch of our documents in {url}", publisher.reading, False

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.absence.rules import DOCUMENTS
 from aggregator.advising.status import AdviceStatus
 from aggregator.agent_reports.blindness import blind_statuses, record_of
@@ -302,8 +302,8 @@ def node_statuses(
     """Every node that is published or was heard of, sorted by name. It may be read in slices."""
     nodes = {node for table in pipeline.tables for node in table.entries}
     for source in pipeline.sources:
-        for inbox in source.inboxes:
-            nodes |= inbox.reports.keys() | inbox.rejected.keys()
+        for cache in source.caches:
+            nodes |= cache.reports.keys() | cache.rejected.keys()
     listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
     for one in listings.all.values():
         nodes |= one.heartbeats.keys()
@@ -317,9 +317,9 @@ def node_status(
     """One node; ``None`` where nobody knows of it."""
     listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
     known = any(node in table.entries for table in pipeline.tables) or any(
-        node in inbox.reports or node in inbox.rejected
+        node in cache.reports or node in cache.rejected
         for source in pipeline.sources
-        for inbox in source.inboxes
+        for cache in source.caches
     )
     if not known and not any(node in one.heartbeats for one in listings.all.values()):
         return None
@@ -391,12 +391,12 @@ def _node(
     now: Instant,
     blind: tuple[BlindStatus, ...] | None,
 ) -> NodeStatus:
-    report = newest(pipeline.device.inboxes, node)
+    report = newest(pipeline.device.caches, node)
     rejected = tuple(
-        RejectedStatus(source.url, inbox.kind.name, one.since_ms, one.reason)
+        RejectedStatus(source.url, cache.kind.name, one.since_ms, one.reason)
         for source in pipeline.sources
-        for inbox in source.inboxes
-        if (one := inbox.rejected.get(node)) is not None
+        for cache in source.caches
+        if (one := cache.rejected.get(node)) is not None
     )
     entry = pipeline.device.entries.get(node)
     home = pipeline.device.layout.home(node)
@@ -431,8 +431,11 @@ def _node(
 
 def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
     for source in pipeline.sources:
-        for document, feed in (("device-info", source.devices), ("node-info", source.nodes)):
-            if isinstance(feed, LastingFeed) and (one := feed.absent.get(node)) is not None:
+        for document, watch in (("device-info", source.devices), ("node-info", source.nodes)):
+            if (
+                isinstance(watch, LastingDocumentWatch)
+                and (one := watch.absent.get(node)) is not None
+            ):
                 yield MissingStatus(source.url, document, one.since_ms, one.is_reported)
 
 
@@ -446,10 +449,10 @@ def missing_counts(absences: Iterable[Absence], now: Instant) -> Iterator[Missin
 
 
 def _state(pipeline: Pipeline, node: str, report: NodeReport[DeviceRecord] | None) -> str:
-    rejected = any(node in inbox.rejected for inbox in pipeline.device.inboxes)
-    feeds = [source.devices for source in pipeline.sources]
-    if not any(feed.has(node) for feed in feeds) and any(
-        isinstance(feed, LastingFeed) and node in feed.absent for feed in feeds
+    rejected = any(node in cache.rejected for cache in pipeline.device.caches)
+    watches = [source.devices for source in pipeline.sources]
+    if not any(watch.has(node) for watch in watches) and any(
+        isinstance(watch, LastingDocumentWatch) and node in watch.absent for watch in watches
     ):
         return "missing"
     if report is not None:
@@ -471,12 +474,12 @@ def source_statuses(
             store=source.url,
             listed=source.listed,
             interrupted=source.interrupted,
-            interruptions=sum(feed.interruptions_total for feed in source.feeds),
+            interruptions=sum(watch.interruptions_total for watch in source.watches),
             nodes=len(source.device.reports),
             switches=len(source.switch.reports),
             servers=len(source.node.reports),
-            rejected_nodes=len(set().union(*(inbox.rejected for inbox in source.inboxes))),
-            rejected_documents=sum(inbox.rejected_total for inbox in source.inboxes),
+            rejected_nodes=len(set().union(*(cache.rejected for cache in source.caches))),
+            rejected_documents=sum(cache.rejected_total for cache in source.caches),
             pods=sum(bool(pod.chips) for pod in pods.items.values()) if pods.known else None,
             pods_interrupted=pods.interrupted,
             missed_changes=store.missed_changes,

@@ -88,12 +88,12 @@ class ReadRepair:
             if isinstance(answer, StoreError):
                 problem = str(answer)
                 continue
-            for feed, changed, documents in answer:
+            for watch, changed, documents in answer:
                 # An event of the watch in the meantime may be older or newer than what was read.
-                feed.unlisten(changed)
+                watch.unlisten(changed)
                 moved |= changed & nodes
                 still = {node: one for node, one in documents.items() if node not in changed}
-                self._pipeline.read(feed, still, self._clock())
+                self._pipeline.read(watch, still, self._clock())
                 known |= {node for node, one in still.items() if one is not None}
         confirmed = (known if problem else nodes) - moved
         self._pipeline.confirm(confirmed)
@@ -107,13 +107,17 @@ async def _read_store(
     """Return the documents of these nodes in one store, by watch, with the nodes that changed
     meanwhile.
     """
-    listeners = [feed.listen() for feed in source.feeds]
+    listeners = [watch.listen() for watch in source.watches]
     try:
         return [
-            (feed, changed, await read_by_name(store, feed.selection, feed.names_of(nodes), _FEW))
-            for feed, changed in zip(source.feeds, listeners, strict=True)
+            (
+                watch,
+                changed,
+                await read_by_name(store, watch.selection, watch.names_of(nodes), _FEW),
+            )
+            for watch, changed in zip(source.watches, listeners, strict=True)
         ]
     except StoreError as error:
-        for feed, changed in zip(source.feeds, listeners, strict=True):
-            feed.unlisten(changed)
+        for watch, changed in zip(source.watches, listeners, strict=True):
+            watch.unlisten(changed)
         return error

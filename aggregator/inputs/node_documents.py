@@ -150,12 +150,10 @@ class DocumentCache(Generic[R]):
 class DocumentWatch:
     """One watch of one store: the documents of all nodes in one namespace."""
 
-    def __init__(
-        self, namespace: str, prefix: str, inboxes: tuple[DocumentCache[Any], ...]
-    ) -> None:
+    def __init__(self, namespace: str, prefix: str, caches: tuple[DocumentCache[Any], ...]) -> None:
         self.selection = Selection(namespace=namespace, label=REPORT_LABEL, spoilt=True)
         """What to watch."""
-        self.inboxes = inboxes
+        self.caches = caches
         self.own_key = DocumentCache(OWN_KEY)
         """Our agents' own data key in the same documents, without effect on what is merged."""
         self.own_key_changed: set[str] = set()
@@ -287,10 +285,10 @@ class DocumentWatch:
             # none.
             self._forget(node)
         self.present[node] = document.version
-        changed = [inbox.apply(node, document, now_ms) for inbox in self.inboxes]
-        is_refused = any(inbox.refuses(node, document) for inbox in self.inboxes)
+        changed = [cache.apply(node, document, now_ms) for cache in self.caches]
+        is_refused = any(cache.refuses(node, document) for cache in self.caches)
         if not is_refused:
-            changed += [inbox.ended(node, document) for inbox in self.inboxes]
+            changed += [cache.ended(node, document) for cache in self.caches]
             self.isolations.pop(node, None)
             if requests := read_requests(document.annotations):
                 self.isolations[node] = requests
@@ -311,7 +309,7 @@ class DocumentWatch:
         return False
 
     def _is_refused(self, node: str) -> bool:
-        return any(node in inbox.rejected for inbox in self.inboxes)
+        return any(node in cache.rejected for cache in self.caches)
 
     def has_report(self, kind: DocumentKind[Any], node: str) -> bool:
         """Return whether the node has a document with this kind, even a refused one.
@@ -321,9 +319,9 @@ class DocumentWatch:
         """
         if node not in self.present:
             return False
-        mine = (inbox for inbox in self.inboxes if inbox.kind is kind)
+        mine = (cache for cache in self.caches if cache.kind is kind)
         return (
-            not kind.optional or any(inbox.knows(node) for inbox in mine) or self._is_refused(node)
+            not kind.optional or any(cache.knows(node) for cache in mine) or self._is_refused(node)
         )
 
     def settle(self, now_ms: int) -> frozenset[str]:
@@ -360,8 +358,8 @@ class DocumentWatch:
         del self.present[node]
         self.deleted.add(node)
         self.isolations.pop(node, None)
-        for inbox in self.inboxes:
-            inbox.forget(node)
+        for cache in self.caches:
+            cache.forget(node)
         if self.own_key.forget(node):
             self.own_key_changed.add(node)
         return frozenset({node})
@@ -373,47 +371,47 @@ class DocumentWatch:
 
 
 class DocumentSource:
-    """All documents of one store; ``feed`` makes a watch of it."""
+    """All documents of one store; ``watch`` makes each of its watches."""
 
     def __init__(
         self,
         url: str,
-        feed: Callable[[str, str, tuple[DocumentCache[Any], ...]], DocumentWatch] | None = None,
+        watch: Callable[[str, str, tuple[DocumentCache[Any], ...]], DocumentWatch] | None = None,
     ) -> None:
         self.url = url
         self.device = DocumentCache(DEVICE)
         self.switch = DocumentCache(SWITCH)
         self.node = DocumentCache(NODE)
         devices = (self.device, self.switch)
-        feed = DocumentWatch if feed is None else feed
-        self.devices = feed(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
-        self.nodes = feed(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
-        self.feeds = (self.devices, self.nodes)
-        self.inboxes: tuple[DocumentCache[Any], ...] = (
+        watch = DocumentWatch if watch is None else watch
+        self.devices = watch(DEVICE_INFO_NAMESPACE, DEVICE_INFO_PREFIX, devices)
+        self.nodes = watch(NODE_INFO_NAMESPACE, NODE_INFO_PREFIX, (self.node,))
+        self.watches = (self.devices, self.nodes)
+        self.caches: tuple[DocumentCache[Any], ...] = (
             self.device,
             self.switch,
             self.node,
-            *(feed.own_key for feed in self.feeds),
+            *(watch.own_key for watch in self.watches),
         )
 
     @property
     def listed(self) -> bool:
         """Whether all documents of the store were listed once."""
-        return all(feed.listed for feed in self.feeds)
+        return all(watch.listed for watch in self.watches)
 
     @property
     def interrupted(self) -> str | None:
         """Why a watch of the store is interrupted now."""
-        return next((feed.interrupted for feed in self.feeds if feed.interrupted), None)
+        return next((watch.interrupted for watch in self.watches if watch.interrupted), None)
 
 
-def newest(inboxes: Iterable[DocumentCache[R]], node: str) -> NodeReport[R] | None:
+def newest(caches: Iterable[DocumentCache[R]], node: str) -> NodeReport[R] | None:
     """Return the report that counts for a node: the one with the greatest stamp."""
     found: NodeReport[R] | None = None
-    for inbox in inboxes:
-        report = inbox.reports.get(node)
+    for cache in caches:
+        report = cache.reports.get(node)
         if report is None:
             continue
-        if found is None or inbox.kind.age(report.record) > inbox.kind.age(found.record):
+        if found is None or cache.kind.age(report.record) > cache.kind.age(found.record):
             found = report
     return found

@@ -63,14 +63,14 @@ class EntryTable(Generic[R]):
     def __init__(
         self,
         kind: DocumentKind[R],
-        inboxes: Sequence[DocumentCache[R]],
+        caches: Sequence[DocumentCache[R]],
         layout: DocumentLayout,
         touch_period_seconds: float,
         judge: EntryJudge[R],
     ) -> None:
         self.kind = kind
         self._judge = judge
-        self.inboxes = tuple(inboxes)
+        self.caches = tuple(caches)
         self.layout = layout
         self.entries: dict[str, ClusterEntry[R]] = {}
         self.healing: dict[str, int | None] = {}
@@ -191,7 +191,7 @@ class EntryTable(Generic[R]):
 
         An entry is never stamped before the report that it was made from.
         """
-        report = newest(self.inboxes, node)
+        report = newest(self.caches, node)
         return report is not None and self.kind.age(report.record) > self.entries[node].stamp
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[int]:
@@ -213,7 +213,7 @@ class EntryTable(Generic[R]):
         ``gone``: its document is known to have been deleted.
         """
         self._waiting.pop(node, None)
-        report = newest(self.inboxes, node)
+        report = newest(self.caches, node)
         previous = self.entries.get(node)
         record = self._judge(
             node,

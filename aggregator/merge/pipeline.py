@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aggregator.absence.last_known_documents import LastingFeed
+from aggregator.absence.last_known_documents import LastingDocumentWatch
 from aggregator.cluster_documents.kinds import DEVICE, NODE, SWITCH
 from aggregator.cluster_documents.shards import ShardedDocument
 from aggregator.cluster_documents.single_document import SingleDocument
@@ -93,7 +93,9 @@ class Pipeline:
         ``forget_deleted``.
         """
         self.sources = tuple(sources)
-        self._knows_all = not any(isinstance(one.devices, LastingFeed) for one in self.sources)
+        self._knows_all = not any(
+            isinstance(one.devices, LastingDocumentWatch) for one in self.sources
+        )
         """Whether all is known that the stores had in an earlier run: who is only in documents of
         that run was deleted, or ended."""
         self.processing = ProcessorEngine(len(self.sources), facts or _nothing, public)
@@ -124,7 +126,7 @@ class Pipeline:
             NODE, [s.node for s in self.sources], self._document, period, judge.node
         )
         self.tables: tuple[EntryTable[Any], ...] = (self.device, self.switch, self.node)
-        self._feeds: dict[str, tuple[DocumentWatch, ...]] = {
+        self._watches: dict[str, tuple[DocumentWatch, ...]] = {
             DEVICE.name: tuple(source.devices for source in self.sources),
             SWITCH.name: tuple(source.devices for source in self.sources),
             NODE.name: tuple(source.nodes for source in self.sources),
@@ -189,11 +191,11 @@ class Pipeline:
         return frozenset(node for table in self.tables for node in table.unconfirmed)
 
     def read(
-        self, feed: DocumentWatch, documents: Mapping[str, Document | None], now: Instant
+        self, watch: DocumentWatch, documents: Mapping[str, Document | None], now: Instant
     ) -> None:
         """Take in the documents of these nodes, which were asked for by name."""
         for node, document in documents.items():
-            self._dirty |= feed.read(node, document, now.wall_ms)
+            self._dirty |= watch.read(node, document, now.wall_ms)
 
     def confirm(self, nodes: Iterable[str]) -> None:
         """Observe that the documents of these nodes were read: the cache is as new as can be."""
@@ -217,13 +219,13 @@ class Pipeline:
             table.kind.document(index) for table in self.tables for index in table.adopt(documents)
         )
 
-    def observe(self, feed: DocumentWatch, event: WatchEvent, now: Instant) -> None:
+    def observe(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
         """Take in one event of a watch of a store."""
         if isinstance(event, Interrupted):
-            feed.reading.failed("watch", event.reason, now.steady_ms)
+            watch.reading.failed("watch", event.reason, now.steady_ms)
         else:
-            feed.reading.succeeded()
-        self._dirty |= feed.observe(event, now.wall_ms, self._deleted_at_ms(now))
+            watch.reading.succeeded()
+        self._dirty |= watch.observe(event, now.wall_ms, self._deleted_at_ms(now))
 
     def _deleted_at_ms(self, now: Instant) -> int | None:
         return now.steady_ms + self._deleted_after_ms if self._deleted_after_ms else None
@@ -231,8 +233,8 @@ class Pipeline:
     def forget_deleted(self, now: Instant) -> None:
         """Take documents for deleted that have been gone for long enough; before a step."""
         for source in self.sources:
-            for feed in source.feeds:
-                self._dirty |= feed.settle(now.steady_ms)
+            for watch in source.watches:
+                self._dirty |= watch.settle(now.steady_ms)
 
     def knows(self, node: str) -> bool:
         """Whether the node is in a document."""
@@ -275,7 +277,7 @@ class Pipeline:
                     and not self._is_present(table, node)
                     and (was_all_known or not self._lasts(table, node, now))
                 )
-                if gone and newest(table.inboxes, node) is None:
+                if gone and newest(table.caches, node) is None:
                     self.processing.forget(table.kind.name, node)
                 before = table.entries.get(node)
                 indices |= table.update(node, now, gone=gone)
@@ -290,8 +292,8 @@ class Pipeline:
         self.processing.settle(now)
         self._dirty.clear()
         for source in self.sources:
-            for feed in source.feeds:
-                feed.deleted.clear()
+            for watch in source.watches:
+                watch.deleted.clear()
         self.changed = frozenset(nodes | self.processing.altered)
         self.processing.altered.clear()
         return frozenset(changed)
@@ -320,7 +322,7 @@ class Pipeline:
         fresh = set()
         for table in self.tables:
             name = table.kind.name
-            if name not in self._settled and all(feed.listed for feed in self._feeds[name]):
+            if name not in self._settled and all(watch.listed for watch in self._watches[name]):
                 self._settled.add(name)
                 self._dirty |= table.entries.keys() | self.processing.nodes
                 fresh.add(name)
@@ -331,12 +333,12 @@ class Pipeline:
 
         It lasts where a store that may come back without its documents lacks it.
         """
-        feeds = self._feeds[table.kind.name]
-        lasting = [feed for feed in feeds if isinstance(feed, LastingFeed)]
+        watches = self._watches[table.kind.name]
+        lasting = [watch for watch in watches if isinstance(watch, LastingDocumentWatch)]
         entry = table.entries.get(node)
         if not lasting or entry is None or node in table.healing:
             return False
-        if any(node in feed.present for feed in feeds):
+        if any(node in watch.present for watch in watches):
             return False  # its document lacks this kind
         if table.kind.is_only_silence(entry.record):
             return False
@@ -345,7 +347,7 @@ class Pipeline:
 
     def _is_present(self, table: EntryTable[Any], node: str) -> bool:
         """Return whether a document of the node has this kind, even a refused one."""
-        return any(feed.has_report(table.kind, node) for feed in self._feeds[table.kind.name])
+        return any(watch.has_report(table.kind, node) for watch in self._watches[table.kind.name])
 
     def _was_deleted(self, table: EntryTable[Any], node: str) -> bool:
         """Return whether a document went since the last step.
@@ -353,7 +355,7 @@ class Pipeline:
         What it reported does not hold any more, even if the node has a new one already, which may
         be refused or lack this kind.
         """
-        return any(node in feed.deleted for feed in self._feeds[table.kind.name])
+        return any(node in watch.deleted for watch in self._watches[table.kind.name])
 
     @property
     def nodes(self) -> set[str]:
@@ -386,7 +388,7 @@ class Pipeline:
         return earliest(
             self.processing.next_advance_ms(),
             *(table.next_due_ms() for table in self.tables),
-            *(feed.next_due_ms() for source in self.sources for feed in source.feeds),
+            *(watch.next_due_ms() for source in self.sources for watch in source.watches),
         )
 
     def value(self, name: str) -> Value:

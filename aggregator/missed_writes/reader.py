@@ -72,28 +72,28 @@ class Reports:
 
     def __init__(
         self,
-        feed: DocumentWatch,
+        watch: DocumentWatch,
         a_second: int,
         take: Callable[[DocumentWatch, Mapping[str, Document | None]], None],
     ) -> None:
-        self.selection = feed.selection
-        self.is_here = feed.has
-        self.names_of = feed.names_of
-        self.listen = feed.listen
-        self.unlisten = feed.unlisten
-        self._feed = feed
+        self.selection = watch.selection
+        self.is_here = watch.has
+        self.names_of = watch.names_of
+        self.listen = watch.listen
+        self.unlisten = watch.unlisten
+        self._watch = watch
         self._a_second = a_second
         self._take = take
 
     def number(self, node: str) -> int | None:
         """See ``KindReports``."""
-        inbox = self._feed.inboxes[0]
-        report = inbox.reports.get(node)
-        return None if report is None else inbox.kind.age(report.record) // self._a_second
+        cache = self._watch.caches[0]
+        report = cache.reports.get(node)
+        return None if report is None else cache.kind.age(report.record) // self._a_second
 
     def take(self, found: Mapping[str, Document | None]) -> None:
         """See ``KindReports``."""
-        self._take(self._feed, found)
+        self._take(self._watch, found)
 
 
 class StorageFaults:
@@ -156,8 +156,8 @@ def documents_of(
 ) -> dict[str, KindReports]:
     """Return all kinds of documents of the store with this number; ``take`` gets public faults."""
 
-    def reports(feed: DocumentWatch, a_second: int) -> Reports:
-        return Reports(feed, a_second, lambda feed, found: pipeline.read(feed, found, clock()))
+    def reports(watch: DocumentWatch, a_second: int) -> Reports:
+        return Reports(watch, a_second, lambda watch, found: pipeline.read(watch, found, clock()))
 
     found: dict[str, KindReports] = {
         "device-info": reports(source.devices, 1),

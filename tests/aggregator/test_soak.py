@@ -65,7 +65,7 @@ class Soak:
             clock=self.now,
         )
         pipeline, faults = self.aggregator.pipeline, self.aggregator.public_faults
-        self.devices, self.servers = pipeline.sources[0].feeds
+        self.devices, self.servers = pipeline.sources[0].watches
         pipeline.observe(self.devices, DocumentsListed(()), self.now())
         pipeline.observe(self.servers, DocumentsListed(()), self.now())
         for name, data in (
@@ -142,11 +142,11 @@ class Soak:
     def go(self, node: str) -> None:
         cluster_state, listed_nodes = self.aggregator.cluster_state, self.aggregator._listed_nodes
         pipeline = self.aggregator.pipeline
-        for feed, gone in (
+        for watch, gone in (
             (self.devices, report(node, {})),
             (self.servers, node_report(node, [], "")),
         ):
-            pipeline.observe(feed, Deleted(gone.namespace, gone.name), self.now())
+            pipeline.observe(watch, Deleted(gone.namespace, gone.name), self.now())
         listed_nodes(cluster_state.observe_pods(0, Update(f"pod-{node}", None)))
         listed_nodes(cluster_state.observe_jobs(0, Update(f"group-{node}", None)))
         listed_nodes(cluster_state.observe_nodes(0, Update(node, None)))

@@ -147,8 +147,8 @@ def test_blind_sources_go_before_answers(count: int) -> None:
     many = [BlindSource("links", 1, "x" * 200, chip) for chip in range(16)]
     answers = [FaultAnswer(3, f"{number:08X}", "minor") for number in range(count)]
     bench = Bench(report("n1", healthy() | {VIGIL_KEY: encode_vigil_key(many, 7, answers) or ""}))
-    (inbox,) = (source.devices.own_key for source in bench.pipeline.sources)
-    record = inbox.reports["n1"].record
+    (cache,) = (source.devices.own_key for source in bench.pipeline.sources)
+    record = cache.reports["n1"].record
     assert len(record.blind) == 16
     assert 0 < len(record.faults) <= count
     assert record.faults == tuple(answers[: len(record.faults)])

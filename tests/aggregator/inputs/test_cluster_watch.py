@@ -1,4 +1,4 @@
-"""Watches of cluster objects feed the cluster state; the log has when a failure begins and ends."""
+"""Watches of cluster objects update the cluster state; a failure is logged once at each end."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_node_whose_document_is_refused_is_there() -> None:
 
 def test_chips_are_known_as_long_as_their_node_is() -> None:
     scene = Scene(True)
-    feed = scene.pipeline.sources[KUBERNETES].devices
+    watch = scene.pipeline.sources[KUBERNETES].devices
     scene.documents(KUBERNETES, report("n1", healthy()))
     used = PodState("uid", "n1", chips=("Ascend910-9",))
     scene.cluster_state.observe_pods(KUBERNETES, Snapshot({"uid": used}))
@@ -125,11 +125,11 @@ def test_chips_are_known_as_long_as_their_node_is() -> None:
     scene.look(0)
     assert len(scene.places.chips("n1") or ()) == 9
     scene.cluster_state.observe_pods(KUBERNETES, Update("uid", None))
-    scene.pipeline.observe(feed, Changed(report("n1", healthy(1_760_000_001))), instant(1))
+    scene.pipeline.observe(watch, Changed(report("n1", healthy(1_760_000_001))), instant(1))
     scene.look(1, "n1")
     assert "Ascend910-9" in (scene.places.chips("n1") or ())
     gone = report("n1", {})
-    scene.pipeline.observe(feed, Deleted(gone.namespace, gone.name), instant(2))
+    scene.pipeline.observe(watch, Deleted(gone.namespace, gone.name), instant(2))
     scene.look(2)
     assert len(scene.places.chips("n1") or ()) == 9
     scene.cluster_state.observe_nodes(KUBERNETES, Update("n1", None))

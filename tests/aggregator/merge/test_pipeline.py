@@ -34,8 +34,8 @@ class Bench:
     def observe(self, now: Instant, *events: WatchEvent, store: int = 0) -> frozenset[str]:
         """Events arrive together; nothing is written."""
         for event in events:
-            feed = self.pipeline.sources[store].devices
-            self.pipeline.observe(feed, event, now)
+            watch = self.pipeline.sources[store].devices
+            self.pipeline.observe(watch, event, now)
         return self.pipeline.step(now)
 
     def write(self, now: Instant) -> None:

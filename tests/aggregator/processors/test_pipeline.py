@@ -48,7 +48,7 @@ class Bench:
         self.pipeline = Pipeline([DocumentSource("s:")], 45, facts=self._facts, **more)
         self.processing = self.pipeline.processing
         self.problems = list(self.processing.restore(self.kept, instant(at)))
-        self.devices, self.nodes = self.pipeline.sources[0].feeds
+        self.devices, self.nodes = self.pipeline.sources[0].watches
 
     def _facts(self, node: str) -> NodeContext:
         self.asked.append(node)
