@@ -150,7 +150,7 @@ class Aggregator:
         self.pipeline = Pipeline(
             sources,
             touch_period_seconds,
-            facts=self.cluster_state.facts,
+            node_context=self.cluster_state.node_context,
             public=self.public_faults,
             deleted_after_ms=_DELETED_AFTER_MS,
         )

@@ -274,7 +274,9 @@ class Picture:
         status = node_status(of.pipeline, of.heartbeat_monitor, node, now)
         if status is None:
             return None
-        facts = msgspec.structs.replace(of.cluster_state.facts(node), lost=node in of.pipeline.lost)
+        facts = msgspec.structs.replace(
+            of.cluster_state.node_context(node), lost=node in of.pipeline.lost
+        )
         around = ExplanationContext(
             facts=facts,
             standing=of.public_faults.standing(node),

@@ -202,7 +202,7 @@ class ClusterState:
         if groups:
             self._groups_of[job.key] = tuple(groups)
 
-    def facts(self, node: str) -> NodeContext:
+    def node_context(self, node: str) -> NodeContext:
         """Return what the processors need of a node besides its documents and heartbeats."""
         if not self._pods.known:
             return NodeContext()

@@ -76,8 +76,8 @@ class RelationState:
             at_ms = dues.get(place)
             return at_ms is not None and at_ms <= now.steady_ms
 
-        around = RelationContext(pods, is_overdue, came, now.wall_ms)
-        after = judged(before, relevant, around, self.tables)
+        context = RelationContext(pods, is_overdue, came, now.wall_ms)
+        after = judged(before, relevant, context, self.tables)
         new = {place: track for place, track in after.items() if place not in dues}
         renewed = {
             place: track

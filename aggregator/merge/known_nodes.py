@@ -64,7 +64,7 @@ class KnownNodes:
             report = newest((one.device for one in self._sources), node)
             if report is not None:
                 known = self._chips.get(node, frozenset())
-                seen = report.record.chips.union(self._cluster_state.facts(node).used or ())
+                seen = report.record.chips.union(self._cluster_state.node_context(node).used or ())
                 if not seen <= known:
                     if len(self._equal) >= _MOST_EQUAL:
                         self._equal.clear()

@@ -85,7 +85,7 @@ class Pipeline:
         sources: Iterable[DocumentSource],
         touch_period_seconds: float,
         *,
-        facts: Callable[[str], NodeContext] | None = None,
+        node_context: Callable[[str], NodeContext] | None = None,
         public: PublicFaultProcessor | None = None,
         deleted_after_ms: int = 0,
     ) -> None:
@@ -98,7 +98,7 @@ class Pipeline:
         )
         """Whether all is known that the stores had in an earlier run: who is only in documents of
         that run was deleted, or ended."""
-        self.processing = ProcessorEngine(len(self.sources), facts or _nothing, public)
+        self.processing = ProcessorEngine(len(self.sources), node_context or _nothing, public)
         """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
         """

@@ -92,15 +92,17 @@ def _filter(codes: str, levels: str, is_server: bool) -> Filter:
     return Filter(read_filter(codes), by_level)
 
 
-def filters(facts: NodeContext, controllers: frozenset[str]) -> list[tuple[frozenset[str], Filter]]:
+def filters(
+    node_context: NodeContext, controllers: frozenset[str]
+) -> list[tuple[frozenset[str], Filter]]:
     """Return the filters of the jobs on a node, each with the chips of its job on this node.
 
     ``controllers``: the jobs whose MindIE controller is subscribed. Without it a server's job
     tolerates nothing.
     """
     found = []
-    for key, job in sorted(facts.jobs.items()):
-        pods = [pod for pod in facts.pods if pod.job == key]
+    for key, job in sorted(node_context.jobs.items()):
+        pods = [pod for pod in node_context.pods if pod.job == key]
         server = _server(job, [pod.labels for pod in pods])
         if server and server not in controllers:
             continue

@@ -1,7 +1,7 @@
-"""What lives around the chains: the nodes' states, due times, what is hidden, what is kept.
+"""Runs the chains: the states of nodes, due times, withheld faults, and the persistent state.
 
 No I/O and no clock of its own. An idle node costs nothing here: only nodes with faults have a
-state, and only what is due is looked at.
+state, and only what is due is examined.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ProcessorEngine:
     """The chains with all their state.
 
     It is a ``DocumentPlugin``, ``Persistent`` and ``Viewed``; the pipeline calls ``advance``.
-    ``facts`` returns what is known of a node besides its documents and ``lost``.
+    ``node_context`` returns what is known of a node besides its documents and ``lost``.
     """
 
     name = "processing"
@@ -62,7 +62,7 @@ class ProcessorEngine:
     def __init__(
         self,
         stores: int,
-        facts: Callable[[str], NodeContext],
+        node_context: Callable[[str], NodeContext],
         public: PublicFaultProcessor | None = None,
     ) -> None:
         self.lost: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ class ProcessorEngine:
         self.hidden_events: dict[str, tuple[WithheldEvent, ...]] = {}
         self.altered: set[str] = set()
         """Nodes of which something was hidden or shown again since this was cleared."""
-        self._facts = facts
+        self._node_context = node_context
         self._public = public
         self._new: list[Occurrence] = []
         self._due: dict[tuple[str, str], int] = {}
@@ -101,13 +101,13 @@ class ProcessorEngine:
         if not record.faults and node not in self.devices and node not in self.separation.chips:
             return record
         state = self.devices.get(node, NO_DEVICE_STATE)
-        around = ChainContext(
-            self._facts_of(node),
+        context = ChainContext(
+            self._context_of(node),
             self.separation.of(node),
             self.separation.policy.enabled,
             self.controllers,
         )
-        done = process_device(node, record, state, around, now.wall_ms)
+        done = process_device(node, record, state, context, now.wall_ms)
         self.memory.remember(self.devices, node, done.state, NO_DEVICE_STATE)
         self._set_aside(self.hidden, node, done.hidden)
         self._plan(("device", node), done.due_ms, now)
@@ -124,8 +124,8 @@ class ProcessorEngine:
         if quiet and node not in self.switches:
             return record
         state = self.switches.get(node, NO_SWITCH_STATE)
-        around = ChainContext(self._facts_of(node), controllers=self.controllers)
-        done = process_switch(record, state, around, now.wall_ms)
+        context = ChainContext(self._context_of(node), controllers=self.controllers)
+        done = process_switch(record, state, context, now.wall_ms)
         self.memory.remember(self.switches, node, done.state, NO_SWITCH_STATE)
         self._set_aside(self.hidden_events, node, done.hidden)
         self._plan(("switch", node), done.due_ms, now)
@@ -137,7 +137,7 @@ class ProcessorEngine:
         """Return what is published of a node record, and of a node that fell silent."""
         if node not in self.lost and (record is None or (record.has_parts and not record.faults)):
             return record
-        return process_node(record, published, self._facts_of(node))
+        return process_node(record, published, self._context_of(node))
 
     def forget(self, kind: str, node: str) -> None:
         """Remove the state of a node whose document is gone."""
@@ -154,11 +154,11 @@ class ProcessorEngine:
         """Nodes of which something is remembered."""
         return self.memory.nodes
 
-    def _facts_of(self, node: str) -> NodeContext:
-        facts = self._facts(node)
+    def _context_of(self, node: str) -> NodeContext:
+        node_context = self._node_context(node)
         if node in self.lost:
-            facts = msgspec.structs.replace(facts, lost=True)
-        return facts
+            node_context = msgspec.structs.replace(node_context, lost=True)
+        return node_context
 
     def _set_aside(self, book: dict[str, tuple[H, ...]], node: str, hidden: tuple[H, ...]) -> None:
         if book.get(node, ()) == hidden:

@@ -22,16 +22,16 @@ _MANUAL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 
 
 def new_faults(
-    node: str, record: DeviceRecord, state: DeviceState, received: Times, facts: NodeContext
+    node: str, record: DeviceRecord, state: DeviceState, received: Times, node_context: NodeContext
 ) -> tuple[dict[str, dict[str, str]], tuple[Occurrence, ...]]:
     """Return the faults that are shown of a node now, and those of them that are new and count.
 
     No fault is new as long as it is not known which chips are used. Public faults do not count:
     their sender also reports when they end.
     """
-    if facts.used is None:
+    if node_context.used is None:
         return state.seen, ()
-    pods = sorted(facts.pods, key=lambda pod: pod.job, reverse=True)
+    pods = sorted(node_context.pods, key=lambda pod: pod.job, reverse=True)
     jobs = {chip: pod.job for pod in pods if pod.job for chip in pod.chips}
     seen: dict[str, dict[str, str]] = {}
     found = []

@@ -130,9 +130,9 @@ class ClusterObjects:
 def _check(state: ClusterState) -> None:
     """Check that all that is listed can be looked up."""
     for pod in state.pods_of(0).items.values():
-        facts = state.facts(pod.node)
-        assert pod in facts.pods
-        assert set(pod.chips) <= (facts.used or frozenset())
+        node_context = state.node_context(pod.node)
+        assert pod in node_context.pods
+        assert set(pod.chips) <= (node_context.used or frozenset())
         assert not pod.job or state.jobs()[pod.job].key == pod.job
     for node in state.nodes_of_store(0).items.values():
         is_named = state.node_by_serial_number(node.serial_number) == node

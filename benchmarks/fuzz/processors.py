@@ -44,8 +44,8 @@ _KEPT = (
 def _processing() -> ProcessorEngine:
     """One that has a policy and a separated chip on another node."""
     pods = (PodState("p", "n1", job="j", chips=(CHIP,)),)
-    facts = NodeContext(frozenset({CHIP}), False, pods, {"j": JobState("j")})
-    processing = ProcessorEngine(1, lambda _: facts)
+    node_context = NodeContext(frozenset({CHIP}), False, pods, {"j": JobState("j")})
+    processing = ProcessorEngine(1, lambda _: node_context)
     processing.separation.set_policy(SeparationPolicy(enabled=True))
     _, chips = processing.inputs
     known = Document(NAMESPACE, CHIPS, {"n2": _SEPARATED[0]})

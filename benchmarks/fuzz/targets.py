@@ -312,9 +312,9 @@ def _compare(text: str) -> None:
     """Check the shadow: a write that cannot be read is reported, and the next good one is the same
     again.
     """
-    foreign, (wanted, facts) = _device_info(text), _wanted()
+    foreign, (wanted, node_context) = _device_info(text), _wanted()
     if crc32(text.encode("utf-8", "replace")) % 8:
-        differences(facts, facts_of(foreign))
+        differences(node_context, facts_of(foreign))
         return
     judge = ShadowComparison()
     judge.wants(NOW_MS, wanted)

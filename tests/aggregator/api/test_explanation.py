@@ -190,7 +190,7 @@ def test_a_switch_event_that_a_job_rides_out_names_the_job() -> None:
     bench.known.observe_pods(0, Snapshot(pods))
     bench.known.observe_jobs(0, Snapshot({"g": JobState("job", "default", "training", seconds)}))
     bench.put(report("n1", {**healthy(), SWITCH_INFO_KEY: encode_switch_info(record)}))
-    facts = bench.known.facts("n1")
+    facts = bench.known.node_context("n1")
     found = explained(bench, "n1", facts.used, ExplanationContext(facts))
     (held,) = found.switch_events
     assert (held.switch, held.port, held.reported, held.published) == (2, 7, "Separate", None)

@@ -47,7 +47,9 @@ class Bench:
 
     def __init__(self, *documents: Document, outputs: dict[str, Document] | None = None) -> None:
         self.known = Known([True])
-        self.pipeline = Pipeline([DocumentSource("store:")], 45, facts=self.known.facts)
+        self.pipeline = Pipeline(
+            [DocumentSource("store:")], 45, node_context=self.known.node_context
+        )
         self.outputs = dict(outputs or {})
         self.pipeline.restore(self.outputs.values())
         self.devices, self.nodes = self.pipeline.sources[0].watches

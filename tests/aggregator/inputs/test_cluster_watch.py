@@ -176,4 +176,4 @@ async def test_a_store_that_knows_no_cluster_is_not_followed(tmp_path: Path) -> 
     )
     assert cluster_state.answered(0)
     assert not cluster_state.nodes_known
-    assert cluster_state.facts("n1").used is None
+    assert cluster_state.node_context("n1").used is None

@@ -1,4 +1,4 @@
-"""Records and facts of one node, for the processors."""
+"""Records and node contexts, for the processors."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def pod(*numbers: int, job: str = "job1", uid: str = "", **labels: str) -> PodSt
     return PodState(uid or f"pod-of-{job}", NODE, job=job, chips=chips, labels=labels)
 
 
-def facts(*pods: PodState, **annotations: str) -> NodeContext:
+def node_context(*pods: PodState, **annotations: str) -> NodeContext:
     """Facts of a node with ``pods``; ``annotations`` (``codes``, ``levels``) are ``job1``'s."""
     full = {
         f"huawei.com/schedule.filter.fault{name.title()}": text
@@ -68,10 +68,12 @@ def process(
     now_ms: int = T,
     known: NodeContext | None = None,
     state: DeviceState = NO_DEVICE_STATE,
-    **around: Any,
+    **context: Any,
 ) -> DeviceResult:
     """``reported`` through the device chain."""
-    return process_device(NODE, reported, state, ChainContext(known or facts(), **around), now_ms)
+    return process_device(
+        NODE, reported, state, ChainContext(known or node_context(), **context), now_ms
+    )
 
 
 def codes(done: DeviceRecord) -> list[str]:

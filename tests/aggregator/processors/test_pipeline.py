@@ -45,12 +45,14 @@ class Bench:
         self.jobs: dict[str, JobState] = {}
         self.asked: list[str] = []
         self.kept = dict(kept or {})
-        self.pipeline = Pipeline([DocumentSource("s:")], 45, facts=self._facts, **more)
+        self.pipeline = Pipeline(
+            [DocumentSource("s:")], 45, node_context=self._node_context, **more
+        )
         self.processing = self.pipeline.processing
         self.problems = list(self.processing.restore(self.kept, instant(at)))
         self.devices, self.nodes = self.pipeline.sources[0].watches
 
-    def _facts(self, node: str) -> NodeContext:
+    def _node_context(self, node: str) -> NodeContext:
         self.asked.append(node)
         pods = self.pods.get(node, ())
         used = frozenset(name for pod in pods for name in pod.chips)
@@ -405,7 +407,7 @@ def test_after_a_restart_what_is_published_of_an_unchanged_node_is_whole() -> No
     first = Bench()
     first.start(n1=faulty())
     value = first.pipeline.value(NAME)
-    second = Pipeline([DocumentSource("s:")], 45, facts=first._facts)
+    second = Pipeline([DocumentSource("s:")], 45, node_context=first._node_context)
     second.restore([Document("mindx-dl", NAME, {NAME: value.text})])
     second.observe(
         second.sources[0].devices, DocumentsListed((report("n1", faulty()),)), instant(9)
