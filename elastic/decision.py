@@ -127,7 +127,7 @@ def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
         return RestartDecision(
             VcjobState.STANDING_STILL, "; ".join(facts.standing_still), cause=cause
         )
-    if not _is_resized(job) and not is_cleared and (why := _too_many(job, facts)):
+    if not _is_unstarted(job) and not is_cleared and (why := _too_many(job, facts)):
         return RestartDecision(VcjobState.TOO_MANY_STARTS, why, cause=cause)
     return _sized(job, facts, original, cause)
 
@@ -178,22 +178,21 @@ def _is_cleared(job: ElasticJob) -> bool:
     return kept is not None and size is not None and kept.size.replicas == size.replicas == 0
 
 
-def _is_resized(job: ElasticJob) -> bool:
-    """Whether the size was written and the start that belongs to it was not.
+def _is_unstarted(job: ElasticJob) -> bool:
+    """Whether a size was written and the start that belongs to it was not made.
 
-    The message of our last start says its number. Where somebody replaced it, a phase with pods
-    since the size was written says the same.
+    The message of our last start has its number. Where another program replaced it, a phase with
+    pods since the size was written shows the same. The owner may have set another size meanwhile.
     """
-    kept, size = kept_of(job), job.size
-    if kept is None or size is None or not job.is_ended:
+    kept = kept_of(job)
+    if kept is None or not job.is_ended:
         return False
-    same = (size.replicas, size.cards) == (kept.size.replicas, kept.size.cards)
-    return same and job.started < kept.start and job.last_active_ms < kept.at_ms
+    return job.started < kept.start and job.last_active_ms < kept.at_ms
 
 
 def _cause(job: ElasticJob, facts: JobContext) -> str:
     kept = kept_of(job)
-    if kept is not None and (_is_resized(job) or not job.is_ended):
+    if kept is not None and (_is_unstarted(job) or not job.is_ended):
         return kept.cause
     if RESTORE in job.annotations:
         return f"annotation {RESTORE}"
@@ -319,7 +318,7 @@ def _sized(job: ElasticJob, facts: JobContext, original: Size, cause: str) -> Re
     kept = kept_of(job)
     before = 0 if kept is None else kept.start
     # What was written and not started has its number already.
-    is_begun = _is_resized(job) or _is_cleared(job)
+    is_begun = _is_unstarted(job) or _is_cleared(job)
     write = _write(job, facts, size)
     if write is None:
         why = f"pods that ended by themselves are removed first: {len(facts.pods)}"
@@ -347,7 +346,7 @@ def _write(job: ElasticJob, facts: JobContext, size: Size) -> DueWrite | None:
         return None if facts.pods else DueWrite.SIZE
     if facts.pods:
         return DueWrite.CLEAR
-    if kept is not None and _is_resized(job) and kept.size == job.size == size:
+    if kept is not None and _is_unstarted(job) and kept.size == job.size == size:
         return DueWrite.START
     return DueWrite.SIZE
 

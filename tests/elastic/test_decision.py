@@ -231,6 +231,21 @@ def test_another_size_than_was_written_is_written_again() -> None:
     assert (found.write, found.size, found.start) == (DueWrite.SIZE, size(2), 1)
 
 
+@pytest.mark.parametrize("replicas", [4, 6, 3])
+def test_a_size_of_the_owner_between_the_two_writes_keeps_cause_and_start(replicas: int) -> None:
+    """Argo CD writes its manifest again at once; the eviction is older than our first write."""
+    item = with_kept(vcjob(), kept(size(2)))
+    item["spec"]["tasks"][0]["replicas"] = item["spec"]["minAvailable"] = replicas
+    item["spec"]["tasks"][0]["minAvailable"] = replicas
+    job = read(item)
+    found = decide(job, facts())
+    assert (found.write, found.size, found.cause) == (DueWrite.SIZE, size(2), "DEVICE on n0")
+    assert (found.original, found.start) == (size(replicas), 1)
+    patch = {one["path"]: one["value"] for one in size_patch(job, found, NOW_MS)}
+    state = msgspec.json.decode(patch["/metadata/annotations/npu-vigil~1elastic-state"])
+    assert state["starts_ms"] == [ENDED_MS + 1000], "the start counts once"
+
+
 @pytest.mark.parametrize(
     ("advised", "text"),
     [
