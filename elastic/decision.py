@@ -16,7 +16,7 @@ from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
 from contract.counted import counted
-from contract.documents.elastic_job import RESTORE, Size, read_ending
+from contract.documents.elastic_job import RESTORE, RESTORE_NOW, Size, read_ending
 from elastic.conditions import Unmet, fewest_pods, kept_of, original_of, unmet
 from elastic.end_cause import Evicted, cause_of
 from elastic.job import JobPod
@@ -194,7 +194,7 @@ def _cause(job: ElasticJob, facts: JobContext) -> str:
     kept = kept_of(job)
     if kept is not None and (_is_unstarted(job) or not job.is_ended):
         return kept.cause
-    if RESTORE in job.annotations:
+    if job.annotations.get(RESTORE) == RESTORE_NOW:
         return f"annotation {RESTORE}"
     began_ms = job.created_at_ms if kept is None else kept.at_ms
     found = cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)

@@ -13,10 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from contract.documents.elastic_job import ENDING, KEPT, LEASE, RESTORE, SWITCH
+from contract.errors import ConfigurationError
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.exposition import ELASTIC, listed, scraped
-from tests.parts.volcano import GROUPS, JOBS, Volcano, install
+from tests.parts.volcano import COMMANDS, GROUPS, JOBS, Volcano, install
 from vigil.main import app
 
 if TYPE_CHECKING:
@@ -387,8 +388,32 @@ def test_a_job_that_is_none(bed: Bed) -> None:
         assert (done.returncode, text in done.stderr) == (status, True), done.stderr
 
 
+def test_a_job_that_would_not_start_again_is_not_ended_to_restore_it(bed: Bed) -> None:
+    """Its labels are missing, or it is switched off: nothing is written, and each reason given."""
+    other = bed.fresh("other", 1)
+    other["metadata"]["labels"] = {}
+    bed.plane.request("POST", JOBS, other)
+    bed.train("left", 2)
+    bed.leave("left", alone=True)
+    bed.volcano.until("other", "Running")
+    before = {name: bed.volcano.job(name) for name in ("other", "left")}
+    for name, texts in (
+        ("other", ("fault-scheduling", "elastic-scheduling")),
+        ("left", ("vigil elastic on default/left",)),
+    ):
+        for options in (("--now", "--yes"), ()):
+            with pytest.raises(ConfigurationError) as error:
+                _vigil(bed, "restore", f"default/{name}", *options)
+            assert all(text in str(error.value) for text in texts)
+    assert bed.plane.request("GET", COMMANDS)["items"] == []
+    assert {name: bed.volcano.job(name) for name in before} == before
+    _clean(bed)
+
+
 def _vigil(bed: Bed, *arguments: str) -> str:
     where = ("--kubeconfig", str(bed.plane.kubeconfig))
     done = CliRunner().invoke(app, ["elastic", *arguments, *where])
+    if isinstance(done.exception, ConfigurationError):
+        raise done.exception
     assert done.exit_code == 0, (done.output, done.exception)
     return done.stdout

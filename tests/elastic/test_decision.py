@@ -9,7 +9,14 @@ import pytest
 
 from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.report import ElasticAdvice
-from contract.documents.elastic_job import KEPT, RESTORE, PersistedJob, Size
+from contract.documents.elastic_job import (
+    KEPT,
+    RESTORE,
+    RESTORE_NEXT,
+    RESTORE_NOW,
+    PersistedJob,
+    Size,
+)
 from elastic.decision import HOUR_MS, DueWrite, JobContext, VcjobState, decide
 from elastic.end_cause import Evicted, cause_of, read_evictions
 from elastic.patches import size_patch, start_patch
@@ -303,16 +310,25 @@ def test_an_eleventh_start_in_the_cluster_waits(count: int, state: VcjobState) -
     assert decide(read(vcjob()), facts(cluster_starts_ms=starts)).state is state
 
 
-def test_restoring_waits_for_the_original_size() -> None:
+@pytest.mark.parametrize(("value", "evictions"), [(RESTORE_NOW, ()), (RESTORE_NEXT, EVICTED)])
+def test_restoring_waits_for_the_original_size(value: str, evictions: tuple[Evicted, ...]) -> None:
     item = vcjob()
-    item["metadata"]["annotations"][RESTORE] = "true"
+    item["metadata"]["annotations"][RESTORE] = value
     job = read(item)
-    found = decide(job, facts(evictions=()))
+    found = decide(job, facts(evictions=evictions))
     assert (found.state, found.write) == (VcjobState.WAITING_FOR_ROOM, None)
-    whole = decide(job, facts(evictions=(), advice=advice(4)))
+    whole = decide(job, facts(evictions=evictions, advice=advice(4)))
     assert whole.write is DueWrite.SIZE
     paths = [(one["op"], one["path"]) for one in size_patch(job, whole, NOW_MS)]
     assert ("remove", "/metadata/annotations/npu-vigil~1elastic-restore") in paths
+
+
+def test_a_job_that_fails_by_itself_is_not_started_because_it_is_to_be_restored() -> None:
+    """``restore`` without ``--now`` is about the next start after a fault."""
+    item = vcjob()
+    item["metadata"]["annotations"][RESTORE] = RESTORE_NEXT
+    found = decide(read(item), facts(evictions=(), advice=advice(4)))
+    assert (found.state, found.write) == (VcjobState.NO_CAUSE, None)
 
 
 def test_a_broken_annotation_is_left_alone() -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from contract.counted import counted
-from contract.documents.elastic_job import OFF, RESTORE, SWITCH
+from contract.documents.elastic_job import OFF, RESTORE, RESTORE_NEXT, RESTORE_NOW, SWITCH
 from contract.errors import ConfigurationError, Problem, StoreError, StoreNotFound
 from contract.scheduling import (
     ELASTIC_SCHEDULING,
@@ -20,7 +20,7 @@ from contract.scheduling import (
     SCHEDULER_CONFIGMAP,
     SCHEDULER_NAMESPACE,
 )
-from elastic.conditions import kept_of, original_of
+from elastic.conditions import kept_of, original_of, unmet
 from elastic.decision import JobContext, VcjobState, decide
 from elastic.job import read_job, read_pod
 from elastic.job_cache import evictions_of, grace_over_time_of
@@ -121,17 +121,32 @@ def switch(kubeconfig: Path | None, name: str, *, is_on: bool) -> None:
 
 
 def restore_job(kubeconfig: Path | None, name: str, *, is_now: bool) -> None:
-    """Have a job started with its original size the next time."""
+    """Have a job started with its original size the next time; ``is_now`` ends it for that.
+
+    Raises ``ConfigurationError`` for a job that would not start again.
+    """
     namespace, job = _split(name)
 
     async def do(api: VcJobs) -> None:
         one = await _read(api, namespace, job)
-        await api.annotate(namespace, job, {RESTORE: "true"})
+        if problems := _why_not_restored(one):
+            raise ConfigurationError("vigil elastic", [Problem(name, why) for why in problems])
+        value = RESTORE_NOW if is_now else RESTORE_NEXT
+        await api.annotate(namespace, job, {RESTORE: value})
         if is_now and not one.is_ended:
             await api.terminate(namespace, job, one.uid)
 
     _asked(kubeconfig, do)
     print(f"{name}: the next start waits for room for its original size")
+
+
+def _why_not_restored(job: ElasticJob) -> list[str]:
+    """Return why a job would not start again; empty where it would."""
+    if job.is_deleted:
+        return ["the job is being deleted"]
+    if job.phase == "Completed":
+        return ["the job is completed; create it again"]
+    return [one.text for one in unmet(job)]
 
 
 def _split(name: str) -> tuple[str, str]:
