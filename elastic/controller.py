@@ -206,8 +206,8 @@ class Acting:
             if not has_any and now_ms - kept.at_ms > _GROUP_MS:
                 seconds = _GROUP_MS // 1000
                 found.append(
-                    f"{job.key} was started and has no PodGroup after {seconds} s: its queue may "
-                    "be closed, or Volcano's job controller away"
+                    f"{job.key} was started and has no PodGroup after {seconds} s: Volcano's job "
+                    "controller may be away"
                 )
         return tuple(found)
 
@@ -231,6 +231,7 @@ class Acting:
             self.known.grace_over_time_ms,
             self.faults.network(job),
             self.faults.dead_nodes,
+            self.known.closed_queue(job),
         )
 
     def _faults_under(
@@ -255,7 +256,12 @@ class Acting:
         self, asking: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
     ) -> AggregatorReply:
         now_ms = self._clock().wall_ms
-        sized = [job for job in asking if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM]
+        # A job that was refused would take room that it does not use.
+        sized = [
+            job
+            for job in asking
+            if decisions[job.uid].state is VcjobState.WAITING_FOR_ROOM and not self._is_refused(job)
+        ]
         judged = [
             job
             for job in asking
@@ -368,7 +374,8 @@ class Acting:
         for job in jobs:
             decision = decisions[job.uid]
             state, why = decision.state.value, decision.why
-            if decision.write is not None and self._is_refused(job):
+            is_due = decision.write is not None or decision.asks
+            if is_due and self._is_refused(job):
                 state, why = "refused", self._refused[job.uid][1]
             original, size = original_of(job), job.size
             shown.append(

@@ -69,7 +69,8 @@ class JobContext(msgspec.Struct, frozen=True):
     ``pods`` are those with its uid. ``standing_still`` are reasons why nothing is written at all.
     ``cluster_starts_ms`` are the starts of all jobs. ``advice`` is the size of R60, ``None`` while
     it is not known. ``grace_over_time_ms`` is how long the scheduler waits before it deletes the
-    pods of a live node by force (consumers#2.7). ``network`` is the network fault under the job
+    pods of a live node by force (consumers#2.7). ``closed_queue`` is why the scheduler takes no job
+    from its queue, empty where it does. ``network`` is the network fault under the job
     where such jobs are to be ended, ``dead_nodes`` are those whose pods are to be deleted by force.
     """
 
@@ -83,6 +84,7 @@ class JobContext(msgspec.Struct, frozen=True):
     grace_over_time_ms: int = DEFAULT_GRACE_OVER_TIME * 1000
     network: NetworkFault | None = None
     dead_nodes: frozenset[str] = frozenset()
+    closed_queue: str = ""
 
 
 class RestartDecision(msgspec.Struct, frozen=True):
@@ -129,6 +131,9 @@ def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
         )
     if not _is_unstarted(job) and not is_cleared and (why := _too_many(job, facts)):
         return RestartDecision(VcjobState.TOO_MANY_STARTS, why, cause=cause)
+    # A job of size 0 gets its size back all the same.
+    if facts.closed_queue and not is_cleared:
+        return RestartDecision(VcjobState.WAITING_FOR_ROOM, facts.closed_queue, cause=cause)
     return _sized(job, facts, original, cause)
 
 
@@ -148,6 +153,8 @@ def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
     unbound = sum(1 for pod in facts.pods if not pod.node)
     pods = counted(len(facts.pods), "pod")
     why = f"phase {job.phase or 'unknown'}: {pods}, {unbound} without a node"
+    if facts.closed_queue:
+        why = f"{why}; {facts.closed_queue}"
     return RestartDecision(VcjobState.STARTING, why)
 
 

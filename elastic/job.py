@@ -1,4 +1,4 @@
-"""What is read of a vcjob, of its pods and of its PodGroup (``docs/spec/consumers.md#2.9``)."""
+"""What is read of a vcjob, of its pods, PodGroup and Queue (``docs/spec/consumers.md#2.9``)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from contract.documents.elastic_job import ENDED, FINISHED, STARTED, Size
 from contract.scheduling import RESOURCE_DOMAIN, go_integer
 
 Texts = dict[str, str]
+
+DEFAULT_QUEUE = "default"
+"""The queue of a job that names none."""
 
 
 class ElasticJobPolicy(msgspec.Struct, frozen=True):
@@ -46,7 +49,7 @@ class ElasticJob(msgspec.Struct, frozen=True):
     """A vcjob. ``version`` is its resourceVersion, ``max_retry`` the stored one.
 
     ``writer`` is the last one but us who wrote its tasks. ``ended_at_ms`` is when it ended, 0 where
-    it has not.
+    it has not. ``queue`` is where the scheduler takes it from.
     """
 
     namespace: str
@@ -68,6 +71,7 @@ class ElasticJob(msgspec.Struct, frozen=True):
     message: str = ""
     conditions: tuple[JobCondition, ...] = ()
     writer: str = ""
+    queue: str = DEFAULT_QUEUE
 
     @property
     def key(self) -> str:
@@ -147,6 +151,18 @@ class JobPod(msgspec.Struct, frozen=True):
         return self.phase in ("Succeeded", "Failed") and not self.deleted_at_ms
 
 
+class JobQueue(msgspec.Struct, frozen=True):
+    """A Queue of Volcano. ``state`` is ``Open``, ``Closing``, ``Closed`` or ``Unknown``."""
+
+    name: str
+    state: str = ""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the scheduler takes no job from it."""
+        return self.state in ("Closing", "Closed")
+
+
 class _Owner(msgspec.Struct):
     kind: str = ""
     name: str = ""
@@ -208,6 +224,7 @@ class _Task(msgspec.Struct, rename="camel"):
 
 
 class _Spec(msgspec.Struct, rename="camel"):
+    queue: str = ""
     min_available: int | None = None
     max_retry: int | None = None
     min_success: int | None = None
@@ -255,9 +272,19 @@ class _Group(msgspec.Struct):
     metadata: _Metadata
 
 
+class _QueueStatus(msgspec.Struct):
+    state: str | None = None
+
+
+class _Queue(msgspec.Struct):
+    metadata: _Metadata
+    status: _QueueStatus | None = None
+
+
 _jobs = msgspec.json.Decoder(_Job)
 _pods = msgspec.json.Decoder(_Pod)
 _groups = msgspec.json.Decoder(_Group)
+_queues = msgspec.json.Decoder(_Queue)
 
 
 def read_job(raw: msgspec.Raw | bytes) -> ElasticJob:
@@ -286,6 +313,7 @@ def read_job(raw: msgspec.Raw | bytes) -> ElasticJob:
         message=state.message or "",
         conditions=_conditions(status),
         writer=_writer(metadata.managed_fields or ()),
+        queue=spec.queue or DEFAULT_QUEUE,
     )
 
 
@@ -310,6 +338,12 @@ def read_group(raw: msgspec.Raw | bytes) -> str:
     """Return the uid of the job that a PodGroup belongs to; empty for none."""
     owners = _groups.decode(raw).metadata.owner_references or ()
     return next((one.uid for one in owners if one.kind == "Job"), "")
+
+
+def read_queue(raw: msgspec.Raw | bytes) -> JobQueue:
+    """Return a Queue. Raises ``msgspec.DecodeError``."""
+    read = _queues.decode(raw)
+    return JobQueue(read.metadata.name, (read.status and read.status.state) or "")
 
 
 def _ms(at: datetime | None) -> int:

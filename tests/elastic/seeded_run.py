@@ -19,7 +19,7 @@ from contract.errors import StoreNotFound, StoreUnavailable
 from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.job import read_group, read_job, read_pod
-from elastic.job_cache import KINDS, SCHEDULER, evictions_of
+from elastic.job_cache import KINDS, QUEUES, SCHEDULER, evictions_of
 from service.clock import Instant
 from stores.cluster import Snapshot
 from tests.elastic.bench import (
@@ -33,6 +33,7 @@ from tests.elastic.bench import (
     text_of,
     uid_of,
 )
+from tests.elastic.jobs import OPEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -98,6 +99,8 @@ class Process:
                 items = {uid: read_pod(raw) for uid, raw in bench.raw_pods().items()}
             elif kind == "groups":
                 items = {uid: read_group(raw_group(uid)) for uid in bench.groups}
+            elif kind == QUEUES:
+                items = OPEN
             elif kind == SCHEDULER:
                 items = {"s": _GRACE_OVER_TIME}
             else:

@@ -17,7 +17,7 @@ from contract.errors import ConfigurationError
 from tests.elastic.bed import Bed
 from tests.parts.controlplane import ControlPlane
 from tests.parts.exposition import ELASTIC, listed, scraped
-from tests.parts.volcano import COMMANDS, GROUPS, JOBS, Volcano, install
+from tests.parts.volcano import COMMANDS, GROUPS, JOBS, Volcano, install, set_queue
 from vigil.main import app
 
 if TYPE_CHECKING:
@@ -186,6 +186,23 @@ def test_it_waits_until_there_is_room(bed: Bed, elastic: Elastic) -> None:
     bed.report("n2")
     bed.volcano.until("waits", "Running")
     assert bed.size("waits") == (2, 2)
+
+
+def test_it_waits_until_its_queue_is_open(bed: Bed, elastic: Elastic) -> None:
+    bed.train("queued", 2)
+    set_queue(bed.plane, "Closed")
+    try:
+        before = bed.volcano.job("queued")["spec"]
+        bed.volcano.evict("queued")
+        bed.sees(lambda: "queue default is Closed" in elastic.state("queued")[1], "it is named")
+        bed.sees(lambda: "ElasticWaitingForRoom" in dict(bed.events("queued")), "an Event has it")
+        time.sleep(_SOON_SECONDS)
+        assert bed.volcano.job("queued")["spec"] == before
+        assert KEPT not in _annotations(bed, "queued")
+    finally:
+        set_queue(bed.plane, "Open")
+    bed.volcano.until("queued", "Running")
+    assert KEPT in _annotations(bed, "queued")
 
 
 def test_what_ended_without_a_fault_stays_ended(bed: Bed, elastic: Elastic) -> None:

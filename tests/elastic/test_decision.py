@@ -268,6 +268,18 @@ def test_without_a_size_it_waits(advised: ElasticAdvice | None, text: str) -> No
     assert text in found.why
 
 
+def test_a_closed_queue_keeps_the_job_as_it_is() -> None:
+    """Also between the two writes; but a job of size 0 gets its size back."""
+    closed = facts(closed_queue="queue q is Closed; open it")
+    for item in (vcjob(), with_kept(vcjob(), kept(size(2)))):
+        found = decide(read(item), closed)
+        assert (found.state, found.write) == (VcjobState.WAITING_FOR_ROOM, None)
+        assert (found.why, found.asks) == ("queue q is Closed; open it", False)
+    cleared = with_kept(vcjob(phase="Running"), kept(size(0)), started=1)
+    assert decide(read(cleared), closed).write is DueWrite.SIZE
+    assert "queue q is Closed" in decide(read(vcjob(phase="Pending")), closed).why
+
+
 def test_never_below_the_minimum() -> None:
     item = vcjob(least="3")
     assert decide(read(item), facts(advice=advice(3))).write is DueWrite.SIZE

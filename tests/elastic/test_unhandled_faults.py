@@ -17,11 +17,11 @@ from elastic.aggregator_client import AggregatorReply
 from elastic.controller import Acting
 from elastic.decision import DueWrite, JobContext, decide
 from elastic.job import read_pod
-from elastic.job_cache import KINDS, SCHEDULER
+from elastic.job_cache import KINDS, QUEUES, SCHEDULER
 from elastic.patches import ending_patch, size_patch
 from service.clock import Instant
 from stores.cluster import Snapshot
-from tests.elastic.jobs import NOW_MS, UID, read, size, vcjob, with_kept
+from tests.elastic.jobs import NOW_MS, OPEN, UID, read, size, vcjob, with_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,6 +99,7 @@ class Bench:
             "jobs": jobs,
             "pods": {str(i): read_pod(raw) for i, raw in enumerate(self.raw_pods)},
             SCHEDULER: {"s": _GRACE_SECONDS},
+            QUEUES: OPEN,
         }
         for name in KINDS:
             self.acting.known.observe(name, Snapshot(given.get(name, {})))
