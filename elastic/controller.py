@@ -114,8 +114,9 @@ class Acting:
         """The job of our last write and its version, which the aggregator has to know."""
         self._refused: dict[str, tuple[str, str, int]] = {}
         """By uid: the version of a job that a write was refused for, why, and until when."""
-        self._faults: dict[tuple[str, int], tuple[FaultUnder, ...]] = {}
-        """Found under ended jobs, by uid and end; since they were first seen where nothing says."""
+        self._faults: dict[str, tuple[FaultUnder, ...]] = {}
+        """Found under jobs since they began to end, by uid; the time is that of the first answer
+        where the documents have none."""
         self._judged: set[str] = set()
         self._answer: AggregatorReply | None = None
         """The newest one."""
@@ -237,20 +238,21 @@ class Acting:
     def _faults_under(
         self, job: ElasticJob, found: EndedJob | None, now_ms: int
     ) -> tuple[FaultUnder, ...]:
-        """Return the faults that were found under a job that has ended, since when.
+        """Return the faults that were found under a job since it began to end, since when.
 
-        They are kept: the answer with the size comes after the one with the fault.
+        They are kept: its pods go one after the other, and the answer with the size comes last.
         """
-        key = (job.uid, job.ended_at_ms)
-        if found is not None and found.faults:
-            before = self._faults.get(key, ())
-            known = {(one.kind, one.node): one for one in before}
-            self._faults[key] = tuple(
-                known.get((one.kind, one.node))
-                or (one if one.since_ms else msgspec.structs.replace(one, since_ms=now_ms))
-                for one in found.faults
-            )
-        return self._faults.get(key, ())
+        if not (job.is_ended or job.is_ending):
+            self._faults.pop(job.uid, None)
+            return ()
+        known = {(one.kind, one.node): one for one in self._faults.get(job.uid, ())}
+        for one in () if found is None else found.faults:
+            if (one.kind, one.node) not in known:
+                since_ms = one.since_ms or now_ms
+                known[one.kind, one.node] = msgspec.structs.replace(one, since_ms=since_ms)
+        if known:
+            self._faults[job.uid] = tuple(known.values())
+        return tuple(known.values())
 
     async def _ask(
         self, asking: Sequence[ElasticJob], decisions: Mapping[str, RestartDecision]
@@ -265,8 +267,8 @@ class Acting:
         judged = [
             job
             for job in asking
-            if decisions[job.uid].state is VcjobState.NO_CAUSE
-            and (job.uid not in self._judged or now_ms - job.ended_at_ms < _JUDGED_FOR_MS)
+            if decisions[job.uid].state in (VcjobState.NO_CAUSE, VcjobState.ENDING)
+            and (job.uid not in self._judged or now_ms - job.phase_since_ms < _JUDGED_FOR_MS)
         ]
         is_only_look = not sized and not judged
         if is_only_look and not self.faults.is_on:
@@ -395,8 +397,8 @@ class Acting:
         self._judged &= here
         for uid in self._refused.keys() - here:
             del self._refused[uid]
-        for key in [key for key in self._faults if key[0] not in here]:
-            del self._faults[key]
+        for uid in self._faults.keys() - here:
+            del self._faults[uid]
 
     def status(self) -> dict[str, Any]:
         """Return what is shown of it."""

@@ -31,7 +31,6 @@ HOUR_MS = 3_600_000
 STARTS_OF_A_JOB = 3
 STARTS_OF_A_CLUSTER = 10
 """So many starts within an hour; one more waits."""
-_ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
 
 
 class VcjobState(StrEnum):
@@ -140,14 +139,14 @@ def decide(job: ElasticJob, facts: JobContext) -> RestartDecision:
 def _active(job: ElasticJob, facts: JobContext) -> RestartDecision:
     if job.phase == "Completed":
         return RestartDecision(VcjobState.FINISHED, "the job is completed")
-    is_ending = job.phase in _ENDING
     # All pods of a job may be on dead nodes; its phase is Running until one of them is gone.
-    leaving = [pod for pod in facts.pods if is_ending or pod.deleted_at_ms]
+    leaving = [pod for pod in facts.pods if job.is_ending or pod.deleted_at_ms]
     waiting = _waiting(job, leaving, facts, "")
     if waiting.is_overdue or waiting.write is not None:
         return waiting
-    if is_ending:
-        return RestartDecision(VcjobState.ENDING, f"phase {job.phase}; {waiting.why}")
+    if job.is_ending:
+        # Once its pods are gone, nothing shows the fault under them.
+        return RestartDecision(VcjobState.ENDING, f"phase {job.phase}; {waiting.why}", asks=True)
     if job.phase == "Running":
         return _running(job, facts)
     unbound = sum(1 for pod in facts.pods if not pod.node)

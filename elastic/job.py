@@ -11,6 +11,7 @@ from contract.scheduling import RESOURCE_DOMAIN, go_integer
 
 Texts = dict[str, str]
 
+_ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
 DEFAULT_QUEUE = "default"
 """The queue of a job that names none."""
 
@@ -92,6 +93,11 @@ class ElasticJob(msgspec.Struct, frozen=True):
     def is_ended(self) -> bool:
         """Whether it has ended so that it can be started again."""
         return self.phase in ENDED
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the controller ends its pods."""
+        return self.phase in _ENDING
 
     @property
     def size(self) -> Size | None:

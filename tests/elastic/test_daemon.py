@@ -290,6 +290,29 @@ def test_pods_that_failed_by_themselves_go_first(bed: Bed, elastic: Elastic) -> 
     assert elastic.state("self")[0] in ("running", "starting")
 
 
+def test_a_fault_under_another_pod_than_the_one_that_failed_is_the_cause(
+    bed: Bed, elastic: Elastic
+) -> None:
+    """A link is down under one pod; the other one fails, and ends the job with both."""
+    bed.volcano.fails, bed.volcano.holds = {"peer"}, {"peer-w-1"}
+    bed.plane.request("POST", JOBS, bed.fresh("peer", 2))
+    bed.sees(lambda: len([p for p in bed.volcano.pods("peer") if _is_bound(p)]) == 2, "it is bound")
+    node = bed.volcano.pods("peer")[1]["spec"]["nodeName"]
+    bed.uses("peer-w-1", "Ascend910-3")
+    bed.report(node, network=(3,))
+    bed.volcano.until("peer", "Failed")
+    bed.sees(lambda: _left(elastic, "peer") == ["peer-w-1"], "the cause is found")
+    bed.volcano.fails = bed.volcano.holds = set()
+    bed.sees(lambda: KEPT in _annotations(bed, "peer"), "it is started again")
+    assert f"NETWORK on {node}" in _annotations(bed, "peer")[KEPT]
+    bed.volcano.until("peer", "Running")
+    assert elastic.state("peer")[0] in ("running", "starting")
+
+
+def _is_bound(pod: dict[str, Any]) -> bool:
+    return "nodeName" in pod["spec"]
+
+
 def test_a_job_over_a_network_fault_is_ended_and_starts_again(bed: Bed, elastic: Elastic) -> None:
     """Volcano leaves it alone. The link is down for 20 s, and its pods end with their grace."""
     uid = bed.train("cut", 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from advisor.checks.ended_vcjobs import EndedJob, EndedJobs
+from advisor.checks.ended_vcjobs import EndedJob, EndedJobs, FaultUnder
 from advisor.report import ElasticAdvice
 from contract.errors import StoreRefused
 from elastic.aggregator_client import AggregatorReply
@@ -37,18 +37,20 @@ class _Around:
         self.would_write: list[str] = []
         self.shown: list[str] = []
         self.sized: list[int] = []
+        self.judged: list[int] = []
         advice = ElasticAdvice("default", "j", replicas=None if reason else 2, cards=8)
         found = EndedJob("default", "j", version, advice)
         if reason:
             found = EndedJob("default", "j", version, ElasticAdvice("default", "j", reason=reason))
-        self._answer = AggregatorReply(EndedJobs(version, (), (found,)))
+        self.answer = AggregatorReply(EndedJobs(version, (), (found,)))
 
     async def ask(
-        self, sized: Sequence[ElasticJob], _judged: Sequence[ElasticJob], *, running: bool
+        self, sized: Sequence[ElasticJob], judged: Sequence[ElasticJob], *, running: bool
     ) -> AggregatorReply:
         """See ``Aggregators``."""
         self.sized.append(len(sized))
-        return self._answer
+        self.judged.append(len(judged))
+        return self.answer
 
     async def read(self, _namespace: str, _name: str) -> bytes:
         """See ``VcJobs``."""
@@ -117,3 +119,39 @@ async def test_a_job_that_was_refused_takes_no_room_from_others_until_it_is_trie
     await acting.round()
     assert around.sized == [1, 1]
     assert acting.refusals["refused"] == 2
+
+
+async def test_a_fault_under_a_pod_that_ends_with_its_job_is_kept_until_the_job_has_ended() -> None:
+    """One pod fails, the controller ends the others, and the fault is under one of these."""
+    around = _Around(7)
+    acting = _acting(around)
+    acting.known.observe("records", Snapshot({}))
+    fault = FaultUnder("NETWORK", "n1", ENDED_MS - 5000)
+    ending = vcjob(phase="Terminating")
+    acting.known.observe("jobs", Snapshot({UID: read(ending)}))
+    around.answer = AggregatorReply(
+        EndedJobs(7, (), (EndedJob("default", "j", 7, None, (fault,)),))
+    )
+    await acting.round()
+    assert around.judged == [1]
+    assert acting.jobs[0].state == "ending"
+    acting.known.observe("jobs", Snapshot({UID: read(vcjob())}))
+    advice = ElasticAdvice("default", "j", replicas=2, cards=8)
+    around.answer = AggregatorReply(EndedJobs(7, (), (EndedJob("default", "j", 7, advice),)))
+    await acting.round()
+    assert acting.jobs[0].why == "start with 2 × 8 chips of 4 × 8: NETWORK on n1"
+    assert around.would_write == ["size"]
+
+
+async def test_a_fault_under_an_earlier_end_is_none_of_the_next_one() -> None:
+    around = _Around(7)
+    acting = _acting(around)
+    acting.known.observe("records", Snapshot({}))
+    fault = FaultUnder("NETWORK", "n1", ENDED_MS - 5000)
+    found = EndedJob("default", "j", 7, None, (fault,))
+    around.answer = AggregatorReply(EndedJobs(7, (), (found,)))
+    for phase in ("Terminating", "Running", "Terminated"):
+        acting.known.observe("jobs", Snapshot({UID: read(vcjob(phase=phase))}))
+        await acting.round()
+        around.answer = AggregatorReply(EndedJobs(7, (), (EndedJob("default", "j", 7),)))
+    assert acting.jobs[0].state == "no-cause"
