@@ -19,6 +19,7 @@ from contract.validation_texts import decode_text
 from elastic.aggregator_client import MOST_JOBS, AggregatorReply
 from elastic.conditions import kept_of, original_of
 from elastic.decision import (
+    REFUSED,
     DueWrite,
     JobContext,
     RestartDecision,
@@ -378,7 +379,7 @@ class Acting:
             state, why = decision.state.value, decision.why
             is_due = decision.write is not None or decision.asks
             if is_due and self._is_refused(job):
-                state, why = "refused", self._refused[job.uid][1]
+                state, why = REFUSED, self._refused[job.uid][1]
             original, size = original_of(job), job.size
             shown.append(
                 ElasticJobStatus(

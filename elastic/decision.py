@@ -49,6 +49,10 @@ class VcjobState(StrEnum):
     READY = "ready"
 
 
+REFUSED = "refused"
+"""How it stands with a job of which the API server refused a write."""
+
+
 class DueWrite(StrEnum):
     """A write that is due."""
 

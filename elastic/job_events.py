@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 from contract.counted import counted
 from contract.errors import StoreError
 from elastic.conditions import kept_of
-from elastic.decision import DueWrite, VcjobState
+from elastic.decision import REFUSED, DueWrite, VcjobState
 from stores.base import Involved, KubernetesEvent
 
 if TYPE_CHECKING:
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_COMPONENT = "npu-vigil-elastic"
+COMPONENT = "npu-vigil-elastic"
+"""The source of each Event."""
 _MOST_WAITING = 200
 _LONGEST = 1000
 """Characters of a message; the API server takes 1024."""
-_SHOWN = {
+REASONS = {
     VcjobState.CONDITIONS.value: "ElasticCondition",
     VcjobState.WAITING_FOR_PODS.value: "ElasticWaitingForPods",
     VcjobState.WAITING_FOR_ROOM.value: "ElasticWaitingForRoom",
     VcjobState.STANDING_STILL.value: "ElasticStandingStill",
     VcjobState.TOO_MANY_STARTS.value: "ElasticTooManyStarts",
     VcjobState.NO_CAUSE.value: "ElasticNoCause",
-    "refused": "ElasticRefused",
+    REFUSED: "ElasticRefused",
 }
 """States of which the job gets an Event, with its reason."""
 _WARNINGS = {DueWrite.END: "ElasticEnd", DueWrite.PODS: "ElasticPodsDeleted"}
@@ -74,8 +75,8 @@ class JobEvents:
         if before is not None and before[0] == state and state == VcjobState.STARTING.value:
             return
         _log.info("%s: %s: %s", job.key, state, why)
-        if state in _SHOWN:
-            self._event(job, _SHOWN[state], why, normal=state in _WAITING and not is_overdue)
+        if state in REASONS:
+            self._event(job, REASONS[state], why, normal=state in _WAITING and not is_overdue)
 
     def _look_at_size(self, job: ElasticJob) -> None:
         """Name who gave a job another size than was written."""
@@ -130,7 +131,7 @@ class JobEvents:
             message=message[:_LONGEST],
             first_ms=now_ms,
             last_ms=now_ms,
-            component=_COMPONENT,
+            component=COMPONENT,
         )
         try:
             self._waiting.put_nowait(event)

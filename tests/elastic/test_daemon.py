@@ -182,6 +182,9 @@ def test_it_waits_until_there_is_room(bed: Bed, elastic: Elastic) -> None:
     bed.volcano.evict("waits", node="n1")
     bed.sees(lambda: elastic.state("waits")[0] == "waiting-for-room", "it waits")
     bed.sees(lambda: "there is room for" in elastic.state("waits")[1], "it says for what")
+    bed.sees(lambda: "ElasticWaitingForRoom" in dict(bed.events("waits")), "an Event")
+    for one in (_vigil(bed, "show", "default/waits"), _vigil(bed, "list")):
+        assert elastic.state("waits")[1] in one, "people read the same"
     assert bed.size("waits") == (2, 2)
     bed.report("n2")
     bed.volcano.until("waits", "Running")
@@ -404,6 +407,8 @@ def test_what_people_ask(bed: Bed, elastic: Elastic) -> None:
     assert "not met   switch: annotation npu-vigil/elastic is off" in text
     assert "default/asked  conditions" in _vigil(bed, "list")
     _vigil(bed, "on", "default/asked")
+    _vigil(bed, "restore", "default/asked")
+    assert "at its original size only" in _vigil(bed, "show", "default/asked")
     assert SWITCH not in bed.volcano.job("asked")["metadata"]["annotations"]
     uid = bed.volcano.job("asked")["metadata"]["uid"]
     _vigil(bed, "restore", "default/asked", "--now", "--yes")
