@@ -78,7 +78,7 @@ class ElasticJobStatus(msgspec.Struct, frozen=True):
 
 
 class Acting:
-    """The one place that writes vcjobs. Without ``acts`` it only says what it would write."""
+    """The one place that writes vcjobs. Without ``acts`` it only logs what it would write."""
 
     def __init__(
         self,

@@ -94,7 +94,7 @@ class RestartDecision(msgspec.Struct, frozen=True):
     """What is to be done. ``why`` is for people. ``asks``: the size of R60 is needed.
 
     ``original`` and ``size`` are those of the next start, ``start`` its number. ``is_overdue``:
-    somebody has to act before its pods end. ``pods`` are those that are deleted by force.
+    a person has to act before its pods end. ``pods`` are those that are deleted by force.
     """
 
     state: VcjobState
@@ -268,7 +268,7 @@ def _waiting(
 
 
 def _asked_ms(job: ElasticJob, pod: JobPod) -> int:
-    """Return since when a pod is to end; 0 where nothing says it."""
+    """Return since when a pod is to end; 0 where that is not known."""
     if pod.deleted_at_ms:
         return pod.deleted_at_ms - pod.grace_seconds * 1000
     return job.ended_at_ms or job.phase_since_ms

@@ -126,20 +126,20 @@ class ElasticJob(msgspec.Struct, frozen=True):
 
     @property
     def phase_since_ms(self) -> int:
-        """When it reached its phase; 0 where no condition says it."""
+        """When it reached its phase; 0 where no condition has it."""
         last = self.conditions[-1] if self.conditions else None
         return last.at_ms if last is not None and last.phase == self.phase else 0
 
     @property
     def last_active_ms(self) -> int:
-        """When it last had a phase in which pods are made; 0 where no condition says it."""
+        """When it last had a phase in which pods are made; 0 where no condition has one."""
         return max((one.at_ms for one in self.conditions if one.phase not in FINISHED), default=0)
 
 
 class JobPod(msgspec.Struct, frozen=True):
     """A pod that a Job of Volcano owns, or a pod of a program that is looked for by its name.
 
-    ``deleted_at_ms`` is when its grace is over, 0 where nobody deletes it.
+    ``deleted_at_ms`` is when its grace is over, 0 for one that is not deleted.
     """
 
     namespace: str
@@ -153,7 +153,7 @@ class JobPod(msgspec.Struct, frozen=True):
 
     @property
     def has_ended_itself(self) -> bool:
-        """Whether it has ended and nobody deletes it."""
+        """Whether it has ended without being deleted."""
         return self.phase in ("Succeeded", "Failed") and not self.deleted_at_ms
 
 

@@ -1,4 +1,4 @@
-"""What people get to know about elastic jobs: Events on the job, and lines of the log."""
+"""What is reported about elastic jobs: Events on the job, and lines of the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _QUIET = "is asked"
 
 
 class JobEvents:
-    """Events wait in a queue: nobody waits for them. Without ``records`` there is only the log."""
+    """Queues Events, so that no round waits for them. Without ``records`` there is only the log."""
 
     def __init__(self, objects: ClusterObjects, clock: Clock, *, records: bool) -> None:
         self._objects = objects
@@ -63,7 +63,7 @@ class JobEvents:
                 _log.warning("an Event is not written: %s", error)
 
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
-        """Say the state of a job where it is another one than before.
+        """Report the state of a job where it is another one than before.
 
         Waiting is normal until it ``is_overdue``.
         """
@@ -86,7 +86,7 @@ class JobEvents:
         now = (size.replicas, size.cards)
         is_foreign = now != (kept.size.replicas, kept.size.cards)
         if is_foreign and self._sizes.get(job.uid) != now:
-            who = job.writer or "somebody"
+            who = job.writer or "another program"
             chips = counted(size.cards, "chip")
             why = f"{who} set {size.replicas} × {chips}, the original size from now on"
             _log.info("%s: %s", job.key, why)
@@ -94,7 +94,7 @@ class JobEvents:
         self._sizes[job.uid] = now
 
     def wrote(self, job: ElasticJob, decision: RestartDecision) -> None:
-        """Say what was written."""
+        """Report what was written."""
         if decision.write is DueWrite.START:
             self._event(job, "ElasticStart", decision.why, normal=True)
         if decision.write in _WARNINGS:
@@ -110,7 +110,7 @@ class JobEvents:
         )
 
     def would(self, job: ElasticJob, decision: RestartDecision) -> None:
-        """Say what would be written."""
+        """Log what would be written."""
         text = (f"dry run, {decision.write}", decision.why)
         if self._last.get(f"dry {job.uid}") != text:
             self._last[f"dry {job.uid}"] = text

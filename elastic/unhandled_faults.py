@@ -91,7 +91,10 @@ class UnhandledFaults:
         return self._seen[1]
 
     def _look_at_networks(self, answer: AggregatorReply, jobs: Sequence[ElasticJob]) -> None:
-        """An answer that is not to be relied on is a gap: what stands counts from then on."""
+        """Observe network faults under jobs.
+
+        An answer that is not to be relied on is a gap: what stands counts from then on.
+        """
         if not self.ends_on_network_faults:
             return
         here = {(job.namespace, job.name): job for job in jobs}

@@ -317,7 +317,7 @@ class Bench:
             raise StoreNotFound(f"{name} is not there")
         if pod["uid"] != uid:
             raise StoreConflict(f"{name} has another uid")
-        assert pod["deleted_at_ms"], f"seed {self.seed}: nobody has deleted {name}"
+        assert pod["deleted_at_ms"], f"seed {self.seed}: {name} was not deleted before"
         self.writes += 1
         self.forced += 1
         del self.pods[name]

@@ -175,7 +175,7 @@ class Process:
         self._write(partial(bench.delete_pod, name, uid))
 
     def _write(self, write: Callable[[], object]) -> object:
-        """A write is lost, late or not answered; or the process ends before or after it."""
+        """Lose a write, delay it or its answer; or end the process before or after it."""
         self._end()
         self._ask(0.05)
         bench = self.bench
@@ -189,7 +189,7 @@ class Process:
         return new
 
     def _ask(self, share: float) -> None:
-        """An answer is lost, or comes some seconds late."""
+        """Lose an answer, or have it come some seconds late."""
         bench = self.bench
         if bench.is_calm:
             return

@@ -1,4 +1,4 @@
-"""Each condition, with a job that meets it and ones that do not; all of them say what to write."""
+"""Each condition, with a job that meets it and ones that do not; each text has what to write."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.fixture
 def elastic(bed: Bed, request: pytest.FixtureRequest) -> Iterator[Elastic]:
-    """A daemon that acts, unless ``dry`` is in the name of the test; with the part named there."""
+    """Run a daemon that acts, unless ``dry`` is in the test's name; with the part named there."""
     name: str = request.node.name
     parts = [flag for word, flag in _PARTS.items() if word in name]
     daemon = bed.elastic(name, *(() if "dry" in name else ("--act",)), *parts)
@@ -181,7 +181,7 @@ def test_it_waits_until_there_is_room(bed: Bed, elastic: Elastic) -> None:
         bed.fault(name, (1,))
     bed.volcano.evict("waits", node="n1")
     bed.sees(lambda: elastic.state("waits")[0] == "waiting-for-room", "it waits")
-    bed.sees(lambda: "there is room for" in elastic.state("waits")[1], "it says for what")
+    bed.sees(lambda: "there is room for" in elastic.state("waits")[1], "the reason has it")
     bed.sees(lambda: "ElasticWaitingForRoom" in dict(bed.events("waits")), "an Event")
     for one in (_vigil(bed, "show", "default/waits"), _vigil(bed, "list")):
         assert elastic.state("waits")[1] in one, "people read the same"
@@ -225,7 +225,7 @@ def test_a_kill_between_the_two_writes_is_gone_over(bed: Bed, elastic: Elastic) 
         bed.sees(lambda: KEPT in _annotations(bed, "killed"), "the first write")
         bed.sees(lambda: elastic.state("killed")[0] == "refused", "the second is refused")
         assert "jobs/status" in elastic.state("killed")[1]
-        bed.sees(lambda: "ElasticRefused" in dict(bed.events("killed")), "an Event says it")
+        bed.sees(lambda: "ElasticRefused" in dict(bed.events("killed")), "an Event has it")
         elastic.kill()
         assert bed.volcano.phase("killed") == "Terminated"
     elastic.start()
@@ -243,7 +243,7 @@ def test_a_webhook_that_refuses_other_chips_leaves_the_job(bed: Bed, elastic: El
         bed.volcano.evict("chips")
         bed.sees(lambda: elastic.state("chips")[0] == "refused", "the write is refused")
         assert "the chips of a job stay" in elastic.state("chips")[1]
-        bed.sees(lambda: "ElasticRefused" in dict(bed.events("chips")), "an Event says it")
+        bed.sees(lambda: "ElasticRefused" in dict(bed.events("chips")), "an Event has it")
         assert bed.volcano.job("chips")["spec"] == before
         assert bed.volcano.phase("chips") == "Terminated"
         assert KEPT not in _annotations(bed, "chips")
@@ -330,7 +330,7 @@ def test_a_job_over_a_network_fault_is_ended_and_starts_again(bed: Bed, elastic:
     assert (kept["cause"], kept["size"]["replicas"]) == ("NETWORK on n0", 2)
     assert ENDING not in _annotations(bed, "cut")
     assert bed.volcano.job("cut")["metadata"]["uid"] == uid
-    bed.sees(lambda: "ElasticEnd" in dict(bed.events("cut")), "an Event says it")
+    bed.sees(lambda: "ElasticEnd" in dict(bed.events("cut")), "an Event has it")
     assert "npu_vigil_elastic_ends_total 1.0" in elastic.ask("/metrics")
 
 
@@ -348,7 +348,7 @@ def test_pods_on_a_dead_node_are_deleted_by_force(bed: Bed, elastic: Elastic) ->
             bed.sees(lambda: KEPT in _annotations(bed, "hangs"), "its pod is gone, and it starts")
     finally:
         bed.volcano.holds = set()
-    bed.sees(lambda: "ElasticPodsDeleted" in dict(bed.events("hangs")), "an Event says it")
+    bed.sees(lambda: "ElasticPodsDeleted" in dict(bed.events("hangs")), "an Event has it")
     assert pod["metadata"]["name"] in dict(bed.events("hangs"))["ElasticPodsDeleted"]
     assert "npu_vigil_elastic_deleted_pods_total 1.0" in elastic.ask("/metrics")
 
@@ -365,7 +365,7 @@ def _any_failed(bed: Bed, name: str) -> bool:
 def test_off_and_conditions(bed: Bed, elastic: Elastic) -> None:
     bed.train("off", 2, least=" 2")
     bed.sees(lambda: elastic.state("off")[0] == "conditions", "a condition does not hold")
-    bed.sees(lambda: any("' 2'" in text for _, text in bed.events("off")), "an Event says it")
+    bed.sees(lambda: any("' 2'" in text for _, text in bed.events("off")), "an Event has it")
     annotations = {"minReplicas": "1", SWITCH: "off"}
     bed.plane.request("PATCH", f"{JOBS}/off", {"metadata": {"annotations": annotations}})
     bed.volcano.evict("off")
@@ -381,7 +381,7 @@ def test_a_dry_run_writes_its_lease_only(bed: Bed, elastic: Elastic) -> None:
     bed.train("dry", 2)
     bed.volcano.evict("dry")
     bed.sees(lambda: elastic.state("dry")[0] == "ready", "it would write")
-    bed.sees(lambda: "dry run, nothing is written" in elastic.log.read_text(), "it says so")
+    bed.sees(lambda: "dry run, nothing is written" in elastic.log.read_text(), "the log has it")
     assert KEPT not in bed.volcano.job("dry")["metadata"]["annotations"]
     assert bed.volcano.phase("dry") == "Terminated"
     requests = bed.plane.audit()[before:]

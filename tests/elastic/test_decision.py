@@ -127,7 +127,7 @@ def test_nothing_is_written_while_a_pod_has_not_ended(left: Any) -> None:
 
 
 def test_pods_that_have_not_ended_are_named_with_their_time() -> None:
-    """The grace of 600 s is over at 11:00; a pod that nobody deletes waits since the end."""
+    """The grace of 600 s is over at 11:00; a pod that is not deleted waits since the end."""
     found = decide(read(vcjob()), facts(pods=(pod(deleted=True), pod("j-w-1"))))
     assert found.why == (
         "pods that have not ended: j-w-0 on n0, grace 600 s, since 2026-11-23T10:50:00Z; "

@@ -77,7 +77,7 @@ class Bench:
         self.late_ms = 0
         """How long an answer of the aggregator takes."""
         self.meanwhile: Callable[[], object] | None = None
-        """What somebody else does when the job is annotated."""
+        """What another program does when the job is annotated."""
         self.asked = 0
         part = cast("Any", self)
         self.acting = Acting(
@@ -175,10 +175,10 @@ class Bench:
         self.done.append(("delete", name, uid))
 
     def state(self, job: ElasticJob, state: str, why: str, *, is_overdue: bool = False) -> None:
-        """See ``Telling``."""
+        """See ``JobEvents``."""
 
     def wrote(self, _job: ElasticJob, decision: RestartDecision) -> None:
-        """See ``Telling``."""
+        """See ``JobEvents``."""
         self.done.append(("wrote", str(decision.write)))
 
 
