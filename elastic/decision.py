@@ -16,8 +16,8 @@ from advisor.checks.ended_vcjobs import FaultUnder
 from advisor.options import DEFAULT_GRACE_OVER_TIME
 from advisor.report import ElasticAdvice
 from contract.counted import counted
-from contract.documents.elastic_job import RESTORE, RESTORE_NOW, Size, read_ending
-from elastic.conditions import Unmet, fewest_pods, kept_of, original_of, unmet
+from contract.documents.elastic_job import RESTORE, RESTORE_NOW, Size
+from elastic.conditions import Unmet, ending_of, fewest_pods, kept_of, original_of, unmet
 from elastic.end_cause import Evicted, cause_of
 from elastic.job import JobPod
 from elastic.network_faults import NetworkFault, why_left
@@ -208,7 +208,7 @@ def _cause(job: ElasticJob, facts: JobContext) -> str:
         return f"annotation {RESTORE}"
     began_ms = job.created_at_ms if kept is None else kept.at_ms
     found = cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
-    ending = read_ending(job.annotations)
+    ending = ending_of(job)
     # Its pods are deleted by then, so nothing else shows the fault.
     if not found and ending is not None and job.phase == "Terminated" and ending.at_ms >= began_ms:
         return ending.cause

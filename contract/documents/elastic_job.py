@@ -96,8 +96,8 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def read_ending(annotations: Mapping[str, str]) -> Ending | None:
-    """Return why a job is ended; ``None`` where no reason is recorded, or none can be read."""
+    """Return why a job is ended; ``None`` where no reason is recorded. Raises ``ValueError``."""
     try:
         return msgspec.json.decode(annotations.get(ENDING, "null"), type=Ending | None)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"{ENDING} cannot be read: {decode_text(error)}") from None
