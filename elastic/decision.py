@@ -206,7 +206,7 @@ def _cause(job: ElasticJob, facts: JobContext) -> str:
         return kept.cause
     if job.annotations.get(RESTORE) == RESTORE_NOW:
         return f"annotation {RESTORE}"
-    began_ms = job.created_at_ms if kept is None else kept.at_ms
+    began_ms = max(job.created_at_ms if kept is None else kept.at_ms, job.resumed_ms)
     found = cause_of(began_ms, job.ended_at_ms, facts.evictions, facts.faults)
     ending = ending_of(job)
     # Its pods are deleted by then, so nothing else shows the fault.

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import pairwise, takewhile
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from contract.documents.elastic_job import ENDED, FINISHED, STARTED, Size
 from contract.scheduling import RESOURCE_DOMAIN, go_integer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 Texts = dict[str, str]
 
@@ -117,18 +122,35 @@ class ElasticJob(msgspec.Struct, frozen=True):
     @property
     def ended_at_ms(self) -> int:
         """When it reached the phase in which it has ended; 0 while it has not."""
-        at_ms = 0
-        for one in reversed(self.conditions):
-            if one.phase not in FINISHED:
-                break
-            at_ms = one.at_ms
-        return at_ms if self.phase in FINISHED else 0
+        return self._since_ms(FINISHED) if self.phase in FINISHED else 0
 
     @property
     def phase_since_ms(self) -> int:
         """When it reached its phase; 0 where no condition has it."""
-        last = self.conditions[-1] if self.conditions else None
-        return last.at_ms if last is not None and last.phase == self.phase else 0
+        return self._since_ms((self.phase,))
+
+    def _since_ms(self, phases: Collection[str]) -> int:
+        """Return the time of the first of the last conditions that have one of ``phases``.
+
+        The controller adds a condition whenever a number of its status changes.
+        """
+        latest = takewhile(lambda one: one.phase in phases, reversed(self.conditions))
+        return min((one.at_ms for one in latest), default=0)
+
+    @property
+    def resumed_ms(self) -> int:
+        """When a Command of its owner last started it again; 0 where none did.
+
+        A start of ours does not pass through ``Restarting``.
+        """
+        return max(
+            (
+                one.at_ms
+                for before, one in pairwise(self.conditions)
+                if (before.phase, one.phase) == ("Restarting", "Pending")
+            ),
+            default=0,
+        )
 
     @property
     def last_active_ms(self) -> int:

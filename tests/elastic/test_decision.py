@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -135,6 +136,16 @@ def test_pods_that_have_not_ended_are_named_with_their_time() -> None:
     )
 
 
+def test_a_pod_that_is_not_deleted_waits_since_the_job_began_to_end() -> None:
+    """The controller adds a condition for each pod that is gone."""
+    item = vcjob(phase="Terminating")
+    item["status"]["conditions"] += [
+        {"status": "Terminating", "lastTransitionTime": f"2026-11-23T10:{minute}:00Z"}
+        for minute in (55, 59)
+    ]
+    assert "not deleted, since 2026-11-23T10:55:00Z" in decide(read(item), facts(pods=(pod(),))).why
+
+
 @pytest.mark.parametrize(
     ("phase", "before"),
     [
@@ -219,6 +230,29 @@ def test_an_end_after_our_start_needs_a_cause_of_its_own() -> None:
     later = (Evicted(ENDED_MS // 1000 + 5, "NodeUnhealthy on n1"),)
     found = decide(read(item), facts(evictions=later))
     assert (found.write, found.start, found.original) == (DueWrite.SIZE, 2, size(4))
+
+
+@pytest.mark.parametrize(
+    ("evicted_at", "state"),
+    [("2026-11-23T10:10:00Z", VcjobState.NO_CAUSE), ("2026-11-23T10:40:00Z", VcjobState.READY)],
+)
+def test_an_end_after_its_owner_resumed_it_needs_a_cause_of_its_own(
+    evicted_at: str, state: VcjobState
+) -> None:
+    """``vcctl job resume`` starts a job that was evicted before, at 10:30.
+
+    A job may be evicted while it is Pending: its pods are bound and pull their images.
+    """
+    item = vcjob(phase="Aborted")
+    times = (("Pending", "10:00"), ("Running", "10:00"), ("Aborted", "10:11"))
+    resumed = (("Restarting", "10:29"), ("Pending", "10:30"), ("Pending", "10:50"))
+    item["status"]["conditions"] = [
+        {"status": phase, "lastTransitionTime": f"2026-11-23T{at}:00Z"}
+        for phase, at in (*times, *resumed, ("Running", "10:51"), ("Aborted", "11:00"))
+    ]
+    at_seconds = int(datetime.fromisoformat(evicted_at).timestamp())
+    found = decide(read(item), facts(evictions=(Evicted(at_seconds, "CardUnhealthy on n0"),)))
+    assert found.state is state
 
 
 def test_a_quota_that_is_used_up_is_named_and_no_start_follows() -> None:
