@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 Texts = dict[str, str]
 
 _ENDING = ("Aborting", "Terminating", "Completing", "Restarting")
-DEFAULT_QUEUE = "default"
-"""The queue of a job that names none."""
 
 
 class ElasticJobPolicy(msgspec.Struct, frozen=True):
@@ -55,7 +53,7 @@ class ElasticJob(msgspec.Struct, frozen=True):
     """A vcjob. ``version`` is its resourceVersion, ``max_retry`` the stored one.
 
     ``writer`` is the last one but us who wrote its tasks. ``ended_at_ms`` is when it ended, 0 where
-    it has not. ``queue`` is where the scheduler takes it from.
+    it has not. ``queue`` is where the scheduler takes it from, empty for the default one.
     """
 
     namespace: str
@@ -77,7 +75,7 @@ class ElasticJob(msgspec.Struct, frozen=True):
     message: str = ""
     conditions: tuple[JobCondition, ...] = ()
     writer: str = ""
-    queue: str = DEFAULT_QUEUE
+    queue: str = ""
 
     @property
     def key(self) -> str:
@@ -341,7 +339,7 @@ def read_job(raw: msgspec.Raw | bytes) -> ElasticJob:
         message=state.message or "",
         conditions=_conditions(status),
         writer=_writer(metadata.managed_fields or ()),
-        queue=spec.queue or DEFAULT_QUEUE,
+        queue=spec.queue,
     )
 
 

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 _RIVAL = "resilience-controller"
 """The Resilience-Controller deletes and creates jobs of its own accord (consumers#5.1)."""
 
+_DEFAULT_QUEUE = "default"
+"""The queue of a job that names none."""
+
 _Records = dict[str, tuple[Evicted, ...]]
 
 
@@ -150,9 +153,10 @@ class JobCache:
     def closed_queue(self, job: ElasticJob) -> str:
         """Return why the scheduler takes no job from the queue of this one; empty where it does."""
         queues: Iterable[JobQueue] = self._found[QUEUES].values()
-        queue = next((one for one in queues if one.name == job.queue), None)
+        name = job.queue or _DEFAULT_QUEUE
+        queue = next((one for one in queues if one.name == name), None)
         if queue is None:
-            return f"queue {job.queue} does not exist; create it"
+            return f"queue {name} does not exist; create it"
         if queue.is_closed:
             opens = f"vcctl queue operate --name {queue.name} --action open"
             return f"queue {queue.name} is {queue.state}; open it: {opens}"

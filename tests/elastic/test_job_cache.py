@@ -9,7 +9,7 @@ import pytest
 
 from elastic.job_cache import KINDS, QUEUES, SCHEDULER, JobCache
 from stores.cluster import Snapshot
-from tests.elastic.jobs import read, vcjob
+from tests.elastic.jobs import OPEN, read, vcjob
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,10 @@ def test_a_queue_from_which_the_scheduler_takes_no_job(name: str, state: str, te
 def test_a_job_that_names_no_queue_is_in_the_default_one() -> None:
     item = vcjob()
     del item["spec"]["queue"]
-    assert read(item).queue == "default"
+    known = JobCache()
+    assert known.closed_queue(read(item)).startswith("queue default does not exist")
+    known.observe(QUEUES, Snapshot(OPEN))
+    assert known.closed_queue(read(item)) == ""
 
 
 def _configmap(text: str) -> msgspec.Raw:
