@@ -173,12 +173,34 @@ def test_a_rack_policy_has_stages_of_its_own() -> None:
     assert [gone for gone in stages if gone] == [["j-4", "j-5", "j-6", "j-7"]]
 
 
-def test_a_newly_failed_pod_joins_while_cached() -> None:
-    scene = _scene(FORCE | ON | {"fault-retry-times": "2"})
-    assert deleted(scene.session()) == {"j-1": 0}
+@pytest.mark.parametrize("times", [{}, {"fault-retry-times": "2"}])
+def test_a_pod_that_fails_joins_once_the_first_deletion_is_complete(times: dict[str, str]) -> None:
+    scene = _scene(GRACE | ON | times)
+    assert deleted(scene.session()) == {"j-1": 30}
+    scene.change("j-1", is_terminating=True)
     scene.change("j-2", phase="Failed")
-    assert deleted(scene.session()) == {"j-2": 0}
-    assert scene.state.retries == {"default/j": 2}
+    assert not deleted(scene.session())
+    scene.replace("j-1", "")
+    report = scene.session()
+    assert deleted(report) == {"j-1": 0, "j-2": 0}
+    assert [one.type for one in decision(report, "j").fault_pods] == ["CardUnhealthy", "pod-failed"]
+    assert scene.state.retries == {"default/j": int(times.get("fault-retry-times", "0"))}
+
+
+def test_process_recovery_of_racks_stops_at_the_rack_block() -> None:
+    annotations = {"huawei.com/schedule_policy": "chip8-node8-ra64-sp", "ra-block": "16"}
+    labels = FORCE | {"process-recover-enable": "on"}
+    scene = Scene(count=8)
+    scene.add("j", [f"n{n}" for n in range(1, 9)], labels, annotations=annotations)
+    scene.chips["n6"] = Chips(unhealthy=[3])
+    assert deleted(scene.session()) == {"j-5": 0}
+    scene.replace("j-5", "")
+    stages = [sorted(deleted(report)) for report in scene.sessions(3)]
+    assert stages == [[], [], ["j-4", "j-5"]]
+    for pod in ("j-4", "j-5"):
+        scene.replace(pod, "")
+    assert not any(map(deleted, scene.sessions(15)))
+    assert scene.state.jobs["default/j"].pending == 5
 
 
 def test_relation_faults_block_links_for_twenty_seconds() -> None:
@@ -238,10 +260,11 @@ def test_software_becomes_a_fault_with_a_newly_failed_pod() -> None:
     assert not deleted(scene.session())
     scene.chips["n3"] = Chips(unhealthy=[1])
     scene.change("j-2", phase="Failed")
+    scene.replace("j-1", "")
     report = scene.session()
     assert [one.type for one in decision(report, "j").fault_pods] == [
         "process-exception",
         "CardUnhealthy",
         "pod-failed",
     ]
-    assert sorted(deleted(report)) == ["j-0", "j-2"]
+    assert sorted(deleted(report)) == ["j-0", "j-1", "j-2"]
