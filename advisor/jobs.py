@@ -46,7 +46,7 @@ class SchedulerJob:
 
     @property
     def uid(self) -> str:
-        """What tells this job from another one of its name: its owner's uid, empty without one.
+        """The uid of its owner, which distinguishes jobs of one name; empty without an owner.
 
         As in ``remain-retry-times`` (consumers#1.14): a PodGroup without an owner is known by its
         name alone.
@@ -129,8 +129,13 @@ class SchedulerJob:
 
     @cached_property
     def is_npu(self) -> bool:
-        """Whether its ``minResources`` name chips (consumers#2.1)."""
-        return any(key.startswith(scheduling.RESOURCE_DOMAIN) for key in self.group.min_resources)
+        """Whether the plugin places it: its ``minResources`` name chips, or an annotation does.
+
+        Source: docs/spec/consumers.md#2.1.
+        """
+        return scheduling.SCHEDULE_PLUGIN in self.group.annotations or any(
+            key.startswith(scheduling.RESOURCE_DOMAIN) for key in self.group.min_resources
+        )
 
     @cached_property
     def npu_tasks(self) -> int:
@@ -180,7 +185,7 @@ class SchedulerJob:
 
     @cached_property
     def ranks(self) -> dict[str, str]:
-        """The rank of each pod by uid; one that nothing says is handed out by name.
+        """The rank of each pod by uid; one that is not given is handed out by name.
 
         Source: docs/spec/consumers.md#2.1.
         """
@@ -207,7 +212,7 @@ def merged_label(own: str | None, others: Iterable[str | None]) -> str | None:
 
 
 def known_rank(pod: SchedulerPod) -> str:
-    """Return the rank that the pod itself says; empty where it says none (consumers#2.1)."""
+    """Return the rank that the pod itself has; empty where it has none (consumers#2.1)."""
     rank = pod.annotations.get(scheduling.RANK_INDEX, "")
     if rank:
         return rank

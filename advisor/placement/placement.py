@@ -45,11 +45,16 @@ _FEW = 10
 
 
 class Demand(NamedTuple):
-    """What decides where a pod goes; equal demands go to equal nodes."""
+    """What decides where a pod goes; equal demands go to equal nodes.
+
+    ``is_by_cards`` is whether the plugin compares lists of cards: for pods with chips whose
+    PodGroup names chips, too (consumers#2.1).
+    """
 
     requests: tuple[tuple[str, int], ...]
     resource: str
     cards: int
+    is_by_cards: bool
     selector: tuple[tuple[str, str], ...]
     affinity: object
     tolerations: object
@@ -71,7 +76,7 @@ class PlacementResult:
         room: int,
         names: tuple[str, ...] | None = None,
     ) -> None:
-        """``room`` is the sum of ``accepts``, ``names`` are its keys where somebody has them."""
+        """``room`` is the sum of ``accepts``, ``names`` are its keys where they are known."""
         self.accepts = accepts
         self.refuses = refuses
         self.divergences = divergences
@@ -230,7 +235,7 @@ class Placer:
             return f"Taint: {why}"
         if why := cordon_refusal(pod, view.node):
             return f"Cordoned: {why}"
-        if not demand.cards:
+        if not demand.is_by_cards:
             return ""
         return bad_count or self._cards(demand, view)
 
@@ -288,19 +293,22 @@ class Placer:
     def _times(self, demand: Demand, view: NodeView) -> int:
         """Return how many pods of a demand a node takes at once."""
         times = [view.idle[resource] // amount for resource, amount in demand.requests if amount]
-        if demand.cards and view.is_in_map and view.free is not None:
+        if demand.is_by_cards and view.is_in_map and view.free is not None:
             free = self._usable(view) if demand.is_distributed else len(view.free)
             times.append(free // demand.cards)
         return min(times, default=1)
 
 
 def demand_of(job: SchedulerJob, pod: SchedulerPod) -> Demand:
+    """Return what a pod of a job asks for."""
     requests = {resource: amount for resource, amount in pod.requests.items() if amount > 0}
     requests["pods"] = 1
+    cards = npu_request(pod)
     return Demand(
         requests=tuple(sorted(requests.items())),
         resource=npu_resource(pod),
-        cards=npu_request(pod),
+        cards=cards,
+        is_by_cards=cards > 0 and job.is_npu,
         selector=tuple(sorted(pod.node_selector.items())),
         affinity=pod.node_affinity,
         tolerations=pod.tolerations,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from advisor.snapshot import Requirement, SelectorTerm, Taint, Toleration
@@ -183,9 +184,7 @@ def test_a_gang_of_unlike_pods() -> None:
     assert not scene.session().gangs[0].short
     scene.pod("j", "more", "", FORCE, npus=1)
     group = scene.groups["j"]
-    scene.groups["j"] = type(group)(
-        namespace="default", name="j", min_member=4, phase="Inqueue", owner=group.owner
-    )
+    scene.groups["j"] = msgspec.structs.replace(group, min_member=4, phase="Inqueue")
     (gang,) = scene.session().gangs
     assert gang.short.startswith("2 of 4 pods fit; needs ")
 
@@ -197,3 +196,27 @@ def test_an_incomplete_gang_and_an_invalid_one() -> None:
     assert scene.session().gangs[0].short == "1 of 2 pods exist"
     scene.add("k", [""], FORCE, annotations={"huawei.com/schedule_minAvailable": "two"})
     assert "is no integer" in scene.session().gangs[1].short
+
+
+def test_a_job_with_a_pod_that_ends_waits_for_it() -> None:
+    scene = Scene(count=2)
+    scene.add("j", ["n1", ""], FORCE, annotations={"huawei.com/schedule_minAvailable": "1"})
+    scene.groups["j"] = msgspec.structs.replace(scene.groups["j"], min_member=1)
+    scene.change("j-0", is_terminating=True)
+    report = scene.session()
+    assert report.placement[0].accepts == ("n2",)
+    assert report.gangs[0].short == "j-0 has not ended: no pod of the job is placed before that"
+    del scene.pods["j-0"]
+    assert scene.session().gangs[0].fits
+
+
+def test_a_podgroup_that_names_no_chips_is_placed_by_kubernetes_count_alone() -> None:
+    scene = Scene(count=2)
+    scene.chips["n1"] = Chips(unhealthy=[3])
+    scene.add("j", [""], FORCE)
+    named = scene.groups["j"]
+    scene.groups["j"] = msgspec.structs.replace(named, min_resources={})
+    assert scene.session().placement[0].accepts == ("n1", "n2")
+    chosen = {"volcano.sh/schedule.plugin": "Ascend910"}
+    scene.groups["j"] = msgspec.structs.replace(named, min_resources={}, annotations=chosen)
+    assert scene.session().placement[0].accepts == ("n2",)
