@@ -41,7 +41,7 @@ TOUCHED = "npu-vigil/touched"
 
 
 class Head(NamedTuple):
-    """What tells a ConfigMap from others, and which informers have it."""
+    """What distinguishes a ConfigMap from others, and which informers have it."""
 
     configmap: StoredConfigMap
     key: str
@@ -139,7 +139,7 @@ class DecodedDocuments:
         return known[1]
 
     def head(self, one: StoredConfigMap) -> Head:
-        """Return what tells this ConfigMap from others."""
+        """Return what distinguishes this ConfigMap from others."""
         known = self._heads.get(id(one))
         if known is None:
             known = self._heads[id(one)] = _head(one)
@@ -446,7 +446,7 @@ def _divergence(section: int, called: str, text: str) -> Finding:
 
 
 def _digest(one: StoredConfigMap) -> str:
-    """Return what tells this content from another, where the object has no version."""
+    """Return what distinguishes this content from another, where the object has no version."""
     digest = hashlib.sha256()
     for texts in (one.labels, one.annotations, one.data):
         for key in sorted(texts):
