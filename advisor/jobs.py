@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from contract import scheduling
@@ -182,6 +183,33 @@ class SchedulerJob:
             in scheduling.SUPER_POD_ACCELERATOR_TYPES
             for pod in self.pods
         )
+
+    @cached_property
+    def is_multilevel(self) -> bool:
+        """Whether it is placed by a tree of blocks (consumers#2.6)."""
+        return self.policy == scheduling.MULTILEVEL_POLICY
+
+    @cached_property
+    def block_sizes(self) -> tuple[int, ...]:
+        """How many pods with chips a block of each height has: a node, the levels, the job.
+
+        ``huawei.com/affinity-config`` gives the levels, as ``level1=2,level2=4``. Empty where that
+        is wrong: the plugin finds no block then.
+
+        Source: docs/spec/consumers.md#2.6.
+        """
+        text = self.annotations.get(scheduling.AFFINITY_CONFIG, "")
+        pairs = [one.split("=") for one in text.split(",")]
+        found = {pair[0]: go_integer(pair[1]) for pair in pairs if len(pair) == 2}
+        sizes = [
+            1,
+            *(found.get(f"level{n}") or 0 for n in range(1, len(pairs) + 1)),
+            self.npu_tasks,
+        ]
+        if len(found) != len(pairs) or min(sizes) < 1:
+            return ()
+        divides = all(large % small == 0 for small, large in pairwise(sizes))
+        return tuple(sizes) if divides else ()
 
     @cached_property
     def ranks(self) -> dict[str, str]:

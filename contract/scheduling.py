@@ -96,6 +96,8 @@ SCHEDULE_POLICY = "huawei.com/schedule_policy"
 SUPER_POD_POLICIES = ("chip2-node16-sp", "chip2-node8-sp", "chip8-node8-sp", "chip8-node8-ra64-sp")
 RACK_POLICY = "chip8-node8-ra64-sp"
 """The Ascend 950 policy with rules of its own (consumers#2.6)."""
+MULTILEVEL_POLICY = "multilevel"
+"""Jobs are placed by a tree of blocks, which ``AFFINITY_CONFIG`` gives (consumers#2.6)."""
 INFER_SERVICE_SCHEDULE = "huawei.com/infer_service_schedule"
 AFFINITY_CONFIG = "huawei.com/affinity-config"
 MIN_REPLICAS = "minReplicas"

@@ -120,7 +120,7 @@ def widened(cached: CachedJob, job: SchedulerJob) -> CachedJob:
     if not job.is_pod_rescheduling or job.is_pod_limited or job.is_process_recovering:
         return cached
     stages = [JOB_STAGE]
-    if job.is_super_pod:
+    if job.is_super_pod or job.is_multilevel:
         stages.append(SUPER_POD_STAGE)
     return _one_later(cached, stages)
 

@@ -407,6 +407,11 @@ class Rescheduling:
         if self._value(job) != job.fault_scheduling:
             text = f"the joined fault-scheduling counts as {self._value(job)}"
             self._diverges(10, job, text)
+        if not selection.pods:
+            self._decide(
+                key, job, Action.NONE, selection.row, ("R30",), selection.why, judged=judged
+            )
+            return
         pods = tuple(pod for pod in selection.pods if pod.uid and pod.uid not in cached.deleted)
         limit = self._options.max_delete_per_tick
         if limit is not None and self._deleted + len(pods) > limit:

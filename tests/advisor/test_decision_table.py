@@ -173,6 +173,61 @@ def test_a_rack_policy_has_stages_of_its_own() -> None:
     assert [gone for gone in stages if gone] == [["j-4", "j-5", "j-6", "j-7"]]
 
 
+def test_a_multilevel_job_widens_by_blocks() -> None:
+    annotations = {
+        "huawei.com/schedule_policy": "multilevel",
+        "huawei.com/affinity-config": "level1=2,level2=4",
+    }
+    scene = Scene(count=8)
+    scene.add("j", [f"n{n}" for n in range(1, 9)], FORCE | ON, annotations=annotations)
+    scene.chips["n6"] = Chips(unhealthy=[3])
+    assert deleted(scene.session()) == {"j-5": 0}
+    scene.replace("j-5", "")
+    reports = scene.sessions(6)
+    assert not any(map(deleted, reports[:5]))
+    found = decision(reports[5], "j")
+    assert (found.row, found.scope, sorted(deleted(reports[5]))) == (
+        "D12",
+        Scope.BLOCK,
+        ["j-4", "j-5"],
+    )
+    for pod in ("j-4", "j-5"):
+        scene.replace(pod, "")
+    reports = scene.sessions(6)
+    assert decision(reports[5], "j").row == "D13"
+    assert len(deleted(reports[5])) == 8
+
+
+def test_a_multilevel_job_whose_rank_0_is_in_the_block_goes_as_a_whole() -> None:
+    annotations = {
+        "huawei.com/schedule_policy": "multilevel",
+        "huawei.com/affinity-config": "level1=2",
+    }
+    scene = Scene()
+    scene.add("j", ["n1", "n2", "n3", "n4"], FORCE | ON, annotations=annotations)
+    scene.chips["n2"] = Chips(unhealthy=[3])
+    assert deleted(scene.session()) == {"j-1": 0}
+    scene.replace("j-1", "")
+    report = scene.sessions(6)[5]
+    assert (decision(report, "j").row, len(deleted(report))) == ("D10", 4)
+
+
+@pytest.mark.parametrize("config", ["", "level1", "level1=3", "level2=2", "level1=0", "level1=x"])
+def test_a_multilevel_job_without_a_tree_loses_no_pod(config: str) -> None:
+    annotations = {
+        "huawei.com/schedule_policy": "multilevel",
+        "huawei.com/affinity-config": config,
+    }
+    scene = Scene()
+    scene.add("j", ["n1", "n2", "n3", "n4"], FORCE | ON, annotations=annotations)
+    scene.chips["n2"] = Chips(unhealthy=[3])
+    report = scene.session()
+    found = decision(report, "j")
+    assert (found.action, found.pods) == (Action.NONE, ())
+    assert "affinity-config" in found.why
+    assert not scene.state.jobs["default/j"].is_executed
+
+
 @pytest.mark.parametrize("times", [{}, {"fault-retry-times": "2"}])
 def test_a_pod_that_fails_joins_once_the_first_deletion_is_complete(times: dict[str, str]) -> None:
     scene = _scene(GRACE | ON | times)
