@@ -121,22 +121,55 @@ def test_affinity_by_name_and_number() -> None:
     assert set(_refusals(Scene(count=2), node_affinity=(SelectorTerm(),))) == {"n1", "n2"}
 
 
+A3, SUPER_POD = "module-a3-16", "module-a3-16-super-pod"
+
+
 @pytest.mark.parametrize(
-    ("selector", "npus", "is_legal"),
+    ("selected", "annotations", "legal"),
     [
-        ({}, 4, True),
-        ({}, 3, False),
-        ({}, 5, False),
-        ({"accelerator-type": "module-910b-8"}, 5, True),
-    ]
-    + [({"accelerator-type": "module-a3-16"}, npus, npus in (1, 2, 6, 8)) for npus in (1, 2, 3, 6)],
+        ("", {}, {1, 2, 4, 8}),
+        ("module", {}, {1, 2, 4, 8}),
+        ("module-910b-8", {}, {1, 2, 3, 4, 5, 6, 7, 8}),
+        ("", {"huawei.com/schedule_policy": "chip8-node8"}, {1, 2, 3, 4, 5, 6, 7, 8}),
+        (A3, {}, {1, 2, 4, 6, 8}),
+        ("", {"huawei.com/schedule_policy": "chip2-node16"}, {1, 2, 4, 6, 8}),
+        ("", {"sp-block": "8"}, {1, 2, 4, 6, 8}),
+    ],
 )
-def test_card_counts(selector: dict[str, str], npus: int, is_legal: bool) -> None:
-    scene = Scene(count=1)
-    scene.node_changes["n1"] = {"labels": A2 | selector}
-    found = _refusals(scene, npus=npus, node_selector=selector)
-    assert (found == {}) == is_legal
-    assert is_legal or found["n1"].startswith("CardCount: ")
+def test_card_counts(selected: str, annotations: dict[str, str], legal: set[int]) -> None:
+    selector = {"accelerator-type": selected} if selected else {}
+    found = set()
+    for npus in range(1, 9):
+        scene = Scene(count=1)
+        scene.node_changes["n1"] = {"labels": A2 | selector}
+        why = _refusals(scene, npus=npus, node_selector=selector, annotations=annotations)
+        assert why == {} or why["n1"].startswith(f"CardCount: {npus} cards; ")
+        if why == {}:
+            found.add(npus)
+    assert found == legal
+
+
+@pytest.mark.parametrize(
+    ("selected", "npus", "is_legal"),
+    [
+        (A3, 1, False),
+        (A3, 2, True),
+        (SUPER_POD, 8, False),
+        (SUPER_POD, 16, True),
+        ("module-a3-8-super-pod", 8, True),
+        ("module-910b-16", 15, False),
+        ("module-910b-16", 14, True),
+    ],
+)
+def test_card_counts_of_distributed_jobs(selected: str, npus: int, is_legal: bool) -> None:
+    scene = Scene(count=1, size=16)
+    scene.node_changes["n1"] = {"labels": A2 | {"accelerator-type": selected}}
+    scene.chips["n1"] = Chips(free=range(16))
+    selector = {"accelerator-type": selected}
+    scene.add("j", ["", ""], FORCE, npus=npus, node_selector=selector)
+    (placed,) = scene.session().placement
+    assert (placed.refuses == {}) == is_legal
+    assert is_legal or placed.refuses["n1"].startswith("CardCount: ")
 
 
 def test_pods_without_chips_stay_off_nodes_at_fault() -> None:
