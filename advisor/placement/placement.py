@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from advisor.jobs import npu_request, npu_resource
 from advisor.layered_dict import LayeredDict
 from advisor.options import Profile
-from advisor.placement.card_counts import bad_count, rules_of
+from advisor.placement.card_counts import bad_count, needs_network, rules_of
 from advisor.placement.matching import cordon_refusal, selector_refusal, taint_refusal
 from advisor.rescheduling.fault_pods import NOT_HANDLE
 from advisor.scheduler_view.nodes import PRE_SEPARATE_WORD, NodeHealthState
@@ -41,6 +41,7 @@ class Demand(NamedTuple):
 
     ``is_by_cards`` is whether the plugin compares lists of cards: for pods with chips whose
     PodGroup names chips, too (consumers#2.1). ``rules`` are those for the number of cards.
+    ``needs_network`` is whether the network of the cards has to be sound: for distributed jobs.
     """
 
     requests: tuple[tuple[str, int], ...]
@@ -52,7 +53,7 @@ class Demand(NamedTuple):
     affinity: object
     tolerations: object
     ignores_sub_health: bool
-    is_distributed: bool
+    needs_network: bool
 
 
 class PlacementResult:
@@ -271,7 +272,7 @@ class Placer:
             return _unstable(free, idle, capacity)
         if free < cards:
             return _short(cards, free, ",".join(view.unhealthy))
-        if demand.is_distributed:
+        if demand.needs_network:
             if view.network_unhealthy is None:
                 return f"NetworkCards: {resource}-NetworkUnhealthy was never in its entry"
             usable = self._usable(view)
@@ -290,7 +291,7 @@ class Placer:
         """Return how many pods of a demand a node takes at once."""
         times = [view.idle[resource] // amount for resource, amount in demand.requests if amount]
         if demand.is_by_cards and view.is_in_map and view.free is not None:
-            free = self._usable(view) if demand.is_distributed else len(view.free)
+            free = self._usable(view) if demand.needs_network else len(view.free)
             times.append(free // demand.cards)
         return min(times, default=1)
 
@@ -299,24 +300,24 @@ def demand_of(job: SchedulerJob, pod: SchedulerPod) -> Demand:
     """Return what a pod of a job asks for."""
     requests = {resource: amount for resource, amount in pod.requests.items() if amount > 0}
     requests["pods"] = 1
-    cards = npu_request(pod)
+    cards, resource, rules = npu_request(pod), npu_resource(pod), rules_of(job, pod)
     return Demand(
         requests=tuple(sorted(requests.items())),
-        resource=npu_resource(pod),
+        resource=resource,
         cards=cards,
         is_by_cards=cards > 0 and job.is_npu,
-        rules=rules_of(job, pod),
+        rules=rules,
         selector=tuple(sorted(pod.node_selector.items())),
         affinity=pod.node_affinity,
         tolerations=pod.tolerations,
         ignores_sub_health=job.strategy == scheduling.SUB_HEALTH_IGNORE,
-        is_distributed=job.is_distributed,
+        needs_network=job.is_distributed and needs_network(resource, rules),
     )
 
 
 def _bad_count(demand: Demand) -> str:
     return bad_count(
-        demand.resource, demand.cards, demand.rules, is_distributed=demand.is_distributed
+        demand.resource, demand.cards, demand.rules, is_distributed=demand.needs_network
     )
 
 

@@ -172,6 +172,20 @@ def test_card_counts_of_distributed_jobs(selected: str, npus: int, is_legal: boo
     assert is_legal or placed.refuses["n1"].startswith("CardCount: ")
 
 
+@pytest.mark.parametrize(
+    ("annotations", "accepts"),
+    [({}, ("n2",)), ({"huawei.com/schedule_policy": "chip1-node8"}, ("n1", "n2"))],
+)
+def test_inference_cards_have_no_network(
+    annotations: dict[str, str], accepts: tuple[str, ...]
+) -> None:
+    scene = Scene(count=2)
+    scene.chips["n1"] = Chips(omit=[f"{RESOURCE}-NetworkUnhealthy"])
+    scene.add("j", ["", ""], FORCE, npus=1, annotations=annotations)
+    (placed,) = scene.session().placement
+    assert placed.accepts == accepts
+
+
 def test_pods_without_chips_stay_off_nodes_at_fault() -> None:
     scene = Scene(count=4)
     scene.hosts = {"n1": "UnHealthy", "n2": "PreSeparate"}
