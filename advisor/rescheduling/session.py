@@ -263,9 +263,13 @@ class Rescheduling:
 
         The real programs do not ask for ``fault-retry-times`` then.
         """
-        if self._corrected:
-            return bool(pod.node) and self._judge.has_failed(job, pod)
-        return has_ended_badly(pod)
+        if not self._corrected or not has_ended_badly(pod):
+            return has_ended_badly(pod)
+        if self._judge.has_failed(job, pod):
+            return True
+        if not job.retry_times:
+            self._diverges(7, job, "without fault-retry-times no pod is deleted for its programs")
+        return False
 
     def _release(self, key: str, job: SchedulerJob | None, why: str) -> None:
         del self.cached[key]
@@ -285,6 +289,10 @@ class Rescheduling:
         if self._now - cached.first_seen <= self._options.grace_over_time:
             return False
         if cached_jobs.is_completed(cached, job, corrected=self._corrected):
+            return False
+        if self._corrected and not cached.is_executed:
+            if not cached.is_evicted:
+                self._diverges(37, job, "a job that was not acted on is not ended by force")
             return False
         row, left = cached.row, tuple(pod for pod in job.pods if pod.uid in cached.deleted)
         if not cached.is_executed:
@@ -313,11 +321,11 @@ class Rescheduling:
         """Return whether pods that are left are deleted by force once their time has passed."""
         if cached.value != scheduling.FAULT_SCHEDULING_GRACE or cached.is_forced:
             return False
-        return cached.is_evicted if cached.is_executed else not self._corrected
+        return cached.is_evicted or not cached.is_executed
 
     def _deadline_ms(self, cached: CachedJob) -> int | None:
         """Return when pods that are left are deleted by force, in Unix milliseconds (R34)."""
-        if not self._ends_by_force(cached):
+        if not self._ends_by_force(cached) or (self._corrected and not cached.is_executed):
             return None
         return (cached.first_seen + self._options.grace_over_time + 1) * 1000
 

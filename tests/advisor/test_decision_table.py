@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from advisor.report import Action, Scope
-from tests.advisor.scene import FORCE, GRACE, Chips, Scene, decision, deleted, fault
+from tests.advisor.scene import (
+    FORCE,
+    GRACE,
+    Chips,
+    Scene,
+    corrected,
+    decision,
+    deleted,
+    fault,
+    sections,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -240,6 +250,16 @@ def test_a_pod_that_fails_joins_once_the_first_deletion_is_complete(times: dict[
     assert deleted(report) == {"j-1": 0, "j-2": 0}
     assert [one.type for one in decision(report, "j").fault_pods] == ["CardUnhealthy", "pod-failed"]
     assert scene.state.retries == {"default/j": int(times.get("fault-retry-times", "0"))}
+
+
+def test_without_retries_a_pod_that_fails_does_not_join_in_corrected() -> None:
+    scene = _scene(FORCE | ON)
+    scene.options = corrected()
+    assert deleted(scene.session()) == {"j-1": 0}
+    scene.replace("j-1", "")
+    scene.change("j-2", phase="Failed")
+    report = scene.session()
+    assert (deleted(report), sections(report)) == ({}, {7})
 
 
 def test_process_recovery_of_racks_stops_at_the_rack_block() -> None:

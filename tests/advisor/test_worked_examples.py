@@ -111,6 +111,7 @@ def test_a_grace_job_that_was_not_acted_on_ends_by_force_upstream(options: Advis
     assert not deleted(scene.session())
     report = scene.session()
     assert deleted(report) == ({"j-0": 0, "j-1": 0} if is_upstream else {})
+    assert sections(report) == (set() if is_upstream else {37})
     assert not deleted(scene.session())
 
 
