@@ -195,7 +195,7 @@ class DeviceLists:
         new = document_entries.names(text)
         old = document_entries.names(kept.get(key))
         idle = self.idle.get(key)
-        if idle is None or idle != len(old) or idle == len(new):
+        if not old or not new or idle != len(old) or idle == len(new):
             return text
         allowed = {*old, *document_entries.names(kept.get(key + UNHEALTHY))}
         return ",".join(name for name in new if name in allowed)

@@ -219,6 +219,18 @@ def test_a_quick_update_of_a_trusted_list_is_limited() -> None:
     assert scene.session().placement[0].accepts == ("n1",)
 
 
+def test_a_quick_update_of_an_empty_list_is_taken_as_it_is() -> None:
+    scene = Scene(count=1, options=AdvisorOptions(self_maintain=False))
+    scene.add("j", ["n1"], FORCE)
+    scene.add("wait", [""], FORCE)
+    scene.chips["n1"] = Chips(stamp=T0, free=())
+    scene.session()
+    scene.chips["n1"] = Chips(stamp=T0 + 1, free=range(8))
+    scene.session()
+    del scene.pods["j-0"]
+    assert scene.session().placement[0].accepts == ("n1",)
+
+
 @pytest.mark.parametrize("omitted", ["-Unhealthy", "-Fault", "-NetworkUnhealthy", "-Recovering"])
 def test_a_key_that_is_left_out_keeps_its_value(omitted: str) -> None:
     scene = Scene(count=1)
