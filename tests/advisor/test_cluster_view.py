@@ -275,6 +275,19 @@ def test_a_node_without_base_device_infos_is_frozen(text: str | None) -> None:
     assert (codes(report), report.node_verdicts[0].unhealthy) == ({"NODE_FROZEN"}, ())
 
 
+def test_a_frozen_node_has_passed_the_stamps_that_it_did_not_apply() -> None:
+    scene = Scene(count=1, options=AdvisorOptions(self_maintain=False))
+    scene.chips["n1"] = Chips(stamp=T0)
+    scene.session()
+    scene.node_changes["n1"] = {"annotations": {}}
+    scene.chips["n1"] = Chips(stamp=T0 + 1, unhealthy=[3])
+    scene.session()
+    del scene.node_changes["n1"]
+    assert scene.session().node_verdicts[0].unhealthy == ()
+    scene.chips["n1"] = Chips(stamp=T0 + 2, unhealthy=[3])
+    assert scene.session().node_verdicts[0].unhealthy == ("Ascend910-3",)
+
+
 def test_an_ascend_950_node_without_ids_is_dropped() -> None:
     scene = Scene(count=2)
     scene.add("j", ["n1"], FORCE)
