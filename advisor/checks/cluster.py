@@ -179,6 +179,9 @@ def node_findings(view: NodeView, cache: ClusterCache, now: int) -> Iterator[Fin
     if view.free is None:
         text = "The scheduler has no list of free cards for it: it takes no pod with chips"
         yield Finding(FindingSeverity.WARNING, "NO_DEVICE_ENTRY", called, text)
+    elif entry is None:
+        text = "Its document is gone, and its last lists stay in force"
+        yield Finding(FindingSeverity.WARNING, "GHOST_ENTRY", called, text)
     elif len(view.free) > view.idle.get(view.resource, 0):
         text = (
             f"the list of free cards has {len(view.free)}, Kubernetes has"

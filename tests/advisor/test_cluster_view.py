@@ -117,6 +117,7 @@ def test_a_deleted_configmap_leaves_the_faults_in_force() -> None:
     _, switches, hosts = scene.configmaps()
     report = _run([switches, hosts], scene)
     assert report.node_verdicts[0].unhealthy == ("Ascend910-3",)
+    assert codes(report) == {"GHOST_ENTRY"}
     scene.hosts["n1"] = "UnHealthy"
     assert scene.session().node_verdicts[0].state == "NodeUnhealthy"
     devices, switches, _ = scene.configmaps()
@@ -164,15 +165,15 @@ def test_member_names_match_without_regard_to_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "is_named"),
     [
-        {"labels": {"mx-consumer-volcano": "yes"}},
-        {"labels": {}},
-        {"namespace": "kube-system"},
-        {"name": "cluster-info-dev-0"},
+        ({"labels": {"mx-consumer-volcano": "yes"}}, True),
+        ({"labels": {}}, True),
+        ({"namespace": "kube-system"}, True),
+        ({"name": "cluster-info-dev-0"}, False),
     ],
 )
-def test_what_is_invisible_counts_as_deleted(changes: dict[str, Any]) -> None:
+def test_what_is_invisible_counts_as_deleted(changes: dict[str, Any], is_named: bool) -> None:
     scene = Scene(count=1)
     scene.session()
     scene.chips["n1"] = Chips(unhealthy=[3])
@@ -180,6 +181,18 @@ def test_what_is_invisible_counts_as_deleted(changes: dict[str, Any]) -> None:
     report = _run([msgspec.structs.replace(devices, **changes), *others], scene)
     assert report.node_verdicts[0].unhealthy == ()
     assert scene.state.devices == {}
+    assert codes(report) == {"GHOST_ENTRY"} | ({"CONFIGMAP_INVISIBLE"} if is_named else set())
+
+
+def test_documents_of_agents_without_their_label_are_named_in_direct_mode() -> None:
+    hidden = document("mindx-dl-deviceinfo-n1", "{}", namespace="kube-system")
+    shown = Scene(count=1)
+    assert "CONFIGMAP_INVISIBLE" not in codes(_run([*shown.configmaps(), hidden], shown))
+    direct = Scene(count=1, options=AdvisorOptions(use_cluster_info=False))
+    report = _run([*direct.configmaps(), hidden], direct)
+    assert [one.object for one in report.findings if one.code == "CONFIGMAP_INVISIBLE"] == [
+        "ConfigMap kube-system/mindx-dl-deviceinfo-n1"
+    ]
 
 
 def test_versions_of_one_document_are_read_in_their_order() -> None:
