@@ -209,6 +209,24 @@ def test_versions_of_one_document_are_read_in_their_order() -> None:
     assert "GHOST_ENTRY" in codes(report)
 
 
+def test_a_node_in_two_documents_is_named() -> None:
+    scene = Scene(count=2)
+    devices, *others = scene.configmaps()
+    report = _run(
+        [devices, document("cluster-info-device-1", devices.data[devices.name]), *others], scene
+    )
+    assert codes(report) == {"DUPLICATE_ENTRY"}
+
+
+@pytest.mark.parametrize("level", ["SubHealthFault", "PreSeparateNPU", "NotHandleFault"])
+def test_a_handling_that_is_not_the_level_is_named(level: str) -> None:
+    scene = Scene(count=1)
+    scene.chips["n1"] = Chips(faults=[fault(3, level)])
+    assert codes(scene.session()) == set()
+    scene.chips["n1"] = Chips(faults=[fault(3, level) | {"fault_handling": ""}])
+    assert codes(scene.session()) == {"FAULT_HANDLING_DIFFERS"}
+
+
 def test_a_trusted_list_needs_a_larger_stamp() -> None:
     scene = Scene(count=1, options=AdvisorOptions(self_maintain=False))
     scene.chips["n1"] = Chips(stamp=T0)
