@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from agent.heartbeat.heartbeat import Heartbeat
     from agent.heartbeat.old_readers import OldReaders
+    from agent.pages.fault_rules import FaultRules
     from agent.policy.state import Blindness, PolicyState, SubjectState
     from agent.publishing.ownership import OtherProgram
     from agent.publishing.publication import Publication
@@ -339,8 +340,8 @@ def fault_statuses(state: PolicyState, device_type: str) -> tuple[HeldFaultStatu
     )
 
 
-def fault_row(node: str, fault: HeldFaultStatus) -> FaultStatus:
-    """Return the row of ``/api/v1/faults`` for a fault of ``node``."""
+def fault_row(node: str, rules: FaultRules, fault: HeldFaultStatus) -> FaultStatus:
+    """Return the row of ``/api/v1/faults`` for a fault of ``node``, with the rules about it."""
     kind, _, number = fault.subject.partition(" ")
     subject = fault.device or subject_name(Subject(kind, int(number), fault.part), "")
     return FaultStatus(
@@ -359,6 +360,7 @@ def fault_row(node: str, fault: HeldFaultStatus) -> FaultStatus:
         source=fault.source,
         reported_by=fault.reported_by,
         once=fault.once,
+        rules=rules.of(kind, fault.code),
     )
 
 

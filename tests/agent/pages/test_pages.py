@@ -137,6 +137,7 @@ class Pages:
             {"device-info": self.record, "node-info": Publication(ForeignWrites())},
             JournalHistory(Path("/nowhere"), "node-1"),
             Stream("run"),
+            lambda: judge_texts({}, {}, InForce()),
         )
 
 
@@ -287,7 +288,12 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             reason="the level table",
             source="chip-faults",
             reported_by=("chip-faults",),
+            rules=chip.rules,
         )
+        assert [(one.file, one.key) for one in chip.rules] == [
+            ("contract/data/levels.json", "RestartBusiness"),
+            ("contract/data/policies.json", "frequency"),
+        ]
         assert chip.name is not None
         assert chip.name_zh is not None
         assert (fan.subject, fan.kind, fan.code, fan.since_ms) == (
