@@ -74,7 +74,7 @@ def _one(
     async def show(request: web.Request) -> web.Response:
         found = answer(request.match_info[name])
         if found is None:
-            return pages.json_response({"error": f"nobody knows of this {name}"}, 404)
+            return pages.json_response({"error": f"there is no {name} of this name"}, 404)
         return pages.json_response(found)
 
     return show

@@ -28,7 +28,7 @@ class FaultStatus(msgspec.Struct, frozen=True, kw_only=True):
     ``agent``), else the ``catalogue``'s; ``null`` for what is not known. ``fault_type`` is
     upstream's word in the document, of chips.
 
-    ``hidden`` is why an aggregator does not publish it: ``filter`` (its job rides it out),
+    ``hidden`` is why an aggregator does not publish it: ``filter`` (of its job),
     ``accompanies`` (it only came along with a UCE fault) or ``undecided`` (it may have);
     ``hidden_until_ms`` is when that ends by time alone.
 

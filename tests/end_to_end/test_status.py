@@ -148,7 +148,7 @@ def test_a_chip_is_explained_from_its_agent_to_cluster_info_and_what_happened_is
     assert f"answered by: aggregator, which leads (unix:{socket})" in lines, lines
     text = [line.strip() for line in lines]
     assert text.count("reported:  SeparateNPU") == text.count("published: SeparateNPU") == 1
-    assert "because:   the node says so" in text
+    assert "because:   the node reports it" in text
     assert vigil("explain", "node-2", *cluster)[0] == 2
 
     def happened() -> list[list[str]]:

@@ -17,7 +17,7 @@ FAULT = {
     "published": "SeparateNPU",
     "since_ms": AT_MS - 200_000,
     "until_ms": None,
-    "because": "the node says so",
+    "because": "the node reports it",
 }
 NODE: dict[str, Any] = {
     "node": {"node": "node-1", "state": "reported", "heartbeat": "alive", "blind": []},
@@ -78,7 +78,7 @@ def test_an_aggregator_shows_what_is_reported_what_is_published_why_and_what_to_
         "since:     3 min ago (21:31:09 UTC)",
         "reported:  SeparateNPU",
         "published: SeparateNPU",
-        "because:   the node says so",
+        "because:   the node reports it",
         "job team/train: UnHealthy",
         "because:   1 fault of this node hits train",
     ):

@@ -314,6 +314,15 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             "dcmi_get_device_health on chip 3 (card 3 device 0)"
         ]
         assert (await fetch(tmp_path, "/nonsense"))[0] == 404
+        code, text = await fetch(tmp_path, "/")
+        assert code == 200
+        assert text.startswith("NPU Vigil agent ")
+        paths = [line.split()[0] for line in text.splitlines() if line.startswith("/")]
+        assert {"/metrics", "/api/v1/openapi.json", "/api/v1/faults", "/api/v1/stream"} < {*paths}
+        assert {(await fetch(tmp_path, path))[0] for path in paths if "stream" not in path} == {
+            200,
+            503,
+        }, "the journal of this test is nowhere"
 
 
 def test_a_chip_that_only_its_tool_reported_was_not_read() -> None:
