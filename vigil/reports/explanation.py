@@ -201,7 +201,7 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
         *reasons_of_blind(blind, node.node),
     )
     not_known = ["which sources are blind"] if node.blind is None else []
-    if any(one.reported is not None for found in parts for one in found.faults):
+    if any(one.reported not in (None, one.fault.code) for found in parts for one in found.faults):
         not_known.append(
             f"which rules of {node.node} decide: vigil explain on that node shows them"
         )
