@@ -144,7 +144,7 @@ def test_documents_answer_where_no_aggregator_does(cluster: Cluster) -> None:
     assert cluster.ask("status", "nobody")[0] == 2
     status, lines, errors = cluster.ask("timeline")
     assert (status, lines) == (3, [])
-    assert "documents have no history" in errors
+    assert "have no history; an aggregator has one" in errors
 
     make_service(cluster.plane, host_address(), 9)
     status, lines, errors = cluster.ask("faults", "--node", "n1")

@@ -203,7 +203,7 @@ def _of_aggregator(client: DaemonClient, answer: NodeAnswer, part: str) -> NodeE
     not_known = ["which sources are blind"] if node.blind is None else []
     if any(one.reported not in (None, one.fault.code) for found in parts for one in found.faults):
         not_known.append(
-            f"which rules of {node.node} decide: vigil explain on that node shows them"
+            f"which rules of {node.node} decide; vigil explain on that node shows them"
         )
     if part and not parts:
         what = f"the aggregator at {client.server} knows no part of this name that is not well"

@@ -231,7 +231,7 @@ def of_nodes(
     reasons = [
         *([_ALARM] if liveness.alarm else []),
         *(f"the aggregator is not ready: {one}" for one in ready.reasons),
-        *(f"{place}: heartbeats are not read: {why}" for place, why in liveness.problems.items()),
+        *(f"heartbeats of {place} are not read: {why}" for place, why in liveness.problems.items()),
         *reasons_of_nodes(chosen, name),
         *reasons_of_faults(faults, name),
         *reasons_of_blind(blind, name),
