@@ -139,7 +139,7 @@ async def serving(
 
 
 async def _sends(request: web.Request, response: web.StreamResponse) -> None:
-    """A page that begins to send is computed, or is sent for as long as its client listens."""
+    """Free the place of a page that begins to send: it is computed, or its client listens."""
     free_place(request)
     response.headers.update(SENT_WITH_ALL)
 

@@ -39,7 +39,7 @@ def application(
     judged: Callable[[], Judged],
     cards: Callable[[], Cards] | None = None,
 ) -> web.Application:
-    """The pages. ``picture`` and ``cards`` are taken anew for each request.
+    """Return the pages. ``picture`` and ``cards`` are taken anew for each request.
 
     ``records`` are by document, ``judged`` is the fault configuration in force. Without ``cards``
     there are no metrics under NPU exporter's names.

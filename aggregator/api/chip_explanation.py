@@ -56,7 +56,7 @@ _LISTS = ("available", "unhealthy", "network_unhealthy", "recovering")
 class ExplainedFault(msgspec.Struct, frozen=True):
     """A code on a chip. ``reported`` (by the node) and ``published`` are its levels, ``null`` where
     there is none. ``since_ms``: when it began as its source reports it, else ``received_at_ms``;
-    that is since when an aggregator has it. ``until_ms``: when what ``because`` says ends by time
+    that is since when an aggregator has it. ``until_ms``: when what ``because`` names ends by time
     alone. Times are epoch milliseconds, ``null`` where there is none.
     The names, ``severity``, ``device_fault`` and ``severity_source`` are those of ``FaultStatus``.
     """

@@ -123,7 +123,7 @@ def explain(
     around: ExplanationContext,
     acknowledged: Mapping[str, bool],
 ) -> Explanation:
-    """Why the node of ``status`` is published as it is.
+    """Return why the node of ``status`` is published as it is.
 
     ``acknowledged``: document to whether every store that is published to has its newest value.
     """

@@ -41,8 +41,8 @@ class FaultExplanation(msgspec.Struct, frozen=True):
     """A fault, and why it has its level.
 
     ``reported`` is the level that the node reports, ``published`` that in cluster-info; ``None``
-    where it has none or nobody here knows it. ``until_ms`` (epoch milliseconds) is when what
-    ``because`` says ends by time alone. ``effect`` is what happens to jobs, ``remedy`` what to do.
+    where it has none or that is not known here. ``until_ms`` (epoch milliseconds) is when what
+    ``because`` names ends by time alone. ``effect`` is what happens to jobs, ``remedy`` what to do.
     ``observed_by`` are the sources that report the fault now, ``rules`` what the node's fault
     configuration has about the code; an agent alone knows both.
     """
@@ -80,8 +80,8 @@ class JobExplanation(msgspec.Struct, frozen=True):
 class NodeExplanation(msgspec.Struct, frozen=True):
     """Why a node, or one ``part`` of it, is well or not.
 
-    ``reasons`` say why it is not well; none: it is well. ``because`` is about the node as a whole.
-    ``parts``: those with something to explain. ``documents`` say of each document of the node how
+    ``reasons`` are why it is not well; none: it is well. ``because`` is about the node as a whole.
+    ``parts``: those with something to explain. ``documents`` are of each document of the node how
     far it is written. ``not_known`` is as in ``Report``.
     """
 

@@ -27,7 +27,7 @@ _NARROWEST_NAME = 30
 
 
 class NodeAnswered(Protocol):
-    """What says who answered, and what is then not known."""
+    """An answer with its source, and what is then not known."""
 
     @property
     def source(self) -> str: ...
@@ -55,7 +55,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Let nobody who stops reading change the exit status, which is that of the answer.
+    """Keep the exit status that of the answer where a reader stops reading.
 
     Ends with 3 where the output cannot be written for another reason, such as a full disk.
     """

@@ -55,8 +55,8 @@ _ALARM = "silence alarm: too many nodes fell silent at once, so none of them is 
 class FaultRow(msgspec.Struct, frozen=True):
     """A fault that holds. ``kind`` is that of its code; ``part`` is what it is of.
 
-    ``since_ms`` is when it began (epoch milliseconds), ``None`` where nobody knows. ``jobs`` says
-    in few words what happens to jobs. ``withheld``: the aggregator does not publish it now.
+    ``since_ms`` is when it began (epoch milliseconds), ``None`` where that is not known. ``jobs``
+    is in few words what happens to jobs. ``withheld``: the aggregator does not publish it now.
     """
 
     node: str
@@ -89,9 +89,9 @@ class BlindRow(msgspec.Struct, frozen=True):
 class StatusReport(msgspec.Struct, frozen=True):
     """What a daemon knows. ``about`` is a node or "the cluster".
 
-    ``reasons`` say why it is not well, in sentences without a dot, worst first; none: it is well.
-    ``not_known`` names what this daemon cannot say. ``counts`` are by heading and word, ``facts``
-    are other lines by heading.
+    ``reasons`` are why it is not well, in sentences without a dot, worst first; none: it is well.
+    ``not_known`` names what this daemon does not know. ``counts`` are by heading and word,
+    ``facts`` are other lines by heading.
     """
 
     source: str
@@ -365,7 +365,7 @@ def fault_row(
     severity: str | None,
     since_ms: int | None,
 ) -> FaultRow:
-    """Return a row with what the tables of this package say of the code."""
+    """Return a row with what the tables of this package have of the code."""
     name_en, name_zh = names_of(code)
     text = text_of_level(kind, code, level)
     return FaultRow(

@@ -72,7 +72,7 @@ class ApiServerClient(DaemonClient):
         return status, body
 
     def follow(self, path: str) -> Iterator[bytes]:
-        """Yield each line of an answer that has no end, until somebody on the way ends it."""
+        """Yield each line of an answer that has no end, until a server on the way ends it."""
         return super().follow(self._proxied(path))
 
     def headers(self) -> dict[str, str]:

@@ -162,7 +162,7 @@ def _reasons(
 
 
 def _statuses(found: NodeContents) -> Iterator[tuple[str, str]]:
-    """Yield what is said of switches and server; what is published goes before."""
+    """Yield the states of switches and server; what is published goes before."""
     switch = found.published.switch or found.reported.switch
     server = found.published.server or found.reported.server
     if switch is not None:
