@@ -24,6 +24,8 @@ from contract.counted import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from contract.codes.catalogue import Catalogue
+
 _TABLE = "reference.json"
 _CODES = "contract/data/codes.json"
 _LEVELS = "contract/data/levels.json"
@@ -210,29 +212,32 @@ def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
                 "remedy",
             )
         },
-        rules=tuple(_rules(code)) if kind is CodeKind.CHIP else (),
+        rules=tuple(raising_rules(code, shipped()).values()) if kind is CodeKind.CHIP else (),
         known=facts.known,
         follows=facts.follows,
     )
 
 
-def _rules(code: str) -> Iterator[str]:
-    duration = shipped().durations.get(code)
+def raising_rules(code: str, tables: Catalogue) -> Mapping[str, str]:
+    """Return what raises the level of a chip's code, as a sentence for each kind of rule."""
+    found = {}
+    duration = tables.durations.get(code)
     if duration is not None:
-        yield (
+        found["duration"] = (
             f"Its level is {duration.level} when it holds for more than "
             f"{duration.fault_timeout_ms / 1000:g} s, until it was gone for "
             f"{duration.recover_timeout_ms / 1000:g} s."
         )
-    frequency = shipped().frequencies.get(code)
+    frequency = tables.frequencies.get(code)
     if frequency is not None:
         until = "until an operator releases the chip"
         if frequency.release_ms is not None:
             until = f"until it was gone for {frequency.release_ms / 3_600_000:g} h"
-        yield (
+        found["frequency"] = (
             f"The level of its chip is {frequency.level} when it occurs "
             f"{counted(frequency.times, 'time')} in {frequency.window_seconds / 3600:g} h, {until}."
         )
+    return found
 
 
 def _add_tables(facts: _Facts, code: str, kind: CodeKind) -> None:
