@@ -216,7 +216,7 @@ class Driver:
 
     async def _survey(self) -> NoReturn:
         while True:
-            known = () if self._inventory is None else self._inventory.chips
+            known = self._inventory
             try:
                 found = await survey(self._calls.make, str(self._installed.library.path), known)
             except (DriverGone, DriverCallError, DriverCallStuck) as error:
@@ -224,7 +224,7 @@ class Driver:
             else:
                 problems = (*found.problems, *self._other_family(found.inventory))
                 is_one = problems == found.problems and not found.is_refused
-                if is_one and (found.inventory is not None or not known):
+                if is_one and (found.inventory is not None or known is None or not known.chips):
                     self._take_over(found.inventory, found.listed)
             if problems != self._survey_problems:
                 for problem in problems:

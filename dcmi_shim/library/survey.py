@@ -54,18 +54,19 @@ class Survey:
     is_refused: bool = False
 
 
-async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
+async def survey(ask: Ask, library: str, known: Inventory | None) -> Survey:
     """Read everything once.
 
     Chips that are ``known`` stay, even if the driver hides them now, unless another one is in their
-    place.
+    place. So do virtual devices of a chip that gives no answer about them.
 
     Raises ``DriverGone`` when there is no driver, ``DriverCallError`` or ``DriverCallStuck`` when
     there is no list of cards, and ``DriverError`` for chips of no supported family.
     """
     problems: list[str] = []
-    found = await _chips(ask, problems, known)
-    hidden = (chip for chip in known if not any(_are_in_one_place(chip, one) for one in found))
+    before = () if known is None else known.chips
+    found = await _chips(ask, problems, before)
+    hidden = (chip for chip in before if not any(_are_in_one_place(chip, one) for one in found))
     chips = tuple(sorted([*found, *hidden]))
     if not chips:
         return Survey(None, (*problems, "the driver shows no chip"))
@@ -87,7 +88,7 @@ async def survey(ask: Ask, library: str, known: Sequence[Chip]) -> Survey:
         return Survey(None, (*problems, _several(families)), chips, is_refused=True)
     version = await _optional(ask, "dcmi_get_dcmi_version", (), None, problems)
     pod = await _super_pod(ask, chips[0], problems)
-    virtual = await virtual_chips(ask, chips)
+    virtual = await virtual_chips(ask, chips, () if known is None else known.virtual)
     main_board = None
     if family == _A5:
         main_board = await _first(ask, (_MAIN_BOARD,), chips, problems)
@@ -262,9 +263,7 @@ async def node_facts(ask: Ask, inventory: Inventory) -> tuple[NodeFacts, tuple[s
     return facts, tuple(problems)
 
 
-async def virtual_chips(
-    ask: Ask, chips: Sequence[Chip], known: Sequence[int] = ()
-) -> tuple[int, ...]:
+async def virtual_chips(ask: Ask, chips: Sequence[Chip], known: Sequence[int]) -> tuple[int, ...]:
     """Physical ids of the chips that are cut into virtual devices.
 
     One that gives no answer is what was ``known`` of it: most drivers do not know the question.

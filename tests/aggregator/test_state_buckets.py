@@ -33,4 +33,4 @@ def test_a_bucket_that_makes_no_sense_is_named_and_spoils_no_other() -> None:
     found, problems = decoded(texts, msgspec.json.Decoder(list[int]).decode)
     assert found == {"01": [1], "03": [3]}
     assert [problem.partition(":")[0] for problem in problems] == ["02", "04", "05"]
-    assert problems[0] == "02: Expected `array`, got `int`"
+    assert problems[0] == "02: must be an array, is an integer"

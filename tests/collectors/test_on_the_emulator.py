@@ -177,6 +177,7 @@ async def test_virtual_devices_that_come_and_go_are_noticed(
         await until(lambda: any("gap" in word for word in recorded.words()), 10)
         assert (await driver.inventory()).virtual == (2, 6)
         hardware.fail("dcmi_get_device_info", -8005)
+        driver.look_for_more(True)
         await asyncio.sleep(0.5)
         assert (await driver.inventory()).virtual == (2, 6)
         hardware.clear("dcmi_get_device_info")

@@ -77,6 +77,7 @@ def test_an_agent_is_well_until_a_chip_fails(well: Node) -> None:
 def test_a_source_that_gives_no_answer_is_not_well(well: Node) -> None:
     well.emulator.hang("dcmi_get_device_errorcode_v2", 3)
     well.wait(lambda: any(chip["blind"] for chip in well.status()["chips"]), "it is blind")
+    well.wait(lambda: not well.status()["driver"]["trouble"], "another child serves the driver")
     status, lines, _ = vigil("status", "--state-dir", str(well.state_dir))
     assert status == 1
     assert lines[0] == "node-1 is not well: no answer from chip-faults of node-1 Ascend910-3"
