@@ -31,7 +31,7 @@ _PLURAL_WITH_VERB = re.compile(
 )
 PATTERNS = {
     "what a document is worth": r"\bare worth\b",
-    "nobody knows what stays": r"; it stays\b",
+    "unclear what stays": r"; it stays\b",
     "a thing has a state": r"\bhas it as\b",
     "nothing keeps": r"\bnothing keeps\b",
     "days of chips": r"\bdays of chips\b",

@@ -124,7 +124,7 @@ def _counts(part: ast.JoinedStr) -> Iterator[str]:
         elif isinstance(one, ast.FormattedValue) and isinstance(following, ast.Constant):
             is_constant = isinstance(one.value, ast.Name) and one.value.id.isupper()
             if not is_constant and not _LIMIT.search(before):
-                yield f"{{}}{following.value}"
+                yield "{}" + str(following.value)
             before = ""
 
 
