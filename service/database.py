@@ -27,9 +27,11 @@ def open_database(
     busy_seconds: float = 5.0,
     wal_bytes: int = 4 << 20,
     cache_kib: int = 256,
+    autocheckpoint: bool = True,
 ) -> sqlite3.Connection:
     """Open a file for writing, in WAL mode and with ``schema``, and make it where it is not there.
 
+    Without ``autocheckpoint`` another connection makes the checkpoints, from the first commit on.
     Raises ``sqlite3.NotSupportedError`` for one of a later ``version``, ``sqlite3.Error`` and
     ``OSError``.
     """
@@ -41,6 +43,7 @@ def open_database(
         busy_seconds=busy_seconds,
         wal_bytes=wal_bytes,
         cache_kib=cache_kib,
+        autocheckpoint=autocheckpoint,
     )
     try:
         found = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -55,7 +58,13 @@ def open_database(
 
 
 def connect_writer(
-    path: Path, *, synchronous: str, busy_seconds: float, wal_bytes: int, cache_kib: int
+    path: Path,
+    *,
+    synchronous: str,
+    busy_seconds: float,
+    wal_bytes: int,
+    cache_kib: int,
+    autocheckpoint: bool,
 ) -> sqlite3.Connection:
     """Connect to a file in WAL mode, of whose log ``wal_bytes`` are kept.
 
@@ -67,6 +76,8 @@ def connect_writer(
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute(f"PRAGMA synchronous={synchronous}")
+        if not autocheckpoint:
+            connection.execute("PRAGMA wal_autocheckpoint=0")
         connection.execute(f"PRAGMA journal_size_limit={wal_bytes}")
         connection.execute(f"PRAGMA cache_size=-{cache_kib}")
     except BaseException:

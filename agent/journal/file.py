@@ -132,10 +132,9 @@ class JournalFile:
             busy_seconds=_BUSY_SECONDS,
             wal_bytes=_WAL_BYTES_KEPT,
             cache_kib=_CACHE_KIB,
+            autocheckpoint=False,
         )
         try:
-            # ``JournalSync`` does it, so that no commit waits for the disk.
-            self._connection.execute("PRAGMA wal_autocheckpoint=0")
             identify(self._connection)
             self._inode = path.stat().st_ino
         except BaseException:
@@ -182,6 +181,7 @@ class JournalSync:
             busy_seconds=_BUSY_SECONDS,
             wal_bytes=_WAL_BYTES_KEPT,
             cache_kib=_CACHE_KIB,
+            autocheckpoint=False,
         )
 
     def sync(self) -> None:
