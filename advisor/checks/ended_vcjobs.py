@@ -43,7 +43,7 @@ PODS_LEFT = "PODS_LEFT"
 class FaultUnder(msgspec.Struct, frozen=True):
     """A fault on a chip or node that a pod uses or used: ``HEARTBEAT``, ``DEVICE`` or ``NETWORK``.
 
-    ``since_ms`` is when it began (wall), 0 where the documents do not say it.
+    ``since_ms`` is when it began (wall), 0 where the documents do not have it.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class EndedJobs(msgspec.Struct, frozen=True):
     """What is known about ended vcjobs.
 
     ``version`` is the newest resourceVersion of a vcjob that it was computed from. ``not_known``
-    says why no size should be relied on. ``running`` are jobs of several pods that run over a
+    is why no size should be relied on. ``running`` are jobs of several pods that run over a
     network fault and over no other one, with the size for which there would be room after them.
     """
 
@@ -250,7 +250,7 @@ def _under(
 
 
 def _since_ms(cache: ClusterCache, node: str, cards: Collection[str]) -> int:
-    """Return when the first fault of these cards began; 0 where the document does not say it."""
+    """Return when the first fault of these cards began; 0 where the document does not have it."""
     entry = cache.devices.get(node)
     lists = (entry.DeviceList if entry is not None else None) or {}
     times: list[int] = []

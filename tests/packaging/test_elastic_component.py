@@ -171,7 +171,7 @@ def made(name: str, phase: str, replicas: int = 4, scheduling: str = "grace") ->
 def account(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Account]:
-    """The account, with the policy in force, and jobs of each kind."""
+    """Return the account, with the policy in force, and jobs of each kind."""
     with ControlPlane(tmp_path_factory.mktemp("elastic")) as plane:
         install(plane)
         items = build_with(tmp_path_factory.mktemp("k"), "base", "advice", "elastic")
