@@ -41,7 +41,7 @@ PODS_LEFT = "PODS_LEFT"
 
 
 class FaultUnder(msgspec.Struct, frozen=True):
-    """A fault on a chip or node that an ended pod used: ``HEARTBEAT``, ``DEVICE`` or ``NETWORK``.
+    """A fault on a chip or node that a pod uses or used: ``HEARTBEAT``, ``DEVICE`` or ``NETWORK``.
 
     ``since_ms`` is when it began (wall), 0 where the documents do not have it.
     """
@@ -133,8 +133,7 @@ def ended_jobs(
     for job in jobs:
         key = (job.namespace, job.name)
         if key in sized or key in judged:
-            ended = (pod for pod in _pods(job, snapshot) if not pod.is_live)
-            faults = tuple(_under(ended, nodes.views, cache))
+            faults = tuple(_under(_pods(job, snapshot), nodes.views, cache))
             found.append(EndedJob(*key, _version(job), advice.get(key), faults))
         if running and _may_be_ended(job):
             pods = [pod for pod in _pods(job, snapshot) if pod.is_live]

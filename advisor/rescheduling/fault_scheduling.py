@@ -85,6 +85,6 @@ def gate(
         return Gate(GateStep.NOTHING, "D7", ("R26",), why)
     reason = reason_of(tuple(judged))
     if reason == FaultType.POD_FAILED and (budget.times == 0 or budget.remaining <= 0):
-        why = f"pods failed by themselves and {max(budget.remaining, 0)} retries are left"
+        why = f"pods failed by themselves, retries left: {max(budget.remaining, 0)}"
         return Gate(GateStep.NOTHING, "D8", ("R27",), why, reason)
     return Gate(GateStep.DELETE, "", ("R27",), "", reason)

@@ -1,6 +1,6 @@
 """What the real NodeD asked a BMC and published of it, poll by poll (``vectors/bmc``).
 
-Where it published of a bad reply (D-09) our beliefs stay; everywhere else they are the same.
+Where it published a bad reply (D-09) our tracked state stays; everywhere else both are the same.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ REFUSED = {
     },
     "noded/follow-up-page-malformed": {2: "from index 10 on is bad: its alarms take 28 bytes"},
     "noded/count-fields-lie": {
-        1: "it holds 0 alarms and holds 1",
-        2: "it holds 3 alarms and holds 1",
-        3: "1 alarms were promised, 2 came",
-        4: "it holds 1 alarms and holds 0",
-        5: "it holds 1 alarms and holds 2",
+        1: "its count of alarms is 0, but it holds 1",
+        2: "its count of alarms is 3, but it holds 1",
+        3: "the total is 1, but 2 came",
+        4: "its count of alarms is 1, but it holds 0",
+        5: "its count of alarms is 1, but it holds 2",
     },
-    "noded/index-overflow": {1: "it holds 255 alarms and holds 1"},
+    "noded/index-overflow": {1: "its count of alarms is 255, but it holds 1"},
     "noded/completion-code-not-zero": {
         2: "completion code C1",
         3: "completion code C0",
@@ -92,7 +92,7 @@ def test_recording(recording: dict[str, Any]) -> None:
                 hold(reading(before), lambda first, poll=poll: answer_of(poll, first))  # type: ignore[misc]
             continue
         before, _ = hold(reading(before), lambda first, poll=poll: answer_of(poll, first))  # type: ignore[misc]
-        for report in tracker.listed(before, now_ms=1_800_000_000_000):
+        for report in tracker.observe(before, now_ms=1_800_000_000_000):
             if isinstance(report, Observation):
                 place = (report.subject.part, report.subject.id, report.code)
                 if report.assertion is Assertion.PRESENT:
