@@ -226,7 +226,7 @@ class Agent:
         parts = self._parts
         yield "driver", parts.driver.run()
         yield "saved states of collectors", parts.saved_states.run()
-        yield "requests to forget", parts.forgetting.run()
+        yield "requests to forget", parts.chip_removal.run()
         yield "fault configuration", parts.fault_configuration.run()
         for kind in parts.documents.publishers:
             yield f"publisher of {kind}", self._publish(kind)
@@ -247,7 +247,7 @@ class Agent:
             "own-node-only": parts.own_node_only,
             "episodes": parts.forwarder,
             "serial number": parts.serial_number,
-            "pods": parts.usage,
+            "pods": parts.allocation,
         }
         for name, part in optional.items():
             if part is not None:
@@ -267,7 +267,7 @@ class Agent:
             parts.gap.clear()
             chips, before = await parts.driver.listed(), parts.device_info.inventory
             found = parts.driver.found
-            is_missing = parts.listing.apply_listing(chips, found, parts.driver.library)
+            is_missing = parts.chip_list.apply_listing(chips, found, parts.driver.library)
             parts.driver.list_again(is_missing)
             if parts.device_info.inventory not in (None, before):
                 if found is not None and found.virtual:

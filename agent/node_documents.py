@@ -186,7 +186,9 @@ class NodeDocuments:
         }
         self.shadow = self._shadow() if shadowed else None
         self._documents = documents
-        self._left_alone = [made for kind, made in documents.items() if kind not in self.publishers]
+        self._unpublished = [
+            made for kind, made in documents.items() if kind not in self.publishers
+        ]
         self._unread = {"device-info"} if shadowed else set(self.publishers)
         self._all_read = asyncio.Event()
         known = self._state()
@@ -195,7 +197,7 @@ class NodeDocuments:
         if not self._has_journal:
             self._unread |= self.storage.keys()
         self._logged_revision: int | None = None
-        self._left: Document | None = None
+        self._other_program_wrote: Document | None = None
         """The last write of the program to which device-info is left."""
 
     def _state(self) -> PolicyState:
@@ -229,8 +231,12 @@ class NodeDocuments:
         return ownership is not None and not ownership.is_ours
 
     def _ownership_changed(self, kind: str) -> None:
-        if kind == "device-info" and not self._is_left(kind) and self._left is not None:
-            left, self._left = self._left, None
+        if (
+            kind == "device-info"
+            and not self._is_left(kind)
+            and self._other_program_wrote is not None
+        ):
+            left, self._other_program_wrote = self._other_program_wrote, None
             now_ms = self._context.wall_clock()
             inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
             if inputs:
@@ -332,7 +338,7 @@ class NodeDocuments:
         if self.shadow is not None:
             self.shadow.wake()
         left = [made for kind, made in self._documents.items() if self._is_left(kind)]
-        for document in (*self._left_alone, *left):
+        for document in (*self._unpublished, *left):
             if is_one_off_waiting(self._state(), document.name):
                 # No store will ever acknowledge it: it is over as if it had been published now.
                 # Not within the change that is being reported.
@@ -364,7 +370,7 @@ class NodeDocuments:
         """Publish the storage faults of ``kind``, beginning with the first fault that ever was."""
         document = self.storage[kind]
         if not self._has_journal:
-            existing = await self._there(document)
+            existing = await self._read_stored(document)
             document.adopt(existing)
             self._first_read(kind, document, existing)
             self._wake_now()
@@ -375,7 +381,7 @@ class NodeDocuments:
         self.records[kind] = self.publishers[kind].record
         await self.publishers[kind].run()
 
-    async def _there(self, document: NodeDocument) -> Document | None:
+    async def _read_stored(self, document: NodeDocument) -> Document | None:
         backoff = Backoff()
         while True:
             with contextlib.suppress(StoreError):
@@ -408,7 +414,9 @@ class NodeDocuments:
             if self.device_info.inventory is None and self._state().server is None:
                 self._context.on_chips_restored()
         if not self._has_journal:
-            reports = tuple(_by_now(report, now_ms) for report in document.restore_from(existing))
+            reports = tuple(
+                _not_after_now(report, now_ms) for report in document.restore_from(existing)
+            )
             if self._sources_began:
                 reports = self._of_silent_chips(reports)
         if document is self.device_info:
@@ -465,8 +473,9 @@ class NodeDocuments:
             self._written(shown, is_edit(before, shown))
 
     def _written(self, foreign: Document, may_be_edited: bool) -> None:
-        """Apply the write of another program to a document that we only compare; it may hold
-        releases.
+        """Apply the write of another program to a document that we only compare.
+
+        It may hold releases.
 
         A chip that it names can be released from now on, as if we had written the name. A name that
         the Device Plugin itself leaves out is no operator's release (defects K01 to K03).
@@ -475,7 +484,7 @@ class NodeDocuments:
         if made.stamp_of(foreign) is None:
             return
         if self._is_left("device-info"):
-            self._left = foreign
+            self._other_program_wrote = foreign
         if may_be_edited:
             self._foreign(made, foreign)
         now_ms, revision = self._context.wall_clock(), self._state().revision
@@ -509,8 +518,9 @@ class NodeDocuments:
         return bool(inputs)
 
     def _is_edit_of_newest(self, foreign: Document) -> bool:
-        """Return whether ``foreign`` was made from our last write; an old copy must not separate a
-        chip.
+        """Return whether ``foreign`` was made from our last write.
+
+        An old copy must not separate a chip.
         """
         publisher, stamp = self.publishers.get("device-info"), self.device_info.stamp_of(foreign)
         if publisher is None or stamp is None or self._is_left("device-info"):
@@ -556,7 +566,7 @@ class NodeDocuments:
         self._context.fault_state.apply([Acknowledged(document.name, revision, now_ms)])
 
 
-def _by_now(remembered: Input, now_ms: int) -> Input:
+def _not_after_now(remembered: Input, now_ms: int) -> Input:
     """Return ``remembered`` with no time after now: stamps run ahead, and clocks are set back."""
     match remembered:
         case Observation():

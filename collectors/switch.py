@@ -102,8 +102,9 @@ class SwitchCollector:
         raise AssertionError("the collector's tasks never end")
 
     async def _applies(self, context: CollectorContext) -> bool:
-        """Return whether this node has switches; until its driver answers, tracked faults are
-        blind.
+        """Return whether this node has switches.
+
+        Until its driver answers, tracked faults are blind.
         """
         asking = asyncio.ensure_future(context.driver.inventory())
         is_blind = not context.tracked

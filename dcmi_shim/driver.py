@@ -149,8 +149,9 @@ class Driver:
         return msgspec.json.decode(value, type=tuple[int, ...])
 
     async def code_lists(self, chips: Sequence[Chip]) -> dict[Chip, tuple[int, ...]]:
-        """Return the fault codes of those of ``chips`` that return them at once; see
-        ``error_codes``.
+        """Return the fault codes of those of ``chips`` that return them at once.
+
+        See ``error_codes``.
         """
         places = [number for chip in chips for number in (chip.card_id, chip.device_id)]
         value = await self._calls.make(_LISTS, tuple(places))

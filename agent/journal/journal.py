@@ -125,8 +125,9 @@ class Journal:
             thread.start()
 
     def append(self, entries: Iterable[tuple[RowKind, str]], at_ms: int) -> int:
-        """Queue ``entries`` (kind, JSON) for the next commit; return the sequence of the last
-        one.
+        """Queue ``entries`` (kind, JSON) for the next commit.
+
+        Returns the sequence of the last one.
         """
         with self._condition:
             for kind, body in entries:
@@ -141,8 +142,9 @@ class Journal:
 
     @property
     def acknowledged(self) -> int | None:
-        """The sequence up to which an aggregator has the changes; ``None`` where none is sent
-        them.
+        """The sequence up to which an aggregator has the changes.
+
+        ``None`` where none is sent them.
         """
         return self._acknowledged
 

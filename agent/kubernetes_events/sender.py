@@ -51,8 +51,9 @@ _items_decoder = msgspec.json.Decoder(tuple[Item, ...])
 
 
 class EventsStatus(msgspec.Struct, frozen=True):
-    """The state of the Events, for metrics and pages. ``trouble`` is ``None`` while they are
-    accepted.
+    """The state of the Events, for metrics and pages.
+
+    ``trouble`` is ``None`` while they are accepted.
     """
 
     sent: int
@@ -196,8 +197,9 @@ class EventSender:
         return self._loop.time() - self._forbidden_since < _RIGHTS_SECONDS
 
     async def _chips(self) -> Inventory | None:
-        """Return the driver's list of chips; ``None`` if it is missing some seconds after the
-        start.
+        """Return the driver's list of chips.
+
+        ``None`` if it is missing some seconds after the start.
         """
         left = self._started + _INVENTORY_PATIENCE_SECONDS - self._loop.time()
         try:

@@ -186,8 +186,9 @@ class PublicFaultDocument:
         return None
 
     def stamp_of(self, document: Document) -> int | None:
-        """Return ``timestamp`` of a stored document in seconds; ``None`` if it cannot be
-        decoded.
+        """Return ``timestamp`` of a stored document in seconds.
+
+        ``None`` if it cannot be decoded.
         """
         try:
             return self._decoded(document).timestamp // 1000

@@ -259,8 +259,9 @@ def unreadable(error: DocumentError) -> DocumentDifference:
 
 
 def facts_of(document: Document) -> dict[Fact, str]:
-    """Return the facts in ``document``. Raises ``DocumentError`` for one that its readers
-    refuse.
+    """Return the facts in ``document``.
+
+    Raises ``DocumentError`` for one that its readers refuse.
     """
     info = decode(document.data, document.name)
     if info.faults_problem is not None:

@@ -201,8 +201,9 @@ class HangRun:
         return None
 
     async def _traffic(self, chip: Chip, troubles: list[str]) -> int | None:
-        """Return packets in both directions (A5: flits of UB ports); without a network there are
-        none.
+        """Return packets in both directions (A5: flits of UB ports).
+
+        Without a network there are none.
         """
         if not self._has_network:
             return 0

@@ -55,8 +55,10 @@ LINK_UP = "link_up"
 _log = logging.getLogger(__name__)
 _A5 = "Ascend910A5"
 _UBOE_BOARDS = frozenset({0x23, 0x25, 0x27})
-"""Main boards of an A5 that use its UBoE ports. Elsewhere the tool's answer about these ports does
-not count; an event of the driver counts on all (``docs/spec/device-plugin.md#0``).
+"""Main boards of an A5 that use its UBoE ports.
+
+Elsewhere the tool's answer about these ports does not count; an event of the driver counts on all
+(``docs/spec/device-plugin.md#0``).
 """
 _UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
@@ -333,8 +335,9 @@ class LinksRun:
         return (UBOE_PORT_DOWN, UBOE_PRE_SEPARATE) if self._has_plane else ()
 
     async def _is_wired(self, chip: Chip, port: A5Port) -> bool:
-        """Return whether a port that is down should be up; also ``True`` if the tool does not
-        answer.
+        """Return whether a port that is down should be up.
+
+        Also ``True`` if the tool does not answer.
         """
         place = (port.udie, port.port)
         try:

@@ -165,8 +165,9 @@ class Supervisor:
         return None if self._serving is not None else self._reason
 
     async def ready(self, deadline_seconds: float) -> ChildProcess:
-        """Return the child that serves calls. Raises ``DriverGone`` when there is none within the
-        deadline.
+        """Return the child that serves calls.
+
+        Raises ``DriverGone`` when there is none within the deadline.
         """
         child = self._serving
         if child is not None:
