@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.blindness")
 
-_PATIENCE_MS = 10_000
+_START_MS = 10_000
 """How long a driver that never answered may take before the agent is blind."""
 
 
@@ -84,6 +84,6 @@ class AgentBlindness:
             return found
         # What is known of chips is from before this process: nothing has answered it yet.
         trouble = self._trouble()
-        if trouble is None or self._wall_clock() - self._began_ms < _PATIENCE_MS:
+        if trouble is None or self._wall_clock() - self._began_ms < _START_MS:
             return None
         return Blindness(self._began_ms, f"the driver has not answered since the start: {trouble}")

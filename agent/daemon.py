@@ -26,7 +26,7 @@ from agent.pages.history import JournalHistory
 from agent.pages.npu_exporter import keep_names
 from agent.pages.routes import SOCKET_NAME, application
 from agent.policy.state import tracked
-from agent.publishing.device_info import PATIENCE_SECONDS
+from agent.publishing.device_info import FIRST_DOCUMENT_SECONDS
 from agent.state_dir import claimed, restore_journal
 from agent.wiring import AgentParts
 from collectors.boot import boot_id, machine_digest
@@ -275,7 +275,7 @@ class Agent:
                 now_ms = parts.wall_clock()
                 parts.documents.wake(now_ms)
                 # A chip that is silent for longer is not waited for; no event marks that time.
-                seconds = PATIENCE_SECONDS + _TIMER_SECONDS
+                seconds = FIRST_DOCUMENT_SECONDS + _TIMER_SECONDS
                 asyncio.get_running_loop().call_later(seconds, parts.documents.wake, now_ms)
             await parts.gap.wait()
 

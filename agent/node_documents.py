@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 _COMMIT_SECONDS = 0.020
 _MEMORY_SECONDS = 1.0
 _LOOK_SECONDS = 2**-7
-_PATIENCE_SECONDS = 30.0
+_STALL_SECONDS = 30.0
 
 
 class NodeDocument(Protocol):
@@ -159,7 +159,7 @@ class NodeDocuments:
                 context.store,
                 one,
                 context.wall_clock,
-                context.progress.of(f"ownership of {one.kind}", _PATIENCE_SECONDS),
+                context.progress.of(f"ownership of {one.kind}", _STALL_SECONDS),
                 partial(self._ownership_changed, one.kind),
                 partial(self._not_decided, one.kind),
             )
@@ -271,7 +271,7 @@ class NodeDocuments:
                 on_acknowledged=partial(self._acknowledged, kind, document),
                 on_shown=partial(self._is_shown, document),
                 wall_clock=self._context.wall_clock,
-                progress=self._context.progress.of(f"publisher of {kind}", _PATIENCE_SECONDS),
+                progress=self._context.progress.of(f"publisher of {kind}", _STALL_SECONDS),
                 blocks_updates=partial(self._blocks_updates, document),
                 has_rival=self._context.has_rival,
                 on_reconnected=self._context.reconnected,
@@ -298,7 +298,7 @@ class NodeDocuments:
                     is_link_blind=self._is_link_blind,
                 ),
                 wall_clock=self._context.wall_clock,
-                progress=self._context.progress.of("shadow", _PATIENCE_SECONDS),
+                progress=self._context.progress.of("shadow", _STALL_SECONDS),
             ),
         )
 
@@ -406,13 +406,28 @@ class NodeDocuments:
 
     def _first_read(self, kind: str, document: NodeDocument, existing: Document | None) -> None:
         now_ms = self._context.wall_clock()
-        reports: tuple[Input, ...] = ()
         if document is self._node_info:
             self._node_info.observe_stored(existing)
         if document is self.device_info:
             self.device_info.observe_stored(existing)
             if self.device_info.inventory is None and self._state().server is None:
                 self._context.on_chips_restored()
+        inputs = self._inputs_of_stored(kind, document, existing, now_ms)
+        if inputs:
+            self._context.fault_state.apply(inputs, now_ms)
+            if any(isinstance(item, ChipsRemembered) for item in inputs):
+                self._context.on_chips_restored()
+        if document is self.device_info and existing is not None and self._is_left(kind):
+            self._written(existing, may_be_edited=False)
+        self._unread.discard(kind)
+        if not self._unread:
+            self._all_read.set()
+
+    def _inputs_of_stored(
+        self, kind: str, document: NodeDocument, existing: Document | None, now_ms: int
+    ) -> tuple[Input, ...]:
+        """Return what the policy must restore from the document stored at the start."""
+        reports: tuple[Input, ...] = ()
         if not self._has_journal:
             reports = tuple(
                 _not_after_now(report, now_ms) for report in document.restore_from(existing)
@@ -427,15 +442,7 @@ class NodeDocuments:
                 isolation = tuple(one for one in isolation if not isinstance(one, Released))
             # Before the faults, whose times may be those of their upgrades.
             reports = (*isolation, *reports)
-        if reports:
-            self._context.fault_state.apply(reports, now_ms)
-            if any(isinstance(report, ChipsRemembered) for report in reports):
-                self._context.on_chips_restored()
-        if document is self.device_info and existing is not None and self._is_left(kind):
-            self._written(existing, may_be_edited=False)
-        self._unread.discard(kind)
-        if not self._unread:
-            self._all_read.set()
+        return reports
 
     def _of_silent_chips(self, reports: Sequence[Input]) -> tuple[Input, ...]:
         """Return the reports about chips that have not answered yet: no collector tracks a code of

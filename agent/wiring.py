@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.parts")
 
-_PATIENCE_SECONDS = 30.0
+_STALL_SECONDS = 30.0
 _KEPT_EVENTS = 1_000
 """No client that reconnects has missed more events of one node; they are in memory."""
 
@@ -269,7 +269,7 @@ class AgentParts:
         """Return the callback by which the heartbeat reports progress."""
         if self.configuration.shadow:
             return lambda: None  # it does not run
-        return self.progress.of("heartbeat", _PATIENCE_SECONDS)
+        return self.progress.of("heartbeat", _STALL_SECONDS)
 
     def _look_at_node(self) -> None:
         if self.node_object is not None:
@@ -329,7 +329,7 @@ class AgentParts:
         callbacks = FaultServiceCallbacks(
             may_send=lambda: self.heartbeat.may_publish,
             wall_clock=self.wall_clock,
-            progress=self.progress.of("ClusterD's fault service", _PATIENCE_SECONDS),
+            progress=self.progress.of("ClusterD's fault service", _STALL_SECONDS),
         )
         address = FaultServiceAddress(
             storage.clusterd, storage.ca_file, storage.certificate_file, storage.key_file

@@ -52,7 +52,7 @@ _UNSUPPORTED = (UNSUPPORTED, SYMBOL_MISSING)
 _AGAIN_SECONDS = 5.0
 """How often the list is asked while it fails, or while no events arrive (seconds)."""
 
-_PATIENCE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
 
@@ -110,7 +110,7 @@ class SwitchCollector:
         is_blind = not context.tracked
         try:
             while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+                await asyncio.wait({asking}, timeout=_PROGRESS_SECONDS)
                 context.progress()
                 if not asking.done() and not is_blind:
                     is_blind = True

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("agent.fault_configuration")
 
-_PATIENCE_SECONDS = 1.0
+_FIRST_ANSWER_SECONDS = 1.0
 _STORE_SECONDS = 1.0
 _AGAIN_SECONDS = 30.0
 _LOGGED = 50
@@ -118,11 +118,11 @@ class FaultConfiguration:
         self._put_in_force(self._newest)
 
     async def known(self) -> None:
-        """Wait for the first answer of the store, at most ``_PATIENCE_SECONDS``.
+        """Wait for the first answer of the store, at most ``_FIRST_ANSWER_SECONDS``.
 
         At once if it is known.
         """
-        await is_set_within(self._is_known, _PATIENCE_SECONDS)
+        await is_set_within(self._is_known, _FIRST_ANSWER_SECONDS)
 
     async def run(self) -> NoReturn:
         """Follow the ConfigMaps and the directory until cancelled."""

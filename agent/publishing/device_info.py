@@ -62,7 +62,7 @@ log = logging.getLogger("agent.device_info")
 
 _MILD = ChipLevel.NOT_HANDLE_FAULT
 """The level of a code that no table has, when its severity is minor."""
-PATIENCE_SECONDS = 1.5
+FIRST_DOCUMENT_SECONDS = 1.5
 """How long the first document waits for chips, switches and pods of which nothing is known yet."""
 
 
@@ -195,12 +195,12 @@ class DeviceInfoDocument:
     def _is_known(self, inventory: Inventory, state: PolicyState) -> bool:
         """Return whether all chips, the switches and the store of pods have answered or are blind.
 
-        So lists are complete. After ``PATIENCE_SECONDS`` one chip that has answered is enough.
+        So lists are complete. After ``FIRST_DOCUMENT_SECONDS`` one answering chip is enough.
         """
         if not any(chip.was_read for chip in state.chips.values()):
             return False
         known = [state.chips.get(chip.physical_id) for chip in inventory.chips]
-        if time.monotonic() > self._inventory_at + PATIENCE_SECONDS:
+        if time.monotonic() > self._inventory_at + FIRST_DOCUMENT_SECONDS:
             return True
         chips = all(
             one is not None and ((one.was_read and not one.silent) or CHIP_SOURCE in one.blind)

@@ -131,11 +131,11 @@ class _Missing:
 
     difference: DocumentDifference
     since_ms: int
-    patience_ms: int
+    normal_ms: int
 
     @property
     def due_ms(self) -> int:
-        return self.since_ms + self.patience_ms
+        return self.since_ms + self.normal_ms
 
 
 @dataclass

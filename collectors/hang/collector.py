@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dcmi_shim.values import Chip, Inventory
 
 _FIRST_SECONDS = 10.0
-_PATIENCE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 _PACKETS = ("roce_tx_all_pkt_num", "roce_rx_all_pkt_num")
 _FLITS = ("tx_busi_flit_num", "rx_busi_flit_num")
 _A5 = "Ascend910A5"
@@ -141,7 +141,7 @@ class HangRun:
         while True:
             self._context.progress()
             try:
-                async with asyncio.timeout(_PATIENCE_SECONDS):
+                async with asyncio.timeout(_PROGRESS_SECONDS):
                     return await self._driver.inventory()
             except TimeoutError:
                 continue

@@ -63,7 +63,7 @@ Elsewhere the tool's answer about these ports does not count; an event of the dr
 _UBOE_DERIVED = (UBOE_SUB_HEALTH, UBOE_PRE_SEPARATE)
 _SLOW_ROUND_SECONDS = 300.0
 _TOGETHER_SECONDS = 0.02
-_PATIENCE_SECONDS = 1.0
+_PROGRESS_SECONDS = 1.0
 # Timers may fire early by the resolution of their clock; a deadline this near counts as due.
 _DUE_SECONDS = 0.001
 _NEVER = float("inf")
@@ -177,7 +177,7 @@ class LinksRun:
         asking = asyncio.ensure_future(self._context.driver.inventory())
         try:
             while not asking.done():
-                await asyncio.wait({asking}, timeout=_PATIENCE_SECONDS)
+                await asyncio.wait({asking}, timeout=_PROGRESS_SECONDS)
                 self._context.progress()
                 if not asking.done():
                     self._log_missing("the driver has not answered since the start")
