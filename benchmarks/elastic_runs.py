@@ -1,4 +1,4 @@
-"""Plays elastic training with faults, by seeds, and says which seeds found something wrong.
+"""Plays elastic training with faults, by seeds, and prints which seeds found something wrong.
 
 ::
 

@@ -165,7 +165,7 @@ def _operation(one: Operation, answer: object, refusal: object) -> dict[str, Any
     }
     for status in sorted({400, *one.refusals}):
         statuses[str(status)] = {
-            "description": "Refused; the answer says why",
+            "description": "Refused; the answer has the reason",
             "content": {"application/json": {"schema": refusal}},
         }
     return {

@@ -50,7 +50,7 @@ def flags(verb: Callable[..., None]) -> set[str]:
 
 
 def written(default: object) -> str:
-    """How the table says ``default``; nothing where it says it in words."""
+    """Return ``default`` as the table writes it; nothing where it has it in words."""
     match default:
         case bool():
             return f"`{str(default).lower()}`"

@@ -191,7 +191,7 @@ class KeptState:
             self._changed.add(*texts)
             self._on_changed()
 
-    def take_changed(self) -> frozenset[str]:
+    def pop_changed(self) -> frozenset[str]:
         """See ``Keeper``."""
         return self._changed.take()
 

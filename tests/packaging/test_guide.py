@@ -109,7 +109,7 @@ def is_of_packages(line: str) -> bool:
 
 
 WELL = re.compile(r": (all well|1 warning: clock)$", re.MULTILINE)
-"""The end of a scan. Nobody may keep the clock of the machine that runs the tests."""
+"""The end of a scan. The machine that runs the tests may have no synchronized clock."""
 
 
 @pytest.mark.timeout(120)

@@ -525,7 +525,7 @@ def test_who_may_write_nothing_does_not_know(plane: ControlPlane, agent: Agent) 
 
 @pytest.mark.apiserver
 def test_what_others_put_on_a_document_is_no_obstacle(plane: ControlPlane, agent: Agent) -> None:
-    """A label of somebody else's may stay or go; the agent just cannot set one."""
+    """A foreign label may stay or go; the agent just cannot set one."""
     path, body = config_map("mindx-dl", "mindx-dl-nodeinfo-worker-1", labels=PUBLIC_FAULT)
     one = f"{path}/mindx-dl-nodeinfo-worker-1"
     before = plane.request("GET", one)
