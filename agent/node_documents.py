@@ -197,7 +197,7 @@ class NodeDocuments:
         if not self._has_journal:
             self._unread |= self.storage.keys()
         self._logged_revision: int | None = None
-        self._other_program_wrote: Document | None = None
+        self._foreign_device_info: Document | None = None
         """The last write of the program to which device-info is left."""
 
     def _state(self) -> PolicyState:
@@ -234,9 +234,9 @@ class NodeDocuments:
         if (
             kind == "device-info"
             and not self._is_left(kind)
-            and self._other_program_wrote is not None
+            and self._foreign_device_info is not None
         ):
-            left, self._other_program_wrote = self._other_program_wrote, None
+            left, self._foreign_device_info = self._other_program_wrote, None
             now_ms = self._context.wall_clock()
             inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
             if inputs:
@@ -491,7 +491,7 @@ class NodeDocuments:
         if made.stamp_of(foreign) is None:
             return
         if self._is_left("device-info"):
-            self._other_program_wrote = foreign
+            self._foreign_device_info = foreign
         if may_be_edited:
             self._foreign(made, foreign)
         now_ms, revision = self._context.wall_clock(), self._state().revision
