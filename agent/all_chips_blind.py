@@ -24,7 +24,9 @@ _START_MS = 10_000
 
 
 def blind_chips(state: PolicyState, inventory: Inventory | None) -> Blindness | None:
-    """Since when and why no chip gives an answer; ``None`` when one does, or when none is known.
+    """Return since when and why no chip gives an answer; ``None`` when one does.
+
+    Also ``None`` while no chip is known.
 
     The reason is that of the chip that was the last to fall silent.
     """
@@ -63,7 +65,7 @@ class AgentBlindness:
         self._now: Blindness | None = None
 
     def check(self) -> Blindness | None:
-        """Since when and why the agent is blind; ``None`` while it is not."""
+        """Return since when and why the agent is blind; ``None`` while it is not."""
         found, before = self._find(), self._now
         self._now = found
         if before is None and found is not None:

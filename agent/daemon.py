@@ -108,7 +108,7 @@ async def _run(configuration: AgentConfiguration, leaving: ExitDeadline) -> int:
         must_wait = isinstance(error, DriverMissing) or has_known_chips(configuration)
         if not must_wait:
             raise
-        log.error("%s; it is looked for every %g s", error, DriverSettings().retry_last_seconds)
+        log.error("%s; it is searched every %g s", error, DriverSettings().retry_last_seconds)
         root = configuration.driver_root or DEFAULT_DRIVER_ROOT
         library = FoundLibrary(root / IN_ROOT / DCMI.file_name, (), ())
     for warning in library.warnings:
