@@ -235,6 +235,8 @@ class Driver:
             except (DriverGone, DriverCallError, DriverCallStuck) as error:
                 problems: tuple[str, ...] = (str(error),)
             else:
+                if self._inventory is not known:
+                    continue  # it changed during the survey, which began with an older one
                 problems = (*found.problems, *self._other_family(found.inventory))
                 is_one = problems == found.problems and not found.is_refused
                 if is_one and (found.inventory is not None or known is None or not known.chips):

@@ -40,13 +40,13 @@ REFUSED = {
     },
     "noded/follow-up-page-malformed": {2: "from index 10 on is bad: its alarms take 28 bytes"},
     "noded/count-fields-lie": {
-        1: "it holds 0 alarms and holds 1",
-        2: "it holds 3 alarms and holds 1",
+        1: "its count is 0 alarms, it contains 1",
+        2: "its count is 3 alarms, it contains 1",
         3: "1 alarms were announced, 2 were sent",
-        4: "it holds 1 alarms and holds 0",
-        5: "it holds 1 alarms and holds 2",
+        4: "its count is 1 alarms, it contains 0",
+        5: "its count is 1 alarms, it contains 2",
     },
-    "noded/index-overflow": {1: "it holds 255 alarms and holds 1"},
+    "noded/index-overflow": {1: "its count is 255 alarms, it contains 1"},
     "noded/completion-code-not-zero": {
         2: "completion code C1",
         3: "completion code C0",
