@@ -236,7 +236,7 @@ class NodeDocuments:
             and not self._is_left(kind)
             and self._foreign_device_info is not None
         ):
-            left, self._foreign_device_info = self._other_program_wrote, None
+            left, self._foreign_device_info = self._foreign_device_info, None
             now_ms = self._context.wall_clock()
             inputs = self._of_silent_chips(self.device_info.compared(left, now_ms))
             if inputs:
