@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent.chip_allocation import AllocationStatus
-from agent.chip_removal import answers
+from agent.chip_removal import is_answering
 from agent.history_forwarding.forwarder import HistoryForwarderStatus
 from agent.journal.journal import JournalStatus
 from agent.kubernetes_events.sender import EventsStatus
@@ -291,7 +291,7 @@ def chip_statuses(
             upgrades=known.upgrades,
             blind=blind_sources(known, f"{device_type}-{chip}"),
             listed=chip not in missing,
-            answers=chip not in missing and answers(known),
+            answers=chip not in missing and is_answering(known),
         )
         for chip, known in sorted(state.chips.items())
     )
@@ -454,7 +454,7 @@ def heartbeat_status(heartbeat: Heartbeat, also: OldReaders) -> HeartbeatStatus:
     return HeartbeatStatus(
         holder=heartbeat.holder,
         interval_seconds=heartbeat.interval_seconds,
-        standing=heartbeat.standing.value,
+        standing=heartbeat.claim_state.value,
         conflict=heartbeat.conflict,
         beats=heartbeat.beats,
         failures=heartbeat.failures + (0 if on_node is None else on_node.failures),

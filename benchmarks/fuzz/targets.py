@@ -68,7 +68,7 @@ from contract.operator_rules.switch_levels import SWITCH_FAULT_CODE_KEY
 from dcmi_shim.hccn.answers import parse_counters, parse_link, parse_link_ups
 from dcmi_shim.hccn.tables import parse_port_enabled, parse_ports
 from dcmi_shim.ipmi.alarms import reading
-from dcmi_shim.ipmi.serial_number import asking_for_serial_number
+from dcmi_shim.ipmi.serial_number import serial_number_exchange
 from dcmi_shim.ipmi.tool import parse_raw
 from dcmi_shim.values import Chip, Inventory
 from stores.base import Document
@@ -170,8 +170,8 @@ def _remember(text: str) -> None:
     document = _device_info(text)
     state = _healthy()
     made = DeviceInfoDocument(NODE, lambda: state)
-    inputs = made.take_over(document)
-    isolation = made.take_over_isolation(document, NOW_MS, has_journal=False)
+    inputs = made.restore_from(document)
+    isolation = made.restore_isolation(document, NOW_MS, has_journal=False)
     after, _ = step(state, [*inputs, *isolation], NOW_MS, shipped())
     assert msgspec.json.decode(msgspec.json.encode(after), type=PolicyState) == after
     info = render(after, _INVENTORY, NOW_MS // 1000)
@@ -224,9 +224,9 @@ def _kernel_log(text: str) -> None:
     """
     data = text.encode("utf-8", "surrogatepass")
     whole, halves = Records(), Records()
-    records = whole.take(data + b"\n")
+    records = whole.feed(data + b"\n")
     middle = len(data) // 2
-    assert halves.take(data[:middle]) + halves.take(data[middle:] + b"\n") == records
+    assert halves.feed(data[:middle]) + halves.feed(data[middle:] + b"\n") == records
     messages = Messages(DRIVER_PATTERNS)
     for record in records:
         assert 0 <= record.level < 8
@@ -261,7 +261,7 @@ def _alarms(text: str) -> None:
 
 
 def _serial_number(text: str) -> None:
-    number = _replied(asking_for_serial_number(), text)
+    number = _replied(serial_number_exchange(), text)
     assert number is None or (number and number.isprintable() and number == number.strip())
 
 
@@ -317,11 +317,11 @@ def _compare(text: str) -> None:
         differences(node_context, facts_of(foreign))
         return
     judge = ShadowComparison()
-    judge.wants(NOW_MS, wanted)
-    judge.wrote(NOW_MS, wanted)
-    judge.wrote(NOW_MS + 1000, foreign)
-    judge.wrote(NOW_MS + 2000, wanted)
-    results = [one.result for one in judge.verdicts(NOW_MS + 60_000)]
+    judge.set_desired(NOW_MS, wanted)
+    judge.observe_write(NOW_MS, wanted)
+    judge.observe_write(NOW_MS + 1000, foreign)
+    judge.observe_write(NOW_MS + 2000, wanted)
+    results = [one.result for one in judge.pop_results(NOW_MS + 60_000)]
     assert results.count(WriteResult.SAME) >= 2
     if WriteResult.UNREADABLE in results:
         raise VigilError("unreadable")

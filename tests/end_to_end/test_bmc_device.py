@@ -53,7 +53,7 @@ def test_alarms(with_device: Node) -> None:
     node.wait(lambda: node.parts() == FAULTY, "the alarm is shown")
     node.emulator.bmc.replies([("94@*", bytes.fromhex("00 db 07 00 00 00 01 00"))])
     node.wait(lambda: blindness(node) != [], "a bad reply is blindness")
-    assert "it says that it holds 1 alarms and holds 0" in blindness(node)[0]
+    assert "its count is 1 alarms, it contains 0" in blindness(node)[0]
     assert node.parts() == FAULTY
 
 
@@ -129,5 +129,5 @@ def test_a_node_that_is_not_to_ask_its_bmc(with_device: Node) -> None:
     node.environment["VIGIL_BMC_ENABLED"] = "false"
     node.start()
     node.up()
-    assert blindness(node) == ["it is not to be asked; what it said last stays"]
+    assert blindness(node) == ["the collector is switched off; its last known faults stay"]
     assert node.parts() == FAULTY

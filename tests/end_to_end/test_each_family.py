@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agent.node.labels import wanted
+from agent.node.labels import desired_labels
 from contract.codes.chip_codes import LINK_DOWN, UBOE_PORT_DOWN, UBOE_SUB_HEALTH
 from dcmi_shim.driver import Driver
 from dcmi_shim.emulator.control import CONTROL_LIBRARY, Emulator
@@ -219,7 +219,7 @@ async def test_labels_and_annotations(
             await running
         emulator.close()
     assert problems == ()
-    got = wanted(inventory, facts, {})
+    got = desired_labels(inventory, facts, {})
     version = {"huawei.com/driver.version": inventory.driver_version}
     assert got.labels == PROFILES[profile].labels | version
     assert got.server_type == SERVER_TYPES[profile]

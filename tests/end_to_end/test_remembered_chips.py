@@ -200,7 +200,7 @@ def test_with_state_and_driver_lost_the_document_stays_as_it_is(
         hardware.list_chips(one for one in CARDS if one.physical != 2)
         node.start()
         node.up()
-        node.wait(lambda: "is not there" in str(node.ask("/readyz")[1]), "it says why")
+        node.wait(lambda: "does not exist" in str(node.ask("/readyz")[1]), "it reports why")
         assert len(document.versions) == first
         away.rename(hardware.library)
         node.wait(lambda: is_blind(node, 2), "it is blind")

@@ -1,6 +1,4 @@
-"""Never more in any time than the rate allows; a caller that waits as long as announced
-gets one.
-"""
+"""Never more in any period than the rate allows, and a token exactly after the returned wait."""
 
 from __future__ import annotations
 

@@ -182,7 +182,7 @@ class RecordedCluster:
         raise StoreRefused("the recording has no heartbeat on the Node")
 
     async def writer(self, namespace: str, name: str) -> LastWriter | None:
-        """Return the agent or a program; ``None`` for the operator's documents of recordings."""
+        """The agent or a program; the operator's documents of recordings have no owner."""
         other = await self.other_writer(namespace, name)
         return LastWriter("npu-vigil", 0) if (namespace, name) in self._by_agent else other
 

@@ -28,7 +28,9 @@ ONCE_SECONDS = 5.6
 """How long ours shows a one-off event; upstream does until its next 5 s cycle."""
 HEALTH_SECONDS = 5.0
 """How often both ask for the health words, which show a dropped card, while there is no event.
-After an event both ask at once."""
+
+After an event both ask at once.
+"""
 _EVENTS = ("occur", "recover", "once")
 CYCLE_MS = 1_000
 """Upstream writes what changes within one cycle together; ours may write it piece by piece."""
@@ -53,7 +55,7 @@ def parsed(shown: Shown) -> Any:
 
     The check code is no part of it: ``decode`` has proved it right. ``UpdateTime`` must be a stamp.
     Our own data key, which upstream does not have, is read by its codec and left out. An operator's
-    change depends on what was there, so the tree has only that it was made.
+    edit changes what is stored, so it is only marked as done.
     """
     if shown.by == OPERATOR:
         return {"by": OPERATOR, "deleted": shown.data is None}
@@ -236,9 +238,7 @@ def differences(
 
 
 def _is_brief(ours: Sequence[StateAt], j: int) -> bool:
-    """Return whether a state goes on within a cycle and shows nothing that is not shown before or
-    after.
-    """
+    """Return whether a state lasts within a cycle and differs from the states before and after."""
     if j + 1 == len(ours) or ours[j + 1].at_ms - ours[j].at_ms >= CYCLE_MS:
         return False
     if j == 0:

@@ -137,12 +137,12 @@ class NodePlayer(Player):
         return self._picture().bmc_failed_readings or 0
 
     def blind(self) -> dict[str, str]:
-        """Return the blind sources that the agent reports."""
+        """Return the blind sources as the agent reports them."""
         return {one.source: one.reason for one in self._picture().blind}
 
     def _picture(self) -> AgentStatus:
         assert self.agent is not None
-        return self.agent.picture()
+        return self.agent.status()
 
     def _configuration(self) -> AgentConfiguration:
         usual = super()._configuration()
@@ -163,7 +163,7 @@ class NodePlayer(Player):
         self.cluster.objects.change_node({}, meta.get("annotations") or {})
 
     def _edit(self, step: dict[str, Any]) -> None:
-        """Edit a ConfigMap by hand."""
+        """Edit a ConfigMap as an operator does."""
         namespace, name = step["namespace"], step["name"]
         there = self.cluster.documents.get((namespace, name))
         match step["action"]:

@@ -85,9 +85,7 @@ class StoragePlayer(NodePlayer):
 
 
 def tree(posted: Iterable[tuple[int, str, str]]) -> tuple[dict[str, Any], dict[str, list[int]]]:
-    """Return what was sent of each code, and when; a recovery without a fault before it stands
-    apart.
-    """
+    """Return what was sent of each code, and when; a recovery without an occurrence is separate."""
     codes = [code for of_client in CODES.values() for code in of_client]
     assertions: dict[str, dict[str, Any]] = {code: {} for code in codes}
     times: defaultdict[str, list[int]] = defaultdict(list)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.chip_removal import BECAUSE, request
+from agent.chip_removal import BECAUSE, request_removal
 from agent.fault_state import configured_by, restore
-from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of, read_remembered
+from agent.journal.file import FILE_NAME, JournalFile, JournalRow, RowKind, body_of, read_restored
 from agent.pages.routes import SOCKET_NAME
 from agent.policy.chips import compared
 from agent.policy.state import ChipsListed, Forgotten
@@ -81,7 +81,7 @@ def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_me
     if not is_meant:
         return _would(name, held)
     try:
-        asked = request(node.state_dir, name)
+        asked = request_removal(node.state_dir, name)
     except OSError as error:
         return _print_result(_OUTSIDE, f"{node.state_dir} cannot be written: {error.strerror}")
     give_up = time.monotonic() + _PATIENCE_SECONDS
@@ -99,7 +99,7 @@ def _through_agent(node: AgentPaths, name: str, status: dict[str, Any], *, is_me
 
 def _in_journal(node: AgentPaths, name: str, *, is_meant: bool) -> int:
     with claimed(node.state_dir):
-        remembered = read_remembered(node.state_dir / FILE_NAME)
+        remembered = read_restored(node.state_dir / FILE_NAME)
         last = remembered.snapshot or next(iter(remembered.inputs), None)
         if last is None or remembered.snapshot is None:
             return _print_result(_OUTSIDE, f"the journal in {node.state_dir} has no snapshot")

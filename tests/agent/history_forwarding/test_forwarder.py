@@ -1,4 +1,4 @@
-"""Who tells of a journal, with the real journal and the real file of an aggregator."""
+"""The forwarder of a journal, with the real journal and the real file of an aggregator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Way:
-    """Carries everything at once; what was heard last is there for whoever comes later."""
+    """Carries everything at once; the last acknowledgement is there for every later reader."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

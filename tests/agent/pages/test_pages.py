@@ -119,8 +119,8 @@ def picture(
 
 def published() -> Publication:
     record = Publication(ForeignWrites())
-    record.acknowledged("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
-    record.agrees(NOW_MS, NOW_MS // 1000, 7)
+    record.record_write("change", Lag(NOW_MS - 30, NOW_MS - 20), NOW_MS - 10, NOW_MS)
+    record.record_agreement(NOW_MS, NOW_MS // 1000, 7)
     record.waiting = Lag(NOW_MS - 2500, NOW_MS)
     return record
 
@@ -253,11 +253,11 @@ async def test_a_watch_that_fails_for_30_s_is_not_ready(tmp_path: Path) -> None:
     pages = Pages()
     async with serving(pages.application, "127.0.0.1:0", tmp_path):
         assert (await fetch(tmp_path, "/readyz"))[0] == 200
-        pages.record.watch_fails("refused", NOW_MS - 29_999)
-        pages.record.watch_fails("refused again", NOW_MS - 1)
+        pages.record.begin_watch_trouble("refused", NOW_MS - 29_999)
+        pages.record.begin_watch_trouble("refused again", NOW_MS - 1)
         assert (await fetch(tmp_path, "/readyz"))[0] == 200
-        pages.record.watch_works()
-        pages.record.watch_fails("forbidden", NOW_MS - 30_000)
+        pages.record.end_watch_trouble()
+        pages.record.begin_watch_trouble("forbidden", NOW_MS - 30_000)
         code, text = await fetch(tmp_path, "/readyz")
         assert code == 503
         why = "the watch of doc has failed for 30 s: forbidden"
