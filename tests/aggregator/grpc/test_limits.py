@@ -66,7 +66,7 @@ async def test_a_mailbox_keeps_each_name_once() -> None:
     assert len(box) == 0
 
 
-def test_who_registers_and_never_subscribes_is_forgotten() -> None:
+def test_client_that_registers_and_never_subscribes_is_forgotten() -> None:
     register = Subscriptions()
     idle, busy = Who("j1", "r"), Who("j2", "r")
     register.register(idle, 0)
@@ -269,7 +269,7 @@ async def test_a_host_that_can_never_be_had_is_reported_while_it_is_tried(host: 
 
 
 @pytest.mark.slow
-async def test_who_leads_does_not_wait_for_a_name_to_be_looked_up(
+async def test_leader_does_not_wait_for_a_name_to_be_looked_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, answered = threading.Event(), threading.Event()
@@ -304,14 +304,14 @@ async def test_ipv6() -> None:
 
 
 @pytest.mark.slow
-def test_who_does_not_serve_does_not_pay() -> None:
+def test_grpc_is_not_imported_before_it_is_served() -> None:
     code = "import aggregator.process, aggregator.grpc.endpoint, aggregator.rank_tables.plugin, sys"
     code += "; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.slow
-async def test_who_leads_listens_as_soon_as_the_port_is_free(
+async def test_leader_listens_as_soon_as_the_port_is_free(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The leader before was paused, on the same host."""
@@ -333,7 +333,7 @@ async def test_who_leads_listens_as_soon_as_the_port_is_free(
 
 
 @pytest.mark.slow
-async def test_who_ceases_to_lead_tries_no_more() -> None:
+async def test_former_leader_tries_no_longer_to_listen() -> None:
     async with Bench().serving() as target:
         server = Bench().make(listen=target)
         await server.set_leading(True)

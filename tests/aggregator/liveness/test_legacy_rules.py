@@ -275,7 +275,7 @@ def test_a_restart_is_a_fresh_threshold() -> None:
     assert first_unhealthy(restarted(7, ()), "1001") == 17
 
 
-def test_who_was_lost_stays_lost_over_a_restart() -> None:
+def test_lost_node_stays_lost_over_a_restart() -> None:
     scheduler = restarted(1001, ("n1",))
     assert not scheduler.annotated(1, "1001")
     assert scheduler.annotated(2, "1002")

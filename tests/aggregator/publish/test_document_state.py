@@ -327,7 +327,7 @@ def test_a_new_leader_takes_what_its_watch_shows_late_for_nobodys() -> None:
     assert output.fenced
 
 
-def test_what_is_missing_or_other_in_the_first_list_after_a_break_is_nobodys_deed() -> None:
+def test_difference_in_the_first_list_after_a_break_is_no_foreign_write() -> None:
     output, value = written()
     for number in range(3 * MANY):
         output.interrupted()
@@ -347,7 +347,7 @@ def test_what_is_missing_or_other_in_the_first_list_after_a_break_is_nobodys_dee
     assert output.foreign.total == 1, "afterwards it is a stranger's again"
 
 
-def test_what_the_first_list_shows_of_ours_makes_later_changes_a_strangers() -> None:
+def test_after_the_first_list_shows_our_write_later_changes_are_foreign() -> None:
     output, value = written()
     output.interrupted()
     output.listed(document("one", "10"))
