@@ -102,5 +102,5 @@ class Led(Protocol):
         """Begin, after everything is restored, or end what only a leader does. Returns soon."""
 
 
-Part: TypeAlias = DocumentPlugin | Timed | Persistent | Viewed | Led
+Plugin: TypeAlias = DocumentPlugin | Timed | Persistent | Viewed | Led
 """An aggregator plugin: it has the methods of one or several of these interfaces."""

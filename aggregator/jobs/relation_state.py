@@ -133,7 +133,7 @@ class RelationState:
 
     def pop_changed(self) -> frozenset[str]:
         """Return the buckets whose text changed since the last call."""
-        return self._changed.take()
+        return self._changed.pop()
 
     def text(self, bucket: str) -> str | None:
         """Return the text of a bucket; ``None`` where it is empty."""

@@ -1,6 +1,7 @@
-"""Public faults as a part of the aggregator: Reader, Timed, Keeper and Viewed of its contract.
+"""The aggregator plugin of public faults: a ``DocumentPlugin``, ``Timed``, ``Persistent`` and
+``Viewed``.
 
-``restore`` is called once before anything is shown, also when nothing was kept.
+``restore`` is called once before anything is shown, also when there is no state.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class PublicFaultsPlugin:
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """See ``Reader``."""
+        """See ``DocumentPlugin``."""
         self._settle(now)
         if selection == MESSAGES:
             self._processor.observe(source, event)
@@ -286,7 +287,7 @@ class PublicFaultsPlugin:
         )
 
     def pop_changed(self) -> frozenset[str]:
-        """See ``Keeper``."""
+        """See ``Persistent``."""
         changed = self._rows.pop_changed()
         if self.text(_ABOUT) != self._kept_about:
             self._kept_about = self.text(_ABOUT)
@@ -294,7 +295,7 @@ class PublicFaultsPlugin:
         return changed
 
     def text(self, bucket: str) -> str | None:
-        """See ``Keeper``."""
+        """See ``Persistent``."""
         if bucket != _ABOUT:
             return self._rows.text(bucket)
         if not self._is_whole:

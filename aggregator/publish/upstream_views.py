@@ -1,9 +1,9 @@
-"""Upstream's documents that show the state of parts, in one store: written while we lead.
+"""Upstream's documents that show the state of plugins, in one store: written by the leader.
 
-What others change in a view is repaired. A view that a part reads as well, because an operator may
-change it (``clusterd-manual-info-cm``), is seen through the part's watch: the part takes in the
-change first, and what is repaired is what differs from its view afterwards. Others have a watch of
-their own.
+Foreign changes of a view are repaired. A view that a plugin reads as well, because an operator may
+change it (``clusterd-manual-info-cm``), is seen through the plugin's watch: the plugin applies the
+change first, and what then differs from its view is repaired. Other views have a watch of their
+own.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _is_selected(view: View, selection: Selection) -> bool:
 
 
 class UpstreamViews:
-    """All views in one store; ``inputs`` are what parts read of it."""
+    """All views in one store; ``inputs`` are what plugins read of it."""
 
     def __init__(
         self,

@@ -105,7 +105,7 @@ class RankTables:
 
     @property
     def inputs(self) -> tuple[Selection, ...]:
-        """See ``Reader``: in all namespaces, so that what is left out can be named."""
+        """See ``DocumentPlugin``: in all namespaces, so that what is left out can be named."""
         return (Selection(label=REPORT_LABEL, has_label=JOB_ID_LABEL),)
 
     @property
@@ -124,7 +124,7 @@ class RankTables:
         )
 
     def observe(self, source: int, _: Selection, event: WatchEvent, now: Instant) -> frozenset[str]:
-        """See ``Reader``. No node is judged by it."""
+        """See ``DocumentPlugin``. No node is judged by it."""
         self._now_ms = now.steady_ms
         match self.namespaces.taken(source, event):
             case DocumentsListed(documents):

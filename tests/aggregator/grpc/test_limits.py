@@ -45,22 +45,22 @@ class Hand:
         return Instant(1_790_000_000_000 + self.ms, self.ms)
 
 
-async def test_a_mailbox_keeps_each_name_once() -> None:
+async def test_a_workqueue_has_each_name_once() -> None:
     box = SubscriberWorkqueue()
     for name in "abaca":
-        box.put(name)
+        box.add(name)
     assert len(box) == 3
-    assert [await box.take() for _ in range(3)] == ["a", "b", "c"]
-    waiting = asyncio.ensure_future(box.take())
+    assert [await box.pop() for _ in range(3)] == ["a", "b", "c"]
+    waiting = asyncio.ensure_future(box.pop())
     await asyncio.sleep(0)
     assert not waiting.done()
-    box.put("d")
+    box.add("d")
     assert await waiting == "d"
-    waiting = asyncio.ensure_future(box.take())
+    waiting = asyncio.ensure_future(box.pop())
     await asyncio.sleep(0)
     box.close(SubscriptionEnd.STOPPING)
     box.close(SubscriptionEnd.REPLACED)
-    box.put("e")
+    box.add("e")
     assert await waiting is None
     assert box.closed is SubscriptionEnd.STOPPING
     assert len(box) == 0
