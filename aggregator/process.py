@@ -114,7 +114,9 @@ async def _run(configuration: AggregatorConfiguration, plugins: Iterable[Plugin]
 
 
 def _has_documents(configuration: AggregatorConfiguration) -> bool:
-    """Whether documents lie in the state directory, which a group may have been let in to read."""
+    """Return whether documents lie in the state directory, which a group may have been let in to
+    read.
+    """
     state_dir = configuration.state_dir.absolute()
     directories = [
         Path(url.removeprefix("directory:")).expanduser().absolute()

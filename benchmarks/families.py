@@ -87,7 +87,7 @@ class Family:
 
 
 def measured(profile: str, count: int, seconds: float, directory: Path) -> Family:
-    """One agent on one server of ``profile``."""
+    """Measure one agent on one server of ``profile``."""
     store = directory / "store"
     chips = CHIPS[profile]
     subject = Subject(directory / "node", chips, ["--store", f"directory:{store}"], profile)

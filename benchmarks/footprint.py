@@ -116,7 +116,9 @@ def pss_mib(pids: Iterable[int]) -> float:
 
 
 def _mappings(smaps: str) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Of each mapping its file and offset, what is resident of it, and what of that is its own."""
+    """Return of each mapping its file and offset, what is resident of it, and what of that is its
+    own.
+    """
     mapping, resident_kb = ("", ""), 0
     for line in smaps.splitlines():
         fields = line.split(maxsplit=5)
@@ -162,7 +164,7 @@ def blind(exposition: str) -> list[str]:
 
 
 def is_readable(device: Path) -> bool:
-    """Whether ``device`` can be opened and read; that nothing is in it now is no trouble."""
+    """Return whether ``device`` can be opened and read; that nothing is in it now is no trouble."""
     try:
         descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:

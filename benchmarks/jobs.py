@@ -68,7 +68,7 @@ class Lookup:
         return self._pods[node]
 
     def node(self, name: str) -> NodeState | None:
-        """All are ready."""
+        """Return a Node that is ready."""
         return self._nodes.get(name)
 
     def jobs(self) -> Mapping[str, JobState]:

@@ -123,10 +123,7 @@ class Bench:
         }
 
     async def single(self, count: int, faults: Iterator[Fault] | None = None) -> list[Change]:
-        """One change after the other: a fault occurs here, the one before recovers there.
-
-        ``faults`` are the ones to make, on chips unless given.
-        """
+        """Make one change after the other: a fault occurs here, the one before recovers there."""
         nodes = itertools.cycle(self._cluster.nodes)
         changes: list[Change] = []
         before: tuple[Node, Change] | None = None

@@ -47,7 +47,7 @@ class Cost(NamedTuple):
 
 
 def write(folder: Path, files: int, objects: int) -> int:
-    """Write the manifests; returns how many bytes they have. Every second object has a finding."""
+    """Write the manifests; return how many bytes they have. Every second object has a finding."""
     texts = []
     for name in _KINDS:
         for side in ("right", "wrong"):

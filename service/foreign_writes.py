@@ -123,7 +123,7 @@ class ForeignWrites:
         return max(0.0, self._at[-1] + QUIET_SECONDS - now) if self.is_conflict else 0.0
 
     def ended(self, now: float) -> bool:
-        """End the conflict if it is over; whether it was ended."""
+        """End the conflict if it is over; return whether it was ended."""
         if not self.is_conflict or self.seconds_until_over(now) > 0:
             return False
         self.forget()

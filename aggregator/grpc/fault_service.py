@@ -51,7 +51,7 @@ class FaultService:
         self._queries = TokenBucket(_QUERIES_AT_ONCE, _QUERIES_PER_SECOND)
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
-        """By name, as gRPC takes them."""
+        """Return the methods by name, as gRPC needs them."""
         asked = wire.ClientInfo
         return {
             "Register": unary(f"/{NAME}/Register", asked, self._register, bucket, self._clock),

@@ -34,7 +34,7 @@ class RankTableService:
         self._listening_log = ListeningLog("its rank table", clock)
 
     def methods(self, bucket: TokenBucket) -> dict[str, Any]:
-        """By name, as gRPC takes them."""
+        """Return the methods by name, as gRPC needs them."""
         asked = wire.ClientInfo
         return {
             "Register": unary(f"/{NAME}/Register", asked, self._register, bucket, self._clock),

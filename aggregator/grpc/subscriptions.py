@@ -116,12 +116,12 @@ class Subscriptions:
         )
 
     def is_registered(self, client: Subscriber, now_ms: int) -> bool:
-        """Whether this client registered and was not forgotten."""
+        """Return whether this client registered and was not forgotten."""
         self._sweep(now_ms)
         return client.role in self._clients.get(client.job, {})
 
     def has_room(self, client: Subscriber, now_ms: int) -> bool:
-        """Whether one more client may register."""
+        """Return whether one more client may register."""
         self._sweep(now_ms)
         roles = self._clients.get(client.job)
         if roles is None:

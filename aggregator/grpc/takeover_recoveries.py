@@ -53,7 +53,7 @@ class Recoveries:
             yield job
 
     def of_all(self, now_ms: int) -> Iterator[str]:
-        """Those of them that are jobs."""
+        """Yield those of all missed recoveries that are jobs."""
         self._forget(now_ms)
         return (job for job, (_, is_job) in self._over.items() if is_job)
 

@@ -75,7 +75,9 @@ class JobView:
     # What happens
 
     def changed(self, nodes: Iterable[str], now: Instant) -> None:
-        """Something is published of these nodes, or their pods, jobs or Node objects changed."""
+        """Update the jobs of these nodes: what is published of them, their pods, jobs or Node
+        objects changed.
+        """
         self._dirty.update(nodes)
         if self._cluster_state.nodes_known and not self._saw_nodes:
             self._saw_nodes = True
@@ -165,7 +167,7 @@ class JobView:
             self._note(*self._groups.drop(job))
 
     def _is_hit(self, job: str, node: str) -> bool:
-        """Whether something on the node hit the job until now."""
+        """Return whether something on the node hit the job until now."""
         return node in self._parts.get(job, _NO_PARTS) or node in self._relevant.get(job, {})
 
     def _update(self, job: str, came: Mapping[str, bool], now: Instant) -> None:
@@ -253,7 +255,7 @@ class JobView:
     # What is asked
 
     def knows(self, job_id: str, role: str = "") -> bool:
-        """Whether it is the key of a job, or the ``jobID`` of one whose app is ``role``.
+        """Return whether it is the key of a job, or the ``jobID`` of one whose app is ``role``.
 
         Source: docs/spec/clusterd.md#5.4.
         """
@@ -313,7 +315,7 @@ class JobView:
         return wanted_labels(self._book, self._index)
 
     def status(self) -> tuple[JobStatus, ...]:
-        """Which jobs are hit, by what, on which nodes, since when."""
+        """Return which jobs are hit, by what, on which nodes, since when."""
         return tuple(one for job in sorted(self._parts) if (one := self.job(job)) is not None)
 
     def hit(self) -> Iterator[HitJob]:
@@ -381,7 +383,7 @@ class JobView:
         return self._book.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """Take over what was kept; returns what could not be read."""
+        """Take over what was kept; return what could not be read."""
         problems = self._book.restore(texts, now)
         self._restored = frozenset(self._book.jobs)
         for job in self._restored:

@@ -67,7 +67,7 @@ def device_id_of(chip: str) -> str:
 
 
 def is_quiet(published: PublishedView, *, ready: bool) -> bool:
-    """Whether nothing at all is wrong on the node, which is so for most of them."""
+    """Return whether nothing at all is wrong on the node, which is so for most of them."""
     return (
         ready
         and (published.device is None or not published.device.faults)

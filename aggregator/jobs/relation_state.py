@@ -65,7 +65,7 @@ class RelationState:
         came: Collection[str],
         now: Instant,
     ) -> frozenset[str]:
-        """Judge a job's relation faults; returns nodes for which something else follows now.
+        """Judge a job's relation faults; return nodes for which something else follows now.
 
         ``pods`` and ``came`` as in ``RelationContext``.
         """

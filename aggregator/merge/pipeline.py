@@ -209,11 +209,11 @@ class Pipeline:
         self._knows_all = knows_all
 
     def judge_again(self, nodes: Iterable[str]) -> None:
-        """Something that is not in documents of nodes has changed about these nodes."""
+        """Mark nodes for the next step: something outside their documents has changed."""
         self._dirty |= frozenset(nodes)
 
     def adopt(self, documents: Iterable[Document]) -> frozenset[str]:
-        """Count in documents that are not ours; they are to be empty. Returns their names."""
+        """Count in documents that are not ours; they are to be empty. Return their names."""
         documents = tuple(documents)
         return frozenset(
             table.kind.document(index) for table in self.tables for index in table.adopt(documents)
@@ -237,7 +237,7 @@ class Pipeline:
                 self._dirty |= watch.settle(now.steady_ms)
 
     def knows(self, node: str) -> bool:
-        """Whether the node is in a document."""
+        """Return whether the node is in a document."""
         return any(node in table.entries for table in self.tables)
 
     @property
@@ -260,7 +260,7 @@ class Pipeline:
         return self.processing.lost
 
     def step(self, now: Instant) -> frozenset[str]:
-        """Bring the documents up to date; returns the names of those that changed."""
+        """Bring the documents up to date; return the names of those that changed."""
         fresh = self._settle()
         self._dirty |= self.processing.advance(now)
         changed: set[str] = set()
@@ -372,13 +372,13 @@ class Pipeline:
         return self._document.annotate({LOST_ANNOTATION: ",".join(names)} if names else {})
 
     def acknowledged(self, name: str, revision: int) -> frozenset[str]:
-        """Every store that is published to has this revision; returns documents that changed."""
+        """Every store that is published to has this revision; return documents that changed."""
         table, index = self._table(name)
         changed = table.acknowledged(index, revision)
         return frozenset(table.kind.document(index) for index in changed)
 
     def fit(self, limit: int) -> frozenset[str]:
-        """Keep documents within ``limit`` bytes from now on; returns those that changed."""
+        """Keep documents within ``limit`` bytes from now on; return those that changed."""
         return frozenset(
             table.kind.document(index) for table in self.tables for index in table.layout.fit(limit)
         )

@@ -32,7 +32,9 @@ class Got(Protocol):
     """What is here of the documents of nodes."""
 
     def __call__(self, claim: WriteClaim, number: int, /) -> bool:
-        """Whether the write of this number is here, or a later one. A negative one: nothing."""
+        """Return whether the write of this number is here, or a later one. A negative
+        one: nothing.
+        """
 
 
 class _Waiting(NamedTuple):

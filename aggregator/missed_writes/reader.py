@@ -52,7 +52,7 @@ class KindReports(Protocol):
         """Return the number of the write that is here; ``None`` for none."""
 
     def is_here(self, node: str) -> bool:
-        """Whether any document of the node is here."""
+        """Return whether any document of the node is here."""
 
     def names_of(self, nodes: Iterable[str]) -> dict[str, str]:
         """Return the name of each node's document."""

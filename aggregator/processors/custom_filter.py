@@ -181,6 +181,6 @@ def filter_switch(
 
 
 def next_change_ms(hidden: tuple[WithheldFault | WithheldEvent, ...]) -> int | None:
-    """When the first of the hidden faults comes to light (wall)."""
+    """Return when the first of the hidden faults comes to light (wall)."""
     until_ms = earliest(*(one.until_ms for one in hidden))
     return None if until_ms is None else until_ms + 1

@@ -178,7 +178,7 @@ class ProcessorEngine:
     # What time alone does.
 
     def advance(self, now: Instant) -> frozenset[str]:
-        """Do what is due; returns nodes to be judged again."""
+        """Do what is due; return nodes to be judged again."""
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         self.documents.wait_for_stores(now.steady_ms < self._began_ms + _PATIENCE_MS)
@@ -239,7 +239,7 @@ class ProcessorEngine:
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """Take in an event of the store with this number; returns nodes to be judged again."""
+        """Take in an event of the store with this number; return nodes to be judged again."""
         was = self.separation.policy
         nodes = self.documents.observe(source, selection, event, now.wall_ms)
         policy = self.separation.policy
@@ -277,7 +277,7 @@ class ProcessorEngine:
         return self.memory.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """Take over what an earlier leader kept; returns what could not be read."""
+        """Take over what an earlier leader kept; return what could not be read."""
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
         self._again |= self.nodes | self.separation.chips.keys()

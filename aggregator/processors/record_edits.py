@@ -76,7 +76,7 @@ def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> Device
 
 
 def unlisted(record: DeviceRecord, chips: Collection[str]) -> frozenset[str]:
-    """Those of ``chips`` that are in no list."""
+    """Return those of ``chips`` that are in no list."""
     return frozenset(chips).difference(
         record.available, record.unhealthy, record.network_unhealthy, record.recovering
     )

@@ -88,7 +88,7 @@ class Windows:
         return frozenset(nodes)
 
     def step(self, now_ms: int) -> tuple[list[Occurrence], frozenset[str]]:
-        """Judge what is due (wall time); returns what counts, and the nodes that wait for less."""
+        """Judge what is due (wall time); return what counts, and the nodes that wait for less."""
         found: list[Occurrence] = []
         nodes: set[str] = set()
         for job, queue in tuple(self._jobs.items()):

@@ -97,8 +97,8 @@ class ProcessorState:
         return text
 
     def restore(self, texts: Mapping[str, str], now_ms: int) -> list[str]:
-        """Replace everything by what was kept, completed by what is newer; returns what could not
-        be read.
+        """Replace everything by what was kept, completed by what is newer; return what could not be
+        read.
         """
         own = dict(self.devices), dict(self.switches), tuple(self.windows.waiting)
         for book in (self.devices, self.switches, self.separation.counts, self.separation.chips):

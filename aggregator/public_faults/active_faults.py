@@ -208,7 +208,7 @@ class ActiveFaults:
             self._drop(key)
 
     def forget(self, node: str) -> int:
-        """Drop everything about a node; returns how many faults that were."""
+        """Drop everything about a node; return how many faults that were."""
         keys = [one.key for one in self._nodes.get(node, {}).values()]
         for key in keys:
             self._drop(key)
@@ -281,7 +281,7 @@ def _was_overtaken(report: PublicFaultReport, newest: ActivePublicFault | EndedF
 
 
 def _left_ms(at_ms: int, now: Instant) -> int:
-    """How long until a wall time that is 5 s ahead at most: clocks are set back."""
+    """Return how long until a wall time that is 5 s ahead at most: clocks are set back."""
     return min(max(0, at_ms - now.wall_ms), LEAST_MS)
 
 

@@ -176,7 +176,7 @@ class PublicFaultsPlugin:
             if self._looked_ms + _ABSENT_MS <= now.steady_ms:
                 self._looked_ms = now.steady_ms
                 processor.apply_to_new_nodes()
-            for node in self._away.look(self._ledger.nodes.keys(), self._places, now):
+            for node in self._away.pop_lost(self._ledger.nodes.keys(), self._places, now):
                 faults = counted(self._ledger.forget(node), "fault")
                 _log.warning("node %s has been away for a day: %s dropped", node, faults)
         processor.backlog.do_piece()
@@ -262,7 +262,7 @@ class PublicFaultsPlugin:
         return self._processor.rejections
 
     def status(self) -> PublicFaultStatus:
-        """How it is now."""
+        """Return the status now."""
         processor, tables = self._processor, self._tables
         return PublicFaultStatus(
             synced=self.ready.is_set(),
@@ -338,7 +338,9 @@ class PublicFaultsPlugin:
         self._take_over(now)
 
     def _take_over(self, now: Instant) -> None:
-        """Where nothing of ours was kept, what upstream left is the state (clusterd#2.7)."""
+        """Restore the faults that upstream has left where there is no state of ours
+        (clusterd#2.7).
+        """
         if self._began_ms is None:
             self._began_ms = now.steady_ms
         is_all = len(self._statistic) == self._sources

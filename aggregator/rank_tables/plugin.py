@@ -114,7 +114,7 @@ class RankTables:
         return tuple(why for _, why in sorted(self._problems.reasons.items()))
 
     def status(self) -> RankTablesStatus:
-        """How it is now."""
+        """Return the status now."""
         return RankTablesStatus(
             listed=not self._unlisted,
             tables=len(self._tables),
@@ -261,7 +261,7 @@ def _shown(key: _Key) -> str:
 
 
 def _in_order(key: _Key) -> tuple[str, int, list[tuple[int, str]]]:
-    """By name as people count: ``server-2`` before ``server-10``."""
+    """Return a sort key that counts as people do: ``server-2`` before ``server-10``."""
     parts = _DIGITS.split(key.name)
     counted = [(int(part) if part.isdigit() else -1, part) for part in parts]
     return key.namespace, key.source, counted

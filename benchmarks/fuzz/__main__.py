@@ -24,7 +24,7 @@ from benchmarks.fuzz.targets import TARGETS
 
 
 def table(outcomes: list[Outcome]) -> Table:
-    """For people."""
+    """Return the table of the outcomes."""
     shown = Table(title="nonsense for parsers")
     shown.add_column("target")
     for heading in ("inputs", "refused", "per second", "slowest ms", "failures"):

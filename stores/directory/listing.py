@@ -214,5 +214,5 @@ class ListingComparison:
 
 
 def _next_turn(now: float, period: float) -> float:
-    """All watches have their turn at the same times."""
+    """Return the time of the next turn: all watches have theirs at the same times."""
     return (now // period + 1) * period

@@ -78,9 +78,8 @@ class KubernetesObjects:
             raise wire.refusal(status, answer, f"write Event {event.namespace}/{event.name}")
 
     async def _uid(self, event: KubernetesEvent) -> str:
-        """By which ``kubectl describe`` finds the Events about an object; empty where unknown.
-
-        Of a Node it looks for the name as well, which the kubelet writes, too.
+        """Return the uid by which ``kubectl describe`` finds the Events about an object; empty
+        where unknown.
         """
         involved = event.involved
         if involved.kind == "Node":

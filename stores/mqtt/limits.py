@@ -156,6 +156,6 @@ class Sizes:
             self._suspect = None
 
     def _try_again(self) -> None:
-        """One more break is enough then."""
+        """Try the larger size again: one more break is enough to refuse it."""
         assert self._learned is not None, "there is something to try"
         self._suspect, self._learned = self._learned, None
