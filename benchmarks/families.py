@@ -160,7 +160,7 @@ def table(rows: Sequence[Family]) -> Table:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Latency and footprint by family of cards.")
     parser.add_argument("--profile", action="append", choices=PROFILES, help="default: all")
     parser.add_argument("--count", type=int, default=30, help="faults, and as many recoveries")

@@ -141,7 +141,7 @@ class Bench:
         return changes
 
     async def burst(self, count: int) -> list[Change]:
-        """Ten changes at once."""
+        """Make ten changes at once."""
         changes: list[Change] = []
         for node in itertools.islice(itertools.cycle(self._cluster.nodes), count // _BURST):
             faults = [self._next_fault(node) for _ in range(_BURST)]
@@ -154,7 +154,7 @@ class Bench:
         return changes
 
     async def bmc(self) -> list[Change]:
-        """Alarms on all nodes, side by side, then their ends."""
+        """Raise alarms on all nodes, side by side, then end them."""
         changes: list[Change] = []
 
         async def turn(node: Node, change: Change) -> None:
@@ -174,7 +174,7 @@ class Bench:
         return changes
 
     async def train(self, count: int, gap_seconds: float) -> list[Change]:
-        """Ten changes one after the other with the same gap, on all nodes side by side."""
+        """Make ten changes one after the other with the same gap, on all nodes side by side."""
         changes: list[Change] = []
         trains = math.ceil(count / _BURST)
 
@@ -242,7 +242,7 @@ class Bench:
 
 
 def _faults() -> Iterator[Fault]:
-    """Chips and codes such that a fault has long ended when its turn comes again."""
+    """Yield chips and codes such that a fault has long ended when its turn comes again."""
     return itertools.cycle((Kind.CHIP, chip, code) for code in _CODES for chip in range(CHIPS))
 
 

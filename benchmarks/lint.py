@@ -75,7 +75,7 @@ def run(path: Path) -> Cost:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="The cost of vigil lint.")
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--objects", type=int, default=20, help="in each file")

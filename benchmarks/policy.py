@@ -221,7 +221,7 @@ def table(found: Figures) -> Table:
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description="Observations that the policy judges in a second.")
     parser.add_argument("--runs", type=int, default=5, help="how often to measure")
     parser.add_argument("--batches", type=int, default=300, help="of 100 observations, in each run")

@@ -220,7 +220,7 @@ class Cluster:
         return (await _soon(shown) - at) * 1000
 
     async def measure_rest(self, seconds: float, prefix: str = "rest") -> None:
-        """Nothing changes."""
+        """Measure while nothing changes."""
         await asyncio.sleep(_SETTLE_SECONDS)
         process, counted = self._process(), self._readers.count()
         before = process.cpu_times()
@@ -234,7 +234,7 @@ class Cluster:
         }
 
     async def measure_leases(self, seconds: float) -> None:
-        """Nothing changes, and every node beats."""
+        """Measure while nothing changes, and every node beats."""
         await self._beat()
         # Until each node was seen to beat twice at one interval, beats are listed every 5 s.
         await asyncio.sleep(2 * _LEASE_SECONDS)
@@ -355,7 +355,7 @@ def _p99(milliseconds: list[float]) -> float:
 
 
 def _used(before: Any, after: Any) -> float:
-    """CPU seconds between two readings."""
+    """Return the CPU seconds between two readings."""
     seconds: float = after.user + after.system - before.user - before.system
     return seconds
 

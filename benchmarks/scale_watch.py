@@ -125,7 +125,7 @@ class Readers:
         return self.counted
 
     def shows(self, node: str, unhealthy: str) -> asyncio.Future[float]:
-        """When (monotonic) the unhealthy chips of a node are these."""
+        """Return when (monotonic) the unhealthy chips of a node are these."""
         end = f'"CmName":"{device_info_name(node)}"'
 
         def is_it(document: Document) -> bool:

@@ -108,7 +108,7 @@ class ForeignWrites:
         return True
 
     def wrote(self, now: float) -> None:
-        """We have written, or tried to: a conflict allows the next write after its pause."""
+        """Record a write or an attempt: a conflict allows the next write after its pause."""
         self._paused_from = now
         self._stands = True
 

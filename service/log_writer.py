@@ -76,7 +76,9 @@ class LogWriter:
         return idle or self._fails
 
     def _close(self) -> None:
-        """At the end of the interpreter threads stop anywhere, also where they hold the lock."""
+        """Close at the end of the interpreter: threads stop anywhere, also where they hold the
+        lock.
+        """
         self.flush()
         self._is_closed = True
 

@@ -114,7 +114,9 @@ class FaultService:
             self._turned(client)
 
     def _missed(self, client: Subscriber) -> Iterator[str]:
-        """Jobs that a leader before may have called ill to this client, and that are not now."""
+        """Return jobs that an earlier leader may have reported ill to this client, and that are not
+        now.
+        """
         now_ms = self._clock().steady_ms
         if client.job == CLUSTER:
             return self._recoveries.of_all(now_ms)

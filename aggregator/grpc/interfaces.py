@@ -97,7 +97,9 @@ class JobFaultLookup(Protocol):
         """
 
     def faulty(self) -> Collection[str]:
-        """Keys of the jobs that have faults now, without MindIE's; ``in`` is asked often."""
+        """Return the keys of the jobs that have faults now, without MindIE's; ``in`` is
+        used often.
+        """
 
     def cluster(self) -> FaultMessage:
         """Return what is wrong in the whole cluster, of all jobs and none."""

@@ -87,7 +87,7 @@ class JobView:
             self._dirty.update(self._nodes.names)
         touched: dict[str, dict[str, bool]] = {}
         for node in sorted(self._dirty):
-            quiet = self._nodes.look(node)
+            quiet = self._nodes.update(node)
             if self._sees_jobs:
                 for job, came in self._jobs_to_update(node, quiet=quiet):
                     touched.setdefault(job, {})[node] = came
@@ -108,7 +108,7 @@ class JobView:
         return frozenset()
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which the window of a relation fault ends."""
+        """Return the steady time at which the window of a relation fault ends."""
         return self._book.next_due_ms() if self._sees_jobs else None
 
     def _jobs_to_update(self, node: str, *, quiet: bool) -> Iterable[tuple[str, bool]]:
@@ -297,7 +297,7 @@ class JobView:
         )
 
     def faulty(self) -> Collection[str]:
-        """Keys of the jobs that are hit now, without MindIE's."""
+        """Return the keys of the jobs that are hit now, without MindIE's."""
         return self._messages.keys()
 
     def cluster(self) -> FaultMsgSignal:
@@ -383,7 +383,7 @@ class JobView:
         return self._book.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """Take over what was kept; return what could not be read."""
+        """Restore the relation faults of an earlier leader; return what could not be read."""
         problems = self._book.restore(texts, now)
         self._restored = frozenset(self._book.jobs)
         for job in self._restored:

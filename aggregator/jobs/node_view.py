@@ -60,8 +60,8 @@ class ViewedNodes:
         state = self._cluster_state.node(node)
         return state is not None and state.is_ready
 
-    def look(self, node: str) -> bool:
-        """Look at a node again; return whether nothing at all is wrong with it."""
+    def update(self, node: str) -> bool:
+        """Update a node; return whether nothing at all is wrong with it."""
         published, state = self.published(node), self._cluster_state.node(node)
         up = self._is_up(node, published)
         about = state or self.about(node)

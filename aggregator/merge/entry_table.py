@@ -168,7 +168,9 @@ class EntryTable(Generic[R]):
         return frozenset(changed), frozenset(entries)
 
     def unconfirm(self, nodes: Iterable[str]) -> None:
-        """Another leader has published something else of these nodes than we would."""
+        """Keep the entries of these nodes until their documents are read: another leader has
+        published others.
+        """
         for node in nodes:
             if node in self.entries and not self._is_later(node):
                 self.unconfirmed.add(node)
@@ -204,7 +206,7 @@ class EntryTable(Generic[R]):
         return indices
 
     def due(self, now: Instant) -> set[str]:
-        """Nodes whose change had to wait until now."""
+        """Return the nodes whose change had to wait until now."""
         return {node for node, until_ms in self._waiting.items() if until_ms <= now.steady_ms}
 
     def update(self, node: str, now: Instant, *, gone: bool) -> frozenset[int]:
@@ -280,12 +282,12 @@ class EntryTable(Generic[R]):
             del self._past[next(iter(self._past))]
 
     def acknowledged(self, index: int, revision: int) -> frozenset[int]:
-        """Every store that is published to has this revision; return documents that changed."""
+        """Observe that every store has this revision; return documents that changed."""
         self._acknowledged[index] = max(revision, self._acknowledged.get(index, -1))
         return self.layout.acknowledged(index, revision)
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which ``update`` or ``drop_healed`` have something to do."""
+        """Return the steady time at which ``update`` or ``drop_healed`` have something to do."""
         healing = (
             at
             for node, at in self.healing.items()

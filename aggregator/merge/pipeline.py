@@ -89,7 +89,9 @@ class Pipeline:
         public: PublicFaultProcessor | None = None,
         deleted_after_ms: int = 0,
     ) -> None:
-        """``deleted_after_ms``: a document that is gone for so long was deleted (0: at once). See
+        """Make an empty pipeline.
+
+        ``deleted_after_ms``: a document that is gone for so long was deleted (0: at once), see
         ``forget_deleted``.
         """
         self.sources = tuple(sources)
@@ -193,7 +195,7 @@ class Pipeline:
     def read(
         self, watch: DocumentWatch, documents: Mapping[str, Document | None], now: Instant
     ) -> None:
-        """Take in the documents of these nodes, which were asked for by name."""
+        """Apply the documents of these nodes, which were read by name."""
         for node, document in documents.items():
             self._dirty |= watch.read(node, document, now.wall_ms)
 
@@ -205,7 +207,7 @@ class Pipeline:
         self._dirty |= nodes
 
     def note_complete(self, knows_all: bool) -> None:
-        """Take in whether all is known that the stores had in an earlier run."""
+        """Set whether all is known that the stores had in an earlier run."""
         self._knows_all = knows_all
 
     def judge_again(self, nodes: Iterable[str]) -> None:
@@ -220,7 +222,7 @@ class Pipeline:
         )
 
     def observe(self, watch: DocumentWatch, event: WatchEvent, now: Instant) -> None:
-        """Take in one event of a watch of a store."""
+        """Apply one event of a watch of a store."""
         if isinstance(event, Interrupted):
             watch.reading.failed("watch", event.reason, now.steady_ms)
         else:
@@ -372,7 +374,7 @@ class Pipeline:
         return self._document.annotate({LOST_ANNOTATION: ",".join(names)} if names else {})
 
     def acknowledged(self, name: str, revision: int) -> frozenset[str]:
-        """Every store that is published to has this revision; return documents that changed."""
+        """Observe that every store has this revision; return documents that changed."""
         table, index = self._table(name)
         changed = table.acknowledged(index, revision)
         return frozenset(table.kind.document(index) for index in changed)
@@ -384,7 +386,7 @@ class Pipeline:
         )
 
     def next_due_ms(self) -> int | None:
-        """Steady time at which ``step`` wants to be called without an event."""
+        """Return the steady time of the next ``step`` without an event."""
         return earliest(
             self.processing.next_advance_ms(),
             *(table.next_due_ms() for table in self.tables),

@@ -197,7 +197,7 @@ class MissedWrites:
         )
 
     def observe(self, beats: Iterable[Beat]) -> None:
-        """Take in the heartbeats of all nodes, as they were listed now."""
+        """Apply the heartbeats of all nodes, as they were listed now."""
         self.claims.observe(beats, self._clock().steady_ms)
         if self.claims.next_due_ms() is not None:
             self._wake.set()

@@ -202,7 +202,7 @@ class ProcessorEngine:
         return changed
 
     def settle(self, now: Instant) -> None:
-        """After nodes were judged: let their new faults wait, and see when something is due."""
+        """Queue the new faults of judged nodes, and compute when something is due."""
         if self._new:
             self.windows.add(self._new)
             self.memory.to_keep |= {one.node for one in self._new}
@@ -219,7 +219,7 @@ class ProcessorEngine:
             self._separation_due_ms = earliest(self._separation_due_ms, prune_ms)
 
     def next_advance_ms(self) -> int | None:
-        """Steady time at which ``advance`` wants to be called."""
+        """Return the steady time of the next ``advance``."""
         return earliest(self._separation_due_ms, min(self._due.values(), default=None))
 
     # Documents of operators.
@@ -239,7 +239,7 @@ class ProcessorEngine:
     def observe(
         self, source: int, selection: Selection, event: WatchEvent, now: Instant
     ) -> frozenset[str]:
-        """Take in an event of the store with this number; return nodes to be judged again."""
+        """Apply an event of the store with this number; return nodes to be judged again."""
         was = self.separation.policy
         nodes = self.documents.observe(source, selection, event, now.wall_ms)
         policy = self.separation.policy
@@ -277,7 +277,7 @@ class ProcessorEngine:
         return self.memory.text(bucket)
 
     def restore(self, texts: Mapping[str, str], now: Instant) -> Iterable[str]:
-        """Take over what an earlier leader kept; return what could not be read."""
+        """Restore the state of an earlier leader; return what could not be read."""
         for book in (self.hidden, self.hidden_events, self._due):
             book.clear()
         self._again |= self.nodes | self.separation.chips.keys()

@@ -185,7 +185,7 @@ class ManualSeparation:
         self.changed.add(node)
 
     def next_release_ms(self) -> int | None:
-        """Wall time at which ``release`` has something to do."""
+        """Return the wall time at which ``release`` has something to do."""
         free_ms = self.policy.free_ms
         if free_ms is None or not self.policy.enabled:
             return None

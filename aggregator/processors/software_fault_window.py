@@ -62,7 +62,7 @@ class Windows:
         return (one for queue in self._jobs.values() for one in queue)
 
     def add(self, occurrences: Iterable[Occurrence]) -> None:
-        """Let these wait, too."""
+        """Queue further occurrences."""
         for one in occurrences:
             if self._size >= MOST:
                 self.lost_total += 1
@@ -108,6 +108,6 @@ class Windows:
         self._size = 0
 
     def next_due_ms(self) -> int | None:
-        """Wall time at which ``step`` has something to do."""
+        """Return the wall time at which ``step`` has something to do."""
         first = earliest(*(queue[0].at_ms for queue in self._jobs.values()))
         return None if first is None else first + WINDOW_MS

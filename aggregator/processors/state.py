@@ -56,7 +56,7 @@ class ProcessorState:
         return frozenset(self.devices.keys() | self.switches.keys())
 
     def remember(self, states: dict[str, S], node: str, state: S, nothing: S) -> None:
-        """Put a node's state into its book, or take it out."""
+        """Store a node's state, or remove it where it equals ``nothing``."""
         if states.get(node, nothing) == state:
             return
         self.to_keep.add(node)

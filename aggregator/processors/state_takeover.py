@@ -29,7 +29,7 @@ _SAME_MS = 10_000
 
 
 def device(kept: DeviceState, own: DeviceState, now_ms: int) -> DeviceState:
-    """Since when faults are there that are not in ``kept``."""
+    """Return the joined state of a device: since when faults are there that are not in ``kept``."""
     received: Times = {chip: dict(codes) for chip, codes in kept.received.items()}
     for chip, codes in own.received.items():
         known = received.get(chip, {})

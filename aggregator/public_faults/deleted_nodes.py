@@ -51,11 +51,11 @@ class DeletedNodes:
         return 0 if self._checked_ms is None else self._checked_ms + _CHECK_MS
 
     def since(self) -> dict[str, int]:
-        """Wall time since when each is away."""
+        """Return the wall time since when each is away."""
         return {node: wall_ms for node, (wall_ms, _) in sorted(self._since.items())}
 
     def restore(self, away: Mapping[str, int], now: Instant) -> None:
-        """Go on where an earlier run ended."""
+        """Restore the state of an earlier run."""
         self._since.clear()
         for node, wall_ms in away.items():
             gone_ms = min(max(0, now.wall_ms - wall_ms), AWAY_MS)

@@ -134,7 +134,7 @@ class PublicFaultsPlugin:
         return self.pop_changed_nodes()
 
     def send(self, message: PublicFault, now: Instant) -> ValidationReply:
-        """Take in a message that came over gRPC, at once."""
+        """Apply a message that came over gRPC, at once."""
         return whole(self.sending(message, now))
 
     def sending(self, message: PublicFault, now: Instant) -> Work[ValidationReply]:

@@ -69,7 +69,7 @@ class WatchedDocument(OwnedDocument, Generic[W]):
         self.must_find_writer = False
         """Whether it is time to find out which other program writes it."""
         self.pending_since_ms: int | None = None
-        """Wall time since when a change waits for its acknowledgement."""
+        """Return the wall time since when a change waits for its acknowledgement."""
         self._judged = True
         self._late_since_ms: int | None = None
         self._repair = False

@@ -86,7 +86,7 @@ class _Shown:
         raise StoreError(f"the watch of {self._store.url} ended")
 
     def take(self, event: WatchEvent) -> None:
-        """Take in an event of a watch that shows the view, and maybe other documents."""
+        """Apply an event of a watch that shows the view, and maybe other documents."""
         view = self.showing.view
         if not isinstance(event, Interrupted):
             self._trouble.end()

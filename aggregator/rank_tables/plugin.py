@@ -163,7 +163,7 @@ class RankTables:
         return self._texts.get(job_id)
 
     def pop_changed_tables(self) -> frozenset[str]:
-        """jobIDs whose table changed, came or went since this was asked last."""
+        """Return the jobIDs whose table changed, came or went since the last call."""
         if self._unlisted:
             return _NOWHERE
         dirty, self._dirty = self._dirty, set()

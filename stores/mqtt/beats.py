@@ -101,7 +101,7 @@ class LastWill:
         return aiomqtt.Will(beat_topic(self._node), msgspec.json.encode(broken), qos=1, retain=True)
 
     def beaten(self, pulse: HeartbeatMessage) -> None:
-        """Note that this beat was made; the next will repeats it."""
+        """Record that this beat was made; the next will repeats it."""
         if pulse.node == self._node:
             self._last = pulse
 

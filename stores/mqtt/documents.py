@@ -142,7 +142,7 @@ class Latest:
 
 
 def selected_topics(selection: Selection) -> tuple[str, ...]:
-    """Topic filters that together match what is selected, and maybe more."""
+    """Return topic filters that together match what is selected, and maybe more."""
     return document_filters(
         selection.namespace,
         selection.name,
