@@ -182,7 +182,14 @@ class Agent:
         history = JournalHistory(
             parts.configuration.state_dir / FILE_NAME, parts.configuration.node_name
         )
-        pages = application(self.status, parts.documents.records, history, parts.stream, shown)
+        pages = application(
+            self.status,
+            parts.documents.records,
+            history,
+            parts.stream,
+            lambda: parts.fault_configuration.judged,
+            shown,
+        )
         try:
             async with serving(
                 pages,

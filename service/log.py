@@ -12,6 +12,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from contract.counted import counted
 from service.log_writer import LogWriter
 from service.standard_streams import STANDARD_ERROR, never_wait
 
@@ -107,8 +108,9 @@ def _formatter() -> logging.Formatter:
 
 def _notice(lines: int) -> bytes:
     """Make the line with the number of dropped ones; it cannot wait in the queue for its turn."""
-    text = "%d lines of the log were dropped: standard error was not read; is its reader stuck?"
-    record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, (lines,), None)
+    text = "%s of the log dropped: standard error was not read; is its reader stuck?"
+    what = (counted(lines, "line"),)
+    record = logging.LogRecord("service.log", logging.WARNING, "", 0, text, what, None)
     return f"{_formatter().format(record)}\n".encode()
 
 

@@ -43,7 +43,7 @@ _NODED_ID = re.compile(r"(?<![A-Z0-9])([KEHPNMC]\d{1,2})(?![A-Z0-9])")
 
 
 def named(tree: ast.AST, pattern: re.Pattern[str] = _ID) -> set[str]:
-    """The examples that texts and names below ``tree`` name."""
+    """Return the examples that texts and names below ``tree`` name."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

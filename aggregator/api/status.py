@@ -85,16 +85,16 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
     ``state``: ``reported`` (its newest document counts), ``kept`` (an older good one counts, the
     newest was refused), ``missing`` (the last one counts, and its store lacks it), ``rejected``
-    (never a good one), ``earlier`` (published by an earlier run, not heard of yet), ``deleted``
+    (never a good one), ``earlier`` (published by an earlier run, not read yet), ``deleted``
     (published healthy, dropped soon), ``unreported`` (there is none). ``update_time`` is the
     published stamp in epoch seconds, ``reported_update_time`` the node's own. All that is about its
     device-info.
 
     ``heartbeat``: ``alive``, ``lost`` (silent for more than 3 intervals), ``silent`` (the same,
-    held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` says since
+    held back by the silence alarm) or ``unknown``: it has none, or ``heartbeat_problem`` is since
     when and why it is not read. Its age is how long ago it changed. ``clock_skew_seconds`` is by
     how much its clock is ahead of the aggregator's, at least (or behind), as far as heartbeats in
-    the store tell.
+    the store show.
 
     ``stale``: documents that are older than two of their periods while the node beats. They count
     as they were last known.
@@ -103,7 +103,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     entry.
 
     ``blind``: the sources that give the node's agent no answer, about a chip or about the node;
-    what is published of these is the last that was known. ``null``: nobody knows, since the agent
+    what is published of these is the last that was known. ``null``: not known, since the agent
     is of an earlier release, or there is none. ``blind_left_out`` counts those that the agent had
     no room for.
     """
@@ -134,7 +134,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     """A store that is read.
 
     ``nodes`` that have a good device-info, ``switches`` that have a good switch part in it,
-    ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where nobody knows.
+    ``servers`` that have a good node-info; ``pods`` that use chips, ``null`` where not known.
     ``missed_changes`` were found by a listing and shown by no event, ``null`` where nothing lists.
     ``replaced``: why the directory that is there is not the known one.
     """
@@ -193,8 +193,8 @@ class LivenessStatus(msgspec.Struct, frozen=True):
 
 
 class LeaderStatus(msgspec.Struct, frozen=True):
-    """Who writes. ``role`` is ``leader`` or ``follower of HOLDER``; ``elected_by`` the store that
-    says so, ``null`` where nobody is elected; ``taken`` how often this process began to lead.
+    """Who writes. ``role`` is ``leader`` or ``follower of HOLDER``; ``elected_by`` the store with
+    the election, ``null`` where there is none; ``taken`` how often this process began to lead.
     """
 
     role: str
@@ -218,7 +218,7 @@ class MissedWritesStatus(msgspec.Struct, frozen=True):
 class ProbeStatus(msgspec.Struct, frozen=True):
     """What probes ask for: loops that are stuck, and why the daemon is not ready.
 
-    ``warnings``: documents that cannot be written, or that somebody else writes. A leader that
+    ``warnings``: documents that cannot be written, or that another program writes. A leader that
     writes all others stays ready.
     """
 
@@ -263,7 +263,7 @@ class AggregatorStatus(msgspec.Struct, frozen=True):
 
 
 def leader_status(leadership: Leadership) -> LeaderStatus:
-    """Who writes now."""
+    """Return who writes now."""
     return LeaderStatus(
         role=role_of(leadership),
         leads=leadership.leads,
@@ -274,7 +274,7 @@ def leader_status(leadership: Leadership) -> LeaderStatus:
 
 
 def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> LivenessStatus:
-    """Who fell silent."""
+    """Return who fell silent."""
     verdict = heartbeat_monitor.lost_nodes
     unread = heartbeat_monitor.unread
     listings = {
@@ -299,7 +299,7 @@ def liveness_status(heartbeat_monitor: HeartbeatMonitor, published: bool) -> Liv
 def node_statuses(
     pipeline: Pipeline, heartbeat_monitor: HeartbeatMonitor, now: Instant
 ) -> Iterator[NodeStatus]:
-    """Every node that is published or was heard of, sorted by name. It may be read in slices."""
+    """Yield every node that is published or has a report, by name. It may be read in slices."""
     nodes = {node for table in pipeline.tables for node in table.entries}
     for source in pipeline.sources:
         for cache in source.caches:
@@ -314,7 +314,7 @@ def node_statuses(
 def node_status(
     pipeline: Pipeline, heartbeat_monitor: HeartbeatMonitor, node: str, now: Instant
 ) -> NodeStatus | None:
-    """One node; ``None`` where nobody knows of it."""
+    """Return one node; ``None`` where there is none."""
     listings = _Places(heartbeat_monitor.listings, heartbeat_monitor.unread)
     known = any(node in table.entries for table in pipeline.tables) or any(
         node in cache.reports or node in cache.rejected
@@ -333,7 +333,7 @@ class _Places(NamedTuple):
     unread: Mapping[str, Unread]
 
     def problem(self, node: str) -> str | None:
-        """Why the beats of ``node`` are not read in any place that has some; ``None`` if so."""
+        """Return why no place reads the beats of ``node``; ``None`` where one does."""
         places = [place for place, one in self.all.items() if node in one.heartbeats]
         texts = [self.unread[place].text for place in places if place in self.unread]
         return "; ".join(texts) if texts and len(texts) == len(places) else None
@@ -440,7 +440,7 @@ def _missing(pipeline: Pipeline, node: str) -> Iterator[MissingStatus]:
 
 
 def missing_counts(absences: Iterable[Absence], now: Instant) -> Iterator[MissingCount]:
-    """What the stores lack, by kind of document."""
+    """Yield what the stores lack, by kind of document."""
     for absence in absences:
         found = absence.missing(now)
         for document in DOCUMENTS:
@@ -467,7 +467,7 @@ def _state(pipeline: Pipeline, node: str, report: NodeReport[DeviceRecord] | Non
 def source_statuses(
     pipeline: Pipeline, cluster_state: ClusterState, stores: Iterable[Store], marks: DirectoryMarks
 ) -> Iterator[SourceStatus]:
-    """The stores that are read; ``stores`` are those of ``pipeline``, in its order."""
+    """Yield the stores that are read; ``stores`` are those of ``pipeline``, in its order."""
     for number, (source, store) in enumerate(zip(pipeline.sources, stores, strict=True)):
         pods = cluster_state.pods_of(number)
         yield SourceStatus(
@@ -490,7 +490,7 @@ def source_statuses(
 def document_statuses(
     publishers: Iterable[StorePublisher], now_ms: int
 ) -> Iterator[DocumentStatus]:
-    """The documents in the stores that are published to."""
+    """Yield the documents in the stores that are published to."""
     for publisher in publishers:
         for _, output in sorted(publisher.outputs.items()):
             since_ms = output.pending_since_ms

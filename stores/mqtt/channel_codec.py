@@ -44,7 +44,7 @@ def decode_batch(node: str, payload: bytes) -> HistoryBatch:
     if not 0 <= batch.after <= batch.upto <= _LARGEST:
         raise DocumentError(what, "$.upto", f"{batch.after} to {batch.upto} is no range")
     if not 0 <= batch.lost <= batch.upto - batch.after:
-        raise DocumentError(what, "$.lost", f"{batch.lost} rows do not fit into the range")
+        raise DocumentError(what, "$.lost", f"{batch.lost} is more than the range has")
     places = [(event.sequence, event.place) for event in batch.events]
     if any(not batch.after < sequence <= batch.upto for sequence, _ in places):
         raise DocumentError(what, "$.events", "one is not in the range of the batch")

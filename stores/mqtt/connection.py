@@ -17,6 +17,7 @@ import uuid
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Protocol, TypeAlias
 
+from contract.counted import counted
 from contract.errors import StoreError, StoreForbidden, StoreUnavailable
 from contract.topics import CLUSTER_ECHO, echo_topic, filters_of
 from pacing.backoff import Backoff
@@ -79,7 +80,9 @@ class Sink:
             return
         if len(self._waiting) >= self._most:
             dropped = len(self._waiting) + 1
-            self.end(f"{dropped} messages were dropped: they came faster than they were taken")
+            self.end(
+                f"{counted(dropped, 'message')} dropped: they came faster than they were processed"
+            )
             return
         self._waiting.append(message)
         self._more.set()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.counted import counted
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
 from contract.validation_texts import decode_text
@@ -114,7 +115,7 @@ class Latest:
             return
         if len(self._waiting) >= _MOST_DOCUMENTS and message.topic not in self._waiting:
             dropped = len(self._waiting) + 1
-            self.end(f"{dropped} documents were dropped: more than {_MOST_DOCUMENTS} wait")
+            self.end(f"{counted(dropped, 'document')} dropped: more than {_MOST_DOCUMENTS} wait")
             return
         self._waiting[message.topic] = message.payload
         self._more.set()

@@ -27,7 +27,7 @@ FAULT = "80E01801"
 CHIPS = 8
 LINES = 8_000
 UNREAD_SECONDS = 10.5
-NOTICE = re.compile(r"WARNING service\.log: (\d+) lines of the log were dropped")
+NOTICE = re.compile(r"WARNING service\.log: (\d+) lines? of the log dropped")
 DROPPED = re.compile(r"^npu_vigil_log_lines_dropped_total (\S+)$", re.MULTILINE)
 PROGRAM = "tests.parts.talkative"
 

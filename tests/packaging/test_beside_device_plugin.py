@@ -35,7 +35,7 @@ def write(plane: ControlPlane, kubeconfig: Path, name: str = NAME) -> int:
 
 @pytest.fixture
 def overlay(control_plane: ControlPlane) -> Iterator[list[dict[str, Any]]]:
-    """The overlay, applied; it is taken away afterwards."""
+    """Apply the overlay; it is taken away afterwards."""
     items = apply(control_plane, OVERLAY)
     yield items
     take_back(control_plane, items)

@@ -43,7 +43,7 @@ def _may(plane: ControlPlane, user: str, verb: str, resource: str, namespace: st
 def applied(
     control_plane: ControlPlane, request: pytest.FixtureRequest
 ) -> Iterator[list[dict[str, Any]]]:
-    """The objects of one folder, applied; they are deleted afterwards."""
+    """Apply the objects of one folder and return them; they are deleted afterwards."""
     items = apply(control_plane, request.param)
     yield items
     take_back(control_plane, items)

@@ -155,7 +155,7 @@ log.info("line %d", number + 1)
     assert 1000 < len(numbers) < 10_000
     assert numbers[:-1] == list(range(len(numbers) - 1))
     (notice,) = (line for line in lines if " WARNING service.log: " in line)
-    assert f" {10_001 - len(numbers)} lines of the log were dropped" in notice
+    assert f" {10_001 - len(numbers)} lines of the log dropped" in notice
 
 
 def test_a_reader_that_is_gone_disturbs_no_other() -> None:

@@ -57,7 +57,7 @@ class AgentPaths:
 
 
 def forget_chip(node: AgentPaths, name: str, *, is_meant: bool) -> int:
-    """Forget the chip ``name``, or only say what that would be; the exit status."""
+    """Forget the chip ``name``, or only show what that would be; return the exit status."""
     logging.disable(logging.CRITICAL)
     if not (node.state_dir / FILE_NAME).exists():
         return _print_result(_OUTSIDE, f"{node.state_dir} has no journal of an agent")
@@ -146,7 +146,7 @@ def _names(state: PolicyState) -> list[str]:
 
 
 async def _does_answer(node: AgentPaths, state: PolicyState, chip: int) -> bool:
-    """Whether the driver lists the chip, and it answers. Raises ``DriverError`` without a list."""
+    """Return whether the driver lists the chip, and it answers. Raises ``DriverError``."""
     library = find_library(node.driver_root, trust_driver=node.trust_driver, environment=os.environ)
     driver = Driver(library, lambda: time.time_ns() // 1_000_000)
     work = asyncio.create_task(driver.run(), name="driver")
@@ -202,7 +202,7 @@ def _would(name: str, codes: list[str]) -> int:
 
 
 def _status(state_dir: Path) -> dict[str, Any] | None:
-    """The status page of the agent that runs; ``None`` where none answers."""
+    """Return the status page of the agent that runs; ``None`` where none answers."""
     try:
         with closing(SocketConnection(str(state_dir / SOCKET_NAME), _ANSWER_SECONDS)) as connection:
             connection.request("GET", "/api/v1/status")

@@ -20,7 +20,7 @@ DUO = "duo-cards"
 async def look_at_duo_cards(
     configuration: AgentConfiguration, inventory: Inventory | None
 ) -> tuple[Check, ...]:
-    """Whether device-info and such a plugin agree; nothing where there are no such cards."""
+    """Check whether device-info and such a plugin agree; nothing where there are no such cards."""
     if inventory is None or not is_duo(inventory):
         return ()
     if configuration.compatibility.duo_cards == "together":

@@ -54,7 +54,7 @@ STATE = PolicyState(
     7,
     {
         3: ChipState(faults={FAULT.code: FAULT}, answered=("chip-faults",)),
-        4: ChipState(blind={"chip-faults": Blindness(NOW_MS - 500, 'it says "no"\nand more')}),
+        4: ChipState(blind={"chip-faults": Blindness(NOW_MS - 500, 'it answers "no"\nand more')}),
     },
     {
         str(host_subject("Fan", 1)): SubjectState(faults={ALARM.code: ALARM}),
@@ -137,6 +137,7 @@ class Pages:
             {"device-info": self.record, "node-info": Publication(ForeignWrites())},
             JournalHistory(Path("/nowhere"), "node-1"),
             Stream("run"),
+            lambda: judge_texts({}, {}, InForce()),
         )
 
 
@@ -287,7 +288,12 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             reason="the level table",
             source="chip-faults",
             reported_by=("chip-faults",),
+            rules=chip.rules,
         )
+        assert [(one.file, one.key) for one in chip.rules] == [
+            ("contract/data/levels.json", "RestartBusiness"),
+            ("contract/data/policies.json", "frequency"),
+        ]
         assert chip.name is not None
         assert chip.name_zh is not None
         assert (fan.subject, fan.kind, fan.code, fan.since_ms) == (
@@ -308,6 +314,15 @@ async def test_faults_answer_the_questions_of_people_and_trainers(tmp_path: Path
             "dcmi_get_device_health on chip 3 (card 3 device 0)"
         ]
         assert (await fetch(tmp_path, "/nonsense"))[0] == 404
+        code, text = await fetch(tmp_path, "/")
+        assert code == 200
+        assert text.startswith("NPU Vigil agent ")
+        paths = [line.split()[0] for line in text.splitlines() if line.startswith("/")]
+        assert {"/metrics", "/api/v1/openapi.json", "/api/v1/faults", "/api/v1/stream"} < {*paths}
+        assert {(await fetch(tmp_path, path))[0] for path in paths if "stream" not in path} == {
+            200,
+            503,
+        }, "the journal of this test is nowhere"
 
 
 def test_a_chip_that_only_its_tool_reported_was_not_read() -> None:
