@@ -47,7 +47,7 @@ class PublicFaultProcessor(Protocol):
     """The first processor of the device chain (clusterd#3.2)."""
 
     def apply(self, node: str, record: DeviceRecord, now: Instant) -> DeviceRecord:
-        """``record`` with the public faults of ``node``; quick where there are none."""
+        """Return ``record`` with the public faults of ``node``; quick where there are none."""
 
 
 class ProcessorEngine:

@@ -73,8 +73,8 @@ class Windows:
             self._latest_ms = max(self._latest_ms, one.at_ms)
 
     def set_back(self, now_ms: int) -> frozenset[str]:
-        """Nothing came later than now, lest it waits for as long as the clock was set back; returns
-        the nodes of what is changed by that.
+        """Move times that are later than now to now, because the clock was set back; return the
+        nodes of what changes.
         """
         if self._latest_ms <= now_ms:
             return frozenset()

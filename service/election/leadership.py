@@ -341,7 +341,7 @@ class ByLease:
 
     @contextlib.asynccontextmanager
     async def _proving(self) -> AsyncIterator[None]:
-        """Within the block a leader whose Lease has nearly run out reads whose it is.
+        """Read the Lease within the block, for a leader whose Lease has nearly run out.
 
         Another one may take it right after a read. What is written then it finds and follows, or
         has refused (``docs/decisions/010``): that is no more than after a pause of this process.

@@ -137,7 +137,7 @@ class ReceivedHeartbeats:
         for one in self._received.values():
             one.is_retained = True
 
-    def put(self, message: Received) -> None:
+    def receive(self, message: Received) -> None:
         """Apply a message."""
         node = node_of(message.topic)
         if node is None:
