@@ -87,7 +87,7 @@ class PluginHost:
         reader = self.readers[index]
         what = f"{named(selection)} of {store.url}"
         trouble = Trouble(_log, "%s cannot be read: %s", "%s can be read again", what)
-        lasting = None if store.absence_is_deletion else Lasting()
+        lasting = None if store.absence_is_deletion else LastingDocuments()
         async for event in followed(partial(store.watch, selection), _ASK_AGAIN_SECONDS):
             if isinstance(event, Interrupted):
                 trouble.begin(event.reason)
@@ -121,7 +121,7 @@ class PluginHost:
             await plugin.set_leading(leading)
 
 
-class Lasting:
+class LastingDocuments:
     """What a watch has shown of a store that may come back without its documents.
 
     A document that is missing from a list was not deleted (``docs/decisions/021``).

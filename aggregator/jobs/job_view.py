@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.jobs.index import PodIndex
-from aggregator.jobs.left_places import Held
+from aggregator.jobs.left_places import LeftPlaces
 from aggregator.jobs.message_types import CLUSTER
 from aggregator.jobs.messages import message, node_info
 from aggregator.jobs.mindie_groups import Groups
@@ -60,7 +60,7 @@ class JobView:
         self._book = RelationState(tables)
         self._index = PodIndex()
         self._groups = Groups()
-        self._held = Held()
+        self._left_places = LeftPlaces()
         self._nodes = ViewedNodes(cluster_state, published)
         self._dirty: set[str] = set()
         self._restored: frozenset[str] = frozenset()
@@ -139,31 +139,31 @@ class JobView:
                 left.setdefault(pod.job, []).append(pod)
         jobs, about = self._cluster_state.jobs(), self._nodes.about(node)
         for job, gone in left.items():
-            self._held.leave(about, gone, jobs.get(job), self._index.counts(job))
+            self._left_places.leave(about, gone, jobs.get(job), self._index.counts(job))
 
     def _waiting(self, nodes: Iterable[str]) -> set[str]:
         """Return the jobs with left places that may have something to do with these nodes.
 
         Of those among them that are complete again, or deleted, the left places are forgotten.
         """
-        held = self._held.jobs
+        held = self._left_places.jobs
         if not held:
             return set()
         waiting = {
             job
             for node in nodes
-            for job in (*self._held.jobs_on(node), *self._index.jobs_on(node))
+            for job in (*self._left_places.jobs_on(node), *self._index.jobs_on(node))
             if job in held
         }
         jobs = self._cluster_state.jobs()
         for job in waiting:
-            if self._held.release(jobs.get(job), job, self._index.counts(job)):
+            if self._left_places.release(jobs.get(job), job, self._index.counts(job)):
                 self._drop_from_group(job)
         return waiting
 
     def _drop_from_group(self, job: str) -> None:
         """Take a job that has no place any more out of its group."""
-        if not self._index.nodes_of(job) and job not in self._held.jobs:
+        if not self._index.nodes_of(job) and job not in self._left_places.jobs:
             self._note(*self._groups.drop(job))
 
     def _is_hit(self, job: str, node: str) -> bool:
@@ -232,7 +232,7 @@ class JobView:
 
     def _wrong(self, job: str) -> Iterator[tuple[NodeFaultInfo, Sequence[RankFaultDevice]]]:
         """Yield what hits a job by node: its pods, and the places that pods have left."""
-        parts, held = self._parts.get(job, _NO_PARTS), self._held.places(job)
+        parts, held = self._parts.get(job, _NO_PARTS), self._left_places.places(job)
         for node, one in parts.items():
             if node not in held:
                 yield one.info, one.faults

@@ -37,7 +37,7 @@ class _Incomplete(msgspec.Struct):
     places: dict[str, LeftPlace] = {}
 
 
-class Held:
+class LeftPlaces:
     """Left places by job."""
 
     def __init__(self) -> None:

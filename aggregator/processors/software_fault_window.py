@@ -41,7 +41,7 @@ def judge(
     return counted, dropped, queue
 
 
-class Windows:
+class FaultWindows:
     """The new faults of all jobs that wait for their 30 s."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from aggregator.processors import state_takeover
 from aggregator.processors.manual_separation import ManualSeparation
 from aggregator.processors.separation_policy import SeparationPolicy
-from aggregator.processors.software_fault_window import Windows
+from aggregator.processors.software_fault_window import FaultWindows
 from aggregator.processors.state_codec import (
     POLICY,
     PersistedNode,
@@ -43,7 +43,7 @@ class ProcessorState:
     def __init__(self) -> None:
         self.devices: dict[str, DeviceState] = {}
         self.switches: dict[str, SwitchState] = {}
-        self.windows = Windows()
+        self.windows = FaultWindows()
         self.separation = ManualSeparation()
         self.to_keep: set[str] = set()
         """Nodes, and ``policy``, about which something is to be kept anew."""

@@ -9,7 +9,7 @@ import pytest
 from aggregator.liveness import persisted
 from aggregator.liveness.legacy_rules import (
     LegacyAnnotations,
-    OldNodes,
+    LegacyNodes,
     Seen,
     annotations_of,
     beat_of,
@@ -237,7 +237,7 @@ def test_the_brake_holds_for_old_heartbeats_too() -> None:
 
 
 def test_nodes_are_followed() -> None:
-    nodes = OldNodes()
+    nodes = LegacyNodes()
     assert not nodes.listed
     nodes.observe(Interrupted("away"))
     assert (nodes.listed, nodes.interrupted) == (False, "away")
