@@ -99,8 +99,10 @@ def family(pid: int) -> list[int]:
 
 
 def pss_mib(pids: Iterable[int]) -> float:
-    """Return the proportional set size of all together where no other program maps the
-    same files.
+    """Return the proportional set size of all together where no other program maps the same files.
+
+    Other programs would take their share of the interpreter and its libraries otherwise, and the
+    figure would be another one each time. One that has just ended has none.
     """
     anonymous_kb = 0
     of_files_kb: dict[tuple[str, str], int] = {}

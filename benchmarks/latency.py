@@ -123,7 +123,10 @@ class Bench:
         }
 
     async def single(self, count: int, faults: Iterator[Fault] | None = None) -> list[Change]:
-        """Make one change after the other: a fault occurs here, the one before recovers there."""
+        """Make one change after the other: a fault occurs here, the one before recovers there.
+
+        ``faults`` are the ones to make, on chips by default.
+        """
         nodes = itertools.cycle(self._cluster.nodes)
         changes: list[Change] = []
         before: tuple[Node, Change] | None = None

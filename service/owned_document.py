@@ -100,7 +100,10 @@ class OwnedDocument:
         self.added = added_by_others(document, all_keys=self.all_keys)
 
     def acknowledge(self, document: Document | None, version: str) -> bool:
-        """Observe that our write of ``document`` has ``version``; return whether it changed it."""
+        """Observe that our write of ``document`` has ``version``; return whether it changed it.
+
+        If not, what was seen before is still there.
+        """
         is_changed = not version or version != self.version
         if is_changed:
             if document is not None:

@@ -144,6 +144,8 @@ class RelationState:
     def restore(self, texts: Mapping[str, str], now: Instant) -> list[str]:
         """Restore the relation faults of an earlier leader; of a known one the stronger result
         counts.
+
+        Return why a bucket cannot be read: nothing of it counts.
         """
         found, problems = decoded(texts, _decode)
         for kept in found.values():

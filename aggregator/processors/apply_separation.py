@@ -19,6 +19,8 @@ _LEVEL = ChipLevel.MANUALLY_SEPARATE_NPU.value
 def separate(record: DeviceRecord, chips: Iterable[str]) -> DeviceRecord:
     """Return ``record`` with ``chips`` separated: a fault without a code, as a device plugin has
     it.
+
+    A device plugin may begin to name the same chips by another type (``npu-3``).
     """
     names = {chip if chip in record.chips else _renamed(chip, record) for chip in chips}
     faults = [CodeFault("CardUnhealthy", chip, _LEVEL, _LEVEL, -1, _LEVEL) for chip in names]

@@ -151,7 +151,10 @@ def filter_switch(
     wanted: list[tuple[frozenset[str], Filter]],
     now_ms: int,
 ) -> tuple[SwitchRecord, tuple[WithheldEvent, ...]]:
-    """Withhold what any job on the node tolerates, and judge the node by what is left."""
+    """Withhold what any job on the node tolerates, and judge the node by what is left.
+
+    An event without a level of its own is always shown.
+    """
     times = {key: (time_ms, level) for key, time_ms, level in record.times or ()}
     hidden, shown = [], []
     for event in record.events:

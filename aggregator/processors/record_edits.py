@@ -33,7 +33,11 @@ HARMLESS = frozenset(
 
 
 def add_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRecord:
-    """Return ``record`` with ``faults`` too; one that is there already is not doubled."""
+    """Return ``record`` with ``faults`` too; one that is there already is not doubled.
+
+    A chip with one that is not harmless leaves the available list for the one of its type, also
+    where the node has the fault, but not the chip in that list.
+    """
     new = set(faults).difference(record.faults)
     serious = [fault for fault in faults if fault.level not in HARMLESS]
     card = {fault.chip for fault in serious if fault.fault_type in _CARD}
@@ -49,7 +53,11 @@ def add_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRec
 
 
 def remove_faults(record: DeviceRecord, faults: Collection[CodeFault]) -> DeviceRecord:
-    """Return ``record`` without ``faults``."""
+    """Return ``record`` without ``faults``.
+
+    A chip without any other serious fault of a class leaves the unhealthy list of that class. It
+    does not become available by that.
+    """
     gone = set(faults)
     if gone.isdisjoint(record.faults):
         return record

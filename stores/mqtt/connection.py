@@ -267,7 +267,11 @@ class Session:
         await self._answer(granted, f"subscription to {topics}")
 
     async def ask(self) -> None:
-        """Send a ping; done when the broker answered: it is alive, and so is the way to it."""
+        """Send a ping; done when the broker answered: it is alive, and so is the way to it.
+
+        A broker that stands still, or packets that go nowhere, are noticed by the keepalive only
+        after twice its seconds.
+        """
         await self.publish(self._echo, b"", retain=False)
 
     async def ended(self) -> str:
