@@ -77,7 +77,7 @@ def accompany(record: DeviceRecord, state: DeviceState, now_ms: int) -> Accompan
 
 def _sightings(companions: Iterable[CodeFault], before: Sightings, now_ms: int) -> Sightings:
     """Return since when each is there. One that comes again while it is listed has another time of
-    its own.
+    its own, and is undecided anew.
     """
     found: Sightings = {}
     for fault in companions:
