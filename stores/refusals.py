@@ -98,7 +98,9 @@ class Refusals:
             _log.warning("%s is left out: %s", place, what)
 
     def find(self, place: str, reason: Reason, what: str) -> None:
-        """Do as ``refuse``, where one who looks again and again finds the same still there."""
+        """Do as ``refuse``, for a caller that checks again and again and finds the same still
+        there.
+        """
         if self._now.get(place) != Refused(place, reason, what):
             self._now.pop(place, None)  # something else is wrong: that begins now
             self.refuse(place, reason, what)

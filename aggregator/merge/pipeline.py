@@ -98,10 +98,11 @@ class Pipeline:
         self._knows_all = not any(
             isinstance(one.devices, LastingDocumentWatch) for one in self.sources
         )
-        """Whether all is known that the stores had in an earlier run: who is only in documents of
-        that run was deleted, or ended."""
+        """Whether all is known that the stores had in an earlier run: a node that is only in
+        documents of that run was deleted, or ended.
+        """
         self.processing = ProcessorEngine(len(self.sources), node_context or _nothing, public)
-        """The chains and what they remember: its ``observe``, ``views``, ``text`` and ``restore``
+        """The chains and their state: its ``observe``, ``views``, ``text`` and ``restore``
         are the daemon's to call, ``step`` is called here.
         """
         self.changed: frozenset[str] = frozenset()

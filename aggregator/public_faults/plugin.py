@@ -59,10 +59,12 @@ _WAITING_MS = 1000
 _ABSENT_MS = 500
 
 _PATIENCE_MS = 30_000
-"""How long a store that is away keeps back what others have of upstream's state, and our views."""
+"""How long a store that is away delays the use of upstream's state in other stores, and
+our views.
+"""
 
 _SHOWN, _OF_A_NODE = 400, 5
-"""So many faults are shown anew in one step: whoever has many nodes judged keeps others waiting."""
+"""Most faults that are shown anew in one step: many changed nodes must not delay the others."""
 
 
 class _About(msgspec.Struct, frozen=True):
