@@ -68,7 +68,7 @@ class FaultService:
         clients can subscribe now.
         """
         jobs = tuple(jobs)
-        self._recoveries.note(jobs, self._clock().steady_ms, sent=serves)
+        self._recoveries.record(jobs, self._clock().steady_ms, sent=serves)
         everywhere = self.subscriptions.listening(CLUSTER)
         for job in jobs:
             for workqueue in (*self.subscriptions.listening(job), *everywhere):

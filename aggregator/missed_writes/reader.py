@@ -63,7 +63,7 @@ class KindReports(Protocol):
     def unlisten(self, changed: set[str]) -> None:
         """Add nothing more to a set that ``listen`` returned."""
 
-    def take(self, found: Mapping[str, Document | None]) -> None:
+    def apply(self, found: Mapping[str, Document | None]) -> None:
         """Take in what was read."""
 
 
@@ -91,7 +91,7 @@ class Reports:
         report = cache.reports.get(node)
         return None if report is None else cache.kind.age(report.record) // self._a_second
 
-    def take(self, found: Mapping[str, Document | None]) -> None:
+    def apply(self, found: Mapping[str, Document | None]) -> None:
         """See ``KindReports``."""
         self._take(self._watch, found)
 
@@ -136,7 +136,7 @@ class StorageFaults:
     def unlisten(self, changed: set[str]) -> None:
         """See ``KindReports``."""
 
-    def take(self, found: Mapping[str, Document | None]) -> None:
+    def apply(self, found: Mapping[str, Document | None]) -> None:
         """See ``KindReports``."""
         for document in found.values():
             if document is not None:
@@ -254,7 +254,7 @@ class MissedWrites:
             if node not in changed and (one is not None or numbers[node] < 0)
         }
         before = {node: (documents.number(node), documents.is_here(node)) for node in new}
-        documents.take(new)
+        documents.apply(new)
         settled = {c: n for c, n in asked.items() if c.node not in changed or self._has_got(c, n)}
         self.claims.read(settled)
         self.claims.failed(asked.keys() - settled.keys(), self._clock().steady_ms)

@@ -225,7 +225,7 @@ class MessageProcessor:
         if self._rounds % _ROUNDS_PER_CHECK == 0:
             for place in self.absent.places:  # those of an earlier run that are no more
                 self.absent.forget(place, self.documents.holds)
-        come = self.absent.come(self._places)
+        come = self.absent.of_existing_nodes(self._places)
         if come:
             self.backlog.add(self._coming(come))
 
@@ -233,7 +233,7 @@ class MessageProcessor:
         for one in sorted(come, key=lambda one: one.report.reported_at_ms):
             yield 1
             report = one.report
-            if not self.absent.keeps(one):
+            if not self.absent.is_newest(one):
                 continue
             is_over = report.assertion == "once" and (
                 self._now.wall_ms - report.received_at_ms > OVERTAKEN_MS

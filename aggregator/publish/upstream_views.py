@@ -82,10 +82,10 @@ class _Shown:
         view = self.showing.view
         selection = Selection(namespace=view.namespace, name=view.name, owned=True)
         async for event in self._store.watch(selection):
-            self.take(event)
+            self.observe(event)
         raise StoreError(f"the watch of {self._store.url} ended")
 
-    def take(self, event: WatchEvent) -> None:
+    def observe(self, event: WatchEvent) -> None:
         """Apply an event of a watch that shows the view, and maybe other documents."""
         view = self.showing.view
         if not isinstance(event, Interrupted):
@@ -95,9 +95,9 @@ class _Shown:
                 mine = (one for one in documents if _is_of(view, one.namespace, one.name))
                 self.output.listed(next(mine, StoreContent.NOTHING))
             case Changed(document) if _is_of(view, document.namespace, document.name):
-                self.output.shows(document)
+                self.output.observe_watch(document)
             case Deleted(namespace, name) if _is_of(view, namespace, name):
-                self.output.shows(StoreContent.NOTHING)
+                self.output.observe_watch(StoreContent.NOTHING)
             case Changed() | Deleted():
                 return
             case Interrupted(reason):
@@ -163,7 +163,7 @@ class UpstreamViews:
         """Observe an event of a plugin's input, after the plugin has applied it."""
         for shown in self._shown.values():
             if _is_selected(shown.showing.view, selection):
-                shown.take(event)
+                shown.observe(event)
 
     async def follow(self) -> None:
         """Write no more."""

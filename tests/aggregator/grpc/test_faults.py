@@ -298,7 +298,7 @@ def test_only_what_ended_unacknowledged_and_just_now_is_sent_again() -> None:
 
     def note(message: Message, at_ms: int, *, in_snapshot: bool = False) -> None:
         bench.jobs[message.job_id] = message
-        recoveries.note([message.job_id], at_ms, sent=in_snapshot)
+        recoveries.record([message.job_id], at_ms, sent=in_snapshot)
 
     note(Message(JOB), 0)
     assert list(recoveries.of(JOB, 0)) == [], "it was never ill"
