@@ -131,6 +131,18 @@ def test_an_aggregator_that_is_not_ready_is_not_well(known: Stand) -> None:
     assert b"the aggregator is not ready: nodes are not read yet" in output
 
 
+@pytest.mark.parametrize("name", ["status", "faults"])
+def test_a_cluster_without_a_node_is_not_well(name: str, known: Stand) -> None:
+    known.answers["/readyz"] = {"ready": True}
+    known.answers["/api/v1/liveness"]["liveness"]["problems"] = {}
+    known.answers["/api/v1/nodes"]["nodes"] = []
+    known.answers["/api/v1/faults"]["faults"] = []
+    status, output, _ = vigil(known, name, COLUMNS="300")
+    assert status == 1
+    assert b"not known:   any node: none has a document or a heartbeat here" in output
+    assert b"is well" not in output
+
+
 @pytest.mark.parametrize(
     ("raw", "why"),
     [

@@ -236,14 +236,17 @@ def of_nodes(
         *reasons_of_faults(faults, name),
         *reasons_of_blind(blind, name),
     ]
+    not_known = [f"which sources are blind on {shortened(unsaid, NAMED)}"] if unsaid else []
+    if not chosen:
+        not_known.append("any node: none has a document or a heartbeat here")
     return StatusReport(
         source=source_of(about.leader),
         server=client.server,
         about=name or "the cluster",
         at_ms=about.at_ms if at_ms is None else at_ms,
-        well=not reasons,
+        well=bool(chosen) and not reasons,
         reasons=tuple(reasons),
-        not_known=(f"which sources are blind on {shortened(unsaid, NAMED)}",) if unsaid else (),
+        not_known=tuple(not_known),
         counts={
             "nodes": counts_of(f"{one.state}, {one.heartbeat}" for one in chosen),
             "chips": levels_of_chips(faults),
