@@ -40,9 +40,9 @@ class FoundProblems:
         return count
 
     def all(self) -> tuple[Problem, ...]:
-        """Return what was found; where that is too much, the first one says so."""
+        """Return what was found; the first one is their number where not all are listed."""
         if not self._more:
             return tuple(self._kept)
         count = len(self._kept) + self._more
-        what = f"has {count} problems, of which the first {MOST_LISTED} are told"
+        what = f"has {count} problems, of which the first {MOST_LISTED} are listed"
         return (Problem("$", what), *self._kept)

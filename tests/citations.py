@@ -55,7 +55,7 @@ _ALONE = re.compile(rf"(?<![\w@/.#$-])(?:{_ID})(?![\w-])(?!\.\d)")
 
 
 class Citation(NamedTuple):
-    """One anchor that a text names; ``document`` is empty where the text does not say which."""
+    """One anchor that a text names; ``document`` is empty where the text does not name it."""
 
     document: str
     anchor: str

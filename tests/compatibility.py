@@ -47,7 +47,7 @@ class Row:
 
 @cache
 def table() -> tuple[Row, ...]:
-    """The rows, in their order. The table is the first one of the document."""
+    """Return the rows, in their order. The table is the first one of the document."""
     lines = iter(TABLE.read_text().splitlines())
     header = next(line for line in lines if line.startswith("|"))
     assert _cells(header) == HEADER
@@ -78,7 +78,7 @@ def check(recording: str, found: Iterable[Difference]) -> None:
 
 
 def unlisted(recording: str, found: Iterable[Difference]) -> list[Difference]:
-    """What ``found`` has at other places than the table: for runs whose times differ.
+    """Return what ``found`` has at other places than the table: for runs whose times differ.
 
     There a state of which the table knows what is in it may be missing as a whole.
     """

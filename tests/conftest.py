@@ -46,10 +46,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def pytest_sessionstart() -> None:
-    """Say that this thread has no event loop.
+    """State that this thread has no event loop.
 
-    looptime asks for one before synchronous tests too, and asyncio would make one that nobody
-    closes.
+    looptime asks for one before synchronous tests too, and asyncio would make one that is
+    never closed.
     """
     asyncio.set_event_loop(None)
     _let_virtual_time_pass()
@@ -87,7 +87,7 @@ def running_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def control_plane(running_control_plane: ControlPlane) -> ControlPlane:
-    """A real API server that runs and holds no documents."""
+    """Return a real API server that runs and holds no documents."""
     running_control_plane.recover()
     running_control_plane.clean()
     return running_control_plane
@@ -96,7 +96,7 @@ def control_plane(running_control_plane: ControlPlane) -> ControlPlane:
 @pytest.fixture
 @needs("server")
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """A real mosquitto with nothing in it."""
+    """Return a real mosquitto with nothing in it."""
     place = tmp_path / "broker"
     place.mkdir()
     with Broker(place) as running:
@@ -105,7 +105,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _emulator_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The emulator's sources are compiled once for all workers of a run."""
+    """Compile the emulator's sources once for all workers of a run."""
     with pytest.MonkeyPatch.context() as patch:
         compile_once(patch, tmp_path_factory.getbasetemp())
         yield
@@ -114,7 +114,7 @@ def _emulator_objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 @pytest.fixture(scope="session")
 @needs("daemon")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The emulated driver, built: its root is ``driver``. Daemons run on it."""
+    """Return the emulated driver, built: its root is ``driver``. Daemons run on it."""
     place = tmp_path_factory.mktemp("built")
     install(place / "driver", place / "emulator")
     return place

@@ -13,7 +13,7 @@ from tests.vectors import VECTORS
 
 
 def shipped_texts() -> dict[str, str]:
-    """The shipped tables as the documents that they were made of, by their keys."""
+    """Return the shipped tables as the documents that they were made of, by their keys."""
     levels = shipped_levels()
     policies = read_table("policies.json", PolicyTables)
     chip = {f"{name}Codes": codes for name, codes in levels.chip.items()}
@@ -26,6 +26,6 @@ def shipped_texts() -> dict[str, str]:
 
 
 def recorded_texts(key: str) -> tuple[str, ...]:
-    """What was given to the real program as the document ``key``, good and bad."""
+    """Return what was given to the real program as the document ``key``, good and bad."""
     found: dict[str, list[str]] = json.loads((VECTORS / "fault-config" / "texts.json").read_text())
     return tuple(found[key])

@@ -88,6 +88,21 @@ def test_files_and_folders_that_are_named_exist(document: Path) -> None:
     assert [name for name in names if not _is_there(name, room)] == []
 
 
+def _parts(room: str) -> set[str]:
+    """Return the files and folders of a room, a folder with a slash at its end."""
+    below = [name.split("/")[1:] for name in files("*.py") if name.startswith(f"{room}/")]
+    known = {"__init__.py", "__main__.py", "main.py"}
+    return {way[0] if len(way) == 1 else f"{way[0]}/" for way in below} - known
+
+
+@pytest.mark.parametrize("document", ROOMS, ids=lambda path: path.stem)
+def test_each_room_names_its_folders_and_files(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    parts = _parts(document.stem)
+    assert parts
+    assert [one for one in sorted(parts) if not re.search(rf"(?<!\w){re.escape(one)}", text)] == []
+
+
 def test_a_file_that_is_not_there_is_found() -> None:
     (name,) = _paths("in `agent/policy/nowhere.py`")
     assert not _is_there(name, ROOT / "agent")

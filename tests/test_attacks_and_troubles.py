@@ -19,7 +19,7 @@ HEADS = {
 
 
 def rows(document: Path) -> list[list[str]]:
-    """The cells of the table with the head that the document has."""
+    """Return the cells of the table with the head that the document has."""
     (below,) = document.read_text(encoding="utf-8").split(HEADS[document] + "\n")[1:]
     lines = below.partition("\n\n")[0].splitlines()
     assert re.fullmatch(r"[|-]+", lines[0])
@@ -28,7 +28,7 @@ def rows(document: Path) -> list[list[str]]:
 
 @cache
 def functions_of(path: Path) -> frozenset[str]:
-    """The names of all test functions of a file."""
+    """Return the names of all test functions of a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return frozenset(
         node.name
@@ -70,10 +70,10 @@ def test_what_is_not_there_is_found() -> None:
     assert is_there(f"{here}::test_what_is_not_there_is_found[any]")
     assert is_there("python -m benchmarks.attack_pages")
     for name in (
-        f"{here}::test_that_nobody_wrote",
-        "tests/test_that_nobody_wrote.py",
+        f"{here}::test_that_is_missing",
+        "tests/test_that_is_missing.py",
         "tests/parts/unread.py",
-        "python -m benchmarks.that_nobody_wrote",
+        "python -m benchmarks.that_is_missing",
         "README.md",
     ):
         assert not is_there(name), name

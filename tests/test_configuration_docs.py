@@ -25,7 +25,7 @@ DOCS = Path(__file__).parents[1] / "docs" / "configuration.md"
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the first table below ``heading``, without its head."""
+    """Return the cells of the first table below ``heading``, without its head."""
     below = DOCS.read_text(encoding="utf-8").split(f"\n## `{heading}`\n")[1]
     table = below.split("| flag |")[1].split("\n\n")[0]
     lines = table.splitlines()[2:]
@@ -42,7 +42,7 @@ def leaves(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, objec
 
 
 def flags(verb: Callable[..., None]) -> set[str]:
-    """What can be given on the command line."""
+    """Return what can be given on the command line."""
     application = typer.Typer(add_completion=False)
     application.command()(verb)
     command = typer.main.get_command(application)
@@ -50,7 +50,7 @@ def flags(verb: Callable[..., None]) -> set[str]:
 
 
 def written(default: object) -> str:
-    """How the table says ``default``; nothing where it says it in words."""
+    """Return ``default`` as the table writes it; nothing where it has it in words."""
     match default:
         case bool():
             return f"`{str(default).lower()}`"

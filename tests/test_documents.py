@@ -54,3 +54,10 @@ def test_every_make_target_that_is_named_exists() -> None:
         named = set(re.findall(r"(?:`|^)make ([\w-]+)", text, re.MULTILINE))
         assert named
         assert named <= targets, name
+
+
+def test_each_change_request_names_a_file_that_exists() -> None:
+    text = (ROOT / "docs" / "change-requests.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| (.+) \| `([^`]+)` \|$", text, re.MULTILINE)
+    assert [int(number) for number, _, _ in rows] == list(range(1, 31))
+    assert [path for _, _, path in rows if path not in files()] == []

@@ -43,7 +43,7 @@ _NODED_ID = re.compile(r"(?<![A-Z0-9])([KEHPNMC]\d{1,2})(?![A-Z0-9])")
 
 
 def named(tree: ast.AST, pattern: re.Pattern[str] = _ID) -> set[str]:
-    """The examples that texts and names below ``tree`` name."""
+    """Return the examples that texts and names below ``tree`` name."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -69,7 +69,7 @@ def examples_of(
     }
     for statement in module.body:
         for function in _test_functions(statement):
-            # What a class of tests says, all of its tests are about.
+            # The docstring of a class of tests is about all of them.
             texts = [ast.Constant(ast.get_docstring(owner) or "") for owner in _owners(statement)]
             used = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
             for tree in (function, *texts, *(constants[name] for name in used & constants.keys())):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = 2
 _WIDTH = 100
+_DRIVER_DIGITS = 8
 _INDENT = " " * 12
 _NODE = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 
@@ -60,7 +61,6 @@ def explain(
 
     import msgspec
 
-    from contract.codes.chip_codes import is_code
     from contract.codes.reference import describe_code
     from contract.errors import StoreUnavailable
     from vigil.reports.show import answering, print_lines
@@ -97,8 +97,8 @@ def explain(
     try:
         show(sources, ask, node=node, watching=watch, as_json=as_json, utc=utc)
     except (UnknownNode, StoreUnavailable):
-        # Without a daemon nobody knows whether it is a node; with one it is none.
-        if not is_code(what):
+        # Without a daemon it may be the name of a node; with one it is not.
+        if not _has_digits_of_code(what):
             raise
         print(_unknown(what), file=sys.stderr)
         sys.exit(_UNKNOWN)
@@ -108,10 +108,35 @@ def _unknown(code: str) -> str:
     from contract.errors import quoted
 
     return (
-        f"vigil: {quoted(code)!r} is in no table of fault codes. An unlisted code of a chip is "
-        "SeparateNPU when the driver calls it major or critical. It is NotHandleFault when the "
-        "driver calls it minor or suggestion. All codes are in docs/codes.md."
+        f"vigil: {quoted(code)!r} is in no table of fault codes. {_level_of_unlisted(code)}"
+        "docs/codes.md lists all codes."
     )
+
+
+def _level_of_unlisted(code: str) -> str:
+    """Return what level a code of the form of ``code`` has without a table; empty for no code."""
+    code = code.strip()
+    if code.startswith("["):
+        return "A switch code without a level is shown, and changes nothing for jobs. "
+    if not _has_digits_of_code(code):
+        return "Codes have eight or nine hexadecimal digits, or the form [0x08520003,na,cpu,na]. "
+    if len(code.lower().removeprefix("0x")) > _DRIVER_DIGITS:
+        return "A public fault without a level is refused. "
+    return (
+        "Without a level, a chip code that the driver calls major or critical is SeparateNPU. "
+        "One that it calls minor or suggestion is NotHandleFault. "
+        "A code of the BMC without a level is shown, and changes nothing for jobs. "
+    )
+
+
+def _has_digits_of_code(text: str) -> bool:
+    from contract.codes.chip_codes import parse_code
+
+    try:
+        parse_code(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _lines(found: CodeReference, language: str) -> Iterator[str]:
@@ -134,7 +159,7 @@ def _lines(found: CodeReference, language: str) -> Iterator[str]:
     yield ""
     yield from _field("sources", "; ".join(_sources(found)))
     if follows:
-        yield from _field("derived", f"{follows}: follow from the code and its level")
+        yield from _field("derived", f"{follows} (from the code and its level)")
 
 
 _FIELDS = {"effect": "jobs", "remedy": "to do", "summary": "name", "module": "part"} | {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from advisor.rescheduling.fault_pods import PRE_SEPARATE, FaultType, reason_of
+from advisor.rescheduling.fault_pods import PRE_SEPARATE, reason_of
+from advisor.scheduler_view.state import FaultType
 from contract import scheduling
 
 if TYPE_CHECKING:
@@ -84,6 +85,6 @@ def gate(
         return Gate(GateStep.NOTHING, "D7", ("R26",), why)
     reason = reason_of(tuple(judged))
     if reason == FaultType.POD_FAILED and (budget.times == 0 or budget.remaining <= 0):
-        why = f"pods failed by themselves and {max(budget.remaining, 0)} retries are left"
+        why = f"pods failed by themselves, retries left: {max(budget.remaining, 0)}"
         return Gate(GateStep.NOTHING, "D8", ("R27",), why, reason)
     return Gate(GateStep.DELETE, "", ("R27",), "", reason)

@@ -80,9 +80,9 @@ class StatusParts:
 
     absences: Mapping[str, Absence]
     advising: Advising | None
-    board: JobView
+    job_view: JobView
     leadership: Leadership
-    listener: HeartbeatMonitor
+    heartbeat_monitor: HeartbeatMonitor
     marks: DirectoryMarks
     missed_writes: Mapping[str, MissedWrites]
     pipeline: Pipeline
@@ -92,7 +92,7 @@ class StatusParts:
     readiness: Readiness
     stores: Mapping[str, Store]
     stream: Stream
-    succession: Takeover
+    takeover: Takeover
     notifier: Notifier
     cluster_state: ClusterWorld
 
@@ -118,10 +118,10 @@ class Picture:
         """Yield every node, or each of ``nodes`` that is known, sorted by name."""
         of, now = self._of, self._clock()
         if nodes is None:
-            yield from node_statuses(of.pipeline, of.listener, now)
+            yield from node_statuses(of.pipeline, of.heartbeat_monitor, now)
             return
         for node in sorted(nodes):
-            status = node_status(of.pipeline, of.listener, node, now)
+            status = node_status(of.pipeline, of.heartbeat_monitor, node, now)
             if status is not None:
                 yield status
 
@@ -131,11 +131,11 @@ class Picture:
 
     def job_rows(self) -> Iterator[HitJob]:
         """Yield the jobs that are hit."""
-        return self._of.board.hit()
+        return self._of.job_view.hit()
 
     def job(self, job: str) -> JobStatus | None:
         """Return one job; ``None`` where there is none."""
-        status, advising = self._of.board.job(job), self._of.advising
+        status, advising = self._of.job_view.job(job), self._of.advising
         if status is None or advising is None:
             return status
         advice = advising.answers.of_job(status.namespace, status.name)
@@ -183,7 +183,7 @@ class Picture:
 
     def liveness(self) -> LivenessPage:
         """Return who fell silent."""
-        status = liveness_status(self._of.listener, self._publish_lost)
+        status = liveness_status(self._of.heartbeat_monitor, self._publish_lost)
         return LivenessPage(self.at_ms, status, self._of.stream.last_id)
 
     def documents(self) -> DocumentsPage:
@@ -200,7 +200,7 @@ class Picture:
 
     def leader(self) -> LeaderPage:
         """Return who writes."""
-        kept = self._of.succession.keeping.statuses()
+        kept = self._of.takeover.persistent_state.statuses()
         return LeaderPage(
             self.at_ms, leader_status(self._of.leadership), kept, self._of.stream.last_id
         )
@@ -271,15 +271,17 @@ class Picture:
         """Return why a node is published as it is; ``None`` where there is none."""
         of = self._of
         now = self._clock()
-        status = node_status(of.pipeline, of.listener, node, now)
+        status = node_status(of.pipeline, of.heartbeat_monitor, node, now)
         if status is None:
             return None
-        facts = msgspec.structs.replace(of.cluster_state.facts(node), lost=node in of.pipeline.lost)
+        facts = msgspec.structs.replace(
+            of.cluster_state.node_context(node), lost=node in of.pipeline.lost
+        )
         around = ExplanationContext(
             facts=facts,
             standing=of.public_faults.standing(node),
-            jobs=of.board.jobs_on(node),
-            relations=of.board.relations_on(node),
+            jobs=of.job_view.jobs_on(node),
+            relations=of.job_view.relations_on(node),
             publish_lost=self._publish_lost,
             began=of.notifier.began_ms,
         )

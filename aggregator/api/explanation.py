@@ -128,9 +128,9 @@ def explain(
     ``acknowledged``: document to whether every store that is published to has its newest value.
     """
     node, facts = status.node, around.facts
-    report = newest(pipeline.device.inboxes, node)
-    switch = newest(pipeline.switch.inboxes, node)
-    server = newest(pipeline.node.inboxes, node)
+    report = newest(pipeline.device.caches, node)
+    switch = newest(pipeline.switch.caches, node)
+    server = newest(pipeline.node.caches, node)
     documents = tuple(
         table.kind.document(home)
         for table in pipeline.tables

@@ -38,7 +38,7 @@ class Readiness:
         self,
         pipeline: Pipeline,
         publishers: tuple[StorePublisher, ...],
-        succession: Takeover,
+        takeover: Takeover,
         leadership: Leadership,
         stalls: Stalls,
         not_served: Callable[[], str | None],
@@ -50,7 +50,7 @@ class Readiness:
         self._waits_for: str | None = "waiting for the stores to answer"
         self._pipeline = pipeline
         self._publishers = publishers
-        self._succession = succession
+        self._takeover = takeover
         self._leadership = leadership
         self._stalls = stalls
         self._not_served = not_served
@@ -115,9 +115,9 @@ class Readiness:
     def _asked(self) -> Iterator[tuple[str, Failing, bool]]:
         """Yield what is asked of stores, and whether it is of several documents."""
         for source in self._pipeline.sources:
-            for feed in source.feeds:
-                what = f"the watch of {feed.selection.namespace} in {source.url}"
-                yield what, feed.reading, False
+            for watch in source.watches:
+                what = f"the watch of {watch.selection.namespace} in {source.url}"
+                yield what, watch.reading, False
         for publisher in self._publishers:
             url, many = publisher.store.url, len(publisher.outputs) > 1
             yield f"the watch of our documents in {url}", publisher.reading, False
@@ -132,7 +132,7 @@ class Readiness:
             for publisher in self._publishers
             for _, output in sorted(publisher.outputs.items())
         ]
-        for url, views in self._succession.views.items():
+        for url, views in self._takeover.views.items():
             written += ((url, output) for output in views.outputs)
         return (
             *(one.text for one in self._unread() if not one.is_long),
@@ -146,7 +146,7 @@ class Readiness:
                 for url, output in written
                 if output.conflict
             ),
-            *self._succession.keeping.conflicts,
+            *self._takeover.persistent_state.conflicts,
             *self._missing(),
         )
 
@@ -159,4 +159,4 @@ class Readiness:
 
     def _follows(self) -> bool:
         """Return whether everything is known and another aggregator publishes it."""
-        return self._succession.is_warm and self._leadership.follows
+        return self._takeover.is_warm and self._leadership.follows

@@ -202,10 +202,12 @@ def build(levels: LevelTables, table: CodeTable, source: str) -> Catalogue:
         for index, code in enumerate(codes):
             _check_code(code, f"chip.{name}[{index}]", problems)
             by_code.setdefault(code, []).append(ChipLevel(name))
+    known_switch_codes = {code for codes in levels.switch.values() for code in codes}
     severities = dict.fromkeys(by_code, Severity.MINOR)  # what the table leaves out is minor
     words = {severity.word: severity for severity in Severity}
     for code, facts in table.codes.items():
-        _check_code(code, f"codes.{code}", problems)
+        if code not in known_switch_codes:
+            _check_code(code, f"codes.{code}", problems)
         if facts.severity is None:
             continue
         if facts.severity not in words:

@@ -1,9 +1,10 @@
 """Describe each fault code for people: its name, its part, what follows for jobs, what to do.
 
 A field is ``known`` when a table of the vendor or of the specification gives it for this code. It
-``follows`` when it is derived: the part and the kind of a fault from the bits of its code
-(``docs/spec/dcmi.md#5.3``, 5.4, 6), the effect on jobs and the remedy from its level
-(``docs/spec/consumers.md#1.10``). Names are the vendor's; one that is missing stays missing.
+``follows`` when it is derived: the part and the kind of a fault from its code
+(``docs/spec/dcmi.md#5.3``, 5.4, 6, ``docs/spec/clusterd.md#4.5``), the effect on jobs and the
+remedy from its level (``docs/spec/consumers.md#1.10``). Names are the vendor's; one that is missing
+stays missing.
 """
 
 from __future__ import annotations
@@ -32,9 +33,13 @@ _LEVELS = "contract/data/levels.json"
 _EFFECTS = "docs/spec/consumers.md#1.10"
 _LAYOUT = "docs/spec/dcmi.md#5.3, 5.4"
 _SWITCH_LAYOUT = "docs/spec/dcmi.md#6"
+_PUBLIC_LAYOUT = "docs/spec/clusterd.md#4.5"
+_DIAGNOSIS = "MindCluster 26.x, kg-config.json of FaultDiag"
+_GUIDE = "MindCluster 26.x, guide to fault levels, table 5"
 _HOST_CHECKS = "contract/codes/host_codes.py"
 _DRIVER_DIGITS = 8
 _SWITCH_PARTS = 4
+_PUBLIC_COMPONENTS = {"0": "NPU", "1": "Server", "2": "Network", "3": "Storage"}
 _PEERS = {"cpu": "CPU", "npu": "NPU", "L2": "L2 switch"}
 
 
@@ -183,10 +188,12 @@ def _reference() -> _Reference:
 def _describe(code: str, kind: CodeKind, level: str) -> CodeReference:
     facts = _Facts()
     facts.know(_HOST_CHECKS if code in HOST_CODES else _LEVELS, level=level)
-    _add_tables(facts, code, kind)
+    _add_tables(facts, code)
     _add_summary(facts)
     if kind is CodeKind.SWITCH:
         _add_switch_layout(facts, code)
+    elif kind is CodeKind.PUBLIC:
+        _add_public_layout(facts, code)
     elif kind is CodeKind.CHIP and len(code) == _DRIVER_DIGITS:
         _add_layout(facts, int(code, 16))
     _add_kind(facts, kind)
@@ -224,33 +231,43 @@ def raising_rules(code: str, tables: Catalogue) -> Mapping[str, str]:
     duration = tables.durations.get(code)
     if duration is not None:
         found["duration"] = (
-            f"Its level is {duration.level} when it holds for more than "
-            f"{duration.fault_timeout_ms / 1000:g} s, until it was gone for "
-            f"{duration.recover_timeout_ms / 1000:g} s."
+            f"The level rises to {duration.level} when the fault holds for more than "
+            f"{_span(duration.fault_timeout_ms)}. It falls again when the "
+            f"fault has been gone for {_span(duration.recover_timeout_ms)}."
         )
     frequency = tables.frequencies.get(code)
     if frequency is not None:
-        until = "until an operator releases the chip"
+        until = "an operator releases the chip"
         if frequency.release_ms is not None:
-            until = f"until it was gone for {frequency.release_ms / 3_600_000:g} h"
+            until = f"the fault has been gone for {_span(frequency.release_ms)}"
         found["frequency"] = (
-            f"The level of its chip is {frequency.level} when it occurs "
-            f"{counted(frequency.times, 'time')} in {frequency.window_seconds / 3600:g} h, {until}."
+            f"The chip is at {frequency.level} when the fault occurs "
+            f"{counted(frequency.times, 'time')} in {_span(frequency.window_seconds * 1000)}, "
+            f"until {until}."
         )
     return found
 
 
-def _add_tables(facts: _Facts, code: str, kind: CodeKind) -> None:
+def _span(milliseconds: int) -> str:
+    """Return a time in the largest unit of which it is a whole number."""
+    for unit_ms, unit in ((3_600_000, "hour"), (60_000, "minute"), (1000, "second")):
+        if milliseconds >= unit_ms and milliseconds % unit_ms == 0:
+            return counted(milliseconds // unit_ms, unit)
+    return counted(milliseconds, "millisecond")
+
+
+def _add_tables(facts: _Facts, code: str) -> None:
     row = shipped().facts.get(code)
-    if row is not None and kind in {CodeKind.CHIP, CodeKind.NODE}:
+    if row is not None:
+        is_in_guide = code.isalnum() and len(code) != _DRIVER_DIGITS
         facts.know(
-            _CODES,
+            _GUIDE if is_in_guide else _DIAGNOSIS,
             name_en=row.name_en,
             name_zh=row.name_zh,
             component=row.component,
             module=row.module,
-            severity=row.severity,
         )
+        facts.know(_CODES, severity=row.severity)
     made_up = _reference().made_up.get(code)
     if made_up is not None:
         facts.know(made_up.source, summary=made_up.summary, module=made_up.module)
@@ -288,8 +305,19 @@ def _add_switch_layout(facts: _Facts, code: str) -> None:
     event = _reference().switch_events.get(parts[0].removeprefix("0x"), {}).get(parts[1])
     peer = _PEERS.get(parts[2])
     what = event or f"event {parts[0]}, type {parts[1]}"
-    facts.follow(_SWITCH_LAYOUT, summary=f"Switch: {what}{f' to the {peer}' if peer else ''}")
+    facts.follow(_SWITCH_LAYOUT, summary=f"Switch: {what}{f' (to the {peer})' if peer else ''}")
     facts.follow(_SWITCH_LAYOUT, module=f"port to the {peer}" if peer else "chip")
+
+
+def _add_public_layout(facts: _Facts, code: str) -> None:
+    """Add what the first digit of a public fault's code means."""
+    component = _PUBLIC_COMPONENTS.get(code[0])
+    if component is not None:
+        facts.follow(
+            _PUBLIC_LAYOUT,
+            component=component,
+            summary=f"{component}: public fault, described by the program that reports it",
+        )
 
 
 def _add_kind(facts: _Facts, kind: CodeKind) -> None:
@@ -303,8 +331,8 @@ def _add_kind(facts: _Facts, kind: CodeKind) -> None:
     summary = {
         CodeKind.CHIP: "Fault of a chip",
         CodeKind.SWITCH: "Fault of a switch",
-        CodeKind.NODE: "Fault of the server: the event list of its BMC has the name",
-        CodeKind.PUBLIC: "Public fault: the program that reports it has the name",
+        CodeKind.NODE: "Fault of the server, named in the event list of its BMC",
+        CodeKind.PUBLIC: "Public fault, described by the program that reports it",
     }[kind]
     facts.follow(_LEVELS, component=component, summary=summary)
 

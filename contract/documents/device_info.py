@@ -187,7 +187,7 @@ def _fault(fault: DeviceFault) -> dict[str, object]:
 
 
 def _join(names: tuple[str, ...]) -> str:
-    """A comma list in bytewise order, as upstream's string set gives it."""
+    """Return a comma list in bytewise order, as upstream's string set gives it."""
     return ",".join(sorted(names))
 
 

@@ -206,7 +206,7 @@ def _beat_tree(beat: NodeBeat) -> dict[str, Any]:
 
 
 def _with_beat(parts: dict[str, Any], beat: NodeBeat) -> dict[str, Any]:
-    """Generation C: the heartbeat stands between the faults and the status."""
+    """Encode generation C: the heartbeat is between the faults and the status."""
     faults, status = parts["FaultDevList"], parts["NodeStatus"]
     return {"FaultDevList": faults, **_beat_tree(beat), "NodeStatus": status}
 

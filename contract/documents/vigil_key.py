@@ -104,7 +104,7 @@ def encode_vigil_key(
 
 
 def _fitting(entries: tuple[T, ...], room: int) -> tuple[tuple[T, ...], int]:
-    """The first entries, as many as have room, and what room is left behind them."""
+    """Return the first entries, as many as have room, and the room that is left."""
     for number, entry in enumerate(entries):
         size = len(msgspec.json.encode(entry)) + 1
         if size > room:

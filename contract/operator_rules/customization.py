@@ -133,7 +133,7 @@ def _codes(
     spellings: dict[int, str],
     problems: FoundProblems,
 ) -> list[str]:
-    """The codes that a valid entry comes to own."""
+    """Return the codes that a valid entry comes to own."""
     codes = []
     for index, text in enumerate(ids or ()):
         here, name = f"{where}.EventId[{index}]", text.lower()

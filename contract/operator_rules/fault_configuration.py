@@ -293,8 +293,10 @@ def _found(
 def _others(
     given: Mapping[str, str], config_map: OperatorConfigMap | None
 ) -> Iterator[tuple[str, Problem]]:
-    """What is wrong with keys that are no document of the place. ``PollInterval`` has no effect:
-    what is here is watched, not polled."""
+    """Yield what is wrong with keys that are no document of the place.
+
+    ``PollInterval`` has no effect: what is here is watched, not polled.
+    """
     low, high = _POLL_SECONDS
     known = (
         (*DOCUMENTS, POLL_INTERVAL_KEY)

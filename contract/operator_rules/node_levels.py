@@ -88,7 +88,7 @@ def read_node_levels(text: str) -> NodeLevels:
 
 
 def _lists(tree: Any, refused: FoundProblems) -> _Found:
-    """The lists of codes by their names; of what is given more than once, the last one counts."""
+    """Return the lists of codes by their names; of a name given twice, the last one counts."""
     if not isinstance(tree, Pairs) and tree is not None:
         refused.add(_wrong_type("$", "an object", tree))
         return {}
@@ -125,7 +125,7 @@ def _members(value: Any, refused: FoundProblems) -> _Found:
 
 
 def _text(entry: Any, where: str, refused: FoundProblems) -> str | None:
-    """The entry; ``None`` for one that has been refused."""
+    """Return the entry; ``None`` for one that has been refused."""
     if entry is None:
         return ""
     if type(entry) is not str:  # numbers with a fraction are a kind of text there

@@ -78,6 +78,6 @@ def read_public_fault_table(
     if not levels:
         raise DocumentError(document, "$.publicFaultCode", "has no code: nothing would be taken")
     if not resources:
-        raise DocumentError(document, "$.publicFaultResource", "names nobody who may tell")
+        raise DocumentError(document, "$.publicFaultResource", "names no program that may report")
     problems.extend(dropped(text, _Table))
     return PublicFaultTable(levels, resources), problems.all()

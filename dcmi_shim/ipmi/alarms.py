@@ -16,6 +16,7 @@ import msgspec
 from contract.codes.bmc_device_types import device_type
 from contract.codes.chip_codes import format_code
 from contract.codes.levels import Severity
+from contract.counted import counted
 from contract.errors import BmcError
 from dcmi_shim.ipmi.request import Request
 
@@ -89,7 +90,7 @@ def reading(before: Collection[Alarm] | None) -> Reading:
         last = page
         while len(alarms) < page.total and last.total == page.total:
             if not last.alarms:
-                raise _wrong(len(alarms), f"it is empty, but {page.total} alarms were announced")
+                raise _wrong(len(alarms), f"it is empty, but the total is {page.total}")
             index = len(alarms)
             last = parse_page((yield request_from(index)), index)
             alarms += last.alarms
@@ -98,7 +99,7 @@ def reading(before: Collection[Alarm] | None) -> Reading:
             known = None
             continue
         if len(alarms) > page.total:
-            raise _wrong(0, f"{page.total} alarms were announced, {len(alarms)} were sent")
+            raise _wrong(0, f"the total is {page.total}, but {len(alarms)} came")
         found = _identities(alarms)
         if last is page or found == known:
             once: dict[tuple[str, str, int], Alarm] = {}
@@ -116,21 +117,21 @@ def parse_page(reply: bytes, index: int) -> AlarmPage:
     Zeros behind all the alarms that it counts are no alarms.
     """
     if len(reply) < _HEADER.size:
-        raise _wrong(index, f"it has {len(reply)} bytes, not even {_HEADER.size}", reply)
+        raise _wrong(index, f"it has {counted(len(reply), 'byte')}, not even {_HEADER.size}", reply)
     manufacturer, total, count = _HEADER.unpack_from(reply)
     if manufacturer != _MANUFACTURER:
         what = f"it begins with {manufacturer.hex(' ')} instead of {_MANUFACTURER.hex(' ')}"
         raise _wrong(index, f"{what}: shifted, or of a BMC that is not Huawei's", reply)
     events = reply[_HEADER.size :]
-    counted = count * _EVENT.size
-    if len(events) > counted and not any(events[counted:]):
-        events = events[:counted]  # some BMCs fill their replies up
+    size = count * _EVENT.size
+    if len(events) > size and not any(events[size:]):
+        events = events[:size]  # some BMCs fill their replies up
     if len(events) % _EVENT.size:
         what = f"its alarms take {len(events)} bytes, no multiple of {_EVENT.size}"
         raise _wrong(index, what, reply)
     alarms = tuple(map(_alarm, _EVENT.iter_unpack(events)))
     if count != len(alarms):
-        raise _wrong(index, f"its count is {count} alarms, it contains {len(alarms)}", reply)
+        raise _wrong(index, f"its count of alarms is {count}, but it holds {len(alarms)}", reply)
     return AlarmPage(total, alarms)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import msgspec
 
 from contract.codes.levels import Severity
+from contract.counted import counted
 from dcmi_shim.values import DriverEvent, DriverGap
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class EventQueue(Generic[Raw, Value]):
             self._filled.clear()
             if self._dropped:
                 dropped, self._dropped = self._dropped, 0
-                self.gap(f"{dropped} events were dropped because the agent's queue was full")
+                self.gap(f"{counted(dropped, 'event')} dropped: the agent's queue was full")
 
 
 def driver_event(raw: RawEvent) -> DriverEvent:

@@ -14,6 +14,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from contract.counted import counted
 from contract.errors import DriverCallError, DriverError, DriverGone, DriverNotFound
 from dcmi_shim.library.return_codes import SYMBOL_MISSING, UNSUPPORTED
 from dcmi_shim.worker.event_queue import EventQueue, Overlap
@@ -344,7 +345,7 @@ class Supervisor:
             if not self._overlap.is_copy(message.event, child.pid):
                 self._events.add_event(message.event)
         elif message.dropped:
-            self._events.gap(f"{message.dropped} events were dropped: the agent was too slow")
+            self._events.gap(f"{counted(message.dropped, 'event')} dropped: the agent was too slow")
         elif message.odd is not None:
             self._events.gap(f"the driver sent {message.odd}")
 

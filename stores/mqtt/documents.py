@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from contract.counted import counted
 from contract.errors import StoreError, StoreRefused, StoreUnavailable
 from contract.topics import document_filters, document_place
 from contract.validation_texts import decode_text
@@ -86,7 +87,7 @@ class Complaints:
         """Write it to the log, unless it was logged before."""
         if self._logged.get(topic) == problem:
             return
-        # Anybody who may write can make up topics; the log and this memory have an end.
+        # Every client that may write can make up topics; the log and this memory have an end.
         if topic in self._logged or len(self._logged) < _MOST_COMPLAINTS:
             self._logged[topic] = problem
             _log.warning("%s is left out: %s", topic, problem)
@@ -114,7 +115,7 @@ class Latest:
             return
         if len(self._waiting) >= _MOST_DOCUMENTS and message.topic not in self._waiting:
             dropped = len(self._waiting) + 1
-            self.end(f"{dropped} documents were dropped: more than {_MOST_DOCUMENTS} wait")
+            self.end(f"{counted(dropped, 'document')} dropped: more than {_MOST_DOCUMENTS} wait")
             return
         self._waiting[message.topic] = message.payload
         self._more.set()
@@ -203,7 +204,9 @@ class BrokerDocuments:
             await asyncio.sleep(backoff.next_seconds())
 
     def _passed_on(self, topic: str) -> None:
-        """A document came without the flag to retain it: whoever connects later does not get it."""
+        """Observe a document without the retain flag: a client that connects later does
+        not get it.
+        """
         if self._shows_flags and not self._has_named_flags:
             self._has_named_flags = True
             _log.warning(
@@ -230,7 +233,7 @@ class BrokerDocuments:
     def _read(
         self, topic: str, payload: bytes, known: Document | None, selection: Selection | None
     ) -> Document | None:
-        """The document in a message; the one known where it is malformed, or what is wrong."""
+        """Return the document in a message; where it is malformed, the known one or the problem."""
         if not payload:
             self._complaints.forget(topic)
             return None
@@ -263,6 +266,6 @@ class BrokerDocuments:
             return Deleted(before.namespace, before.name)
         place = document_place(topic)
         if selection.owned and after is None and payload and place is not None:
-            # It was spoilt, written anew and spoilt again before anybody looked.
+            # It was spoilt, written anew and spoilt again between two reads.
             return Deleted(*place)
         return None

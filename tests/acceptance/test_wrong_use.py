@@ -22,7 +22,7 @@ _SECONDS = 15
 
 
 def run(vigil: Path, *arguments: str, **environment: str) -> tuple[int, str]:
-    """Run the command to its end; its status and all that it said."""
+    """Run the command to its end; return its status and all its output."""
     done = subprocess.run(
         [vigil, *arguments],
         env=clean_environment() | environment,

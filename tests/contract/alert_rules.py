@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from contract.codes.chip_codes import NETWORK_FAULT_CODES
 from contract.codes.levels import ChipLevel, NodeLevel, SwitchLevel
 from contract.codes.reference import CodeKind, CodeReference, all_codes, level_texts, text_of_level
+from contract.counted import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,8 +34,8 @@ _WORDS = {
     CodeKind.PUBLIC: ("Public", "public fault codes"),
 }
 _RULES_HEAD = """\
-# Alerts of Prometheus, made from contract/data by python -m tests.contract.alert_rules.
-# Copy the file, and name it in rule_files. runbook_url is a path in the source of NPU Vigil.
+# Alerts for Prometheus, generated from contract/data by python -m tests.contract.alert_rules.
+# Copy this file and list it in rule_files. runbook_url is a path in the source of NPU Vigil.
 groups:
   - name: npu-vigil-faults
     rules:
@@ -42,9 +43,11 @@ groups:
 _RUNBOOKS_HEAD = """\
 # Runbooks
 
-One section for each alert of `systemd/npu-vigil-alerts.yml`. Both are made from `contract/data`, as
-are `vigil explain CODE` and the [reference of codes](codes.md). The commands work from any machine
-that reaches the cluster; [ten questions](operate.md) shows their output.
+Each alert of `systemd/npu-vigil-alerts.yml` has a section here: when it fires, what happens to
+jobs, and what you do. The commands work from any machine that reaches the cluster; [ten
+questions](operate.md) shows their output. [Fault codes](codes.md) lists the codes of each level.
+
+Alerts and runbooks are generated from `contract/data` by `python -m tests.contract.alert_rules`.
 """
 
 
@@ -163,7 +166,7 @@ def runbooks() -> str:
 
 def _section(one: Alert) -> Iterator[str]:
     if one.level == _MANUAL:
-        when = "A rule or a person isolated the chip."
+        when = "A rule or an operator isolated the chip."
         filtered = f" --level {_MANUAL}"
     elif one.level:
         when = f"A fault holds at the level `{one.level}`."
@@ -192,11 +195,11 @@ def _section(one: Alert) -> Iterator[str]:
     codes = [row for row in _of_kind(one.names) if row.level == one.level]
     if codes:
         _, title = _WORDS[one.kind]
-        named = sum("summary" in row.known for row in codes)
+        named = sum(bool(row.name_en) for row in codes)
         anchor = f"codes.md#{one.level.lower()}-{one.kind}"
         yield (
-            f"{len(codes)} [{title}]({anchor}) have this level as shipped: {named} with a known "
-            f"name, {len(codes) - named} whose name follows from the code."
+            f"MindCluster ships this level for {counted(len(codes), 'code')} "
+            f"([{title}]({anchor})). The English name is known for {named} of them."
         )
         yield ""
 

@@ -25,14 +25,22 @@ _TITLES = {
 _HEAD = """\
 # Fault codes
 
-Made from `contract/data`; `vigil explain CODE` shows one code. The levels are those that
-MindCluster ships; the fault configuration of a cluster may change them. Names are the vendor's.
-What stands in *italics* is not known: it follows from the bits of the code or its kind. What
-happens to jobs and what to do follow from the level. [Runbooks](runbooks.md) have both for alerts.
+This page lists every fault code that MindCluster 26.x ships a level for, and the codes of the host
+checks of NPU Vigil. `vigil explain CODE` shows one of them in your terminal. The fault
+configuration of your cluster may change the levels.
+
+* **Names** are the vendor's, in English and Chinese. They are never translated here: a name that
+  the vendor does not publish is missing. MindCluster's guide to fault levels names the codes of
+  nine digits; the file `kg-config.json` of its FaultDiag names all others.
+* **Text in *italics*** is derived: it follows from the bits of the code, or from its kind.
+* **What happens to jobs** and **what to do** follow from the level. [Runbooks](runbooks.md) repeat
+  both for each alert.
+
+The page is generated from `contract/data` by `python -m tests.contract.codes_document`.
 
 """
 _FIELDS = {
-    "summary": "name",
+    "summary": "English name or description",
     "name_zh": "Chinese name",
     "component": "component",
     "module": "part of the component",
@@ -52,18 +60,19 @@ def document() -> str:
 
 
 def _counts(found: Sequence[CodeReference]) -> Iterator[str]:
-    yield "| kind | codes | with a name | with a Chinese name | name follows |"
-    yield "|---|---|---|---|---|"
+    yield "| kind | codes | English name | Chinese name | described in docs/spec | derived |"
+    yield "|---|---|---|---|---|---|"
     for kind in CodeKind:
         of_kind = [one for one in found if one.kind is kind]
         named = sum(bool(one.name_en) for one in of_kind)
         chinese = sum(bool(one.name_zh) for one in of_kind)
         derived = sum("summary" in one.follows for one in of_kind)
-        yield f"| {kind} | {len(of_kind)} | {named} | {chinese} | {derived} |"
+        others = len(of_kind) - named - derived
+        yield f"| {kind} | {len(of_kind)} | {named} | {chinese} | {others} | {derived} |"
     yield ""
-    yield "Of the fields of all codes are known, follow, or are missing:"
+    yield "How many codes have each field known, derived or missing:"
     yield ""
-    yield "| field | known | follows | missing |"
+    yield "| field | known | derived | missing |"
     yield "|---|---|---|---|"
     for field, heading in _FIELDS.items():
         known = sum(field in one.known for one in found)
@@ -85,7 +94,7 @@ def _of_kind(kind: CodeKind, found: Sequence[CodeReference]) -> Iterator[str]:
         yield ""
         yield f"To do: {text.remedy}"
         yield ""
-        yield "| code | name | Chinese name | part | severity |"
+        yield "| code | English name | Chinese name | part | severity |"
         yield "|---|---|---|---|---|"
         rows = (one for one in found if one.kind is kind and one.level == level)
         for one in sorted(rows, key=lambda row: row.code):

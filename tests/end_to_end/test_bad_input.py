@@ -1,4 +1,4 @@
-"""What is wrong around the agent: it says so clearly, and changes nothing that was good."""
+"""Bad input around the agent: a clear error, and nothing that was good changes."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_alarms(with_device: Node) -> None:
     node.wait(lambda: node.parts() == FAULTY, "the alarm is shown")
     node.emulator.bmc.replies([("94@*", bytes.fromhex("00 db 07 00 00 00 01 00"))])
     node.wait(lambda: blindness(node) != [], "a bad reply is blindness")
-    assert "its count is 1 alarms, it contains 0" in blindness(node)[0]
+    assert "its count of alarms is 1, but it holds 0" in blindness(node)[0]
     assert node.parts() == FAULTY
 
 

@@ -193,7 +193,7 @@ def test_documents_names_and_how_faults_are_found(node: Node, profile: str) -> N
     if family.network:
         node.emulator.link(2, up=False, quietly=True)
         node.wait(lambda: faults(2) == family.link_codes, "the tool finds it down", 10)
-    # Somebody resets the chip: its faults are gone, and no event says so.
+    # An operator resets the chip: its faults are gone, and no event reports it.
     node.emulator.lose_next_event()
     node.emulator.recover(1, FAULT)
     node.emulator.once(1, RESET_FINISHED)

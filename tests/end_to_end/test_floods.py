@@ -114,7 +114,7 @@ def test_what_the_queue_cannot_hold_is_a_gap_and_the_lists_supply_the_rest(
     finally:
         os.kill(node.process.pid, signal.SIGCONT)
     node.until(_shows(active), "the state is right in the end", 20)
-    node.waits_for_text("events were dropped")
+    node.waits_for_text("events dropped")
     assert node.status()["driver"]["gaps"] >= 1
 
 

@@ -1,4 +1,6 @@
-"""Outages of the API server, the driver and the disk: nothing known is lost, nobody waits."""
+"""Outages of the API server, the driver and the disk: nothing known is lost, no part
+waits for another.
+"""
 
 from __future__ import annotations
 

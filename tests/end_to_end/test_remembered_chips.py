@@ -404,7 +404,7 @@ def test_a_driver_that_gives_no_list_proves_nothing(make_node: Callable[[str], N
 def test_the_journal_of_the_release_before_is_read(
     node: Node, hardware: Hardware, left: int
 ) -> None:
-    """It has the ids of chips alone; where no card is left, the document tells the family."""
+    """It has the ids of chips alone; where no card is left, the document shows the family."""
     with following(node) as document:
         first = begin(node, document, hardware)
         with closing(sqlite3.connect(node.state_dir / "journal.sqlite")) as connection:

@@ -1,4 +1,4 @@
-"""Nobody reads standard error: faults, heartbeats and the leader's Lease go on all the same."""
+"""Standard error is not read: faults, heartbeats and the leader's Lease go on all the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAULT = "80E01801"
 CHIPS = 8
 LINES = 8_000
 UNREAD_SECONDS = 10.5
-NOTICE = re.compile(r"WARNING service\.log: (\d+) lines of the log were dropped")
+NOTICE = re.compile(r"WARNING service\.log: (\d+) lines? of the log dropped")
 DROPPED = re.compile(r"^npu_vigil_log_lines_dropped_total (\S+)$", re.MULTILINE)
 PROGRAM = "tests.parts.talkative"
 
@@ -57,7 +57,7 @@ def both(node: Node, pipes: list[UnreadPipe], tmp_path: Path) -> Iterator[tuple[
 
 
 def in_the_cluster(node: Node) -> set[str]:
-    """The unhealthy chips that the cluster is told of."""
+    """Return the unhealthy chips in cluster-info."""
     data = node.place.read("cluster-info-device-0")
     entries = {} if data is None else published(data["cluster-info-device-0"])
     return set(unhealthy(entries[node.name]).split(",")) if entries else set()

@@ -56,7 +56,7 @@ def pki(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def url(tmp_path: Path, pki: Path) -> Iterator[str]:
-    """A mosquitto on the shipped configuration, but for where things are."""
+    """Start a mosquitto on the shipped configuration, but for where things are."""
     (port,) = free_ports(1)
     text = (SYSTEMD / "mosquitto/npu-vigil.conf").read_text()
     rights = tmp_path / "rights"
@@ -76,7 +76,7 @@ def url(tmp_path: Path, pki: Path) -> Iterator[str]:
 
 
 def shipped(name: str, tmp_path: Path, pki: Path, url: str, key: str) -> Path:
-    """A configuration of ``systemd/``, but for where things are."""
+    """Return a configuration of ``systemd/``, but for where things are."""
     text = (SYSTEMD / name).read_text()
     for there, here in (
         ("mqtts://broker.example:8883", url),
@@ -101,7 +101,7 @@ def certified(pki: Path, user: str) -> Mqtt:
 
 @pytest.fixture
 def server(tmp_path: Path, built: Path, pki: Path, url: str) -> Iterator[Server]:
-    """A server whose agent has the shipped configuration."""
+    """Return a server whose agent has the shipped configuration."""
     file = shipped("agent-mqtt.toml", tmp_path, pki, url, "node-1")
 
     class Configured:
@@ -132,7 +132,7 @@ def grpc_port() -> int:
 def aggregator(
     tmp_path: Path, pki: Path, url: str, clients: Path, grpc_port: int
 ) -> Iterator[Running]:
-    """An aggregator with the shipped configuration, and that of the gRPC services behind it."""
+    """Run an aggregator with the shipped configuration and that of the gRPC services."""
     file = shipped("aggregator-mqtt.toml", tmp_path, pki, url, "npu-vigil-aggregator")
     text = (SYSTEMD / "aggregator-grpc.toml").read_text()
     for there, here in (

@@ -24,7 +24,9 @@ NAME = "mindx-dl-deviceinfo-worker-1"
 
 
 def write(plane: ControlPlane, kubeconfig: Path, name: str = NAME) -> int:
-    """Write a ConfigMap; the status of the answer, which says why where it is refused."""
+    """Write a ConfigMap; return the status of the answer, which has the reason where it
+    is refused.
+    """
     status, answer = vendors_plugin.write(plane, kubeconfig, name, {"DeviceInfoCfg": "{}"})
     if status == FORBIDDEN:
         assert "device-info is written by NPU Vigil" in answer or "cannot" in answer
@@ -33,7 +35,7 @@ def write(plane: ControlPlane, kubeconfig: Path, name: str = NAME) -> int:
 
 @pytest.fixture
 def overlay(control_plane: ControlPlane) -> Iterator[list[dict[str, Any]]]:
-    """The overlay, applied; it is taken away afterwards."""
+    """Apply the overlay; it is taken away afterwards."""
     items = apply(control_plane, OVERLAY)
     yield items
     take_back(control_plane, items)

@@ -18,12 +18,12 @@ ROOMS = PROJECT["tool"]["importlinter"]["root_packages"]
 
 
 def normal(name: str) -> str:
-    """The name of a distribution, as package indices compare it."""
+    """Return the name of a distribution, as package indices compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def imported(file: Path) -> set[str]:
-    """The packages that ``file`` imports, at its top or later."""
+    """Return the packages that ``file`` imports, at its top or later."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):

@@ -171,7 +171,7 @@ def made(name: str, phase: str, replicas: int = 4, scheduling: str = "grace") ->
 def account(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Account]:
-    """The account, with the policy in force, and jobs of each kind."""
+    """Return the account, with the policy in force, and jobs of each kind."""
     with ControlPlane(tmp_path_factory.mktemp("elastic")) as plane:
         install(plane)
         items = build_with(tmp_path_factory.mktemp("k"), "base", "advice", "elastic")
@@ -272,7 +272,7 @@ def test_what_both_parts_may_do(account: Account, tmp_path: Path) -> None:
         "a Command that is deleted": Row("DELETE", f"{COMMANDS}/one", None, 403),
         "a pod in deletion": deletion("leaving", uids["leaving"], 200),
         "a pod whose uid is not named": deletion("leaving", None, 422),
-        "a pod that nobody deletes": deletion("stays", uids["stays"], 422),
+        "a pod that is not in deletion": deletion("stays", uids["stays"], 422),
         "a pod of a Deployment": deletion("other", uids["other"], 422),
         "a Node": Row("GET", "/api/v1/nodes/any", None, 404),
         "all Nodes": Row("GET", "/api/v1/nodes", None, 403),

@@ -31,7 +31,7 @@ def container(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def configured(items: list[dict[str, Any]]) -> Any:
-    """What the aggregator makes of its arguments and its environment."""
+    """Return what the aggregator makes of its arguments and its environment."""
     output = container(items)
     options = [argument.partition("=") for argument in output["args"][1:]]
     assert {name for name, _, _ in options} <= flags(aggregator)
@@ -48,7 +48,7 @@ def over_tls(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def check_service(items: list[dict[str, Any]]) -> None:
-    """The address that ClusterD's clients know, and behind it the aggregator's port."""
+    """Return the address that ClusterD's clients know, and behind it the aggregator's port."""
     service = one(items, "Service", "clusterd-grpc-svc")
     assert service["metadata"]["namespace"] == "mindx-dl"
     [port] = service["spec"]["ports"]

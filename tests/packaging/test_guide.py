@@ -33,7 +33,7 @@ exec {} "${{given[@]}}"
 
 
 def blocks() -> dict[str, list[str]]:
-    """The commands of each step, by its heading."""
+    """Return the commands of each step, by its heading."""
     below = GUIDE.read_text().split("\n## On a server without Kubernetes\n")[1]
     steps: dict[str, list[str]] = {}
     for part in re.split(r"^### ", below, flags=re.MULTILINE)[1:]:
@@ -89,7 +89,7 @@ class Machine:
         return result.stdout
 
     def settle(self) -> None:
-        """Configurations that were installed name the places of this tree from now on."""
+        """Make the installed configurations name the places of this tree."""
         for pattern in ("*.toml", "npu-vigil.conf"):
             for file in (self.place / "etc").rglob(pattern):
                 text = file.read_text()
@@ -104,12 +104,12 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def is_of_packages(line: str) -> bool:
-    """What makes the environment of its own, which the tests have already."""
+    """Return what makes the environment of its own, which the tests have already."""
     return line.startswith("python3 -m venv") or "/bin/pip install" in line
 
 
 WELL = re.compile(r": (all well|1 warning: clock)$", re.MULTILINE)
-"""The end of a scan. Nobody may keep the clock of the machine that runs the tests."""
+"""The end of a scan. The machine that runs the tests may have no synchronized clock."""
 
 
 @pytest.mark.timeout(120)

@@ -22,7 +22,7 @@ echo "$@" >> "{asked}"
 
 
 def copy_of_manifests(place: Path) -> Path:
-    """A checkout with the manifests only, and a docker that writes down what it is asked."""
+    """Return a checkout with the manifests only, and a docker that writes down what it is asked."""
     shutil.copytree(ROOT / "daemonset", place / "daemonset")
     programs = place / "programs"
     programs.mkdir()
@@ -46,7 +46,7 @@ def run(place: Path, command: str) -> subprocess.CompletedProcess[str]:
 
 
 def images(place: Path, folder: str) -> set[str]:
-    """The images of all containers of a folder."""
+    """Return the images of all containers of a folder."""
     pods: list[dict[str, Any]] = [
         item["spec"]["template"]["spec"]
         for item in build(str(place / folder))

@@ -43,7 +43,7 @@ def _may(plane: ControlPlane, user: str, verb: str, resource: str, namespace: st
 def applied(
     control_plane: ControlPlane, request: pytest.FixtureRequest
 ) -> Iterator[list[dict[str, Any]]]:
-    """The objects of one folder, applied; they are deleted afterwards."""
+    """Apply the objects of one folder and return them; they are deleted afterwards."""
     items = apply(control_plane, request.param)
     yield items
     take_back(control_plane, items)
@@ -66,7 +66,7 @@ def test_public_faults_count_from_the_namespaces_of_the_system_only(folder: str)
 @pytest.mark.server
 @pytest.mark.parametrize("folder", ["base", *OVERLAYS])
 def test_namespaces_are_applied_before_what_is_in_them(folder: str) -> None:
-    """And can be told from the rest by a label, so that they stay when NPU Vigil goes."""
+    """A label distinguishes them from the rest, so that they stay when NPU Vigil goes."""
     there = {"kube-system"}
     for item in build(folder):
         metadata = item["metadata"]

@@ -69,30 +69,30 @@ def config_map(namespace: str, name: str, **labels: dict[str, str]) -> tuple[str
 
 
 def write(namespace: str, name: str, with_policy: int, **labels: dict[str, str]) -> Row:
-    """The replacement of a ConfigMap that is there."""
+    """Return the replacement of a ConfigMap that is there."""
     path, body = config_map(namespace, name, **labels)
     return Row("PUT", f"{path}/{name}", body, with_policy, OK)
 
 
 def create(namespace: str, name: str, with_policy: int, **labels: dict[str, str]) -> Row:
-    """The creation of a ConfigMap."""
+    """Return the creation of a ConfigMap."""
     path, body = config_map(namespace, name, **labels)
     return Row("POST", path, body, with_policy, CREATED)
 
 
 def delete(namespace: str, name: str, with_policy: int, without: int) -> Row:
-    """The deletion of a ConfigMap that is there."""
+    """Return the deletion of a ConfigMap that is there."""
     path, _ = config_map(namespace, name)
     return Row("DELETE", f"{path}/{name}", None, with_policy, without)
 
 
 def node(change: dict[str, Any], with_policy: int, name: str = NODE) -> Row:
-    """A change of a Node by way of its status."""
+    """Return a change of a Node by way of its status."""
     return Row("PATCH", f"/api/v1/nodes/{name}/status", change, with_policy, OK)
 
 
 def lease(name: str, with_policy: int, **labels: str) -> Row:
-    """A change of a Lease that is there, as a heartbeat makes it."""
+    """Return a change of a Lease that is there, as a heartbeat makes it."""
     annotations = {"npu-vigil/writes": encode_writes({"device-info": 1_764_000_000})}
     metadata = {"labels": labels, "annotations": annotations}
     body = {"metadata": metadata, "spec": {"holderIdentity": "me"}}
@@ -100,7 +100,7 @@ def lease(name: str, with_policy: int, **labels: str) -> Row:
 
 
 def event(host: str, kind: str, name: str, with_policy: int) -> Row:
-    """An Event that ``host`` reports of an object."""
+    """Return an Event that ``host`` reports of an object."""
     body = {
         "metadata": {"generateName": "one-", "namespace": "kube-system"},
         "involvedObject": {"kind": kind, "name": name, "namespace": "kube-system"},
@@ -261,7 +261,7 @@ class Agent:
 
 
 def _as_kubelets_write_it() -> dict[str, Any]:
-    """The status of a Node, with quantities in forms that the API server may write otherwise."""
+    """Return a Node's status, with quantities that the API server may write otherwise."""
     resources = {"cpu": "192000m", "memory": "2113450712Ki", "huawei.com/Ascend910": "8"}
     conditions = [
         {"type": kind, "status": "False", "reason": "Kubelet", "lastHeartbeatTime": BEGAN}
@@ -278,7 +278,7 @@ def _as_kubelets_write_it() -> dict[str, Any]:
 
 
 def _fill(plane: ControlPlane) -> None:
-    """What the rows are about, made by an administrator."""
+    """Create what the rows are about, as an administrator."""
     for namespace, name in (
         *(("kube-system", f"mindx-dl-deviceinfo-worker-{n}") for n in (1, 2)),
         *(("mindx-dl", name) for name in ("mindx-dl-nodeinfo-worker-1", "cluster-info-device-0")),
@@ -298,7 +298,7 @@ def _fill(plane: ControlPlane) -> None:
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server with the base; other tests must not meet its policy."""
+    """Start an API server with the base; other tests must not meet its policy."""
     with ControlPlane(tmp_path_factory.mktemp("restricted")) as plane:
         apply(plane, "base")
         yield plane
@@ -306,7 +306,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def agent(plane: ControlPlane) -> Agent:
-    """The agent of ``worker-1``, with the policy in force."""
+    """Return the agent of ``worker-1``, with the policy in force."""
     plane.request("POST", "/api/v1/nodes", {"metadata": {"name": "worker-2"}})
     agent = Agent(plane, NODE)
     _fill(plane)
@@ -336,7 +336,7 @@ def test_the_rows_are_those_of_the_guide() -> None:
 
 
 def _otherwise(agent: Agent, *, with_policy: bool) -> list[tuple[str, Row, int, str]]:
-    """The rows that are answered with another status than they should be."""
+    """Return the rows that are answered with another status than they should be."""
     found = []
     for what, rows in ROWS.items():
         for row in rows:
@@ -464,7 +464,7 @@ async def test_the_store_of_an_agent_can_do_what_it_has_to(
 
 
 def _is_in_force(plane: ControlPlane, node: str) -> bool | None:
-    """What the agent of this node finds."""
+    """Return what the agent of this node finds."""
 
     async def look() -> bool | None:
         store = open_store(
@@ -525,7 +525,7 @@ def test_who_may_write_nothing_does_not_know(plane: ControlPlane, agent: Agent) 
 
 @pytest.mark.apiserver
 def test_what_others_put_on_a_document_is_no_obstacle(plane: ControlPlane, agent: Agent) -> None:
-    """A label of somebody else's may stay or go; the agent just cannot set one."""
+    """A foreign label may stay or go; the agent just cannot set one."""
     path, body = config_map("mindx-dl", "mindx-dl-nodeinfo-worker-1", labels=PUBLIC_FAULT)
     one = f"{path}/mindx-dl-nodeinfo-worker-1"
     before = plane.request("GET", one)

@@ -1,7 +1,7 @@
 """Agent and aggregator with the tokens of their service accounts: what is granted is what is used.
 
-Everything they do in a cluster is done once, on a real API server with RBAC that writes down who
-asked for what. Nothing may be refused, and nothing may be granted that nobody asked for.
+Everything they do in a cluster is done once, on a real API server with RBAC with an audit log.
+Nothing may be refused, and nothing may be granted that was not requested.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Granted(Cluster):
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[ControlPlane]:
-    """An API server of its own, audited, with the overlay that grants most applied."""
+    """Start an API server of its own, audited, with the overlay that grants most applied."""
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
@@ -61,7 +61,7 @@ def plane(tmp_path: Path) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
-    """A node whose agent has the rights of the manifests; not started."""
+    """Return a node whose agent has the rights of the manifests; not started."""
     node = Node(tmp_path / "node", built, Granted(plane))
     node.give_bmc(tmp_path / "node")
     node.environment["VIGIL_HEARTBEAT_INTERVAL_SECONDS"] = "1"
@@ -72,7 +72,7 @@ def node(plane: ControlPlane, tmp_path: Path, built: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def aggregator(plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
-    """An aggregator with the rights of the manifests; its log."""
+    """Run an aggregator with the rights of the manifests; return its log."""
     _separate(plane)
     log = tmp_path / "aggregator.log"
     running = Running(
@@ -88,7 +88,7 @@ def aggregator(plane: ControlPlane, tmp_path: Path) -> Iterator[Path]:
 
 
 def granted(account: str, folder: str = MANIFESTS) -> set[Right]:
-    """What the manifests of ``folder`` grant to ``account``."""
+    """Return what the manifests of ``folder`` grant to ``account``."""
     items = build(folder)
     rules: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for item in items:
@@ -112,7 +112,7 @@ def granted(account: str, folder: str = MANIFESTS) -> set[Right]:
 
 
 def asked(plane: ControlPlane, account: str) -> set[Right]:
-    """What ``account`` asked of the API server; nothing of it may have been refused."""
+    """Return what ``account`` asked of the API server; nothing of it may have been refused."""
     used: set[Right] = set()
     for event in plane.audit():
         if event["user"]["username"] != f"system:serviceaccount:{NAMESPACE}:{account}":
@@ -135,7 +135,7 @@ def _put(
 
 
 def _report(plane: ControlPlane, assertion: str) -> None:
-    """A public fault of chip 5 in a namespace that the manifests name."""
+    """Report a public fault of chip 5 in a namespace that the manifests name."""
     now_ms = time.time_ns() // 1_000_000
     influence = [{"nodeName": "node-1", "deviceIds": [5]}]
     fault: dict[str, object] = {
@@ -151,7 +151,7 @@ def _report(plane: ControlPlane, assertion: str) -> None:
 
 
 def _separate(plane: ControlPlane) -> None:
-    """A chip that ClusterD has separated, before the aggregator begins."""
+    """Create a chip that ClusterD has separated, before the aggregator begins."""
     policy = "enabled: true\nseparate: {fault_window_hours: 24, fault_threshold: 3}\n"
     policy += "release: {fault_free_hours: 48}\n"
     _put(plane, SYSTEM, "clusterd-config-cm", {"manually_separate_policy.conf": policy})
@@ -162,7 +162,7 @@ def _separate(plane: ControlPlane) -> None:
 
 
 def _public_faults(plane: ControlPlane, node: Node, cluster: Callable[[str], str]) -> None:
-    """One comes, is shown, is repaired where somebody else wrote, and goes."""
+    """Send a public fault, overwrite what is shown of it, and end it."""
     view = f"/api/v1/namespaces/{SYSTEM}/configmaps/statistic-fault-info"
 
     def shown() -> bool:
@@ -180,7 +180,7 @@ def _public_faults(plane: ControlPlane, node: Node, cluster: Callable[[str], str
 
 
 def _release(plane: ControlPlane, node: Node, cluster: Callable[[str], str]) -> None:
-    """The operator releases the chip that was separated."""
+    """Release, as the operator, the chip that was separated."""
     view = f"/api/v1/namespaces/{SYSTEM}/configmaps/clusterd-manual-info-cm"
     assert "ManuallySeparateNPU" in cluster("cluster-info-device-0")
     plane.request("PATCH", view, {"data": {"node-1": '{"Total":[],"Detail":{}}'}})
@@ -189,7 +189,7 @@ def _release(plane: ControlPlane, node: Node, cluster: Callable[[str], str]) -> 
 
 
 def _relation_fault(plane: ControlPlane, node: Node) -> None:
-    """A link goes down, and what makes that serious follows."""
+    """Take a link down, with what makes that serious."""
 
     def labels() -> dict[str, str]:
         pod = plane.request("GET", "/api/v1/namespaces/default/pods/train-0")

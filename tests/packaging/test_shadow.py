@@ -26,7 +26,7 @@ DOCUMENT = "mindx-dl-deviceinfo-node-1"
 
 @pytest.fixture
 def plane(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """An API server of its own, audited, with the objects of one folder applied."""
+    """Start an API server of its own, audited, with the objects of one folder applied."""
     directory = tmp_path / "control-plane"
     directory.mkdir()
     with ControlPlane(directory, audited=True) as plane:
@@ -35,7 +35,7 @@ def plane(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ControlPla
 
 
 def played(name: str) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
-    """The step of a recording that makes a fault, and its documents without and with it."""
+    """Return the step of a recording that makes a fault, and its documents without and with it."""
     recording = recorded(name)
     occur = next(step for step in recording["steps"] if step["do"] == "occur")
     healthy, faulty, _ = [row["data"] for row in recording["observed"] if "data" in row]

@@ -1,4 +1,4 @@
-"""The units: systemd's own judgement, in a tree laid out as the guide says."""
+"""The units: systemd's own judgement, in a tree laid out as in the guide."""
 
 from __future__ import annotations
 

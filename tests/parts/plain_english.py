@@ -37,6 +37,7 @@ _CODE_FENCE = re.compile(r"^(`{3,}).*?^\1`*\s*$", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"(`+)[^`].*?\1", re.DOTALL)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)", re.DOTALL)
 _PLACE = re.compile(r"%[-.\d]*[a-z]|\{[^{}]*\}")
+_LIMIT = re.compile(r"(?:more than|at (?:most|least)|already|of|to|,|or) $")
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[*+-]|\d+\.|#+|>)\s)|\n(?=\|)")
 _END = re.compile(r"(?<=[.?!])(?<!e\.g\.)(?<!i\.e\.)[)*\"']*\s+(?=[A-Z\d`\"'(*_%{-])|:\s*\n")
 
@@ -50,7 +51,7 @@ class Text(NamedTuple):
 
 @cache
 def documents() -> tuple[Text, ...]:
-    """Return each block of text of README and ``docs/``: paragraph, item of a list, table cell.
+    """Return each block of the documents: paragraph, item of a list, table cell.
 
     Specifications and decisions are left out: the former follow another program's text, the latter
     are records of their day.
@@ -58,7 +59,7 @@ def documents() -> tuple[Text, ...]:
     return tuple(
         block
         for name in files("*.md")
-        if name.startswith(("docs/", "README", "CONTRIBUTING", "SECURITY"))
+        if name.startswith(("docs/", "README", "CONTRIBUTING", "SECURITY", "CHANGELOG"))
         and not name.startswith(("docs/spec/", "docs/decisions/"))
         for block in blocks(name, (ROOT / name).read_text(encoding="utf-8"))
     )
@@ -97,6 +98,34 @@ def messages() -> tuple[Text, ...]:
         for text in _texts(part)
         if text not in _OF_UPSTREAM and not _OTHER_LANGUAGE.search(text)
     )
+
+
+@cache
+def counts() -> tuple[Text, ...]:
+    """Return each f-string with a number before a noun in the plural, which may be 1.
+
+    A constant is no such number, nor is the second one of a range or of a limit.
+    """
+    return tuple(
+        Text(f"{name}:{part.lineno}", text)
+        for name in files("*.py")
+        if name.partition("/")[0] in ROOMS and not name.startswith(_GENERATED)
+        for part in _written(ast.parse((ROOT / name).read_text(encoding="utf-8")))
+        if isinstance(part, ast.JoinedStr)
+        for text in _counts(part)
+    )
+
+
+def _counts(part: ast.JoinedStr) -> Iterator[str]:
+    before = ""
+    for one, following in zip(part.values, part.values[1:], strict=False):
+        if isinstance(one, ast.Constant):
+            before = str(one.value)
+        elif isinstance(one, ast.FormattedValue) and isinstance(following, ast.Constant):
+            is_constant = isinstance(one.value, ast.Name) and one.value.id.isupper()
+            if not is_constant and not _LIMIT.search(before):
+                yield "{}" + str(following.value)
+            before = ""
 
 
 def _written(node: ast.AST) -> Iterator[ast.expr]:

@@ -168,8 +168,8 @@ class RecordedCluster:
         await self._request()
         return tuple(beat for beat in self._beats.values() if node in (None, beat.node))
 
-    async def rehearse_beat(self, node: str) -> None:
-        raise AssertionError("an agent rehearses nothing")
+    async def dry_run_beat(self, node: str) -> None:
+        raise AssertionError("an agent makes no dry run of beats")
 
     async def forget_beat(self, node: str) -> None:
         await self._request()

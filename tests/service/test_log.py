@@ -103,7 +103,7 @@ for number in range(10_000):
 
 @pytest.fixture
 def pipe() -> Iterator[UnreadPipe]:
-    """Full; nobody reads."""
+    """Yield a full pipe without a reader."""
     pipe = UnreadPipe()
     yield pipe
     pipe.close()
@@ -155,7 +155,7 @@ log.info("line %d", number + 1)
     assert 1000 < len(numbers) < 10_000
     assert numbers[:-1] == list(range(len(numbers) - 1))
     (notice,) = (line for line in lines if " WARNING service.log: " in line)
-    assert f" {10_001 - len(numbers)} lines of the log were dropped" in notice
+    assert f" {10_001 - len(numbers)} lines of the log dropped" in notice
 
 
 def test_a_reader_that_is_gone_disturbs_no_other() -> None:

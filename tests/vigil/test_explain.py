@@ -23,7 +23,7 @@ def test_a_code_is_explained_without_a_daemon() -> None:
     assert lines[0] == "80E01801  Multi-bit ECC errors when accessing the HBM"
     assert "  level     RestartBusiness" in lines
     assert any(line.startswith("  to do ") for line in lines)
-    assert lines[-1] == "  derived   jobs, to do: follow from the code and its level"
+    assert lines[-1] == "  derived   jobs, to do (from the code and its level)"
     assert max(map(len, lines)) <= 100
 
 
@@ -57,8 +57,7 @@ def test_a_missing_chinese_name_is_not_made_up() -> None:
     lines = explain("814F8008", "--lang", "zh")[1].decode().splitlines()
     assert lines[0] == "814F8008  ISP: multi-bit ECC error, raised by the chip"
     assert (
-        lines[-1]
-        == "  derived   jobs, name, part, severity, to do: follow from the code and its level"
+        lines[-1] == "  derived   jobs, name, part, severity, to do (from the code and its level)"
     )
 
 
@@ -89,6 +88,22 @@ def test_an_unknown_code_is_wrong_use_and_no_escape_reaches_the_terminal() -> No
     assert (status, output) == (2, b"")
     assert "\x1b" not in errors
     assert "is in no table of fault codes" in errors
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("0xabcdef12", "a chip code that the driver calls major or critical is SeparateNPU"),
+        ("290001999", "A public fault without a level is refused"),
+        ("[0x08520003,na,L3,na]", "A switch code without a level is shown"),
+        ("80E0 1801", "Codes have eight or nine hexadecimal digits"),
+    ],
+)
+def test_an_unknown_code_names_what_happens_to_codes_of_its_form(code: str, expected: str) -> None:
+    status, _, errors = explain(code, "--server", "unix:/nonexistent/agent.sock")
+    assert status == 2
+    assert expected in errors
+    assert errors.endswith("docs/codes.md lists all codes.\n")
 
 
 @pytest.mark.slow

@@ -49,7 +49,7 @@ async def look_at_switches(configuration: AgentConfiguration, inventory: Invento
     if inventory is None:
         return not_applicable(SWITCHES, "the driver does not show whether there are switches")
     if inventory.family != WITH_SWITCHES:
-        return not_applicable(SWITCHES, f"{inventory.family} servers have no switches on board")
+        return not_applicable(SWITCHES, f"an {inventory.family} server has no switches on board")
     driver = SwitchDriver(
         lambda: find_library(
             configuration.driver_root,
@@ -87,7 +87,7 @@ async def look_at_links(configuration: AgentConfiguration, inventory: Inventory 
         return not_applicable(LINKS, "without the driver no chip is known to ask about")
     family = FAMILIES.get(inventory.family)
     if family is None or not family.has_network:
-        return not_applicable(LINKS, f"{inventory.family} chips have no network of their own")
+        return not_applicable(LINKS, f"an {inventory.family} chip has no network of its own")
     tool = HccnTool(
         configuration.driver_root,
         trust_driver=configuration.trust_driver,

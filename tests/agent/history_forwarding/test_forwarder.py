@@ -35,7 +35,7 @@ class Way:
         self._spoken = asyncio.Event()
 
     async def send(self, batch: HistoryBatch) -> None:
-        (self._last,) = self._file.take([batch], _now_ms()).acks
+        (self._last,) = self._file.store_batches([batch], _now_ms()).acks
         self._spoken.set()
 
     async def acks(self, node: str) -> AsyncIterator[HistoryAck | Interrupted]:

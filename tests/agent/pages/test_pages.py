@@ -219,7 +219,7 @@ async def test_readiness_names_the_reason(tmp_path: Path) -> None:
         assert code == 503
         assert msgspec.json.decode(text)["reasons"] == [
             CONFLICT,
-            "conflict: somebody else writes doc",
+            "conflict: another program writes doc",
             "doc cannot be published: no route to host",
         ]
         assert "npu_vigil_heartbeat_conflict 1.0" in (await fetch(tmp_path, "/metrics"))[1]

@@ -487,7 +487,7 @@ async def test_a_conflict_is_named_and_a_fault_is_shown_by_the_next_try(
         assert bench.record.conflict_since_ms is None
         await bench.writes_foreign("theirs")
         await until(lambda: bench.record.conflict_since_ms is not None, "the conflict is said")
-        assert f"conflict: somebody else writes {NAME}" in caplog.text
+        assert f"conflict: another program writes {NAME}" in caplog.text
         bench.render("faulty")
         await asyncio.sleep(0.3)
         assert (await bench.stored())["content"] == "theirs"

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 def status_of(bench: Bench, node: str, heartbeat: str, age: float | None) -> NodeStatus:
     stalls = Stalls(lambda: 0.0)
     memory = PersistedHeartbeats((), lambda: instant(0))
-    listener = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
-    status = node_status(bench.pipeline, listener, node, instant(0))
+    heartbeat_monitor = HeartbeatMonitor({}, lambda _: None, lambda: instant(0), stalls, {}, memory)
+    status = node_status(bench.pipeline, heartbeat_monitor, node, instant(0))
     assert status is not None
-    assert status in tuple(node_statuses(bench.pipeline, listener, instant(0)))
+    assert status in tuple(node_statuses(bench.pipeline, heartbeat_monitor, instant(0)))
     return msgspec.structs.replace(
         status,
         heartbeat=heartbeat,
@@ -192,7 +192,7 @@ def test_a_switch_event_that_a_job_filters_names_the_job() -> None:
     bench.known.observe_pods(0, Snapshot(pods))
     bench.known.observe_jobs(0, Snapshot({"g": JobState("job", "default", "training", seconds)}))
     bench.put(report("n1", {**healthy(), SWITCH_INFO_KEY: encode_switch_info(record)}))
-    facts = bench.known.facts("n1")
+    facts = bench.known.node_context("n1")
     found = explained(bench, "n1", facts.used, ExplanationContext(facts))
     (held,) = found.switch_events
     assert (held.switch, held.port, held.reported, held.published) == (2, 7, "Separate", None)

@@ -67,7 +67,7 @@ def test_since_when_a_fault_is_there_outlives_a_restart() -> None:
     bench.put(report("n1", faulty(3, T0 + 9)), 9)
     assert received(bench) == [T0 * 1000]
     processing = bench.pipeline.processing
-    kept = {one: text for one in processing.take_changed() if (text := processing.text(one))}
+    kept = {one: text for one in processing.pop_changed() if (text := processing.text(one))}
     after = Bench(outputs=bench.outputs)
     after.pipeline.processing.restore(kept, instant(20))
     after.put(report("n1", faulty(3, T0 + 9)), 20)

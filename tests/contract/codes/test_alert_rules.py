@@ -137,7 +137,8 @@ def test_a_real_promtool_raises_them(tmp_path: Path) -> None:
             {
                 "summary": "2 parts of the cluster: fault 220001001 at SeparateNPU "
                 "(pods rescheduled)",
-                "name_en": "",
+                "name_en": "NPU card HCCS network fault",
+                "name_zh": "NPU卡HCCS网络故障",
             },
         ),
     ]

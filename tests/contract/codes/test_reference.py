@@ -57,8 +57,10 @@ def test_a_name_is_the_vendors_or_missing() -> None:
         assert one.name_en == (row.name_en if row else check.name if check else ""), one.code
         assert "name_en" not in one.follows
         assert "name_zh" not in one.follows
-    assert sum(bool(one.name_zh) for one in all_codes() if one.kind == "chip") == 186
-    assert sum(bool(one.name_zh) for one in all_codes() if one.kind == "node") == 54
+    english = Counter(one.kind for one in all_codes() if one.name_en)
+    assert english == {"chip": 186, "switch": 16, "node": 54 + len(HOST_CODES), "public": 21}
+    chinese = Counter(one.kind for one in all_codes() if one.name_zh)
+    assert chinese == {"chip": 191, "switch": 16, "node": 54, "public": 30}
 
 
 def test_the_meaning_of_a_state_is_that_of_codes_with_names() -> None:
@@ -99,9 +101,10 @@ def test_a_link_that_is_down_names_what_raises_its_level() -> None:
     link = describe_code("0x81078603")
     assert link is not None
     assert link.rules == (
-        "Its level is PreSeparateNPU when it holds for more than 20 s, until it was gone for 60 s.",
-        "The level of its chip is ManuallySeparateNPU when it occurs 5 times in 24 h, until it was "
-        "gone for 48 h.",
+        "The level rises to PreSeparateNPU when the fault holds for more than 20 seconds. It falls "
+        "again when the fault has been gone for 60 seconds.",
+        "The chip is at ManuallySeparateNPU when the fault occurs 5 times in 24 hours, until the "
+        "fault has been gone for 48 hours.",
     )
 
 
@@ -109,7 +112,30 @@ def test_a_switch_code_is_taken_apart() -> None:
     port = describe_code("[0x08520003,na,cpu,na]")
     assert port is not None
     assert port.level == "Separate"
-    assert port.summary == "Switch: port down to the CPU"
+    assert port.summary == "Forwarding chip port down error"
+
+
+def test_a_port_without_a_name_of_the_vendor_is_described_by_its_code() -> None:
+    port = describe_code("[0x00f1fef5,155913,cpu,na]")
+    assert port is not None
+    assert port.name_en == ""
+    assert port.name_zh == ""
+    assert port.summary == "Switch: port unstable (to the CPU)"
+    assert port.follows["summary"] == "docs/spec/dcmi.md#6"
+
+
+def test_the_first_digit_of_a_public_code_is_its_component() -> None:
+    components = {one.code[0]: one.component for one in all_codes() if one.kind == "public"}
+    assert components == {"0": "NPU", "1": "Server", "2": "Network", "3": "Storage"}
+    storage = describe_code("310001005")
+    assert storage is not None
+    assert storage.name_en == "DPC client failure"
+    assert storage.known["name_en"] == "MindCluster 26.x, guide to fault levels, table 5"
+    assert storage.follows["component"] == "docs/spec/clusterd.md#4.5"
+    unnamed = describe_code("120001001")
+    assert unnamed is not None
+    assert unnamed.name_en == ""
+    assert unnamed.summary == "Server: public fault, described by the program that reports it"
 
 
 @given(st.text())

@@ -22,7 +22,7 @@ KEY = "huawei.com/Ascend910"
 def fault(
     chip: int, level: str, codes: str, times: dict[str, Any] | None = None, kind: str = "Card"
 ) -> dict[str, Any]:
-    """A fault object as a device plugin writes it."""
+    """Return a fault object as a device plugin writes it."""
     times = {codes: (1760000000000, level)} if times is None else times
     return {
         "fault_type": f"{kind}Unhealthy",
@@ -38,7 +38,7 @@ def fault(
 
 
 def names(chips: Any) -> str:
-    """A comma list of chips."""
+    """Return a comma list of chips."""
     return ",".join(f"Ascend910-{chip}" for chip in chips)
 
 
@@ -52,7 +52,7 @@ def config(
     update_time: Any = 1760000000,
     **outer: Any,
 ) -> dict[str, str]:
-    """The data of a device-info ConfigMap, check code included."""
+    """Return the data of a device-info ConfigMap, check code included."""
     if devices is None:
         away = {*unhealthy, *network}
         devices = {
@@ -74,7 +74,7 @@ def config(
 
 
 def output(data: dict[str, str], node: str = "node1") -> str:
-    """The value of a cluster with this one node."""
+    """Return the value of a cluster with this one node."""
     name = device_info_name(node)
     record = device_record(device_info.decode(data, name))
     return value_of([member(name, render_device_entry(node, record, record.update_time))])

@@ -173,7 +173,7 @@ def test_check_code_vectors(devices: dict[str, str] | None, time: int, expected:
 
 
 def cfg(inner: str) -> dict[str, str]:
-    """A document whose check code fits the ``DeviceInfo`` that a reader takes from ``inner``."""
+    """Return a document whose check code fits what a reader decodes from ``inner``."""
     value = json.loads(inner)
     code = go_json.check_code(
         {"DeviceList": go_json.sorted_map(value["DeviceList"]), "UpdateTime": value["UpdateTime"]}

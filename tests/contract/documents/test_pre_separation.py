@@ -1,4 +1,4 @@
-"""Chips whose fault is a pre-separation: clusterd#E19, and what the example does not say."""
+"""Chips whose fault is a pre-separation: clusterd#E19, and what the example leaves open."""
 
 from __future__ import annotations
 

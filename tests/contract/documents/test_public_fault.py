@@ -26,7 +26,7 @@ CHIPS = "[0,1,2,3,4,5,6,7]"
 
 
 def text(resource: str, at_ms: int, uuid_end: str, *faults: tuple[str, str, str]) -> str:
-    """A message as Go writes it (``docs/spec/noded.md#9.4``)."""
+    """Return a message as Go writes it (``docs/spec/noded.md#9.4``)."""
     listed = ",".join(
         f'{{"faultId":"{name}","faultType":"Node","faultCode":"{code}","faultTime":{at_ms},'
         f'"assertion":"{assertion}","faultLocation":{{}},"influence":[{{"nodeName":"node-1",'
@@ -49,7 +49,7 @@ IDS = {
 
 @dataclass(frozen=True)
 class Example:
-    """A worked example, and what it tells."""
+    """A worked example, and what it reports."""
 
     text: str
     assertions: tuple[tuple[str, str], ...]
@@ -174,7 +174,7 @@ BAD: list[tuple[str, dict[str, object]]] = [
     (r"influence\[0\]", about(node_name="-node")),
     (r"influence\[0\]", about(node_name="x" * 254)),
     (r"influence\[0\]", about(node_name="")),
-    (r"influence\[0\]", about(node_name="", node_sn="of nobody")),
+    (r"influence\[0\]", about(node_name="", node_sn="unknown")),
     (r"influence\[0\].deviceIds", about(device_ids=[])),
     (r"influence\[0\].deviceIds", about(device_ids=[1, 1])),
     (r"influence\[0\].deviceIds", about(device_ids=[-1])),

@@ -211,7 +211,7 @@ def test_ex_30() -> None:
 
 
 def test_ex_31() -> None:
-    """Evaluating never replaces the configuration (K18), and whoever wrote it is told."""
+    """Evaluating never replaces the configuration (K18), and whoever wrote it is informed."""
     judged = judge_texts({KEY: '{"SeparateNPUCodes":["80E21007"]}'}, {}, InForce())
     tables = judged.catalogue
     before = tables.level_of(CODE, None)

@@ -233,7 +233,7 @@ def test_a_document_of_nonsense_costs_little_memory(key: str, text: str, count: 
     assert len(problems) == 1001
     first = problems[0].problem
     assert first.where == "$"
-    assert re.fullmatch(r"has [0-9]+ problems, of which the first 1000 are told", first.what)
+    assert re.fullmatch(r"has [0-9]+ problems, of which the first 1000 are listed", first.what)
     assert count == 0 or f"has {count} problems" in first.what
 
 

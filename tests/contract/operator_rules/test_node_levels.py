@@ -133,7 +133,7 @@ def test_unknown_members_are_reported() -> None:
 
 
 def test_the_recorded_documents() -> None:
-    """Ten of them the real program refuses, two of these only after it said that they are good."""
+    """The real program refuses ten of them, two only after it logged that they are good."""
     good = []
     for text in recorded_texts(NODE_CONFIGURATION_KEY):
         try:

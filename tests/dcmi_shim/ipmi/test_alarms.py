@@ -144,15 +144,15 @@ def test_a_list_that_changes_under_one_total_is_an_error() -> None:
         (page([])[:-1], "it has 6 bytes, not even 7"),
         (page([FAN])[:-1], "its alarms take 14 bytes, no multiple of 15"),
         (page([FAN]) + b"\1", "its alarms take 16 bytes, no multiple of 15"),
-        (page([FAN]) + bytes(14) + b"\1", "its count is 1 alarms, it contains 2"),
+        (page([FAN]) + bytes(14) + b"\1", "its count of alarms is 1, but it holds 2"),
         (page([FAN], count=2) + bytes(14), "its alarms take 29 bytes, no multiple of 15"),
         (page([FAN])[3:], "it begins with 01 00 01 instead of db 07 00: shifted"),
         (page([FAN], manufacturer=b"\x57\x01\0"), "it begins with 57 01 00"),
-        (page([FAN], count=2), "its count is 2 alarms, it contains 1"),
-        (page([FAN], total=0, count=0), "its count is 0 alarms, it contains 1"),
-        (page([], total=1, count=1), "its count is 1 alarms, it contains 0"),
-        (page([FAN], total=0), "0 alarms were announced, 1 were sent"),
-        (page([], total=3), "it is empty, but 3 alarms were announced"),
+        (page([FAN], count=2), "its count of alarms is 2, but it holds 1"),
+        (page([FAN], total=0, count=0), "its count of alarms is 0, but it holds 1"),
+        (page([], total=1, count=1), "its count of alarms is 1, but it holds 0"),
+        (page([FAN], total=0), "the total is 0, but 1 came"),
+        (page([], total=3), "it is empty, but the total is 3"),
     ],
 )
 def test_a_bad_first_page(reply: bytes, what: str) -> None:
@@ -164,10 +164,10 @@ def test_a_bad_first_page(reply: bytes, what: str) -> None:
 @pytest.mark.parametrize(
     ("second", "where", "what"),
     [
-        (page([], total=12), 10, "it is empty, but 12 alarms were announced"),
+        (page([], total=12), 10, "it is empty, but the total is 12"),
         (page(fans(2), total=12)[:-2], 10, "no multiple of 15"),
-        (page(fans(3), total=12), 0, "12 alarms were announced, 13 were sent"),
-        (b"\xdb", 10, "it has 1 bytes"),
+        (page(fans(3), total=12), 0, "the total is 12, but 13 came"),
+        (b"\xdb", 10, "it has 1 byte, not even "),
     ],
 )
 def test_a_bad_later_page(second: bytes, where: int, what: str) -> None:
@@ -179,7 +179,7 @@ def test_a_bad_later_page(second: bytes, where: int, what: str) -> None:
 def test_a_count_that_would_lead_beyond_the_last_index() -> None:
     """Recorded as index-overflow: 255 announced on every page, one sent."""
     output = refusal(lambda first: page([FAN], total=0xFFFF, count=255))
-    assert "its count is 255 alarms, it contains 1" in output
+    assert "its count of alarms is 255, but it holds 1" in output
 
 
 @pytest.mark.slow

@@ -49,9 +49,7 @@ async def test_a_full_queue_counts_what_it_drops() -> None:
     assert [item.serial for item in received[:-1] if isinstance(item, DriverEvent)] == list(
         range(8192)
     )
-    assert received[-1] == DriverGap(
-        7, "1808 events were dropped because the agent's queue was full"
-    )
+    assert received[-1] == DriverGap(7, "1808 events dropped: the agent's queue was full")
 
 
 @given(
